@@ -1,0 +1,42 @@
+"""Which modules are hot, and whether they run compiled.
+
+`HOT_MODULES` is the one list: `setup.py` compiles what it names, `flockmq --version` reports on it, and the tests
+assert on it. The same source runs interpreted; `__init__.py` files are never compiled. Nothing is imported here but
+the standard library, because `setup.py` runs this file before anything is installed.
+"""
+
+from __future__ import annotations
+
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+HOT_MODULES: Final = ("mqtt/*.py", "routing/*.py", "session/*.py", "listeners/*.py")
+"""Globs below the package's folder: what mypyc compiles, as one group."""
+
+PACKAGE: Final = Path(__file__).parent
+
+
+def hot_sources(package: Path = PACKAGE) -> list[Path]:
+    """The files that `HOT_MODULES` names, sorted."""
+    return sorted(p for glob in HOT_MODULES for p in package.glob(glob) if p.name != "__init__.py")
+
+
+def module_name(source: Path, package: Path = PACKAGE) -> str:
+    """`…/flockmq/mqtt/frame.py` → `flockmq.mqtt.frame`."""
+    return ".".join((package.name, *source.relative_to(package).with_suffix("").parts))
+
+
+def is_compiled(module: str) -> bool:
+    """Whether importing `module` would load machine code."""
+    spec = find_spec(module)
+    return spec is not None and (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def kind() -> str:
+    """`compiled`, `interpreted`, or `partly compiled`: a broken install that `make build` mends."""
+    found = {is_compiled(module_name(source)) for source in hot_sources()}
+    if found == {True}:
+        return "compiled"
+    return "partly compiled" if True in found else "interpreted"
