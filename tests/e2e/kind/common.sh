@@ -3,11 +3,12 @@
 # A built thing is a folder $CACHE/NAME-KEY, KEY being a hash of the files that it is made from. It appears there by a
 # rename, so a folder that exists is whole; the folders of older keys are removed.
 set -euo pipefail
+shopt -s inherit_errexit
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/flockmq
 export CACHE HERE
-KUBERNETES=1.34.4
+E2E_NAMESPACE=flockmq-e2e
 mkdir -p "$CACHE"
 
 say() { printf '%s  %s\n' "$(date +%T)" "$*" >&2; }
