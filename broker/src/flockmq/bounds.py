@@ -4,3 +4,107 @@ from __future__ import annotations
 
 from typing import Final
 
+# Configuration and management
+CONFIG_MAX_BYTES: Final = 1024 * 1024
+SECRET_MAX_BYTES: Final = 4096
+MANAGEMENT_REQUEST_MAX_BYTES: Final = 1024
+MANAGEMENT_REQUEST_LINE_MAX_BYTES: Final = 2048
+MANAGEMENT_HEADER_MAX_BYTES: Final = 4096
+MANAGEMENT_KEEP_ALIVE_MAX_SECONDS: Final = 60
+
+# --- cluster: links, forwarding, membership -------------------------------------------------------------------------
+LINK_GREETING_MAX_BYTES: Final = 512
+LINK_HANDSHAKE_MAX_S: Final = 3.0
+LINK_HANDSHAKES_MAX: Final = 64
+"""Accepted connections that are not authenticated yet; one more makes room by closing the oldest."""
+LINK_FRAME_MAX_BYTES: Final = 32 * 1024 * 1024
+LINK_FORWARD_FRAME_BYTES: Final = 256 * 1024
+"""Runs of messages are cut into frames of about this size, so that control can overtake."""
+LINK_TRANSPORT_HIGH_BYTES: Final = 256 * 1024
+"""What was handed to the transport can't be overtaken any more."""
+LINK_CONTROL_MAX_BYTES: Final = 64 * 1024 * 1024
+"""A peer that leaves this much control unread is closed."""
+LINK_REQUESTS_MAX: Final = 4096
+LINK_STREAMS_MAX: Final = 64
+LINK_STREAM_CREDIT_ITEMS: Final = 8
+LINK_HEARTBEAT_S: Final = 0.5
+LINK_SILENT_MAX_S: Final = 3.0
+LINK_REDIAL_MIN_S: Final = 0.1
+LINK_REDIAL_MAX_S: Final = 2.0
+SEED_RESOLVE_S: Final = 2.0
+SEED_ADDRESSES_MAX: Final = 64
+PEER_FORWARD_MAX_BYTES: Final = 32 * 1024 * 1024
+"""QoS 0 messages that wait for one node; more are dropped and counted."""
+PEER_RESEND_MAX_BYTES: Final = 32 * 1024 * 1024
+PEER_RESEND_MAX_MESSAGES: Final = 100_000
+"""QoS >= 1 messages that one node hasn't accepted; more are refused to their publishers (0x97)."""
+PEER_BLOCKED_BYTES: Final = 4 * 1024 * 1024
+PEER_DRAINED_BYTES: Final = 1 * 1024 * 1024
+PEER_IDLE_S: Final = 60.0
+"""A link between two replicants that carried no message for so long is closed."""
+FORWARD_WAIT_S: Final = 0.2
+MEMBER_UNLINKED_MAX_S: Final = 1.0
+LEASE_TTL_S: Final = 3.0
+LEASE_RENEW_S: Final = 0.5
+TRIM_EVERY_S: Final = 10.0
+CORE_WAIT_S: Final = 0.05
+EVENTS_MAX: Final = 20_000
+EVENTS_FLUSH_S: Final = 0.5
+EVENTS_STREAM_MAX_ENTRIES: Final = 20_000
+
+# --- home: who holds a client id --------------------------------------------------------------------------------------
+SLOTS: Final = 1024
+ATTACH_WAIT_S: Final = 5.0
+KICK_WAIT_S: Final = 5.0
+ATTACHES_MAX: Final = 100_000
+HOME_BATCH_MAX: Final = 4096
+DETACHES_MAX: Final = 100_000
+
+# --- rlog: the replicated log ----------------------------------------------------------------------------------------
+MAX_ROUTES: Final = 10_000_000
+MAX_RETAINED_BYTES: Final = 1024 * 1024 * 1024
+LOG_TABLE_MAX_ROWS: Final = 10_000_000
+LOG_TABLE_MAX_BYTES: Final = 1024 * 1024 * 1024
+LOG_TRANSACTION_MAX_BYTES: Final = 256 * 1024
+"""Ops of one turn beyond it go into the next transaction; a single op may be as large as a packet."""
+LOG_APPEND_MAX_BYTES: Final = 1024 * 1024
+LOG_APPEND_MAX_TRANSACTIONS: Final = 1000
+"""One append, that is one entry, takes no more; what is left goes into the next."""
+LOG_PENDING_MAX_BYTES: Final = 32 * 1024 * 1024
+"""Writes of this node, in one shard, that its own tables haven't reached."""
+LOG_COMMIT_QUEUE_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Appends, from all nodes, that wait in one core."""
+LOG_WRITE_DEADLINE_S: Final = 10.0
+LOG_READ_MAX_ENTRIES: Final = 64
+LOG_READ_BLOCK_S: Final = 1.0
+LOG_REPLY_MAX_S: Final = 5.0
+LOG_RETRY_MIN_S: Final = 0.02
+LOG_RETRY_MAX_S: Final = 1.0
+LOG_BEHIND_REDIS_MAX_S: Final = 10.0
+"""A log that ends before what a node applied, for so long, is another log: the node bootstraps."""
+LOG_TURN_MAX_S: Final = 0.005
+"""Applying, sweeping and exporting give the loop back after so long."""
+LOG_SLICE_MAX_BYTES: Final = 256 * 1024
+LOG_PURGED_MAX_INCARNATIONS: Final = 10_000
+LOG_RETENTION_BYTES: Final = 64 * 1024 * 1024
+"""What trimming leaves of a shard's log below the snapshots, so that a node that was away needs no bootstrap."""
+SNAPSHOT_EVERY_S: Final = 60.0
+SNAPSHOT_FRAME_MAX_BYTES: Final = 64 * 1024 * 1024
+REDIS_CONNECT_MAX_S: Final = 2.0
+
+# --- mqtt: what one packet may hold ------------------------------------------------------------------------------------
+TOPIC_MAX_LEVELS: Final = 128
+PACKET_MAX_FILTERS: Final = 4096
+"""Topic filters in one SUBSCRIBE or UNSUBSCRIBE."""
+PACKET_MAX_USER_PROPERTIES: Final = 1024
+
+# --- routing: filters, the match cache, retained messages --------------------------------------------------------------
+FILTER_SHAPES_MAX: Final = 256
+"""Different places where wildcards stand, in one index; a match that isn't cached costs one lookup for each."""
+MATCH_CACHE_MAX_TOPICS: Final = 65_536
+MATCH_CACHE_MAX_TOPIC_BYTES: Final = 512
+"""Longer topics are matched each time."""
+MATCH_CACHE_MAX_TARGETS: Final = 4 * 1024 * 1024
+"""References in all cached results together, 8 bytes each."""
+RETAINED_SLICE_MAX_TOPICS: Final = 2048
+"""Retained topics looked at between two turns of the event loop."""

@@ -1,0 +1,132 @@
+"""What decoded control packets look like. They live for one call: the session keeps what it needs of them.
+
+Strings and topics are `bytes` that were checked; `properties` is None where the packet had none or isn't MQTT 5.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.mqtt.properties import Properties
+
+NO_LOCAL: Final = 0x04
+RETAIN_AS_PUBLISHED: Final = 0x08
+RETAIN_HANDLING_SHIFT: Final = 4
+
+
+class Will:
+    """The message that is published when the connection ends without a DISCONNECT."""
+
+    __slots__ = ("payload", "properties", "qos", "retain", "topic")
+
+    def __init__(self, topic: bytes, payload: bytes, qos: int, retain: bool, properties: Properties | None) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.qos = qos
+        self.retain = retain
+        self.properties = properties
+
+
+class Connect:
+    """CONNECT. `version` is 3, 4 or 5; `client_id` b"" asks the server to assign one; `keep_alive_s` 0 is none."""
+
+    __slots__ = (
+        "clean_start",
+        "client_id",
+        "keep_alive_s",
+        "password",
+        "properties",
+        "user_name",
+        "version",
+        "will",
+    )
+
+    def __init__(
+        self,
+        version: int,
+        client_id: bytes,
+        *,
+        clean_start: bool = True,
+        keep_alive_s: int = 0,
+        will: Will | None = None,
+        user_name: bytes | None = None,
+        password: bytes | None = None,
+        properties: Properties | None = None,
+    ) -> None:
+        self.version = version
+        self.client_id = client_id
+        self.clean_start = clean_start
+        self.keep_alive_s = keep_alive_s
+        self.will = will
+        self.user_name = user_name
+        self.password = password
+        self.properties = properties
+
+
+class Subscription:
+    """One entry of a SUBSCRIBE: a filter, `$share/…` included, and the options byte as it came (section 3.8.3.1)."""
+
+    __slots__ = ("filter", "options")
+
+    def __init__(self, topic_filter: bytes, options: int) -> None:
+        self.filter = topic_filter
+        self.options = options
+
+    @property
+    def qos(self) -> int:
+        return self.options & 3
+
+    @property
+    def no_local(self) -> bool:
+        return self.options & NO_LOCAL != 0
+
+    @property
+    def retain_as_published(self) -> bool:
+        return self.options & RETAIN_AS_PUBLISHED != 0
+
+    @property
+    def retain_handling(self) -> int:
+        """0: send retained messages; 1: only for a new subscription; 2: never."""
+        return self.options >> RETAIN_HANDLING_SHIFT & 3
+
+
+class Subscribe:
+    """SUBSCRIBE: at least one subscription, in the packet's order."""
+
+    __slots__ = ("packet_id", "properties", "subscriptions")
+
+    def __init__(self, packet_id: int, subscriptions: list[Subscription], properties: Properties | None) -> None:
+        self.packet_id = packet_id
+        self.subscriptions = subscriptions
+        self.properties = properties
+
+
+class Unsubscribe:
+    """UNSUBSCRIBE: at least one filter, in the packet's order."""
+
+    __slots__ = ("filters", "packet_id", "properties")
+
+    def __init__(self, packet_id: int, filters: list[bytes], properties: Properties | None) -> None:
+        self.packet_id = packet_id
+        self.filters = filters
+        self.properties = properties
+
+
+class Disconnect:
+    """DISCONNECT from a client; reason 0 before MQTT 5.0."""
+
+    __slots__ = ("properties", "reason")
+
+    def __init__(self, reason: int, properties: Properties | None) -> None:
+        self.reason = reason
+        self.properties = properties
+
+
+class Auth:
+    """AUTH from a client."""
+
+    __slots__ = ("properties", "reason")
+
+    def __init__(self, reason: int, properties: Properties | None) -> None:
+        self.reason = reason
+        self.properties = properties

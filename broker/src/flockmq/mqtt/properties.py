@@ -1,0 +1,266 @@
+"""Properties (MQTT 5.0 section 2.2.2): one table says what each is called, how it is written and where it may stand.
+
+`decode` and `encode` are driven by that table alone; a property is added by adding its row. What always holds of
+decoded `Properties`: each value is of its type and within its range, none came twice (but user properties), and each
+was allowed in its packet.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.bounds import PACKET_MAX_USER_PROPERTIES
+from flockmq.mqtt import frame
+from flockmq.mqtt.errors import PacketError, malformed, protocol_error
+from flockmq.mqtt.frame import VARINT_MAX, varint
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import check_topic_name
+from flockmq.mqtt.wire import Reader, binary, u16, u32
+
+WILL: Final = 0  # properties of a will have rules of their own, so they get a packet type of their own
+
+U8: Final = 0
+U16: Final = 1
+U32: Final = 2
+VARINT: Final = 3
+TEXT: Final = 4
+BINARY: Final = 5
+PAIR: Final = 6
+
+U8_MAX: Final = 0xFF
+U16_MAX: Final = 0xFFFF
+U32_MAX: Final = 0xFFFF_FFFF
+
+USER_PROPERTY: Final = 38
+RESPONSE_TOPIC: Final = 8
+TOPIC_ALIAS: Final = 35
+SUBSCRIPTION_IDENTIFIER: Final = 11
+
+
+class Properties:
+    """The properties of one packet: None is absent, strings are bytes of well-formed UTF-8, times are in seconds."""
+
+    __slots__ = (
+        "assigned_client_identifier",
+        "authentication_data",
+        "authentication_method",
+        "content_type",
+        "correlation_data",
+        "maximum_packet_size",
+        "maximum_qos",
+        "message_expiry_interval",
+        "payload_format_indicator",
+        "reason_string",
+        "receive_maximum",
+        "request_problem_information",
+        "request_response_information",
+        "response_information",
+        "response_topic",
+        "retain_available",
+        "server_keep_alive",
+        "server_reference",
+        "session_expiry_interval",
+        "shared_subscription_available",
+        "subscription_identifier",
+        "subscription_identifier_available",
+        "topic_alias",
+        "topic_alias_maximum",
+        "user_properties",
+        "wildcard_subscription_available",
+        "will_delay_interval",
+    )
+
+    def __init__(self) -> None:
+        self.payload_format_indicator: int | None = None
+        self.message_expiry_interval: int | None = None
+        self.content_type: bytes | None = None
+        self.response_topic: bytes | None = None
+        self.correlation_data: bytes | None = None
+        self.subscription_identifier: int | None = None
+        self.session_expiry_interval: int | None = None
+        self.assigned_client_identifier: bytes | None = None
+        self.server_keep_alive: int | None = None
+        self.authentication_method: bytes | None = None
+        self.authentication_data: bytes | None = None
+        self.request_problem_information: int | None = None
+        self.will_delay_interval: int | None = None
+        self.request_response_information: int | None = None
+        self.response_information: bytes | None = None
+        self.server_reference: bytes | None = None
+        self.reason_string: bytes | None = None
+        self.receive_maximum: int | None = None
+        self.topic_alias_maximum: int | None = None
+        self.topic_alias: int | None = None
+        self.maximum_qos: int | None = None
+        self.retain_available: int | None = None
+        self.user_properties: list[tuple[bytes, bytes]] | None = None
+        self.maximum_packet_size: int | None = None
+        self.wildcard_subscription_available: int | None = None
+        self.subscription_identifier_available: int | None = None
+        self.shared_subscription_available: int | None = None
+
+
+class Property:
+    """A row of the table. `packets`: packet types, or WILL, that may carry it; `lowest`..`highest`: its values."""
+
+    __slots__ = ("highest", "identifier", "kind", "lowest", "name", "packets", "section")
+
+    def __init__(  # noqa: PLR0917
+        self, identifier: int, name: str, kind: int, packets: set[int], section: str, lowest: int, highest: int
+    ) -> None:
+        self.identifier = identifier
+        self.name = name
+        self.kind = kind
+        self.packets = packets
+        self.section = section
+        self.lowest = lowest
+        self.highest = highest
+
+
+_CONNECT: Final = {frame.CONNECT}
+_CONNACK: Final = {frame.CONNACK}
+_PUBLISH: Final = {frame.PUBLISH}
+_SUBSCRIBE: Final = {frame.SUBSCRIBE}
+_BYE: Final = {frame.DISCONNECT}
+_AUTH: Final = {frame.AUTH}
+_WILL: Final = {WILL}
+_HELLO: Final = _CONNECT | _CONNACK
+_MESSAGE: Final = _PUBLISH | _WILL
+_ACKS: Final = {frame.PUBACK, frame.PUBREC, frame.PUBREL, frame.PUBCOMP, frame.SUBACK, frame.UNSUBACK}
+_ANSWERS: Final = _CONNACK | _ACKS | _BYE | _AUTH
+_ALL: Final = _HELLO | _MESSAGE | _SUBSCRIBE | {frame.UNSUBSCRIBE} | _ANSWERS
+
+# fmt: off
+TABLE: Final[list[Property]] = [
+    #        id  name                                 kind    may stand in           rules in       values
+    Property(1,  "payload_format_indicator",          U8,     _MESSAGE,              "3.3.2.3.2",   0, 1),
+    Property(2,  "message_expiry_interval",           U32,    _MESSAGE,              "3.3.2.3.3",   0, U32_MAX),
+    Property(3,  "content_type",                      TEXT,   _MESSAGE,              "3.3.2.3.9",   0, 0),
+    Property(8,  "response_topic",                    TEXT,   _MESSAGE,              "3.3.2.3.5",   0, 0),
+    Property(9,  "correlation_data",                  BINARY, _MESSAGE,              "3.3.2.3.6",   0, 0),
+    Property(11, "subscription_identifier",           VARINT, _PUBLISH | _SUBSCRIBE, "3.8.2.1.2",   1, VARINT_MAX),
+    Property(17, "session_expiry_interval",           U32,    _HELLO | _BYE,         "3.1.2.11.2",  0, U32_MAX),
+    Property(18, "assigned_client_identifier",        TEXT,   _CONNACK,              "3.2.2.3.7",   0, 0),
+    Property(19, "server_keep_alive",                 U16,    _CONNACK,              "3.2.2.3.14",  0, U16_MAX),
+    Property(21, "authentication_method",             TEXT,   _HELLO | _AUTH,        "3.1.2.11.9",  0, 0),
+    Property(22, "authentication_data",               BINARY, _HELLO | _AUTH,        "3.1.2.11.10", 0, 0),
+    Property(23, "request_problem_information",       U8,     _CONNECT,              "3.1.2.11.7",  0, 1),
+    Property(24, "will_delay_interval",               U32,    _WILL,                 "3.1.3.2.2",   0, U32_MAX),
+    Property(25, "request_response_information",      U8,     _CONNECT,              "3.1.2.11.6",  0, 1),
+    Property(26, "response_information",              TEXT,   _CONNACK,              "3.2.2.3.15",  0, 0),
+    Property(28, "server_reference",                  TEXT,   _CONNACK | _BYE,       "3.2.2.3.16",  0, 0),
+    Property(31, "reason_string",                     TEXT,   _ANSWERS,              "3.2.2.3.9",   0, 0),
+    Property(33, "receive_maximum",                   U16,    _HELLO,                "3.1.2.11.3",  1, U16_MAX),
+    Property(34, "topic_alias_maximum",               U16,    _HELLO,                "3.1.2.11.5",  0, U16_MAX),
+    Property(35, "topic_alias",                       U16,    _PUBLISH,              "3.3.2.3.4",   1, U16_MAX),
+    Property(36, "maximum_qos",                       U8,     _CONNACK,              "3.2.2.3.4",   0, 1),
+    Property(37, "retain_available",                  U8,     _CONNACK,              "3.2.2.3.5",   0, 1),
+    Property(38, "user_properties",                   PAIR,   _ALL,                  "3.1.2.11.8",  0, 0),
+    Property(39, "maximum_packet_size",               U32,    _HELLO,                "3.1.2.11.4",  1, U32_MAX),
+    Property(40, "wildcard_subscription_available",   U8,     _CONNACK,              "3.2.2.3.11",  0, 1),
+    Property(41, "subscription_identifier_available", U8,     _CONNACK,              "3.2.2.3.12",  0, 1),
+    Property(42, "shared_subscription_available",     U8,     _CONNACK,              "3.2.2.3.13",  0, 1),
+]
+# fmt: on
+
+_BY_IDENTIFIER: Final[dict[int, Property]] = {row.identifier: row for row in TABLE}
+_BY_PACKET: Final[list[list[Property]]] = [[row for row in TABLE if packet in row.packets] for packet in range(16)]
+
+
+def decode(packet: int, reader: Reader) -> Properties | None:
+    """Read the property length and properties of a packet that a client sent; None when there are none."""
+    length = reader.varint("Property Length")
+    if length == 0:
+        return None
+    start = reader.take(length, "properties")
+    fields = Reader(reader.packet, reader.data, start, start + length)
+    properties = Properties()
+    seen = 0
+    while fields.offset < fields.end:
+        identifier = fields.varint("Property Identifier")
+        row = _BY_IDENTIFIER.get(identifier)
+        if row is None or packet not in row.packets:
+            raise malformed(f"{reader.packet} with property {identifier}, which it can't have", "section 2.2.2.2")
+        if row.kind == PAIR:
+            _add_user_property(properties, fields)
+            continue
+        if seen >> identifier & 1:
+            raise protocol_error(f"{reader.packet} with {row.name} twice", f"section {row.section}")
+        seen |= 1 << identifier
+        if row.kind == TEXT:
+            text = fields.text(row.name)
+            if identifier == RESPONSE_TOPIC:
+                check_topic_name(text, "MQTT-3.3.2-14")
+            setattr(properties, row.name, text)
+        elif row.kind == BINARY:
+            setattr(properties, row.name, fields.binary(row.name))
+        else:
+            setattr(properties, row.name, _number(packet, row, fields))
+    return properties
+
+
+def encode(packet: int, properties: Properties | None) -> bytes:
+    """The properties that `packet` may carry, without their length; b"" for none. Rows are written in table order."""
+    if properties is None:
+        return b""
+    parts: list[bytes] = []
+    for row in _BY_PACKET[packet]:
+        value = getattr(properties, row.name)
+        if value is None:
+            continue
+        if isinstance(value, int):
+            parts.append(_encoded_number(row, value))
+        elif isinstance(value, bytes):
+            parts.append(bytes([row.identifier]) + binary(value))
+        elif isinstance(value, list):
+            for name, text in value:
+                parts.append(b"&" + binary(name) + binary(text))
+    return b"".join(parts)
+
+
+def subscription_identifier(identifier: int) -> bytes:
+    """One encoded Subscription Identifier, to stand before a message's own properties in a PUBLISH to a subscriber."""
+    return b"\x0b" + varint(identifier)
+
+
+def _number(packet: int, row: Property, fields: Reader) -> int:
+    if row.kind == U8:
+        number = fields.u8(row.name)
+    elif row.kind == U16:
+        number = fields.u16(row.name)
+    elif row.kind == U32:
+        number = fields.u32(row.name)
+    else:
+        number = fields.varint(row.name)
+    if row.identifier == TOPIC_ALIAS and number == 0:
+        raise PacketError(Reason.TOPIC_ALIAS_INVALID, "MQTT-3.3.2-8", "PUBLISH with Topic Alias 0")
+    if row.identifier == SUBSCRIPTION_IDENTIFIER and packet == frame.PUBLISH:
+        raise protocol_error("PUBLISH from a client with a Subscription Identifier", "MQTT-3.3.4-6")
+    if not row.lowest <= number <= row.highest:
+        raise protocol_error(f"{fields.packet} with {row.name} {number}", f"section {row.section}")
+    return number
+
+
+def _encoded_number(row: Property, number: int) -> bytes:
+    identifier = bytes([row.identifier])
+    if row.kind == U8:
+        return identifier + bytes([number])
+    if row.kind == U16:
+        return identifier + u16(number)
+    if row.kind == U32:
+        return identifier + u32(number)
+    return identifier + varint(number)
+
+
+def _add_user_property(properties: Properties, fields: Reader) -> None:
+    name = fields.text("name of a user property")
+    text = fields.text("value of a user property")
+    if properties.user_properties is None:
+        properties.user_properties = []
+    if len(properties.user_properties) >= PACKET_MAX_USER_PROPERTIES:
+        raise PacketError(
+            Reason.QUOTA_EXCEEDED,
+            "section 3.1.2.11.8",
+            f"{fields.packet} with more than {PACKET_MAX_USER_PROPERTIES} user properties",
+        )
+    properties.user_properties.append((name, text))

@@ -1,0 +1,74 @@
+"""Topic names and topic filters (MQTT 5.0 sections 4.7 and 4.8.2): what may stand in them.
+
+Both are `bytes` everywhere on the data path. Whoever holds one that went through `check_topic_name` or `check_filter`
+may rely on it: well-formed UTF-8 without U+0000, 1 to 65,535 bytes, at most TOPIC_MAX_LEVELS levels, wildcards only
+where the specification allows them. `$share/group/filter` is a shared subscription in every protocol version.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.bounds import TOPIC_MAX_LEVELS
+from flockmq.mqtt.errors import PacketError, malformed
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.wire import STRING_MAX_BYTES, check_text
+
+MAX_LEVELS: Final = TOPIC_MAX_LEVELS
+_SHARE: Final = b"$share/"
+
+
+def check_topic_name(topic: bytes, statement: str = "MQTT-4.7.0-1") -> None:
+    """Raise PacketError unless `topic` can be published to; `statement` is cited where wildcards are refused."""
+    _check_length(topic, "topic name")
+    check_text(topic, "topic name")
+    if b"+" in topic or b"#" in topic:
+        raise malformed("topic name with a wildcard", statement)
+    if topic.count(b"/") >= MAX_LEVELS:
+        raise PacketError(Reason.TOPIC_NAME_INVALID, "section 4.7.3", f"topic name of more than {MAX_LEVELS} levels")
+
+
+def check_filter(topic_filter: bytes) -> None:
+    """Raise PacketError unless `topic_filter`, shared or not, can be subscribed to."""
+    _check_length(topic_filter, "topic filter")
+    check_text(topic_filter, "topic filter")
+    if topic_filter[:7] == _SHARE:
+        share, inner = split_share(topic_filter)
+        if not share:
+            raise malformed("shared subscription with an empty ShareName", "MQTT-4.8.2-1")
+        if b"+" in share or b"#" in share:
+            raise malformed("ShareName with a wildcard", "MQTT-4.8.2-2")
+        if not inner:
+            raise malformed("shared subscription without a topic filter", "MQTT-4.8.2-2")
+        _check_levels(inner)
+    else:
+        _check_levels(topic_filter)
+
+
+def split_share(topic_filter: bytes) -> tuple[bytes, bytes]:
+    """`$share/group/filter` as (group, filter); any other filter as (b"", filter)."""
+    if topic_filter[:7] != _SHARE:
+        return b"", topic_filter
+    share, _, inner = topic_filter[7:].partition(b"/")
+    return share, inner
+
+
+def _check_length(topic: bytes, what: str) -> None:
+    if not topic:
+        raise malformed(f"{what} of no characters", "MQTT-4.7.3-1")
+    if len(topic) > STRING_MAX_BYTES:
+        raise malformed(f"{what} of {len(topic)} bytes", "MQTT-4.7.3-3")
+
+
+def _check_levels(topic_filter: bytes) -> None:
+    levels = topic_filter.split(b"/")
+    if len(levels) > MAX_LEVELS:
+        raise PacketError(
+            Reason.TOPIC_FILTER_INVALID, "section 4.7.3", f"topic filter of more than {MAX_LEVELS} levels"
+        )
+    last = len(levels) - 1
+    for position, level in enumerate(levels):
+        if b"#" in level and (level != b"#" or position != last):
+            raise malformed("'#' that isn't the whole last level of a topic filter", "MQTT-4.7.1-1")
+        if b"+" in level and level != b"+":
+            raise malformed("'+' that isn't a whole level of a topic filter", "MQTT-4.7.1-2")

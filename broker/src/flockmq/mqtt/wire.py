@@ -1,0 +1,111 @@
+"""Data representation (MQTT 5.0 section 1.5): integers, strings and binary data inside a packet.
+
+A `Reader` walks one packet from `offset` to `end` and never looks beyond: whatever is cut short there is a malformed
+packet, named by the field that was being read. Strings stay `bytes`, checked once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.mqtt.errors import malformed, protocol_error
+
+STRING_MAX_BYTES: Final = 65_535
+
+
+class Reader:
+    """A cursor over one packet's bytes, `packet` being its name in messages."""
+
+    __slots__ = ("data", "end", "offset", "packet")
+
+    def __init__(self, packet: str, data: bytes, offset: int, end: int) -> None:
+        self.packet = packet
+        self.data = data
+        self.offset = offset
+        self.end = min(end, len(data))
+
+    def take(self, length: int, what: str) -> int:
+        """Step over `length` bytes and return where they began."""
+        start = self.offset
+        if length > self.end - start:
+            raise malformed(f"{self.packet} cut short in {what}")
+        self.offset = start + length
+        return start
+
+    def u8(self, what: str) -> int:
+        return self.data[self.take(1, what)]
+
+    def u16(self, what: str) -> int:
+        at = self.take(2, what)
+        return self.data[at] << 8 | self.data[at + 1]
+
+    def u32(self, what: str) -> int:
+        at = self.take(4, what)
+        data = self.data
+        return data[at] << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3]
+
+    def varint(self, what: str) -> int:
+        """A Variable Byte Integer, refused when longer than four bytes or than needed [MQTT-1.5.5-1]."""
+        number = 0
+        for width in range(4):
+            byte = self.u8(what)
+            number |= (byte & 0x7F) << (7 * width)
+            if byte < 0x80:
+                if byte == 0 and width > 0:
+                    raise malformed(f"{self.packet}: {what} in more bytes than it needs", "MQTT-1.5.5-1")
+                return number
+        raise malformed(f"{self.packet}: {what} of more than four bytes", "section 1.5.5")
+
+    def binary(self, what: str) -> bytes:
+        length = self.u16(what)
+        at = self.take(length, what)
+        return self.data[at : at + length]
+
+    def text(self, what: str) -> bytes:
+        """A UTF-8 Encoded String, checked, as the bytes it came in."""
+        text = self.binary(what)
+        check_text(text, what)
+        return text
+
+    def packet_id(self) -> int:
+        """A Packet Identifier, which is never 0 [MQTT-2.2.1-3]."""
+        packet_id = self.u16("Packet Identifier")
+        if packet_id == 0:
+            raise protocol_error(f"{self.packet} with Packet Identifier 0", "MQTT-2.2.1-3")
+        return packet_id
+
+    def at_end(self) -> bool:
+        return self.offset >= self.end
+
+    def expect_end(self) -> None:
+        if self.offset != self.end:
+            raise malformed(f"{self.packet} with {self.end - self.offset} bytes after its last field")
+
+
+def check_text(text: bytes, what: str) -> None:
+    """Raise PacketError unless `text` is well-formed UTF-8 [MQTT-1.5.4-1] without U+0000 [MQTT-1.5.4-2].
+
+    Python's decoder refuses surrogates and overlong forms, as RFC 3629 asks. Control characters and non-characters
+    pass: the specification lets a server choose.
+    """
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise malformed(f"{what} isn't well-formed UTF-8 at byte {error.start}", "MQTT-1.5.4-1") from None
+    if b"\0" in text:
+        raise malformed(f"{what} holds U+0000", "MQTT-1.5.4-2")
+
+
+def u16(number: int) -> bytes:
+    return bytes([number >> 8, number & 0xFF])
+
+
+def u32(number: int) -> bytes:
+    return bytes([number >> 24, number >> 16 & 0xFF, number >> 8 & 0xFF, number & 0xFF])
+
+
+def binary(data: bytes) -> bytes:
+    """Length-prefixed bytes, which is also how a UTF-8 Encoded String is written; ValueError above 65,535 bytes."""
+    if len(data) > STRING_MAX_BYTES:
+        raise ValueError(f"a field of {len(data)} bytes doesn't fit two bytes of length")
+    return u16(len(data)) + data
