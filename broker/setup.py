@@ -20,8 +20,7 @@ def hot_extensions() -> list[Extension]:
 
     package = ROOT / "src" / "flockmq"
     sources = runpy.run_path(str(package / "build.py"))["hot_sources"](package)
-    options = ["--config-file", str(ROOT.parent / "pyproject.toml")]
-    return mypycify([*options, *map(str, sources)], opt_level="3", debug_level="0", group_name="flockmq")
+    return mypycify([str(source) for source in sources], opt_level="3", debug_level="0", group_name="flockmq")
 
 
 setup(ext_modules=hot_extensions())

@@ -1,0 +1,189 @@
+"""The command `flockmq`: its arguments, its exit codes, and its last line of defence.
+
+Whatever a user can mend leaves as one line on stderr, `flockmq: error: …`, and an exit code: 2 configuration, 3 Redis
+unreachable, 4 an address that can't be bound, 1 anything else. A traceback means a defect of ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+import uvloop
+
+from flockmq import __version__, build, config, logs
+from flockmq.config import Config, Setting
+from flockmq.errors import UserError
+
+log = logging.getLogger(__name__)
+
+RUN_OPTIONS: Final = {
+    "role": ("role", "ROLE", "core, replicant or single (default: single, a whole broker in one process)"),
+    "redis": ("redis.url", "URL", "redis://, rediss:// or unix:// (default: an embedded Valkey, role single only)"),
+    "listen": ("mqtt.listen", "HOST:PORT", 'where MQTT clients connect; "" for nowhere (default: 127.0.0.1:1883)'),
+    "management": ("management.listen", "HOST:PORT", "health, metrics, REST (default: 127.0.0.1:18083)"),
+    "name": ("node.name", "NAME", "unique in the cluster (default: the host's name)"),
+    "host": ("node.host", "HOST", "the address at which other nodes reach this one (default: 127.0.0.1)"),
+    "data-dir": ("node.data_dir", "FOLDER", "where this node keeps files (default: below the user's state folder)"),
+    "cluster-listen": ("cluster.listen", "HOST:PORT", "where other nodes connect (default: 127.0.0.1:4370)"),
+    "seeds": ("cluster.seeds", "HOST:PORT,…", "cores to ask first"),
+    "cluster-key-file": ("cluster.key_file", "FILE", "holds the key that every node of the cluster has"),
+    "redis-password-file": ("redis.password_file", "FILE", "holds the password of Redis"),
+    "log-format": ("log.format", "FORMAT", "text or json, one line each (default: text)"),
+    "log-level": ("log.level", "LEVEL", "debug, info, warning or error (default: info)"),
+}
+"""Options of `flockmq run` that set one key: option → (key, shape of its value, help)."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command and exit."""
+    try:
+        sys.exit(_dispatch(_parser().parse_args(arguments)))
+    except UserError as error:
+        print(f"flockmq: error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+
+
+def version_line() -> str:
+    return f"flockmq {__version__} ({build.kind()}, Python {platform.python_version()})"
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, saying its refusals in one line as everything else here does."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"flockmq: error: {message}; see {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="flockmq", description="An MQTT 3.1.1 and 5.0 broker cluster.", allow_abbrev=False)
+    parser.add_argument("--version", action="store_true", help="show the version, and whether it runs compiled")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    run = commands.add_parser(
+        "run",
+        help="run one node",
+        description="Run one node until SIGTERM or Ctrl-C.",
+        epilog="Precedence: these options, then the environment (FLOCKMQ_MQTT__LISTEN is mqtt.listen), then the file, "
+        "then the defaults.",
+        allow_abbrev=False,
+    )
+    run.add_argument("--config", type=Path, metavar="FILE", help="TOML file")
+    for option, (_, shape, meaning) in RUN_OPTIONS.items():
+        run.add_argument(f"--{option}", metavar=shape, help=meaning)
+    run.add_argument(
+        "--ready-fd", type=int, metavar="FD", help="write one JSON line with the node's ports there, once it is ready"
+    )
+
+    dev = commands.add_parser(
+        "dev",
+        help="run a whole cluster on this machine",
+        description="Run cores and replicants as processes of their own on 127.0.0.1, see a message cross between "
+        "them, and stay until Ctrl-C. Without --redis they share an embedded Valkey and keep nothing.",
+        allow_abbrev=False,
+    )
+    dev.add_argument("--cores", type=_count, default=1, metavar="N", help="(default: 1)")
+    dev.add_argument("--replicants", type=_count, default=2, metavar="M", help="(default: 2)")
+    dev.add_argument("--port", type=int, default=1883, metavar="P", help="replicant i has MQTT at P+i (default: 1883)")
+    dev.add_argument(
+        "--management-port", type=int, default=18083, metavar="P", help="node i has it at P+i, cores first; 0: any free"
+    )
+    dev.add_argument("--redis", metavar="URL", help=RUN_OPTIONS["redis"][2])
+    dev.add_argument("--once", action="store_true", help="see one message cross, stop, and exit 0 (1 if it didn't)")
+
+    commands.add_parser("version", help="show the version, and whether it runs compiled")
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 32:
+        raise argparse.ArgumentTypeError(f"{value} must be from 1 to 32")
+    return value
+
+
+def _dispatch(options: argparse.Namespace) -> int:
+    if options.version or options.command == "version":
+        print(version_line())
+        return 0
+    if options.command == "run":
+        return _run(options)
+    if options.command == "dev":
+        from flockmq import dev
+
+        return _until_signalled(
+            lambda: dev.run(
+                cores=options.cores,
+                replicants=options.replicants,
+                mqtt_port=options.port,
+                management_port=options.management_port,
+                redis_url=options.redis,
+                once=options.once,
+            )
+        )
+    _parser().print_help()
+    return 2
+
+
+# --- flockmq run ----------------------------------------------------------------------------------------------------
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings = config.load(file=options.config, command_line=_command_line(options))
+    logs.configure(settings.log.format, settings.log.level)
+    return _until_signalled(lambda: _node(settings, options.ready_fd))
+
+
+def _command_line(options: argparse.Namespace) -> list[Setting]:
+    given = ((option, getattr(options, option.replace("-", "_"))) for option in RUN_OPTIONS)
+    return [Setting(RUN_OPTIONS[option][0], value, f"--{option}") for option, value in given if value is not None]
+
+
+async def _node(settings: Config, ready_fd: int | None) -> int:
+    from flockmq.embedded import embedded_valkey
+    from flockmq.management.view import NodePorts
+    from flockmq.node import run_node
+    from flockmq.redis_probe import wait_for_redis
+
+    def tell_ready(ports: NodePorts) -> None:
+        log.info("ready: MQTT %s, cluster link %s, management %s", ports.mqtt, ports.link, ports.management)
+        if ready_fd is not None:
+            os.write(ready_fd, msgspec.json.encode(ports) + b"\n")
+            os.close(ready_fd)
+
+    async with contextlib.AsyncExitStack() as stack:
+        if settings.redis.url is None:
+            url = await stack.enter_async_context(embedded_valkey(settings.node.data_dir))
+            settings = msgspec.structs.replace(settings, redis=msgspec.structs.replace(settings.redis, url=url))
+        else:
+            await wait_for_redis(settings.redis)
+        log.info("%s, role %s, node %s", version_line(), settings.role, settings.node.name)
+        await run_node(settings, ready=tell_ready)
+    return 0
+
+
+def _until_signalled(main: Callable[[], Coroutine[None, None, int]]) -> int:
+    """Run `main` on uvloop; the first SIGTERM or SIGINT cancels it, so that its `finally`s run; exit code 0."""
+
+    async def supervised() -> int:
+        task = asyncio.ensure_future(main())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, lambda: task.cancelling() or task.cancel())
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return 0
+
+    return uvloop.run(supervised())

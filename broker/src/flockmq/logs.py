@@ -1,0 +1,39 @@
+"""How log lines look: one line each, as text for people or as JSON for machines. Never a secret, never a payload."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import sys
+from typing import Final
+
+import msgspec
+
+TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class _OneLine(logging.Formatter):
+    """Text; a traceback or a message of several lines is folded, so that a line is always a whole record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).replace("\n", " ⏎ ")
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "at": datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
+
+
+def configure(line_format: str, level: str) -> None:
+    """Log to stderr from now on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if line_format == "json" else _OneLine(TEXT))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

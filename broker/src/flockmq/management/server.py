@@ -1,0 +1,108 @@
+"""The management HTTP server: health, metrics and what the node knows of the cluster. It only reads, and needs no body.
+
+| path | answers |
+|---|---|
+| /livez | 200 while the process' loop turns; nothing else is looked at |
+| /readyz | 200 when bootstrapped and listening, also while draining; else 503 with the reason |
+| /availz | for load balancers: as /readyz, and 503 while draining |
+| /metrics | Prometheus' text format |
+| /api/v1/nodes | JSON: the nodes of the cluster |
+| /api/v1/status | JSON: this node |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+from aiohttp import web
+from prometheus_client.registry import CollectorRegistry
+
+from flockmq.bounds import (
+    MANAGEMENT_HEADER_MAX_BYTES,
+    MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
+    MANAGEMENT_REQUEST_LINE_MAX_BYTES,
+    MANAGEMENT_REQUEST_MAX_BYTES,
+)
+from flockmq.config import Address
+from flockmq.errors import AddressInUse
+from flockmq.management.view import NodeView
+from flockmq.telemetry import metrics
+
+NODE: Final = web.AppKey("node", NodeView)
+REGISTRY: Final = web.AppKey("registry", CollectorRegistry)
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/livez")
+async def livez(request: web.Request) -> web.Response:
+    return web.Response(text="alive\n")
+
+
+@routes.get("/readyz")
+async def readyz(request: web.Request) -> web.Response:
+    return _readiness(request)
+
+
+@routes.get("/availz")
+async def availz(request: web.Request) -> web.Response:
+    if request.app[NODE].draining():
+        return web.Response(status=503, text="draining\n")
+    return _readiness(request)
+
+
+@routes.get("/metrics")
+async def metrics_text(request: web.Request) -> web.Response:
+    return web.Response(body=metrics.exposition(request.app[REGISTRY]), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+
+@routes.get("/api/v1/nodes")
+async def nodes(request: web.Request) -> web.Response:
+    return _json(request.app[NODE].nodes())
+
+
+@routes.get("/api/v1/status")
+async def status(request: web.Request) -> web.Response:
+    return _json(request.app[NODE].status())
+
+
+def _readiness(request: web.Request) -> web.Response:
+    ready, reason = request.app[NODE].ready()
+    return web.Response(status=200 if ready else 503, text=f"{reason}\n")
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value) + b"\n", content_type="application/json")
+
+
+@contextlib.asynccontextmanager
+async def serve(node: NodeView, listen: Address) -> AsyncIterator[int]:
+    """Serve while the block runs; gives the port. Raises AddressInUse when `listen` can't be bound."""
+    app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES)
+    app[NODE] = node
+    app[REGISTRY] = metrics.registry(node)
+    app.add_routes(routes)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        keepalive_timeout=MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
+        max_line_size=MANAGEMENT_REQUEST_LINE_MAX_BYTES,
+        max_field_size=MANAGEMENT_HEADER_MAX_BYTES,
+        shutdown_timeout=0.5,
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, listen.host, listen.port)
+        try:
+            await site.start()
+        except OSError as error:
+            reason = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+            raise AddressInUse(f"management.listen: can't bind {listen}: {reason}") from None
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,84 @@
+"""What management and telemetry may ask a node. The node implements `NodeView`; nothing here imports it.
+
+The structs are what goes over HTTP and into metrics: plain numbers that the node counts anyway, read at scrape time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+
+class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a node listens, once it does. None: it has no such listener."""
+
+    mqtt: int | None
+    link: int | None
+    management: int
+
+
+class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One node of the cluster, as `/api/v1/nodes` shows it."""
+
+    name: str
+    incarnation: str
+    role: str
+    host: str
+    mqtt_port: int | None
+    connections: int
+    routes: int
+    lag_entries: int
+    ready: bool
+    draining: bool
+    version: str
+
+
+class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How far this node's tables are in one shard of the rlog."""
+
+    shard: str
+    applied: str
+    """Stream ID of the last entry applied, `generation-sequence`."""
+    lag_entries: int
+    lag_ms: float
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """This node, as `/api/v1/status` shows it."""
+
+    name: str
+    incarnation: str
+    role: str
+    version: str
+    build: str
+    uptime_s: float
+    leader: str | None
+    """The incarnation of the cluster's leader, as far as this node knows."""
+    shards: Sequence[ShardStatus]
+
+
+class Sample(NamedTuple):
+    """One number for /metrics: a name out of the telemetry catalogue, its label values, and the number."""
+
+    name: str
+    value: float
+    labels: tuple[str, ...] = ()
+
+
+class NodeView(Protocol):
+    """A node seen from outside. Every call answers at once, from memory."""
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether this node's tables are bootstrapped and its listeners open, and if not, why."""
+
+    def draining(self) -> bool:
+        """Whether this node is sending its clients away."""
+
+    def nodes(self) -> Sequence[NodeRow]: ...
+
+    def status(self) -> NodeStatus: ...
+
+    def samples(self) -> Sequence[Sample]:
+        """The node's counters and gauges, now."""

@@ -1,0 +1,142 @@
+"""What /metrics shows: one catalogue of names and meanings, filled at scrape time from plain integers.
+
+The hot path only adds to integers (`session/counters.py`); a scrape reads them. A `Sample` names an entry of
+`CATALOGUE`; one that isn't there is a defect and raises KeyError. Every bound of `bounds.py` is exported beside the
+numbers it bounds, so that an alert needs no figure of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, NamedTuple
+
+import prometheus_client
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from flockmq import bounds
+from flockmq.management.view import NodeView, Sample
+from flockmq.session.counters import Counters
+
+CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_LATEST
+
+
+class Metric(NamedTuple):
+    """One family. Counters get `_total` appended on the wire."""
+
+    kind: Literal["counter", "gauge"]
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+CATALOGUE: Final = (
+    Metric("gauge", "flockmq_info", "What runs here; the value is always 1.", ("version", "build", "role", "node")),
+    Metric("gauge", "flockmq_ready", "1 when the node's tables are bootstrapped and its listeners open."),
+    Metric("gauge", "flockmq_draining", "1 while the node is sending its clients away."),
+    Metric("gauge", "flockmq_uptime_seconds", "Seconds since the node started."),
+    Metric("gauge", "flockmq_connections", "MQTT clients connected now."),
+    Metric("gauge", "flockmq_sessions", "Sessions whose state this node holds now."),
+    Metric("gauge", "flockmq_subscriptions", "Subscriptions of the sessions on this node."),
+    Metric("gauge", "flockmq_routes", "Rows of the route table."),
+    Metric("gauge", "flockmq_retained_messages", "Rows of the table of retained messages."),
+    Metric("counter", "flockmq_connects", "CONNECTs accepted."),
+    Metric("counter", "flockmq_connects_refused", "CONNECTs answered with an error."),
+    Metric("counter", "flockmq_disconnects", "Connections ended, however."),
+    Metric("counter", "flockmq_takeovers", "Connections ended because their client id connected again."),
+    Metric("counter", "flockmq_protocol_errors", "Connections ended because of a malformed or illegal packet."),
+    Metric("counter", "flockmq_messages_received", "PUBLISH packets received from clients."),
+    Metric("counter", "flockmq_messages_sent", "PUBLISH packets sent to clients."),
+    Metric("counter", "flockmq_messages_forwarded", "Messages handed to other nodes."),
+    Metric("counter", "flockmq_messages_dropped", "Messages not delivered to a subscriber.", ("cause",)),
+    Metric("counter", "flockmq_slow_readers", "Times a client read too slowly and was paused."),
+    Metric("counter", "flockmq_received_bytes", "Bytes received from clients."),
+    Metric("counter", "flockmq_sent_bytes", "Bytes sent to clients."),
+    Metric("counter", "flockmq_link_received_bytes", "Bytes received over the link with another node.", ("peer",)),
+    Metric("counter", "flockmq_link_sent_bytes", "Bytes sent over the link with another node.", ("peer",)),
+    Metric("gauge", "flockmq_link_connected", "1 while the link with another node is up.", ("peer",)),
+    Metric("gauge", "flockmq_link_queue_bytes", "Bytes that wait for another node.", ("peer",)),
+    Metric("gauge", "flockmq_queue_length", "Items that wait in an inner queue.", ("queue",)),
+    Metric("gauge", "flockmq_rlog_lag_entries", "Entries between the shard's head and this node's tables.", ("shard",)),
+    Metric("gauge", "flockmq_rlog_lag_seconds", "How long this node's tables have been behind the head.", ("shard",)),
+    Metric("gauge", "flockmq_bound", "A named bound; its unit is a label.", ("name", "unit")),
+)
+
+FAMILIES: Final = {metric.name: metric for metric in CATALOGUE}
+
+FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "bytes_received": ("flockmq_received_bytes", ()),
+    "bytes_sent": ("flockmq_sent_bytes", ()),
+    "connections": ("flockmq_connections", ()),
+    "connects": ("flockmq_connects", ()),
+    "connects_refused": ("flockmq_connects_refused", ()),
+    "disconnects": ("flockmq_disconnects", ()),
+    "dropped_no_room": ("flockmq_messages_dropped", ("no_room",)),
+    "dropped_queue_full": ("flockmq_messages_dropped", ("queue_full",)),
+    "dropped_slow_reader": ("flockmq_messages_dropped", ("slow_reader",)),
+    "dropped_too_large": ("flockmq_messages_dropped", ("too_large",)),
+    "messages_forwarded": ("flockmq_messages_forwarded", ()),
+    "messages_received": ("flockmq_messages_received", ()),
+    "messages_sent": ("flockmq_messages_sent", ()),
+    "protocol_errors": ("flockmq_protocol_errors", ()),
+    "slow_readers": ("flockmq_slow_readers", ()),
+    "subscriptions": ("flockmq_subscriptions", ()),
+    "takeovers": ("flockmq_takeovers", ()),
+}
+"""Each of the hot path's counters, and the family and labels under which it is shown."""
+
+
+def counter_samples(counters: Counters) -> list[Sample]:
+    """The hot path's counters as samples, for a node's `samples()`."""
+    return [Sample(name, getattr(counters, field), labels) for field, (name, labels) in FROM_COUNTERS.items()]
+
+
+class NodeCollector(Collector):
+    """Reads a node when Prometheus asks, and keeps nothing."""
+
+    def __init__(self, node: NodeView) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        families = {
+            metric.name: (CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily)(
+                metric.name, metric.help, labels=metric.labels
+            )
+            for metric in CATALOGUE
+        }
+        for sample in (*_status_samples(self._node), *bound_samples(), *self._node.samples()):
+            families[sample.name].add_metric(sample.labels, sample.value)
+        yield from families.values()
+
+
+def _status_samples(node: NodeView) -> Iterator[Sample]:
+    status = node.status()
+    yield Sample("flockmq_info", 1, (status.version, status.build, status.role, status.name))
+    yield Sample("flockmq_ready", node.ready()[0])
+    yield Sample("flockmq_draining", node.draining())
+    yield Sample("flockmq_uptime_seconds", status.uptime_s)
+    for shard in status.shards:
+        yield Sample("flockmq_rlog_lag_entries", shard.lag_entries, (shard.shard,))
+        yield Sample("flockmq_rlog_lag_seconds", shard.lag_ms / 1000, (shard.shard,))
+
+
+def bound_samples() -> Iterable[Sample]:
+    """Every bound of `bounds.py`: `LINK_FRAME_MAX_BYTES` is {name="link_frame_max_bytes", unit="bytes"}."""
+    for name, value in vars(bounds).items():
+        if name.isupper() and isinstance(value, int | float):
+            unit = name.lower().removesuffix("_max").rpartition("_")[2]
+            yield Sample("flockmq_bound", value, (name.lower(), unit))
+
+
+def registry(node: NodeView) -> CollectorRegistry:
+    """The node's numbers, the process' (memory, CPU, descriptors) and the garbage collector's."""
+    made = CollectorRegistry(auto_describe=False)
+    made.register(NodeCollector(node))
+    prometheus_client.ProcessCollector(registry=made)
+    prometheus_client.GCCollector(registry=made)
+    return made
+
+
+def exposition(made: CollectorRegistry) -> bytes:
+    """The text that /metrics answers with."""
+    return prometheus_client.generate_latest(made)
