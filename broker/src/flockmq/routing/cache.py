@@ -1,0 +1,136 @@
+"""Topics → what they matched, and which of them a change of filters makes stale.
+
+The hot loop reads `entries` itself, one plain dict lookup a message; everything else happens when a topic is first seen
+or a filter changes. Filters change one at a time and under one prefix, mostly, so the cache knows its topics by
+their first level and by their first two:
+
+    a filter without wildcards     its own topic
+    `a/b/…` with wildcards later   topics under a/b
+    `a/+/…`, `a/#`                 topics under a
+    `+/…`, `#`                     all topics
+
+What always holds: a topic is in `entries` exactly while the two tables of prefixes lead to it. Bounded are the topics,
+the bytes of a topic, and the references in all results. Dropping an entry costs what putting it there did, so
+invalidation is paid for by insertions, whatever the order of calls.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from flockmq.bounds import MATCH_CACHE_MAX_TARGETS, MATCH_CACHE_MAX_TOPIC_BYTES, MATCH_CACHE_MAX_TOPICS
+
+
+class MatchCache:
+    """Topic → match result. Read by `cache.entries.get(topic)`, filled by `put`."""
+
+    __slots__ = ("_max_targets", "_max_topics", "_prefixes", "_targets", "_topics", "entries")
+
+    def __init__(self, max_topics: int = MATCH_CACHE_MAX_TOPICS, max_targets: int = MATCH_CACHE_MAX_TARGETS) -> None:
+        self.entries: dict[bytes, object] = {}
+        self._topics: dict[bytes, bytes | set[bytes]] = {}  # first two levels → topics; one is kept as itself
+        self._prefixes: dict[bytes, bytes | set[bytes]] = {}  # first level → keys of _topics
+        self._max_topics = max_topics
+        self._max_targets = max_targets
+        self._targets = 0  # put since the cache was last empty
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def put(self, topic: bytes, result: object, targets: int = 1) -> None:
+        """Remember a result that refers to so many targets. A topic that is too long isn't remembered.
+
+        When full of topics, the oldest eighth goes; when full of targets, everything.
+        """
+        if len(topic) > MATCH_CACHE_MAX_TOPIC_BYTES:
+            return
+        if self._targets + targets > self._max_targets:
+            self.clear()
+            if targets > self._max_targets:
+                return
+        self._targets += targets
+        if topic not in self.entries:
+            if len(self.entries) >= self._max_topics:
+                for oldest in list(islice(self.entries, self._max_topics // 8 + 1)):
+                    self._drop(oldest)
+            first, second = _prefixes(topic)
+            if second not in self._topics:
+                _insert(self._prefixes, first, second)
+            _insert(self._topics, second, topic)
+        self.entries[topic] = result
+
+    def filter_changed(self, topic_filter: bytes) -> None:
+        """Forget every topic that the filter, added or removed, could match. Without `$share/…/`."""
+        if b"+" not in topic_filter and b"#" not in topic_filter:
+            self._drop(topic_filter)
+            return
+        levels = topic_filter.split(b"/", 2)
+        if levels[0] in (b"+", b"#"):
+            self.clear()
+        elif levels[1] in (b"+", b"#"):
+            for second in _members(self._prefixes.pop(levels[0], None)):
+                self._forget_under(second)
+        else:
+            second = levels[0] + b"/" + levels[1]
+            if second in self._topics:
+                _discard(self._prefixes, levels[0], second)
+                self._forget_under(second)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.entries.clear()
+        self._topics.clear()
+        self._prefixes.clear()
+        self._targets = 0
+
+    def _forget_under(self, second: bytes) -> None:
+        for topic in _members(self._topics.pop(second)):
+            del self.entries[topic]
+
+    def _drop(self, topic: bytes) -> None:
+        if topic not in self.entries:
+            return
+        del self.entries[topic]
+        first, second = _prefixes(topic)
+        if _discard(self._topics, second, topic):
+            _discard(self._prefixes, first, second)
+
+
+def _prefixes(topic: bytes) -> tuple[bytes, bytes]:
+    """The first level, and the first two; of a topic of one level, both are the topic."""
+    first_end = topic.find(b"/")
+    if first_end < 0:
+        return topic, topic
+    second_end = topic.find(b"/", first_end + 1)
+    return topic[:first_end], topic if second_end < 0 else topic[:second_end]
+
+
+def _members(group: bytes | set[bytes] | None) -> list[bytes]:
+    if group is None:
+        return []
+    if isinstance(group, bytes):
+        return [group]
+    return list(group)
+
+
+def _insert(groups: dict[bytes, bytes | set[bytes]], key: bytes, member: bytes) -> None:
+    group = groups.get(key)
+    if group is None:
+        groups[key] = member
+    elif isinstance(group, bytes):
+        groups[key] = {group, member}
+    else:
+        group.add(member)
+
+
+def _discard(groups: dict[bytes, bytes | set[bytes]], key: bytes, member: bytes) -> bool:
+    """Take a member out of its group; True if the group went with it."""
+    group = groups[key]
+    if isinstance(group, bytes):
+        del groups[key]
+        return True
+    group.discard(member)
+    if not group:
+        del groups[key]
+        return True
+    return False

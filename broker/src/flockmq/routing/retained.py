@@ -1,0 +1,169 @@
+"""Retained messages by topic, and which of them a filter matches.
+
+Topics are kept in byte order, so a trie needs no nodes: everything under `a/b/` stands together, between `a/b/` and
+`a/b0` (`0` follows `/`). A wildcard scan walks that order from the filter's literal prefix and leaps over what can't
+match: where a level differs from the filter's, to the next place where it wouldn't.
+
+A scan holds nothing but the last topic that it looked at. It yields a list a slice, and between two slices the index
+may change as it likes: a topic that is there all the while comes exactly once, one that comes or goes may come or not.
+
+What always holds: `stored_bytes` is the sum over all entries of the topic's length and `size_of(value)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from sortedcontainers import SortedDict
+
+from flockmq.bounds import RETAINED_SLICE_MAX_TOPICS
+
+_AFTER_SLASH: Final = b"0"  # the byte that follows '/': ends the range of everything below a prefix
+_AFTER_DOLLAR: Final = b"%"  # the byte that follows '$'
+_LEAP_AFTER_STEPS: Final = 8  # a search costs about as much as so many steps to the next topic
+_DONE: Final = b""  # no topic is empty, so nothing is looked for from here
+
+
+class RetainedIndex:
+    """Topic → value, which is never None. `size_of` gives the bytes a value counts for."""
+
+    __slots__ = ("_size_of", "_topics", "stored_bytes")
+
+    def __init__(self, size_of: Callable[[object], int]) -> None:
+        self._topics: SortedDict[bytes, object] = SortedDict()
+        self._size_of = size_of
+        self.stored_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def get(self, topic: bytes) -> object | None:
+        return self._topics.get(topic)
+
+    def put(self, topic: bytes, value: object) -> None:
+        """Set the value of a topic, in place of an older one."""
+        older: object | None = self._topics.get(topic)
+        self.stored_bytes += self._size_of(value) + (len(topic) if older is None else -self._size_of(older))
+        self._topics[topic] = value
+
+    def remove(self, topic: bytes) -> object | None:
+        """Take a topic away and return its value; None if it wasn't there."""
+        value: object | None = self._topics.pop(topic, None)
+        if value is not None:
+            self.stored_bytes -= len(topic) + self._size_of(value)
+        return value
+
+    def clear(self) -> None:
+        self._topics.clear()
+        self.stored_bytes = 0
+
+    def match_filter(
+        self, topic_filter: bytes, slice_topics: int = RETAINED_SLICE_MAX_TOPICS
+    ) -> Iterator[list[tuple[bytes, object]]]:
+        """The matching (topic, value) in byte order, one list a slice, which may be empty.
+
+        A slice looks at no more than `slice_topics` topics; give the event loop a turn between two. A filter without
+        wildcards is one lookup. Topics that begin with `$` aren't matched by a wildcard at the first level
+        [MQTT-4.7.2-1]. Not for shared subscriptions, which get no retained messages (section 4.8.2).
+        """
+        if b"+" not in topic_filter and b"#" not in topic_filter:
+            value = self._topics.get(topic_filter)
+            if value is not None:
+                yield [(topic_filter, value)]
+            return
+        pattern = Pattern(topic_filter)
+        if pattern.parent:
+            value = self._topics.get(pattern.parent)
+            if value is not None:
+                yield [(pattern.parent, value)]
+        start = pattern.start
+        while start != _DONE:
+            found, start = self._slice(pattern, start, slice_topics)
+            yield found
+
+    def _slice(self, pattern: Pattern, start: bytes, slice_topics: int) -> tuple[list[tuple[bytes, object]], bytes]:
+        """Look at topics from `start` on: (what matched, where the next slice starts or _DONE)."""
+        found: list[tuple[bytes, object]] = []
+        ahead = start
+        steps_behind = 0
+        topics = self._topics.irange(ahead, None)
+        looked_at = 0
+        while looked_at < slice_topics:
+            topic: bytes | None = next(topics, None)
+            if topic is None:
+                return found, _DONE
+            looked_at += 1
+            if topic < ahead:
+                steps_behind += 1
+                if steps_behind == _LEAP_AFTER_STEPS:
+                    topics = self._topics.irange(ahead, None)
+                    steps_behind = 0
+                continue
+            steps_behind = 0
+            ahead = pattern.next_after(topic)
+            if pattern.matched:
+                found.append((topic, self._topics[topic]))
+            if ahead == _DONE:
+                return found, _DONE
+        return found, ahead
+
+
+class Pattern:
+    """A wildcard filter as a walk through topics in byte order.
+
+    `parent` is the topic that the filter matches outside of its range: `a/b` for `a/b/#`, else b"". `matched` tells of
+    the topic that `next_after` was last asked about.
+    """
+
+    __slots__ = ("_dollar", "_levels", "_multi", "_prefix", "matched", "parent", "start")
+
+    def __init__(self, topic_filter: bytes) -> None:
+        levels = topic_filter.split(b"/")
+        self._multi = levels[-1] == b"#"
+        if self._multi:
+            levels.pop()
+        self._levels = levels
+        literal = 0
+        while literal < len(levels) and levels[literal] != b"+":
+            literal += 1
+        self._prefix = b"".join([level + b"/" for level in levels[:literal]])
+        self.parent = b"/".join(levels) if literal == len(levels) and literal > 0 else b""
+        self._dollar = literal > 0
+        self.start = self._prefix or b"\x01"
+        self.matched = False
+
+    def next_after(self, topic: bytes) -> bytes:
+        """Where the first match behind `topic` can be, at the earliest; _DONE if there is none. Sets `matched`."""
+        self.matched = False
+        prefix = self._prefix
+        if topic[: len(prefix)] != prefix:
+            return _DONE
+        if topic[:1] == b"$" and not self._dollar:
+            return _AFTER_DOLLAR
+        levels = topic.split(b"/")
+        wanted = self._levels
+        at = 0  # where the level begins
+        for position, want in enumerate(wanted):
+            if position == len(levels):
+                return topic + b"\0"  # too short; what is below it may match
+            level = levels[position]
+            if want not in (b"+", level):
+                return self._leap(topic, at, want, position == len(wanted) - 1)
+            at += len(level) + 1
+        if len(levels) > len(wanted) and not self._multi:
+            return topic[: at - 1] + _AFTER_SLASH  # too long, and so is all that stands under the same levels
+        self.matched = True
+        return topic + b"\0"
+
+    def _leap(self, topic: bytes, at: int, want: bytes, last: bool) -> bytes:
+        """The level at `at` isn't the wanted one: to the wanted one below the same levels, or past all of these.
+
+        A `+` stands before it, or the range would have held only the wanted one.
+        """
+        here = topic[:at] + want
+        if here > topic:
+            return here
+        if not (last and not self._multi) and here + b"/" > topic:
+            return here + b"/"
+        return topic[: at - 1] + _AFTER_SLASH
