@@ -49,7 +49,7 @@ def main() -> None:
     base = base_image() if engine == "podman" else ""
     for image in OURS + ((REDIS,) if engine == "podman" else ()):
         name = f"localhost/flockmq-{image.name}:{tag_of(image, base)}"
-        archive = CACHE / "images" / f"{name.rpartition('/')[2]}.tar"
+        archive = CACHE / "images" / f"{image.name}-{name.rpartition(':')[2]}.tar"
         if not archive.exists():
             print(f"building {name}", file=sys.stderr)
             build(engine, image, name, base, archive)
@@ -78,7 +78,7 @@ def tag_of(image: Image, base: str) -> str:
 
 def build(engine: str, image: Image, name: str, base: str, archive: pathlib.Path) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
-    for old in archive.parent.glob(f"flockmq-{image.name}:*.tar*"):
+    for old in archive.parent.glob(f"{image.name}-*.tar*"):
         old.unlink()
     part = archive.with_suffix(".tar.part")
     arguments = ["--file", str(ROOT / image.dockerfile), "--tag", name]

@@ -82,6 +82,9 @@ inputs=("$0" "$HERE/tools.sh" "$HERE"/tools/* "$HERE/base.sh")
 mapfile -t -O "${#inputs[@]}" inputs < <(find "$HERE/node" -type f | sort)
 folder=$(once node "${inputs[@]}" -- build)
 name=localhost/flockmq-node:${folder##*-}
-podman image exists "$name" ||
-  podman import --quiet --change 'ENTRYPOINT ["/usr/local/bin/entrypoint"]' --change 'ENV container=podman' "$folder/node.tar" "$name" >/dev/null
+if ! podman image exists "$name"; then
+  podman images --quiet localhost/flockmq-node | xargs -r podman rmi --force >/dev/null
+  podman import --quiet --change 'ENTRYPOINT ["/usr/local/bin/entrypoint"]' --change 'ENV container=podman' \
+    "$folder/node.tar" "$name" >/dev/null
+fi
 echo "$name"
