@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 
 class UserError(Exception):
     """What is wrong, where, and how to mend it, in one line. Anything else that escapes is a defect."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
 
 
 class ConfigError(UserError):

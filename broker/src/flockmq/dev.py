@@ -1,0 +1,251 @@
+"""`flockmq dev`: a whole cluster on this machine, each node a `flockmq run` process of its own, on 127.0.0.1.
+
+The first core starts alone, because the others ask it for the cluster; then all others start at once. A node says
+that it is ready, and on which ports, through a pipe (`--ready-fd`); the end of that pipe without a line means that it
+died. What always holds: when `run` returns, or this process ends in any way, no node and no Valkey is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import sys
+import tempfile
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from flockmq.config import Address, environment_name
+from flockmq.crossing import check_crossing
+from flockmq.embedded import embedded_valkey
+from flockmq.errors import UserError
+from flockmq.management.view import NodePorts
+from flockmq.processes import die_with_parent
+
+LOOPBACK: Final = "127.0.0.1"
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 1.5
+"""For each of: the replicants, the cores. With Valkey's that stays below 5 s."""
+LAST_LINES: Final = 8
+LAST_BYTES: Final = 8192
+
+
+class NodeFailed(UserError):
+    """A node ended, or didn't get ready. Leaves with the node's own exit code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code or 1
+
+
+class DevNode(msgspec.Struct, eq=False):
+    """One node's process, and the ports that it told."""
+
+    name: str
+    role: str
+    log: Path
+    process: Process
+    told: asyncio.StreamReader
+    ports: NodePorts | None = None
+
+    def last_lines(self) -> list[str]:
+        """The end of its log."""
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - LAST_BYTES))
+            return log.read().decode(errors="replace").splitlines()[-LAST_LINES:]
+
+
+async def run(
+    *, cores: int, replicants: int, mqtt_port: int, management_port: int, redis_url: str | None, once: bool
+) -> int:
+    """Run the cluster until cancelled; with `once`, until a message crossed. Gives the exit code."""
+    async with contextlib.AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flockmq-dev-")))
+        if redis_url is None:
+            redis_url = await stack.enter_async_context(embedded_valkey(None))
+        nodes = await stack.enter_async_context(
+            _cluster(folder, cores, replicants, mqtt_port, management_port, shared_settings(redis_url))
+        )
+        _say(*table(nodes))
+        if not await _show_crossing(nodes):
+            return 1
+        if once:
+            return 0
+        _say(
+            "",
+            "Anonymous clients are allowed: this is for trying things out, and listens on 127.0.0.1 only.",
+            f"Logs: {folder}/*.log. Press Ctrl-C to stop.",
+        )
+        return await _watch(nodes)
+
+
+# --- starting and stopping ------------------------------------------------------------------------------------------
+
+
+def shared_settings(redis_url: str) -> dict[str, str]:
+    """What all nodes have in common. It goes by the environment: a command line can be read by everybody."""
+    return {
+        "redis.url": redis_url,
+        "cluster.key": secrets.token_hex(32),
+        "cluster.listen": str(Address(LOOPBACK, 0)),
+        "node.host": LOOPBACK,
+        "mqtt.allow_anonymous": "true",
+    }
+
+
+@contextlib.asynccontextmanager
+async def _cluster(
+    folder: Path, cores: int, replicants: int, mqtt_port: int, management_port: int, shared: dict[str, str]
+) -> AsyncIterator[list[DevNode]]:
+    """The nodes, all ready, while the block runs."""
+    nodes: list[DevNode] = []
+
+    async def start(role: str, number: int, mqtt: str) -> DevNode:
+        own = {
+            "role": role,
+            "node.name": f"{role}-{number}",
+            "node.data_dir": str(folder / f"{role}-{number}"),
+            "mqtt.listen": mqtt,
+            "management.listen": str(Address(LOOPBACK, management_port and management_port + len(nodes))),
+        }
+        node = await _start(own["node.name"], role, folder / f"{own['node.name']}.log", {**shared, **own})
+        nodes.append(node)
+        return node
+
+    try:
+        first = await start("core", 1, "")
+        await _wait_ready([first])
+        assert first.ports is not None
+        shared["cluster.seeds"] = f"{LOOPBACK}:{first.ports.link}"
+        for number in range(2, cores + 1):
+            await start("core", number, "")
+        for number in range(1, replicants + 1):
+            await start("replicant", number, str(Address(LOOPBACK, mqtt_port and mqtt_port + number - 1)))
+        await _wait_ready(nodes[1:])
+        yield nodes
+    finally:
+        await _stop([node for node in nodes if node.role == "replicant"])
+        await _stop([node for node in nodes if node.role == "core"])
+
+
+async def _start(name: str, role: str, log: Path, settings: dict[str, str]) -> DevNode:
+    told_fd, tell_fd = os.pipe()
+    told = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(told), os.fdopen(told_fd, "rb", buffering=0)
+    )
+    environment = os.environ | {environment_name(path): value for path, value in settings.items()}
+    try:
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "flockmq", "run", "--ready-fd", str(tell_fd)),
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(tell_fd,),
+                preexec_fn=die_with_parent(),
+                start_new_session=True,  # Ctrl-C at the terminal is for us: we stop the nodes in their order
+            )
+    finally:
+        os.close(tell_fd)
+    return DevNode(name, role, log, process, told)
+
+
+async def _wait_ready(nodes: Iterable[DevNode]) -> None:
+    """Raises NodeFailed when one dies, or takes too long."""
+    waiting = {asyncio.ensure_future(node.told.readline()): node for node in nodes}
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            for line, node in waiting.items():
+                if not (told := await line):
+                    raise NodeFailed(await _obituary(node), await node.process.wait())
+                node.ports = msgspec.json.decode(told, type=NodePorts)
+    except TimeoutError:
+        late = next(node for node in waiting.values() if node.ports is None)
+        lines = "".join(f"\n  {line}" for line in late.last_lines())
+        raise NodeFailed(
+            f"{late.name} wasn't ready within {START_TIMEOUT_S:.0f} s; its last lines:{lines}", 1
+        ) from None
+    finally:
+        for line in waiting:
+            line.cancel()
+
+
+async def _obituary(node: DevNode) -> str:
+    """Why a node ended: its own error line, or else the end of its log."""
+    code = await node.process.wait()
+    lines = node.last_lines()
+    if lines and lines[-1].startswith("flockmq: error: "):
+        return f"{node.name}: {lines[-1].removeprefix('flockmq: error: ')}"
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return f"{node.name} {how}; its last lines:" + "".join(f"\n  {line}" for line in lines)
+
+
+async def _stop(nodes: Sequence[DevNode]) -> None:
+    """SIGTERM to all, then SIGKILL to whichever takes too long."""
+    running = [node.process for node in nodes if node.process.returncode is None]
+    for process in running:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+    if not running:
+        return
+    ends = [asyncio.ensure_future(process.wait()) for process in running]
+    await asyncio.wait(ends, timeout=STOP_TIMEOUT_S)
+    for process in running:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+    await asyncio.wait(ends)
+
+
+# --- what the user sees ---------------------------------------------------------------------------------------------
+
+
+def table(nodes: Sequence[DevNode]) -> list[str]:
+    """Each node's ports, as aligned lines."""
+    rows = [("node", "MQTT", "management (/readyz /metrics /api/v1/nodes)", "cluster link")]
+    for node in nodes:
+        assert node.ports is not None
+        mqtt = str(Address(LOOPBACK, node.ports.mqtt)) if node.ports.mqtt else "-"
+        rows.append((node.name, mqtt, f"http://{LOOPBACK}:{node.ports.management}", f"{LOOPBACK}:{node.ports.link}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+async def _show_crossing(nodes: Sequence[DevNode]) -> bool:
+    fronts = [(node.name, Address(LOOPBACK, node.ports.mqtt)) for node in nodes if node.ports and node.ports.mqtt]
+    (here, here_mqtt), (there, there_mqtt) = fronts[0], fronts[-1]
+    try:
+        crossing = await check_crossing(here_mqtt, there_mqtt)
+    except (OSError, EOFError) as error:
+        _say("", f"No message crossed from {here} to {there}: {error or type(error).__name__}")
+        return False
+    _say(
+        "",
+        f'A message crossed: "{crossing.payload}" on {crossing.topic}, published on {here} (port '
+        f"{here_mqtt.port}), reached a subscriber on {there} (port {there_mqtt.port}) in "
+        f"{crossing.seconds * 1000:.1f} ms.",
+    )
+    return True
+
+
+async def _watch(nodes: Sequence[DevNode]) -> int:
+    """Report each node that dies; return 1 when none is left."""
+    alive = {asyncio.ensure_future(node.process.wait()): node for node in nodes}
+    while alive:
+        ended, _ = await asyncio.wait(alive, return_when=asyncio.FIRST_COMPLETED)
+        for end in ended:
+            node = alive.pop(end)
+            rest = f"{len(alive)} of {len(nodes)} nodes go on." if alive else "None is left."
+            _say("", await _obituary(node), rest)
+    return 1
+
+
+def _say(*lines: str) -> None:
+    print(*lines, sep="\n", flush=True)
