@@ -1,0 +1,127 @@
+# FlockMQ. `make` alone shows what there is. Needs Python >= 3.11; everything else is installed into .venv, from lock
+# files with hashes. A C compiler is needed by `make build` only.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+LOCKED := $(INSTALL) --no-build-isolation --require-hashes
+EDITABLE := $(INSTALL) --no-build-isolation --no-deps --editable
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e images manifests lock clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- what a user runs -------------------------------------------------------------------------------------------------
+
+demo: $(VENV)/.demo ## a cluster on this machine: one core, two replicants, MQTT on 127.0.0.1:1883 and :1884
+	@exec $(BIN)/flockmq dev --cores 1 --replicants 2 --port 1883
+
+test: lint test-interpreted test-compiled ## everything that needs no Kubernetes: style, types, layers, unit and integration tests
+
+build: build/wheel ## compile the broker's hot modules into .venv (undo: make interpreted)
+	$(INSTALL) --no-deps --reinstall build/wheel/flockmq-*.whl
+	@$(BIN)/flockmq --version
+
+interpreted: $(VENV)/.demo ## run the broker from its sources again
+	$(EDITABLE) broker
+	@$(BIN)/flockmq --version
+
+bench: $(VENV)/.dev ## throughput and latency beside other brokers
+	tests/bench/run
+
+e2e: $(VENV)/.dev ## the whole on a real Kubernetes: kind, or the cluster of KUBECONFIG
+	tests/e2e/run
+
+images: ## build the three container images
+	tests/e2e/images/build
+
+# --- what a developer runs --------------------------------------------------------------------------------------------
+
+lint: $(VENV)/.dev ## style, types, the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy broker/src operator/src analytics/src
+	PYTHONPATH=broker/src:operator/src:analytics/src $(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test-interpreted: $(VENV)/.dev ## unit and integration tests, from the sources
+	FLOCKMQ_EXPECT_BUILD=interpreted PYTHONPATH=broker/src $(PYTEST)
+
+# The compiled tree is put before the sources by PYTHONPATH: what .venv runs stays as it was.
+test-compiled: $(VENV)/.dev ## the broker's tests once more, on the compiled modules
+	@if $(BIN)/python broker/can_compile.py; then \
+	  $(MAKE) --no-print-directory build/compiled && \
+	  FLOCKMQ_EXPECT_BUILD=compiled PYTHONPATH=build/compiled $(PYTEST) $(BROKER_TESTS); \
+	else \
+	  printf '\n*** NOT TESTED: the compiled broker (see the line above).\n\n'; [ -z "$$CI" ]; \
+	fi
+BROKER_TESTS := tests/unit/broker $(filter-out tests/integration/analytics,$(wildcard tests/integration/*))
+
+manifests: $(VENV)/.dev ## render manifests/install.yaml from the chart
+	manifests/render
+
+lock: $(UV) ## pin every dependency with hashes (newer versions: make lock UPGRADE=--upgrade)
+	$(LOCK) --all-extras --group dev $(PROJECTS) --output-file requirements-dev.txt
+	$(LOCK) $(SAME) broker/pyproject.toml --output-file broker/requirements.txt
+	$(LOCK) $(SAME) --group compile --output-file broker/requirements-build.txt
+	$(LOCK) $(SAME) operator/pyproject.toml --output-file operator/requirements.txt
+	$(LOCK) $(SAME) analytics/pyproject.toml --output-file analytics/requirements.txt
+	$(LOCK) $(SAME) --all-extras --group build broker/pyproject.toml --output-file requirements-demo.txt
+	$(LOCK) --group uv --output-file requirements-uv.txt
+
+PROJECTS := broker/pyproject.toml operator/pyproject.toml analytics/pyproject.toml
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+  --custom-compile-command 'make lock' $(UPGRADE)
+SAME := --constraints requirements-dev.txt
+
+clean: ## remove everything that was made, .venv included
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find broker operator analytics tests -name __pycache__ -prune -exec rm -rf {} +
+	find broker operator analytics -name '*.egg-info' -prune -exec rm -rf {} +
+
+# --- installing -------------------------------------------------------------------------------------------------------
+
+$(UV): requirements-uv.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "FlockMQ needs Python >= 3.11; $(PYTHON) is $$($(PYTHON) --version). Say make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+	  echo "$(PYTHON) can't make virtual environments; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-uv.txt
+	@touch $@
+
+$(VENV)/.demo: $(UV) requirements-demo.txt broker/pyproject.toml broker/setup.py
+	$(LOCKED) --requirement requirements-demo.txt
+	$(EDITABLE) broker
+	@touch $@
+
+$(VENV)/.compiler: $(VENV)/.demo broker/requirements-build.txt
+	$(LOCKED) --requirement broker/requirements-build.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.compiler requirements-dev.txt $(PROJECTS)
+	$(LOCKED) --requirement requirements-dev.txt
+	$(EDITABLE) operator --editable analytics
+	@touch $@
+
+# A copy is built, so that nothing compiled stands beside the sources.
+build/wheel: $(VENV)/.compiler $(shell find broker -name '*.py' -o -name '*.lua' -o -name '*.toml')
+	@$(BIN)/python broker/can_compile.py
+	rm -rf build/broker build/wheel
+	mkdir -p build && cp -R broker build/broker
+	cd build/broker && FLOCKMQ_MYPYC=1 ../../$(UV) build --quiet --wheel --no-build-isolation \
+	  --python ../../$(BIN)/python --out-dir ../wheel
+	@touch $@
+
+build/compiled: build/wheel
+	rm -rf $@
+	$(INSTALL) --no-deps --target $@ build/wheel/flockmq-*.whl
+	@touch $@
