@@ -44,10 +44,14 @@ PEER_IDLE_S: Final = 60.0
 """A link between two replicants that carried no message for so long is closed."""
 FORWARD_WAIT_S: Final = 0.2
 MEMBER_UNLINKED_MAX_S: Final = 1.0
+MEMBER_VOTES_MAX: Final = 1024
+CLUSTER_TASKS_MAX: Final = 256
 LEASE_TTL_S: Final = 3.0
 LEASE_RENEW_S: Final = 0.5
 TRIM_EVERY_S: Final = 10.0
-CORE_WAIT_S: Final = 0.05
+CORE_WAIT_MAX_S: Final = 2.0
+CORE_RETRY_S: Final = 0.05
+MEMBER_UNHEARD_MAX_S: Final = 6.0
 EVENTS_MAX: Final = 20_000
 EVENTS_FLUSH_S: Final = 0.5
 EVENTS_STREAM_MAX_ENTRIES: Final = 20_000
@@ -108,3 +112,40 @@ MATCH_CACHE_MAX_TARGETS: Final = 4 * 1024 * 1024
 """References in all cached results together, 8 bytes each."""
 RETAINED_SLICE_MAX_TOPICS: Final = 2048
 """Retained topics looked at between two turns of the event loop."""
+
+# --- session: what waits for a client or comes from one ----------------------------------------------------------------
+HEADS_MAX: Final = 262_144
+"""Packet heads that are recognised without a parse, for each protocol version; the table starts anew when it is full."""
+HEADS_PER_TOPIC_MAX: Final = 16
+MQUEUE_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Messages that wait for a place in one client's window; `max_mqueue_len` bounds their number."""
+SUBSCRIPTIONS_MAX: Final = 100_000
+"""Subscriptions of one client."""
+INBOUND_LINE_MAX: Final = 1024
+"""Messages of one client that wait for the log or for other nodes; then it is not read until half of them are done."""
+SINK_CONGESTED_BYTES: Final = 1024 * 1024
+"""Bytes that wait for one client before its publishers are paused."""
+SINK_DRAINED_BYTES: Final = 256 * 1024
+SINK_LIMIT_BYTES: Final = 8 * 1024 * 1024
+"""QoS 0 messages beyond it are dropped for that client and counted."""
+SINK_CONGESTED_MAX_S: Final = 0.5
+"""A client that reads nothing for so long holds its publishers no more: it lags."""
+
+# --- listeners: descriptors and turns ---------------------------------------------------------------------------------
+READ_MAX_BYTES: Final = 64 * 1024
+"""One read of one connection."""
+WRITE_JOIN_MAX_BYTES: Final = 256 * 1024
+"""More than that is written from its chunks, without joining them."""
+WRITE_VECTOR_MAX: Final = 512
+TURN_EVENTS_MAX: Final = 512
+TURN_ROUNDS_MAX: Final = 16
+TURN_SPINS_MAX: Final = 3
+ACCEPTS_PER_TURN_MAX: Final = 64
+LISTEN_BACKLOG_MAX: Final = 4096
+SWEEP_INTERVAL_S: Final = 0.1
+SWEEP_TICKS: Final = 10
+"""Keep-alive is checked for a tenth of the connections a tick."""
+LAGGING_MAX_S: Final = 30.0
+"""A client that lags and reads nothing for so long is cut off (0x97)."""
+LINGER_MAX_S: Final = 1.0
+"""How long a client that was cut off may take to read why."""

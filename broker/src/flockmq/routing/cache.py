@@ -11,11 +11,12 @@ their first level and by their first two:
 
 What always holds: a topic is in `entries` exactly while the two tables of prefixes lead to it. Bounded are the topics,
 the bytes of a topic, and the references in all results. Dropping an entry costs what putting it there did, so
-invalidation is paid for by insertions, whatever the order of calls.
+invalidation is paid for by insertions, whatever the order of calls. `on_drop` hears of every result that goes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 
 from flockmq.bounds import MATCH_CACHE_MAX_TARGETS, MATCH_CACHE_MAX_TOPIC_BYTES, MATCH_CACHE_MAX_TOPICS
@@ -24,9 +25,15 @@ from flockmq.bounds import MATCH_CACHE_MAX_TARGETS, MATCH_CACHE_MAX_TOPIC_BYTES,
 class MatchCache:
     """Topic → match result. Read by `cache.entries.get(topic)`, filled by `put`."""
 
-    __slots__ = ("_max_targets", "_max_topics", "_prefixes", "_targets", "_topics", "entries")
+    __slots__ = ("_max_targets", "_max_topics", "_on_drop", "_prefixes", "_targets", "_topics", "entries")
 
-    def __init__(self, max_topics: int = MATCH_CACHE_MAX_TOPICS, max_targets: int = MATCH_CACHE_MAX_TARGETS) -> None:
+    def __init__(
+        self,
+        max_topics: int = MATCH_CACHE_MAX_TOPICS,
+        max_targets: int = MATCH_CACHE_MAX_TARGETS,
+        on_drop: Callable[[object], None] | None = None,
+    ) -> None:
+        self._on_drop = on_drop
         self.entries: dict[bytes, object] = {}
         self._topics: dict[bytes, bytes | set[bytes]] = {}  # first two levels → topics; one is kept as itself
         self._prefixes: dict[bytes, bytes | set[bytes]] = {}  # first level → keys of _topics
@@ -78,6 +85,9 @@ class MatchCache:
 
     def clear(self) -> None:
         """Forget everything."""
+        if self._on_drop is not None:
+            for result in self.entries.values():
+                self._on_drop(result)
         self.entries.clear()
         self._topics.clear()
         self._prefixes.clear()
@@ -85,15 +95,20 @@ class MatchCache:
 
     def _forget_under(self, second: bytes) -> None:
         for topic in _members(self._topics.pop(second)):
-            del self.entries[topic]
+            self._take_out(topic)
 
     def _drop(self, topic: bytes) -> None:
         if topic not in self.entries:
             return
-        del self.entries[topic]
+        self._take_out(topic)
         first, second = _prefixes(topic)
         if _discard(self._topics, second, topic):
             _discard(self._prefixes, first, second)
+
+    def _take_out(self, topic: bytes) -> None:
+        result = self.entries.pop(topic)
+        if self._on_drop is not None:
+            self._on_drop(result)
 
 
 def _prefixes(topic: bytes) -> tuple[bytes, bytes]:

@@ -2,23 +2,37 @@
 
 A sink owns the bytes that wait for one peer: a client's connection or another node's link. Packets are appended as
 chunks, by reference, so that one chunk can stand in many sinks; the first chunk of a turn puts the sink on the turn's
-list of dirty sinks, and the owner of the descriptor flushes that list once, when the turn ends.
+list of dirty sinks, and whoever runs the turn calls `flush` once for each of them, when the turn ends.
 
 What always holds: a sink is on the dirty list at most once; `out_bytes` is the sum of the lengths in `out`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
 
+from mypy_extensions import mypyc_attr
+
+FLOWING: Final = 0
+"""The peer reads as fast as we write."""
+CONGESTED: Final = 1
+"""More than the bound waits: whoever publishes to this peer is paused until it drains."""
+LAGGING: Final = 2
+"""It stayed congested too long: its publishers go on, and QoS 0 messages to it are dropped until it drains."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Sink:
     """One peer's outgoing bytes. Subclasses own the descriptor and say how a flush is done."""
 
-    __slots__ = ("dirty", "out", "out_bytes", "protocol_version", "turn")
+    __slots__ = ("dirty", "flow", "out", "out_bytes", "protocol_version", "turn")
 
     def __init__(self, turn: list[Sink], protocol_version: int) -> None:
         self.out: list[bytes] = []
         self.out_bytes: int = 0
         self.dirty: bool = False
+        self.flow: int = FLOWING
         self.turn = turn
         self.protocol_version = protocol_version
 
@@ -29,3 +43,32 @@ class Sink:
         if not self.dirty:
             self.dirty = True
             self.turn.append(self)
+
+    def congest(self) -> None:
+        """More waits for this peer than it takes: its publishers are about to be paused."""
+
+    def overflow(self) -> None:
+        """A QoS ≥ 1 message found no room: the peer must not go on as if it had got everything."""
+        raise NotImplementedError(type(self).__name__)
+
+    def flush(self) -> None:
+        """Hand what waits to the descriptor. Called once a turn, after `dirty` was reset."""
+        raise NotImplementedError(type(self).__name__)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+class Peer(Sink):
+    """Another node, as a target of messages."""
+
+    __slots__ = ()
+
+    def put_run(self, version: int, chunk: bytes) -> None:
+        """Forward a run of whole QoS 0 PUBLISH packets, encoded for MQTT `version` (4 or 5). Never waits."""
+        raise NotImplementedError(type(self).__name__)
+
+    def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        """Forward one QoS ≥ 1 PUBLISH; `on_accepted` is called once, when the node has it or need not be waited for.
+
+        False: the link's resend buffer is full, nothing was taken, and the publisher hears 0x97.
+        """
+        raise NotImplementedError(type(self).__name__)

@@ -1,0 +1,46 @@
+"""What a node has done since it started: plain integers that the hot path adds to and a scrape reads."""
+
+from __future__ import annotations
+
+
+class Counters:
+    """Monotonic counters, except `connections`, `subscriptions` and `retained`, which are gauges."""
+
+    __slots__ = (
+        "bytes_received",
+        "bytes_sent",
+        "connections",
+        "connects",
+        "connects_refused",
+        "disconnects",
+        "dropped_no_room",
+        "dropped_queue_full",
+        "dropped_slow_reader",
+        "dropped_too_large",
+        "messages_forwarded",
+        "messages_received",
+        "messages_sent",
+        "protocol_errors",
+        "slow_readers",
+        "subscriptions",
+        "takeovers",
+    )
+
+    def __init__(self) -> None:
+        self.bytes_received: int = 0
+        self.bytes_sent: int = 0
+        self.connections: int = 0
+        self.connects: int = 0
+        self.connects_refused: int = 0
+        self.disconnects: int = 0
+        self.dropped_no_room: int = 0
+        self.dropped_queue_full: int = 0
+        self.dropped_slow_reader: int = 0
+        self.dropped_too_large: int = 0
+        self.messages_forwarded: int = 0
+        self.messages_received: int = 0
+        self.messages_sent: int = 0
+        self.protocol_errors: int = 0
+        self.slow_readers: int = 0
+        self.subscriptions: int = 0
+        self.takeovers: int = 0

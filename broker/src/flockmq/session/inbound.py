@@ -1,0 +1,96 @@
+"""Publishes of one client that can't be answered at once, in the order in which they came [MQTT-4.6.0].
+
+A retained message waits until the log has it; a QoS ≥ 1 message that other nodes want waits until they accepted it.
+What comes behind waits too, so that messages and acknowledgements keep their order.
+
+    LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.mqtt.reason import Reason
+from flockmq.session.publish import Publish
+
+if TYPE_CHECKING:
+    from flockmq.session.channel import Channel
+
+LOGGING: Final = 0
+READY: Final = 1
+FORWARDED: Final = 2
+DONE: Final = 3
+
+
+class Inbound:
+    """One PUBLISH that waits. `reason` is what its acknowledgement will say."""
+
+    __slots__ = ("line", "message", "reason", "state", "waits")
+
+    def __init__(self, line: Line, message: Publish, state: int) -> None:
+        self.line = line
+        self.message = message
+        self.state = state
+        self.waits: int = 0
+        self.reason: int = Reason.SUCCESS
+
+    def logged(self, reason: int) -> None:
+        """The log has the retained message, or refused it with a reason ≥ 0x80."""
+        self.reason = reason
+        self.state = READY if reason < 0x80 else DONE
+        self.line.advance()
+
+    def accepted(self) -> None:
+        """One of the nodes that were asked has the message."""
+        self.waits -= 1
+        if self.waits == 0 and self.state == FORWARDED:
+            self.state = DONE
+            self.line.advance()
+
+
+@mypyc_attr(acyclic=True)
+class Line:
+    """The publishes of one client that wait; the client is told in their order."""
+
+    __slots__ = ("_waiting", "channel")
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self._waiting: deque[Inbound] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def join(self, message: Publish, state: int) -> Inbound:
+        inbound = Inbound(self, message, state)
+        self._waiting.append(inbound)
+        return inbound
+
+    def advance(self) -> None:
+        """Deliver what may be delivered, acknowledge what is done."""
+        waiting = self._waiting
+        for inbound in waiting:
+            if inbound.state == LOGGING:
+                break
+            if inbound.state == READY:
+                self._deliver(inbound)
+        while waiting and waiting[0].state == DONE:
+            inbound = waiting.popleft()
+            self.channel.acknowledge(inbound.message.qos, inbound.message.packet_id, inbound.reason)
+        self.channel.line_moved()
+
+    def _deliver(self, inbound: Inbound) -> None:
+        router = self.channel.router
+        message = inbound.message
+        fan = router.route(message.topic).fanout
+        asked = router.forward(fan, message, inbound.accepted)
+        if asked < 0:
+            inbound.reason = Reason.QUOTA_EXCEEDED
+            inbound.state = DONE
+            return
+        router.deliver(fan, message, self.channel)
+        inbound.waits += asked  # those who answered at once were taken off already
+        inbound.state = FORWARDED if inbound.waits else DONE

@@ -1,0 +1,256 @@
+"""From a topic to the sinks: the node's table of subscribers and peers, and the delivery of messages to them.
+
+The router owns the index of filters, the cache of what each topic matched, the dirty sinks of the turn, and the pause
+of publishers whose subscribers can't keep up. It is pure: who flushes the sinks and tells the time is the listener.
+
+What always holds: a cached fan-out is what the index would answer now; a message is put to each session once.
+
+Heads: a QoS 0 PUBLISH is recognised by its *head*, the bytes from its first to the end of its topic (and the zero
+that says "no properties" in version 5). Equal heads mean equal flags, length and topic, so one dict look-up replaces
+the parse and the match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from flockmq.bounds import HEADS_MAX, HEADS_PER_TOPIC_MAX, SINK_LIMIT_BYTES
+from flockmq.mqtt.frame import remaining_length
+from flockmq.routing.cache import MatchCache
+from flockmq.routing.matcher import FilterIndex
+from flockmq.session import fanout
+from flockmq.session.counters import Counters
+from flockmq.session.fanout import Fanout
+from flockmq.session.publish import Publish, transcode_run
+from flockmq.session.session import Session
+from flockmq.session.sink import CONGESTED, FLOWING, LAGGING, Sink
+from flockmq.session.subscription import Subscription
+
+if TYPE_CHECKING:
+    from flockmq.session.channel import Channel
+
+
+class Head:
+    """A packet's length in bytes, from its first to its last, and where it goes."""
+
+    __slots__ = ("fanout", "length")
+
+    def __init__(self, length: int, fan: Fanout) -> None:
+        self.length = length
+        self.fanout = fan
+
+
+class Route:
+    """What a topic matched, and the heads by which its packets are recognised."""
+
+    __slots__ = ("fanout", "heads")
+
+    def __init__(self, fan: Fanout) -> None:
+        self.fanout = fan
+        self.heads: list[bytes] = []
+
+
+class Router:
+    """One per node."""
+
+    def __init__(self, counters: Counters, max_packet_bytes: int) -> None:
+        self.counters = counters
+        self.max_packet_bytes = max_packet_bytes
+        self.turn: list[Sink] = []
+        self.index = FilterIndex()
+        self.heads4: dict[bytes, Head] = {}
+        self.heads5: dict[bytes, Head] = {}
+        self._cache = MatchCache(on_drop=self._forget_heads)
+        self._routes = self._cache.entries
+        self._fanouts: dict[tuple[object, ...], Fanout] = {}
+        self.congested: int = 0
+        self.slow: list[Channel] = []
+        self._paused: dict[Sink, list[Channel]] = {}
+        self.resumed: list[Channel] = []
+        self.now_s: float = 0.0
+
+    # The table.
+
+    def add(self, filter: bytes, target: object) -> None:
+        """A subscription or a peer. Raises ShapeLimitError, and changes nothing, when there are too many shapes."""
+        self.index.add(filter, target)
+        self._changed(filter)
+
+    def remove(self, filter: bytes, target: object) -> None:
+        self.index.remove(filter, target)
+        self._changed(filter)
+
+    def has_local(self, filter: bytes) -> bool:
+        """A client of this node subscribes to this very filter."""
+        return any(isinstance(target, Subscription) for target in self.index.values(filter))
+
+    def _changed(self, filter: bytes) -> None:
+        self._cache.filter_changed(filter)
+        if self._fanouts:
+            self._fanouts = {}
+
+    def _forget_heads(self, value: object) -> None:
+        assert isinstance(value, Route)
+        for head in value.heads:
+            self.heads4.pop(head, None)
+            self.heads5.pop(head, None)
+
+    def knows(self, topic: bytes) -> bool:
+        """The topic was routed before, so its name was checked."""
+        return topic in self._routes
+
+    def route(self, topic: bytes) -> Route:
+        """What a valid topic name matches."""
+        known = self._routes.get(topic)
+        if known is not None:
+            assert isinstance(known, Route)
+            return known
+        matched = self.index.match(topic)
+        key = tuple(matched)
+        fan = self._fanouts.get(key)
+        targets = 1
+        if fan is None:
+            fan = fanout.build(matched)
+            self._fanouts[key] = fan
+            targets += len(matched)
+        route = Route(fan)
+        self._cache.put(topic, route, targets)
+        return route
+
+    def recognise(self, version: int, head: bytes, topic: bytes, length: int) -> Head:
+        """Remember the head of a QoS 0 packet of `length` bytes, within the bounds, and say where it goes."""
+        route = self.route(topic)
+        known = Head(length, route.fanout)
+        if len(route.heads) < HEADS_PER_TOPIC_MAX:
+            heads = self.heads5 if version == 5 else self.heads4
+            if len(heads) >= HEADS_MAX:
+                heads.clear()
+            heads[head] = known
+            route.heads.append(head)
+        return known
+
+    # Delivery.
+
+    def emit(self, fan: Fanout, chunk: bytes, version: int, count: int, publisher: Channel | None) -> None:
+        """A run of `count` QoS 0 packets without properties; `publisher` None: it came from another node."""
+        counters = self.counters
+        counters.messages_received += count
+        same = fan.sinks5 if version == 5 else fan.sinks4
+        other = fan.sinks4 if version == 5 else fan.sinks5
+        if self.congested:
+            self._emit_carefully(same, chunk, count, publisher)
+        else:
+            for sink in same:
+                sink.put(chunk)
+        counters.messages_sent += count * len(same)
+        if other:
+            transcoded = transcode_run(chunk, 4 if version == 5 else 5)
+            self._emit_carefully(other, transcoded, count, publisher)
+            counters.messages_sent += count * len(other)
+        if fan.special:
+            self._emit_special(fan.special, chunk, version, publisher)
+        if publisher is not None and fan.peers:
+            for peer in fan.peers:
+                peer.put_run(version, chunk)
+                if peer.flow != FLOWING:
+                    self.pause(peer, publisher)
+            counters.messages_forwarded += count * len(fan.peers)
+
+    def _emit_carefully(self, sinks: list[Sink], chunk: bytes, count: int, publisher: Channel | None) -> None:
+        for sink in sinks:
+            if sink.flow == FLOWING:
+                sink.put(chunk)
+            elif sink.flow == LAGGING or sink.out_bytes + len(chunk) > SINK_LIMIT_BYTES:
+                self.counters.dropped_slow_reader += count
+            else:
+                sink.put(chunk)
+                if publisher is not None:
+                    self.pause(sink, publisher)
+
+    def _emit_special(
+        self, subscriptions: list[Subscription], chunk: bytes, version: int, publisher: Channel | None
+    ) -> None:
+        for packet in split_run(chunk, version):
+            for subscription in subscriptions:
+                self._deliver(subscription, packet, publisher)
+
+    def deliver(self, fan: Fanout, message: Publish, publisher: Channel | None) -> None:
+        """One message, to the local subscribers of a fan-out."""
+        for subscription in fan.deliveries:
+            self._deliver(subscription, message, publisher)
+
+    def forward(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
+        """One message, to the other nodes of a fan-out: how many will call `on_accepted`; -1: a link has no room."""
+        waits = 0
+        self.counters.messages_forwarded += len(fan.peers)
+        for peer in fan.peers:
+            if message.qos == 0:
+                peer.put_run(message.version, message.packet)
+            elif not peer.put_acknowledged(message.version, message.packet, on_accepted):
+                self.counters.dropped_no_room += 1
+                return -1
+            else:
+                waits += 1
+        return waits
+
+    def _deliver(self, subscription: Subscription, message: Publish, publisher: Channel | None) -> None:
+        session = subscription.session
+        sink = session.sink
+        if subscription.no_local and sink is publisher:
+            return
+        qos = message.qos if message.qos < subscription.qos else subscription.qos
+        retain = message.retain and subscription.retain_as_published
+        self.send(session, message, qos, retain, subscription.identifiers)
+        if publisher is not None and sink.flow == CONGESTED:
+            self.pause(sink, publisher)
+
+    def send(self, session: Session, message: Publish, qos: int, retain: bool, identifiers: bytes) -> None:
+        """Put one message to one session, in its form. At QoS 0, what has no room is dropped and counted."""
+        sink = session.sink
+        if identifiers and sink.protocol_version == 5:
+            packet = message.form_with(qos, retain, identifiers)
+        else:
+            packet = message.form(sink.protocol_version, qos, retain)
+        if session.max_packet_bytes and len(packet) > session.max_packet_bytes:
+            self.counters.dropped_too_large += 1  # [MQTT-3.1.2-25]
+        elif qos:
+            if session.send(packet, message.packet_id, qos):
+                self.counters.messages_sent += 1
+                if sink.flow == FLOWING and session.is_crowded():
+                    sink.congest()
+            else:
+                self.counters.dropped_queue_full += 1
+                sink.overflow()
+        elif sink.flow == LAGGING or sink.out_bytes + len(packet) > SINK_LIMIT_BYTES:
+            self.counters.dropped_slow_reader += 1
+        else:
+            sink.put(packet)
+            self.counters.messages_sent += 1
+
+    # Back-pressure: a congested subscriber pauses its publishers until it drains or is found to lag.
+
+    def pause(self, sink: Sink, publisher: Channel) -> None:
+        waiting = self._paused.setdefault(sink, [])
+        if publisher not in waiting:
+            waiting.append(publisher)
+            publisher.pause()
+
+    def release(self, sink: Sink) -> None:
+        """The sink drained, lags or is gone: its publishers go on."""
+        for publisher in self._paused.pop(sink, ()):
+            publisher.unpause()
+
+
+def split_run(chunk: bytes, version: int) -> list[Publish]:
+    """The messages of a run of QoS 0 packets without properties."""
+    messages: list[Publish] = []
+    at = 0
+    while at < len(chunk):
+        length, body = remaining_length(chunk, at + 1, 0)
+        topic_end = body + 2 + (chunk[body] << 8 | chunk[body + 1])
+        end = body + length
+        payload_at = topic_end + 1 if version == 5 else topic_end
+        messages.append(Publish(chunk[at:end], version, 0, False, chunk[body + 2 : topic_end], 0, b"", payload_at - at))
+        at = end
+    return messages

@@ -1,0 +1,34 @@
+"""One subscription of one session, and what it asks for [MQTT-3.8.3.1]."""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.session.session import Session
+
+
+@mypyc_attr(acyclic=True)
+class Subscription:
+    """`identifiers` is the encoded Subscription Identifier properties, empty when the client gave none."""
+
+    __slots__ = ("filter", "identifiers", "no_local", "qos", "retain_as_published", "session")
+
+    def __init__(
+        self,
+        session: Session,
+        filter: bytes,
+        qos: int,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        identifiers: bytes = b"",
+    ) -> None:
+        self.session = session
+        self.filter = filter
+        self.qos = qos
+        self.no_local = no_local
+        self.retain_as_published = retain_as_published
+        self.identifiers = identifiers
+
+    def is_plain(self) -> bool:
+        """A QoS 0 message reaches this subscriber byte by byte as it was published."""
+        return not self.no_local and not self.identifiers and self.session.max_packet_bytes == 0
