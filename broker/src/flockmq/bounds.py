@@ -62,7 +62,9 @@ ATTACH_WAIT_S: Final = 5.0
 KICK_WAIT_S: Final = 5.0
 ATTACHES_MAX: Final = 100_000
 HOME_BATCH_MAX: Final = 4096
-DETACHES_MAX: Final = 100_000
+HOME_OUT_MAX: Final = 100_000
+"""Notes for one node while there is no link to it; more are dropped: stale ones are found when kicked."""
+REGISTERS_EARLY_MAX: Final = 100_000
 
 # --- rlog: the replicated log ----------------------------------------------------------------------------------------
 MAX_ROUTES: Final = 10_000_000

@@ -1,0 +1,267 @@
+"""Messages on their way to one other node, and what came in from it.
+
+`PeerSink` is the outgoing side. QoS 0 runs are flushed once a turn and may be lost with the link. QoS ≥ 1 packets are
+gathered into numbered batches, one a turn and MQTT version. What always holds:
+- Batches are numbered without a gap from this node's incarnation to that one, and sent in that order.
+- A batch stays in memory until the peer accepted its number or was purged; each time a link comes up all that is left
+  goes again, in order. The peer takes each number once: `Inbox`.
+- `on_accepted` is called once for each packet that was taken: on acceptance, after FORWARD_WAIT_S in the buffer, or
+  when the peer is purged.
+- What waits is bounded in bytes and messages: above it QoS 0 is dropped and counted, QoS ≥ 1 refused to the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, Protocol
+
+from flockmq import bounds
+from flockmq.cluster.frames import forward_header, numbered_header
+from flockmq.session.sink import CONGESTED, FLOWING, Peer, Sink
+
+PACKET_MAX_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES - 64
+"""A longer packet has no frame it fits into."""
+
+
+class DataLink(Protocol):
+    """What forwarding needs of a link."""
+
+    data_bytes: int
+
+    def send_data(self, frame: list[bytes], frame_bytes: int) -> None: ...
+
+
+class Batch:
+    """QoS ≥ 1 packets of one turn: one numbered frame."""
+
+    __slots__ = ("callbacks", "number", "packets", "sealed_at", "size_bytes", "version")
+
+    def __init__(self, number: int, version: int, packets: list[bytes], sealed_at: float) -> None:
+        self.number = number
+        self.version = version
+        self.packets = packets
+        self.size_bytes = sum(map(len, packets))
+        self.sealed_at = sealed_at
+        self.callbacks: list[Callable[[], None]] = []
+
+    def release(self) -> None:
+        """Tell those who wait; the second time nobody is left."""
+        callbacks, self.callbacks = self.callbacks, []
+        for callback in callbacks:
+            callback()
+
+
+class PeerSink(Peer):
+    """Messages for one incarnation of another node."""
+
+    def __init__(self, turn: list[Sink], incarnation: str, on_wanted: Callable[[str], None]) -> None:
+        super().__init__(turn, 5)
+        self.incarnation = incarnation
+        self.purged = False
+        self.dropped = 0
+        """QoS 0 bytes that were dropped because too much waited."""
+        self.used_at = 0.0
+        self.on_drained: Callable[[PeerSink], None] | None = None
+        """Called when `flow` is FLOWING again."""
+        self._on_wanted = on_wanted
+        self._loop = asyncio.get_running_loop()
+        self.link: DataLink | None = None
+        self._out_v4: list[bytes] = []
+        self._numbered: list[tuple[int, bytes, Callable[[], None]]] = []
+        self._resend: deque[Batch] = deque()
+        self._waiting: deque[Batch] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_number = 0
+        self.resend_bytes = 0
+        self.resend_messages = 0
+
+    # --- the turn ---------------------------------------------------------------------------------------------------
+
+    def put_run(self, version: int, chunk: bytes) -> None:
+        """Forward a run of whole QoS 0 PUBLISH packets, encoded for MQTT `version` (4 or 5). Never waits."""
+        if version == 5:
+            self.out.append(chunk)
+        else:
+            self._out_v4.append(chunk)
+        self.out_bytes += len(chunk)
+        if not self.dirty:
+            self.dirty = True
+            self.turn.append(self)
+
+    def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        """Forward one QoS ≥ 1 PUBLISH; False: the buffer is full or the packet too long, and nothing was taken."""
+        if self.purged:
+            on_accepted()
+            return True
+        if (
+            self.resend_bytes + len(packet) > bounds.PEER_RESEND_MAX_BYTES
+            or self.resend_messages >= bounds.PEER_RESEND_MAX_MESSAGES
+            or len(packet) > PACKET_MAX_BYTES
+        ):
+            return False
+        self.resend_bytes += len(packet)
+        self.resend_messages += 1
+        self._numbered.append((version, packet, on_accepted))
+        if not self.dirty:
+            self.dirty = True
+            self.turn.append(self)
+        return True
+
+    def flush(self) -> None:
+        """Hand this turn's messages to the link; without one they wait, within bounds, and a link is asked for."""
+        self.dirty = False
+        self.used_at = self._loop.time()
+        if self._numbered:
+            self._seal()
+        if self.link is None:
+            if not self.purged:
+                self._on_wanted(self.incarnation)
+            if self.purged or self.out_bytes > bounds.PEER_FORWARD_MAX_BYTES:
+                self._drop_runs()
+            return
+        if self.out_bytes:
+            self._send_runs(self.link)
+        if self.link.data_bytes > bounds.PEER_BLOCKED_BYTES and self.flow == FLOWING:
+            self.flow = CONGESTED
+
+    # --- the link ---------------------------------------------------------------------------------------------------
+
+    def connected(self, link: DataLink, accepted: int) -> None:
+        """A link is up, and the peer says what it accepted: what is left goes again, in order."""
+        self.link = link
+        self.accepted(accepted)
+        for batch in self._resend:
+            self._send_batch(link, batch)
+        if self.out_bytes:
+            self._send_runs(link)
+
+    def disconnected(self) -> None:
+        self.link = None
+        self.room()
+
+    def accepted(self, number: int) -> None:
+        """The peer has all batches up to `number`."""
+        while self._resend and self._resend[0].number <= number:
+            batch = self._resend.popleft()
+            self.resend_bytes -= batch.size_bytes
+            self.resend_messages -= len(batch.packets)
+            batch.release()
+
+    def room(self) -> None:
+        """The link wrote what waited."""
+        if self.flow != FLOWING and (self.link is None or self.link.data_bytes < bounds.PEER_DRAINED_BYTES):
+            self.flow = FLOWING
+            if self.on_drained is not None:
+                self.on_drained(self)
+
+    def purge(self) -> None:
+        """The node is gone for good: nobody waits for it any longer."""
+        self.purged = True
+        self._seal()
+        self.accepted(self._last_number)
+        self._drop_runs()
+        self.disconnected()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def idle(self, now: float) -> bool:
+        """Whether its link can be closed: nothing waits, and nothing came for PEER_IDLE_S."""
+        return not self._resend and not self.dirty and now - self.used_at > bounds.PEER_IDLE_S
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _send_runs(self, link: DataLink) -> None:
+        if link.data_bytes > bounds.PEER_FORWARD_MAX_BYTES:
+            self._drop_runs()
+            return
+        v5, v4 = self.out, self._out_v4
+        self.out, self._out_v4, self.out_bytes = [], [], 0
+        for version, chunks in ((5, v5), (4, v4)):
+            frame: list[bytes] = [b""]
+            frame_bytes = 0
+            for chunk in chunks:
+                if len(chunk) > PACKET_MAX_BYTES:
+                    self.dropped += len(chunk)
+                    continue
+                if frame_bytes and frame_bytes + len(chunk) > bounds.LINK_FORWARD_FRAME_BYTES:
+                    frame[0] = forward_header(version, frame_bytes)
+                    link.send_data(frame, frame_bytes)
+                    frame, frame_bytes = [b""], 0
+                frame.append(chunk)
+                frame_bytes += len(chunk)
+            if frame_bytes:
+                frame[0] = forward_header(version, frame_bytes)
+                link.send_data(frame, frame_bytes)
+
+    def _drop_runs(self) -> None:
+        self.dropped += self.out_bytes
+        self.out, self._out_v4, self.out_bytes = [], [], 0
+
+    def _seal(self) -> None:
+        """This turn's QoS ≥ 1 packets become numbered batches."""
+        now = self._loop.time()
+        taken, self._numbered = self._numbered, []
+        for version, run in groupby(taken, itemgetter(0)):
+            batch: Batch | None = None
+            for _, packet, on_accepted in run:
+                if batch is None or batch.size_bytes + len(packet) > bounds.LINK_FORWARD_FRAME_BYTES:
+                    self._last_number += 1
+                    batch = Batch(self._last_number, version, [], now)
+                    self._resend.append(batch)
+                    self._waiting.append(batch)
+                batch.packets.append(packet)
+                batch.size_bytes += len(packet)
+                batch.callbacks.append(on_accepted)
+        if taken and self.link is not None:
+            first = self._last_number
+            for batch in reversed(self._resend):
+                if batch.sealed_at != now:
+                    break
+                first = batch.number
+            for batch in self._resend:
+                if batch.number >= first:
+                    self._send_batch(self.link, batch)
+        if taken and self._timer is None:
+            self._timer = self._loop.call_later(bounds.FORWARD_WAIT_S, self._overdue)
+
+    def _send_batch(self, link: DataLink, batch: Batch) -> None:
+        header = numbered_header(batch.number, batch.version, batch.size_bytes)
+        link.send_data([header, *batch.packets], batch.size_bytes)
+
+    def _overdue(self) -> None:
+        """Publishers have waited FORWARD_WAIT_S: their messages stand in the buffer, that must do."""
+        self._timer = None
+        horizon = self._loop.time() - bounds.FORWARD_WAIT_S + 0.001
+        while self._waiting and (self._waiting[0].sealed_at <= horizon or not self._waiting[0].callbacks):
+            self._waiting.popleft().release()
+        if self._waiting:
+            delay = self._waiting[0].sealed_at - horizon
+            self._timer = self._loop.call_later(max(delay, 0.01), self._overdue)
+
+
+class Inbox:
+    """The last number accepted from each incarnation."""
+
+    def __init__(self) -> None:
+        self._accepted: dict[str, int] = {}
+
+    def last(self, incarnation: str) -> int:
+        return self._accepted.get(incarnation, 0)
+
+    def accept(self, incarnation: str, number: int) -> bool:
+        """True: new, deliver it. False: a repeat. Raises ValueError on a gap: the peer always resends from the first
+        number that isn't accepted, so a gap means that one of the two is wrong about the other."""
+        last = self._accepted.get(incarnation)
+        if last is not None and number <= last:
+            return False
+        if last is not None and number != last + 1:
+            raise ValueError(f"batch {number} from {incarnation} came after {last}")
+        self._accepted[incarnation] = number
+        return True
+
+    def forget(self, incarnation: str) -> None:
+        self._accepted.pop(incarnation, None)

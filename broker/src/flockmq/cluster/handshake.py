@@ -1,0 +1,156 @@
+"""How two nodes prove to each other that they hold the cluster key. Pure: bytes in, bytes out.
+
+    dialer → listener   Hello      who I am, my nonce
+    listener → dialer   Challenge  who I am, my nonce
+    dialer → listener   Proof      HMAC-SHA256(key, "dialer"   · Hello · Challenge)
+    listener → dialer   Proof      HMAC-SHA256(key, "listener" · Hello · Challenge)
+
+The MAC covers both greetings byte for byte: both nonces, incarnations and roles, the protocol's version. A proof can't
+be replayed (fresh nonces), nor reflected (the side's label). The dialer proves first, so a stranger who dials learns
+nothing that is made with the key. The listener says Refused, in plain, when it won't go on: a hint for the other
+side's log, believed for nothing else. The frames after the handshake are not encrypted or signed: the key keeps
+strangers from joining; who can rewrite packets on the path needs TLS or a network policy against them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from typing import Final
+
+import msgspec
+
+from flockmq.cluster.frames import GREETING, frame
+
+PROTOCOL_VERSION: Final = 1
+KEY_MIN_BYTES: Final = 16
+_NONCE_BYTES: Final = 32
+_ROLES: Final = frozenset({"core", "replicant", "single"})
+_INCARNATION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}@[0-9a-f]{8,32}")
+
+
+class HandshakeError(Exception):
+    """Why the peer is not let in; safe to log, names no secret."""
+
+
+class Identity(msgspec.Struct, array_like=True, frozen=True):
+    """Who a node says it is: `incarnation` is `name@hex`, new at each start of the process."""
+
+    incarnation: str
+    role: str
+
+
+class Hello(msgspec.Struct, array_like=True, frozen=True, tag=0):
+    protocol_version: int
+    identity: Identity
+    nonce: bytes
+
+
+class Challenge(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    protocol_version: int
+    identity: Identity
+    nonce: bytes
+
+
+class Proof(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    mac: bytes
+
+
+class Refused(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    reason: str
+
+
+_Greeting = Hello | Challenge | Proof | Refused
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final[msgspec.msgpack.Decoder[_Greeting]] = msgspec.msgpack.Decoder(_Greeting)
+
+
+def refusal(reason: str) -> bytes:
+    """The frame that tells a peer why it is not let in."""
+    return frame(GREETING, _encode(Refused(reason)))
+
+
+class Dialer:
+    """The side that connects. Send `hello()`; feed each greeting to `receive`; done when `peer` is set."""
+
+    def __init__(self, key: bytes, me: Identity) -> None:
+        self.peer: Identity | None = None
+        self.itself = False
+        """This node dialled itself: no fault, one of the seeds is its own address."""
+        self._key = key
+        self._me = me
+        self._hello = _encode(Hello(PROTOCOL_VERSION, me, secrets.token_bytes(_NONCE_BYTES)))
+        self._challenge: tuple[Identity, bytes] | None = None
+
+    def hello(self) -> bytes:
+        return frame(GREETING, self._hello)
+
+    def receive(self, body: bytes) -> bytes:
+        """What to send next, maybe nothing. Raises HandshakeError."""
+        greeting = _parse(body)
+        if isinstance(greeting, Challenge) and self._challenge is None:
+            _check(greeting)
+            if greeting.identity.incarnation == self._me.incarnation:
+                self.itself = True
+                raise HandshakeError("that is this node itself")
+            self._challenge = (greeting.identity, body)
+            return frame(GREETING, _encode(Proof(_mac(self._key, b"dialer", self._hello, body))))
+        if isinstance(greeting, Proof) and self._challenge is not None and self.peer is None:
+            identity, challenge = self._challenge
+            if not hmac.compare_digest(greeting.mac, _mac(self._key, b"listener", self._hello, challenge)):
+                raise HandshakeError("it doesn't hold this cluster's key: compare the cluster key of both nodes")
+            self.peer = identity
+            return b""
+        raise HandshakeError(f"{type(greeting).__name__} out of turn")
+
+
+class Listener:
+    """The side that accepts. Feed each greeting to `receive`; done when `peer` is set (send what it returned first)."""
+
+    def __init__(self, key: bytes, me: Identity) -> None:
+        self.peer: Identity | None = None
+        self._key = key
+        self._challenge = _encode(Challenge(PROTOCOL_VERSION, me, secrets.token_bytes(_NONCE_BYTES)))
+        self._hello: tuple[Identity, bytes] | None = None
+
+    def receive(self, body: bytes) -> bytes:
+        """What to send next. Raises HandshakeError."""
+        greeting = _parse(body)
+        if isinstance(greeting, Hello) and self._hello is None:
+            _check(greeting)
+            self._hello = (greeting.identity, body)
+            return frame(GREETING, self._challenge)
+        if isinstance(greeting, Proof) and self._hello is not None and self.peer is None:
+            identity, hello = self._hello
+            if not hmac.compare_digest(greeting.mac, _mac(self._key, b"dialer", hello, self._challenge)):
+                raise HandshakeError("it doesn't hold this cluster's key: compare the cluster key of both nodes")
+            self.peer = identity
+            return frame(GREETING, _encode(Proof(_mac(self._key, b"listener", hello, self._challenge))))
+        raise HandshakeError(f"{type(greeting).__name__} out of turn")
+
+
+def _parse(body: bytes) -> _Greeting:
+    try:
+        greeting = _decoder.decode(body)
+    except msgspec.MsgspecError:
+        raise HandshakeError("it doesn't speak the cluster protocol") from None
+    if isinstance(greeting, Refused):
+        raise HandshakeError(f"it refused this node: {greeting.reason[:200]!r}")
+    return greeting
+
+
+def _check(greeting: Hello | Challenge) -> None:
+    if greeting.protocol_version != PROTOCOL_VERSION:
+        raise HandshakeError(
+            f"it speaks version {greeting.protocol_version} of the cluster protocol, this node {PROTOCOL_VERSION}"
+        )
+    if len(greeting.nonce) != _NONCE_BYTES:
+        raise HandshakeError(f"a nonce of {len(greeting.nonce)} bytes, not {_NONCE_BYTES}")
+    if greeting.identity.role not in _ROLES or not _INCARNATION.fullmatch(greeting.identity.incarnation):
+        raise HandshakeError("it names no role and incarnation of this protocol")
+
+
+def _mac(key: bytes, side: bytes, hello: bytes, challenge: bytes) -> bytes:
+    parts = (b"flockmq cluster link", side, hello, challenge)
+    return hmac.digest(key, b"".join(len(part).to_bytes(4, "big") + part for part in parts), "sha256")

@@ -1,0 +1,240 @@
+"""Keeps this node linked: listens, and dials the addresses it is told, again and again.
+
+Seeds are names of cores; each may resolve to many addresses and is resolved every SEED_RESOLVE_S. Other targets come
+and go with `want` and `release`. An address whose node is linked already, by whoever dialled, is left alone. Strangers
+on the listening port cost themselves only: at most LINK_HANDSHAKES_MAX unproven connections are kept, the oldest goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from flockmq import bounds
+from flockmq.cluster.handshake import Dialer, Identity, Listener
+from flockmq.cluster.link import Link, LinkOwner
+
+log: Final = logging.getLogger(__name__)
+_random: Final = random.SystemRandom()
+
+Address = tuple[str, int]
+
+
+class _Target:
+    """One address that is kept linked."""
+
+    def __init__(self) -> None:
+        self.incarnation = ""
+        """Who answered there last."""
+        self.wanted_by: set[str] = set()
+        self.is_seed = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class Mesh:
+    """All links of this node. `link_of` says which link to use for an incarnation."""
+
+    def __init__(self, owner: LinkOwner, me: Identity, key: bytes, seeds: Sequence[Address]) -> None:
+        self._owner = owner
+        self._me = me
+        self._key = key
+        self._seeds = seeds
+        self._links: dict[str, list[Link]] = {}
+        self._targets: dict[Address, _Target] = {}
+        self._unproven: dict[Link, None] = {}
+        self._server: asyncio.Server | None = None
+        self._resolver: asyncio.Task[None] | None = None
+        self._refused = 0
+        self._refusal_logged_at = -1.0
+
+    # --- links ------------------------------------------------------------------------------------------------------
+
+    def add(self, link: Link) -> None:
+        self._links.setdefault(link.peer.incarnation, []).append(link)
+
+    def remove(self, link: Link) -> None:
+        links = self._links[link.peer.incarnation]
+        links.remove(link)
+        if not links:
+            del self._links[link.peer.incarnation]
+
+    def link_of(self, incarnation: str) -> Link | None:
+        links = self._links.get(incarnation)
+        return links[0] if links else None
+
+    def links_of(self, incarnation: str) -> list[Link]:
+        return self._links.get(incarnation, [])
+
+    def links(self) -> list[Link]:
+        return [link for links in self._links.values() for link in links]
+
+    def linked(self) -> dict[str, Identity]:
+        """Incarnation → identity of everybody there is a link to."""
+        return {incarnation: links[0].peer for incarnation, links in self._links.items()}
+
+    # --- coming and going -------------------------------------------------------------------------------------------
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept links; returns the port. Raises OSError when it can't be bound."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, host or None, port)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    def start(self) -> None:
+        if self._seeds:
+            self._resolver = asyncio.create_task(self._resolve_seeds())
+
+    async def stop(self) -> None:
+        """Take leave of every peer and close."""
+        tasks = [target.task for target in self._targets.values() if target.task is not None]
+        tasks.extend([self._resolver] if self._resolver is not None else [])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+        links = self.links()
+        for link in links:
+            link.leave()
+        for link in list(self._unproven):
+            link.close("this node leaves")
+        if links:
+            await asyncio.wait([link.closed for link in links], timeout=1.0)
+        for link in links:
+            link.close("this node leaves")
+
+    def want(self, incarnation: str, address: Address) -> None:
+        """Keep a link to this node, which listens there."""
+        target = self._targets.setdefault(address, _Target())
+        target.wanted_by.add(incarnation)
+        self._keep(address, target)
+
+    def release(self, incarnation: str) -> None:
+        """No link to this node is needed any more; one that is up stays until it ends."""
+        for address, target in list(self._targets.items()):
+            target.wanted_by.discard(incarnation)
+            self._drop_unwanted(address, target)
+
+    # --- dialling ---------------------------------------------------------------------------------------------------
+
+    def _keep(self, address: Address, target: _Target) -> None:
+        if target.task is None:
+            target.task = asyncio.create_task(self._keep_linked(address, target))
+
+    def _drop_unwanted(self, address: Address, target: _Target) -> None:
+        if not target.wanted_by and not target.is_seed:
+            if target.task is not None:
+                target.task.cancel()
+            self._targets.pop(address, None)
+
+    async def _keep_linked(self, address: Address, target: _Target) -> None:
+        delay = bounds.LINK_REDIAL_MIN_S
+        logged = ""
+        while True:
+            link = self._link_there(target)
+            if link is None:
+                link, reason = await self._dial(address, target)
+                if target.incarnation == self._me.incarnation:
+                    return
+                if link is None and reason != logged:
+                    log.warning("no cluster link to %s:%d, trying on: %s", *address, reason)
+                    logged = reason
+            if link is not None:
+                up_since = asyncio.get_running_loop().time()
+                logged = await asyncio.shield(link.closed)
+                if asyncio.get_running_loop().time() - up_since > bounds.LINK_REDIAL_MAX_S:
+                    delay = bounds.LINK_REDIAL_MIN_S
+            await asyncio.sleep(delay * _random.uniform(0.5, 1.0))
+            delay = min(delay * 2, bounds.LINK_REDIAL_MAX_S)
+
+    def _link_there(self, target: _Target) -> Link | None:
+        for incarnation in (*target.wanted_by, target.incarnation):
+            if (link := self.link_of(incarnation)) is not None:
+                return link
+        return None
+
+    async def _dial(self, address: Address, target: _Target) -> tuple[Link | None, str]:
+        """A link, or why there is none."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Link] = loop.create_future()
+        dialer = Dialer(self._key, self._me)
+
+        def finish(link: Link) -> None:
+            if not done.done():
+                done.set_result(link)
+
+        link: Link | None = None
+        try:
+            async with asyncio.timeout(bounds.LINK_HANDSHAKE_MAX_S):
+                _, link = await loop.create_connection(lambda: Link(self._owner, dialer, finish), *address)
+                await done
+        except OSError as error:
+            return None, str(error)  # TimeoutError is one
+        finally:
+            if link is not None and not link.up:
+                link.close("no handshake in time")
+        if dialer.itself:
+            target.incarnation = self._me.incarnation
+        if not link.up:
+            return None, link.reason
+        target.incarnation = link.peer.incarnation
+        return link, ""
+
+    async def _resolve_seeds(self) -> None:
+        loop = asyncio.get_running_loop()
+        logged: dict[Address, str] = {}
+        while True:
+            found: set[Address] = set()
+            for host, port in self._seeds:
+                try:
+                    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                    found.update((str(info[4][0]), port) for info in infos[: bounds.SEED_ADDRESSES_MAX])
+                    logged.pop((host, port), None)
+                except OSError as error:
+                    found.update(address for address, target in self._targets.items() if target.is_seed)
+                    if logged.get((host, port)) != str(error):
+                        log.warning("can't resolve the seed %s: %s", host, error)
+                        logged[host, port] = str(error)
+            for address in found:
+                target = self._targets.setdefault(address, _Target())
+                target.is_seed = True
+                self._keep(address, target)
+            for address, target in list(self._targets.items()):
+                if target.is_seed and address not in found:
+                    target.is_seed = False
+                    self._drop_unwanted(address, target)
+            await asyncio.sleep(bounds.SEED_RESOLVE_S * _random.uniform(0.8, 1.2))
+
+    # --- accepting --------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> Link:
+        link = Link(self._owner, Listener(self._key, self._me), self._handshake_over)
+        if len(self._unproven) >= bounds.LINK_HANDSHAKES_MAX:
+            next(iter(self._unproven)).close(f"more than {bounds.LINK_HANDSHAKES_MAX} handshakes at once")
+        self._unproven[link] = None
+        return link
+
+    def _handshake_over(self, link: Link) -> None:
+        self._unproven.pop(link, None)
+        if link.up:
+            return
+        self._refused += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._refusal_logged_at >= 1.0:
+            log.warning("refused %d cluster link(s), the last from %s: %s", self._refused, link.address, link.reason)
+            self._refused, self._refusal_logged_at = 0, now
+
+
+def parse_address(text: str) -> Address:
+    """`host:port` → (host, port). Raises ValueError with what is wrong."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is not host:port, such as demo-core:4370")
+    return host.strip("[]"), int(port)
+
+

@@ -1,0 +1,153 @@
+"""Which connection holds which client id: the memory of a home. Pure: no clock, no links.
+
+A client id hashes to a slot; the core that owns the slot is its home. What always holds, for each client id here:
+- At most one connection holds it. An attach to one that is held waits until the holder is gone; of several that wait,
+  only the newest does, the others are superseded.
+- Tokens only grow: a token is (epoch of the slot, count), as one integer. The epoch is the place in the cluster's log
+  at which this core first served the slot, so a later home of a slot always gives higher tokens than an earlier one.
+- After a slot moved, nodes register the connections they have: of two the one with the higher token stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from flockmq.bounds import SLOTS
+
+COUNT_BITS: Final = 48
+TOKEN_BYTES: Final = 16
+
+
+def slot_of(client_id: bytes) -> int:
+    return crc32(client_id) % SLOTS
+
+
+class Holder(NamedTuple):
+    """A connection, as its home knows it."""
+
+    incarnation: str
+    token: int
+
+
+class Kick(NamedTuple):
+    """Close this connection with 0x8E, and say when it is gone."""
+
+    incarnation: str
+    client_id: bytes
+    token: int
+
+
+class Attached(NamedTuple):
+    """What an attach came to. `admitted`: the connection holds the client id now; else it waits for `kick`."""
+
+    token: int
+    admitted: bool
+    kick: Kick | None = None
+    superseded: Holder | None = None
+    """A connection that waited and doesn't get it any more."""
+
+
+class Registry:
+    """The client ids of the slots that this core owns."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, dict[bytes, Holder]] = {}
+        self._epochs: dict[int, int] = {}
+        self._waiting: dict[bytes, Holder] = {}
+        self._gone: set[str] = set()
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Client ids that are held, those of purged nodes included until they were swept."""
+        return sum(map(len, self._slots.values()))
+
+    def owns(self, slot: int) -> bool:
+        return slot in self._slots
+
+    def own(self, slot: int) -> None:
+        """This core is the home of the slot from now on, and knows nothing yet."""
+        self._slots.setdefault(slot, {})
+
+    def disown(self, slot: int) -> list[tuple[bytes, Holder]]:
+        """Another core is; returns who waited."""
+        self._slots.pop(slot, None)
+        self._epochs.pop(slot, None)
+        moved = [(client_id, holder) for client_id, holder in self._waiting.items() if slot_of(client_id) == slot]
+        for client_id, _ in moved:
+            del self._waiting[client_id]
+        return moved
+
+    def attach(self, client_id: bytes, incarnation: str, epoch: int) -> Attached:
+        """A new connection wants the client id. `epoch`: the place in the log, used when the slot is served first."""
+        slot = slot_of(client_id)
+        held = self._slots[slot]
+        self._count += 1
+        new = Holder(incarnation, (self._epochs.setdefault(slot, epoch) << COUNT_BITS) + self._count)
+        old = held.get(client_id)
+        if old is None or old.incarnation in self._gone:
+            held[client_id] = new
+            return Attached(new.token, True)
+        superseded = self._waiting.get(client_id)
+        self._waiting[client_id] = new
+        return Attached(new.token, False, Kick(old.incarnation, client_id, old.token), superseded)
+
+    def detach(self, client_id: bytes, token: int) -> Holder | None:
+        """A connection is gone; returns who is admitted in its place. Unknown ones are none of our business."""
+        held = self._slots.get(slot_of(client_id))
+        if held is None:
+            return None
+        waiting = self._waiting.get(client_id)
+        if waiting is not None and waiting.token == token:
+            del self._waiting[client_id]
+            return None
+        old = held.get(client_id)
+        if old is None or old.token != token:
+            return None
+        if waiting is None:
+            del held[client_id]
+            return None
+        held[client_id] = self._waiting.pop(client_id)
+        return waiting
+
+    def register(self, client_id: bytes, incarnation: str, token: int) -> Kick | None:
+        """A node has this connection since before the slot came here; returns which of two must go."""
+        held = self._slots[slot_of(client_id)]
+        old = held.get(client_id)
+        if old is None or old.incarnation in self._gone:
+            held[client_id] = Holder(incarnation, token)
+            return None
+        if client_id in self._waiting:
+            return Kick(incarnation, client_id, token) if old.token != token else None
+        if old.token == token:
+            return None
+        if old.token > token:
+            return Kick(incarnation, client_id, token)
+        held[client_id] = Holder(incarnation, token)
+        return Kick(old.incarnation, client_id, old.token)
+
+    def node_gone(self, incarnation: str) -> list[tuple[bytes, Holder]]:
+        """The node was purged: its connections hold nothing; returns who is admitted. `sweep` frees the memory."""
+        self._gone.add(incarnation)
+        admitted: list[tuple[bytes, Holder]] = []
+        for client_id, waiting in list(self._waiting.items()):
+            if waiting.incarnation == incarnation:
+                del self._waiting[client_id]
+                continue
+            held = self._slots[slot_of(client_id)]
+            old = held.get(client_id)
+            if old is None or old.incarnation == incarnation:
+                held[client_id] = self._waiting.pop(client_id)
+                admitted.append((client_id, waiting))
+        return admitted
+
+    def sweep(self) -> Iterator[None]:
+        """Free what purged nodes held, a slot a step."""
+        gone = frozenset(self._gone)
+        for slot in list(self._slots):
+            held = self._slots.get(slot, {})
+            for client_id in [key for key, holder in held.items() if holder.incarnation in gone]:
+                del held[client_id]
+            yield
+        self._gone -= gone
