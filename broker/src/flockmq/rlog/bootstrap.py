@@ -1,0 +1,143 @@
+"""A core's tables as a stream of frames, while they change.
+
+The frames are a header (the log's place S and the numbers of the incarnations at S), slices (runs of rows), and a
+trailer (the place E when the last slice was made, and the digests of the tables there). A slice holds rows as they were
+at some place between S and E; entries are absolute, so slices plus the log from S to E are exactly the tables at E, and
+the digests prove it. A snapshot is the same stream with those entries in front of the trailer.
+
+Each frame is 8 bytes of xxh3, seeded with the frame's index, before its message: a flipped bit, a lost or a repeated
+frame is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+
+import msgspec
+from xxhash import xxh3_64_digest
+
+from flockmq import bounds
+from flockmq.rlog.entry import Run, StreamId
+from flockmq.rlog.errors import LogCorrupt, LogUnavailable
+from flockmq.rlog.tables import Shard, Tables
+
+
+class Header(msgspec.Struct, array_like=True, tag="header", frozen=True):
+    shard: str
+    start: StreamId
+    sequences: dict[str, int]
+
+
+class Slice(msgspec.Struct, array_like=True, tag="slice", frozen=True):
+    runs: list[Run]
+
+
+class LogEntry(msgspec.Struct, array_like=True, tag="entry", frozen=True):
+    """One entry of the log as it stands there: its ID, its field and the field's value."""
+
+    stream_id: StreamId
+    field: bytes
+    value: bytes
+
+
+class Trailer(msgspec.Struct, array_like=True, tag="trailer", frozen=True):
+    end: StreamId
+    digests: dict[str, int]
+
+
+Message = Header | Slice | LogEntry | Trailer
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+class Framer:
+    """Frames of one stream, in order."""
+
+    def __init__(self) -> None:
+        self._index = 0
+
+    def frame(self, message: Message) -> bytes:
+        body = _encoder.encode(message)
+        self._index += 1
+        return xxh3_64_digest(body, self._index) + body
+
+    def message(self, frame: bytes) -> Message:
+        """Raises LogCorrupt."""
+        self._index += 1
+        body = frame[8:]
+        if xxh3_64_digest(body, self._index) != frame[:8]:
+            raise LogCorrupt(f"frame {self._index} of {len(frame)} bytes has the wrong checksum")
+        try:
+            return _decoder.decode(body)
+        except msgspec.MsgspecError as error:
+            raise LogCorrupt(f"frame {self._index} of {len(frame)} bytes: {error}") from None
+
+
+async def messages(tables: Tables, shard: str) -> AsyncGenerator[Message]:
+    """The live tables of a shard. Raises LogUnavailable if they are replaced meanwhile."""
+    state = tables.shards[shard]
+    yield Header(shard, state.applied, dict(state.sequences))
+    for runs in _slices(state.export()):
+        yield Slice(runs)
+        await asyncio.sleep(0)
+        if tables.shards[shard] is not state:
+            raise LogUnavailable(f"shard {shard} was replaced while it was sent")
+    yield Trailer(state.applied, state.digests())
+
+
+async def frames(tables: Tables, shard: str) -> AsyncGenerator[bytes]:
+    """What `CorePort.bootstrap` gives."""
+    framer = Framer()
+    async for message in messages(tables, shard):
+        yield framer.frame(message)
+
+
+class Receiver:
+    """Fills `shard`, which is fresh, with the messages of one stream; the caller adds the log's entries up to `end`."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self.trailer: Trailer | None = None
+        self._started = False
+
+    def take(self, message: Message, apply: Callable[[Shard, LogEntry], None]) -> None:
+        """Raises LogCorrupt for a message that is out of place."""
+        match message:
+            case Header() if not self._started and message.shard == self.shard.name:
+                self._started = True
+                self.shard.applied = message.start
+                self.shard.sequences = dict(message.sequences)
+            case Slice() if self._started and self.trailer is None:
+                self.shard.apply_runs(message.runs)
+            case LogEntry() if self._started and self.trailer is None:
+                apply(self.shard, message)
+            case Trailer() if self._started and self.trailer is None:
+                self.trailer = message
+            case _:
+                raise LogCorrupt(f"shard {self.shard.name}: {type(message).__name__} is out of place")
+
+    def check(self) -> None:
+        """The shard is what it was at the sender. Raises LogCorrupt."""
+        if self.trailer is None:
+            raise LogCorrupt(f"shard {self.shard.name}: the stream ended without its trailer")
+        if self.shard.applied != self.trailer.end or self.shard.digests() != self.trailer.digests:
+            raise LogCorrupt(
+                f"shard {self.shard.name} at {self.shard.applied} has digests {self.shard.digests()}, "
+                f"the core had {self.trailer.digests} at {self.trailer.end}"
+            )
+
+
+def _slices(runs: Iterator[Run]) -> Iterator[list[Run]]:
+    """Gather small runs, so that a slice is about LOG_SLICE_MAX_BYTES."""
+    gathered: list[Run] = []
+    size = 0
+    for run in runs:
+        gathered.append(run)
+        size += sum(map(len, run[3])) + sum(map(len, run[4])) + 8 * len(run[3])
+        if size >= bounds.LOG_SLICE_MAX_BYTES:
+            yield gathered
+            gathered, size = [], 0
+    if gathered:
+        yield gathered

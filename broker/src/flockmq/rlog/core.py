@@ -1,0 +1,156 @@
+"""What a core does for the log beside having its tables: commit, send bootstraps, write snapshots, purge, trim.
+
+It is its own CorePort, and the one that the cluster's links offer to other nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+from redis.exceptions import ResponseError
+
+from flockmq import bounds
+from flockmq.rlog import bootstrap, snapshot
+from flockmq.rlog.committer import Committer
+from flockmq.rlog.entry import START, StreamId
+from flockmq.rlog.errors import LogCorrupt, LogError, LogUnavailable
+from flockmq.rlog.redis import RedisConfig, RedisLink
+from flockmq.rlog.replica import Replica, apply_entry, log_key
+from flockmq.rlog.shards import SHARDS
+
+log = logging.getLogger(__name__)
+
+
+class Core:
+    """`replica` is this node's own; snapshots live in `data_dir`."""
+
+    def __init__(self, config: RedisConfig, replica: Replica, data_dir: Path) -> None:
+        self.committer = Committer(config, replica.tables)
+        self._replica = replica
+        self._data_dir = data_dir
+        self._link = RedisLink(config)
+        self._durable: dict[str, StreamId] = dict.fromkeys(SHARDS, START)
+        self._sending: dict[str, list[StreamId]] = {shard: [] for shard in SHARDS}
+        self._retention: dict[str, _Retention] = {shard: _Retention() for shard in SHARDS}
+        self._snapshots: asyncio.Task[None] | None = None
+
+    async def load(self) -> None:
+        """Take the snapshots as the tables to start from. A corrupt one is named in the log and left out."""
+        for shard in SHARDS:
+            fresh = self._replica.tables.shards[shard].fresh()
+            try:
+                place = await snapshot.load(self._data_dir, fresh, apply_entry)
+            except LogCorrupt as error:
+                log.error("snapshot of shard %s is refused: %s", shard, error)
+                continue
+            if place is not None:
+                self._replica.adopt(fresh)
+                self._durable[shard] = place
+
+    async def start(self) -> None:
+        """Settle the log and take appends. Raises RedisUnreachable."""
+        await self.committer.start()
+        self._snapshots = asyncio.create_task(self._snapshot_forever(), name="rlog-snapshots")
+
+    async def stop(self) -> None:
+        """Write the last snapshots, then stop."""
+        if self._snapshots is not None:
+            self._snapshots.cancel()
+            await asyncio.wait([self._snapshots])
+            await self._snapshot_all()
+        await self.committer.stop()
+        await self._link.close()
+
+    # --- CorePort ---
+
+    async def register(self, shard: str, incarnation: str) -> StreamId:
+        return await self.committer.register(shard, incarnation)
+
+    async def append(self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]) -> StreamId:
+        return await self.committer.append(shard, incarnation, first, transactions)
+
+    async def bootstrap(self, shard: str) -> AsyncGenerator[bytes]:
+        start = self._replica.tables.shards[shard].applied
+        self._sending[shard].append(start)
+        try:
+            async for frame in bootstrap.frames(self._replica.tables, shard):
+                yield frame
+        finally:
+            self._sending[shard].remove(start)
+
+    # --- for the leader ---
+
+    async def purge(self, incarnation: str) -> None:
+        """Drop all rows of a dead node and refuse its late writes, in every shard. Raises LogUnavailable; again is
+        harmless."""
+        for shard in SHARDS:
+            await self.committer.purge(shard, incarnation)
+
+    def durable(self, shard: str) -> StreamId:
+        """Up to where this core's disk has the shard."""
+        return self._durable[shard]
+
+    async def trim(self, shard: str, durable: StreamId) -> StreamId | None:
+        """Trim the log below what a majority of the cores has on disk (`durable`, of which this core must be one), less
+        what is kept for nodes that were away and for bootstraps under way. Returns from where the log is kept, None if
+        nothing may go yet. Raises LogUnavailable."""
+        keep_from = self._retention[shard].keep_from
+        if keep_from is None:
+            return None
+        keep_from = min([keep_from, durable, self._durable[shard], *self._sending[shard]])
+        try:
+            await self._link.call("XTRIM", log_key(shard), "MINID", str(keep_from))
+        except ResponseError as error:
+            raise LogUnavailable(f"shard {shard}: Redis at {self._link.config.address}: {error}") from None
+        return keep_from
+
+    # --- snapshots ---
+
+    def applied(self, shard: str, size: int) -> None:
+        """The replica applied an entry of so many bytes."""
+        self._retention[shard].add(self._replica.tables.shards[shard].applied, size)
+
+    async def snapshot(self, shard: str) -> StreamId:
+        """Write one now. Raises OSError, LogUnavailable."""
+        self._durable[shard] = await snapshot.write(self._data_dir, self._replica.tables, shard, self._replica.read)
+        return self._durable[shard]
+
+    async def _snapshot_forever(self) -> None:
+        while True:
+            await asyncio.sleep(bounds.SNAPSHOT_EVERY_S)
+            await self._snapshot_all()
+
+    async def _snapshot_all(self) -> None:
+        for shard in SHARDS:
+            if self._replica.tables.shards[shard].applied == self._durable[shard]:
+                continue
+            try:
+                await self.snapshot(shard)
+            except (OSError, LogError) as error:
+                log.error("snapshot of shard %s in %s: %s", shard, self._data_dir, error)
+
+
+class _Retention:
+    """Marks along the log, so that its last LOG_RETENTION_BYTES can be kept without asking Redis for sizes."""
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[StreamId, int]] = deque()  # a place, and the bytes applied up to it
+        self._bytes = 0
+
+    def add(self, stream_id: StreamId, size: int) -> None:
+        self._bytes += size
+        if not self._marks or self._bytes - self._marks[-1][1] >= bounds.LOG_RETENTION_BYTES // 64:
+            self._marks.append((stream_id, self._bytes))
+        while len(self._marks) > 1 and self._bytes - self._marks[1][1] >= bounds.LOG_RETENTION_BYTES:
+            self._marks.popleft()
+
+    @property
+    def keep_from(self) -> StreamId | None:
+        """The newest mark with the retention window behind it."""
+        if not self._marks or self._bytes - self._marks[0][1] < bounds.LOG_RETENTION_BYTES:
+            return None
+        return self._marks[0][0]

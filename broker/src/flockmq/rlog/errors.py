@@ -1,0 +1,63 @@
+"""What can go wrong with the log, as types. `code` and `text` carry an error over a cluster link, `from_code` back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LogError(Exception):
+    """Base of all errors of the log."""
+
+    code: ClassVar[str] = "log"
+
+
+class LogUnavailable(LogError):
+    """Redis or the cores are away, slow or full: the same write may be tried again. A write that ends so may still be
+    applied later; a caller that must undo it writes the inverse, which is ordered behind it."""
+
+    code = "unavailable"
+
+
+class RedisUnreachable(LogUnavailable):
+    """Redis does not answer. The text names host and port and the cause, never the password."""
+
+    code = "redis_unreachable"
+
+
+class LogFull(LogError):
+    """A bound of a table or of the writes under way is reached; nothing was written."""
+
+    code = "full"
+
+
+class LogRefused(LogError):
+    """The log does not know this incarnation (any more): it was purged, or never registered. It must start anew as
+    another incarnation and write its rows again."""
+
+    code = "refused"
+
+
+class LogGap(LogError):
+    """The log expects another number of this incarnation; the text is that number."""
+
+    code = "gap"
+
+    @property
+    def expected(self) -> int:
+        return int(str(self))
+
+
+class LogCorrupt(LogError):
+    """Bytes of the log, a bootstrap or a snapshot are not what was written."""
+
+    code = "corrupt"
+
+
+_BY_CODE: dict[str, type[LogError]] = {
+    kind.code: kind for kind in (LogUnavailable, RedisUnreachable, LogFull, LogRefused, LogGap, LogCorrupt)
+}
+
+
+def from_code(code: str, text: str) -> LogError:
+    """The error that another node met, as it is raised here. An unknown code (a newer node) is a plain LogError."""
+    return _BY_CODE.get(code, LogError)(text)

@@ -1,0 +1,283 @@
+"""A node's tables, kept in step with Redis: the tail of the log, bootstraps, and the sweeping that purges leave.
+
+What always holds: the live tables are at one place of each shard's log and were never half-filled; an entry is applied
+only where it follows what was applied. Within a generation sequences have no gaps, and a seal names the place that it
+follows, so contiguity is seen from the entries alone. Where it is broken (the log was trimmed past this node, or goes
+on from elsewhere), the shard is bootstrapped from a core beside the live tables, which stay in use until the swap.
+
+A node only reads here: XREAD, XRANGE and XREVRANGE on `flockmq:{shard}:log` are all the rights it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+
+from redis.exceptions import ResponseError
+
+from flockmq import bounds
+from flockmq.rlog import bootstrap
+from flockmq.rlog.bootstrap import LogEntry
+from flockmq.rlog.entry import BATCH_FIELD, SEAL_FIELD, START, StreamId, decode_batch
+from flockmq.rlog.errors import LogCorrupt, LogError, LogUnavailable
+from flockmq.rlog.redis import RedisConfig, RedisLink, Reply
+from flockmq.rlog.shards import SHARDS
+from flockmq.rlog.tables import Shard, Tables
+
+log = logging.getLogger(__name__)
+
+Source = Callable[[str], AsyncGenerator[bytes]]
+_DONE = object()
+
+
+class NotNext(Exception):
+    """An entry does not follow what was applied."""
+
+
+def log_key(shard: str) -> str:
+    return f"flockmq:{{{shard}}}:log"
+
+
+def apply_entry(shard: Shard, entry: LogEntry) -> None:
+    """Raises NotNext, or LogCorrupt."""
+    stream_id, applied = entry.stream_id, shard.applied
+    if entry.field == SEAL_FIELD:
+        if StreamId.parse(entry.value) != applied:
+            raise NotNext(f"generation {stream_id.generation} goes on from {entry.value.decode()}")
+        shard.applied = stream_id
+    elif entry.field == BATCH_FIELD:
+        if stream_id != (applied.generation, applied.sequence + 1):
+            raise NotNext(f"the next entry is {stream_id}")
+        shard.apply(stream_id, decode_batch(entry.value))
+    else:
+        raise LogCorrupt(f"shard {shard.name}: entry {stream_id} has the unknown field {entry.field!r}")
+
+
+def entries_of(reply: Reply | ResponseError) -> Iterator[LogEntry]:
+    """From what XRANGE answers, and XREAD for one stream. Raises LogCorrupt."""
+    assert isinstance(reply, list)
+    for item in reply:
+        match item:
+            case [bytes(stream_id), [bytes(field), bytes(value)]]:
+                yield LogEntry(StreamId.parse(stream_id), field, value)
+            case _:
+                raise LogCorrupt("an entry of the log has other than one field; does something else write to it?")
+
+
+class Replica:
+    """`source` gives a core's tables; `on_applied(shard, size)` is called after entries of so many bytes, or a
+    bootstrap (0), were applied to it."""
+
+    def __init__(self, config: RedisConfig, source: Source | None, on_applied: Callable[[str, int], None]) -> None:
+        self.tables = Tables()
+        self.bootstraps = 0
+        self._source = source
+        self._on_applied = on_applied
+        self._tail_link = RedisLink(config)
+        self._side_link = RedisLink(config)
+        self._bootstrapping: dict[str, asyncio.Task[None]] = {}
+        self._tail: asyncio.Task[None] | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._retiring: list[Iterator[None]] = []
+        self._caught_up = asyncio.Event()
+
+    async def start(self, blank: bool) -> None:
+        """Returns when every shard is in step with the log's end, bootstrapped where it must be (`blank`: all of them).
+        Raises RedisUnreachable at once; waits for cores as long as it takes."""
+        await self._tail_link.connect()
+        if blank:
+            for shard in SHARDS:
+                self.bootstrap(shard)
+            await asyncio.gather(*self._bootstrapping.values())
+        self._tail = asyncio.create_task(self._run_tail(), name="rlog-tail")
+        await self._caught_up.wait()
+
+    async def stop(self) -> None:
+        tasks = [task for task in (self._tail, self._sweeper, *self._bootstrapping.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._tail_link.close()
+        await self._side_link.close()
+
+    async def read(self, shard: str, after: StreamId, up_to: StreamId) -> AsyncIterator[LogEntry]:
+        """The entries in (after, up_to]. Raises LogUnavailable if Redis doesn't hold them to the end."""
+        while after < up_to:
+            command = ("XRANGE", log_key(shard), f"({after}", str(up_to), "COUNT", bounds.LOG_READ_MAX_ENTRIES)
+            reply = await self._read_reply(self._side_link, *command)
+            if not reply:
+                raise LogUnavailable(f"shard {shard}: Redis holds no log between {after} and {up_to}")
+            for entry in entries_of(reply):
+                yield entry
+                after = entry.stream_id
+
+    def bootstrap(self, shard: str) -> None:
+        """Bootstrap the shard in the background, again and again until it worked."""
+        if shard not in self._bootstrapping:
+            task = asyncio.create_task(self._bootstrap_until_done(shard), name=f"rlog-bootstrap-{shard}")
+            self._bootstrapping[shard] = task
+
+    # --- the tail ---
+
+    async def _run_tail(self) -> None:
+        retry_s = bounds.LOG_RETRY_MIN_S
+        while True:
+            try:
+                await self._tail_link.connect()
+                await self._check_ends()
+                while True:
+                    await self._read_once()
+                    retry_s = bounds.LOG_RETRY_MIN_S
+            except LogError as error:
+                log.warning("tail of the log: %s", error)
+                await self._tail_link.close()
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+
+    async def _read_once(self) -> None:
+        """One XREAD of all shards, applied. Blocks only when there was nothing to read."""
+        shards = [shard for shard in SHARDS if shard not in self._bootstrapping]
+        if not shards:
+            await asyncio.wait(self._bootstrapping.values(), return_when=asyncio.FIRST_COMPLETED)
+            return
+        block_s = bounds.LOG_READ_BLOCK_S if self._caught_up.is_set() else 0.001
+        reply = await self._read_reply(
+            self._tail_link,
+            *("XREAD", "COUNT", bounds.LOG_READ_MAX_ENTRIES, "BLOCK", int(block_s * 1000), "STREAMS"),
+            *(log_key(shard) for shard in shards),
+            *(str(self.tables.shards[shard].applied) for shard in shards),
+        )
+        if reply is None:
+            if not self._bootstrapping:
+                self._caught_up.set()
+            return
+        assert isinstance(reply, list)
+        names = {log_key(shard).encode(): shard for shard in shards}
+        for stream in reply:
+            match stream:
+                case [bytes(name), list(entries)]:
+                    await self._apply(names[name], entries)
+
+    async def _apply(self, shard: str, entries: list[Reply]) -> None:
+        loop = asyncio.get_running_loop()
+        state, turn_ends = self.tables.shards[shard], loop.time() + bounds.LOG_TURN_MAX_S
+        size = 0
+        for entry in entries_of(entries):
+            try:
+                apply_entry(state, entry)
+            except (NotNext, LogCorrupt) as error:
+                log.warning("shard %s at %s can't go on: %s", shard, state.applied, error)
+                self.bootstrap(shard)
+                break
+            size += len(entry.value)
+            if loop.time() >= turn_ends:
+                self._on_applied(shard, size)
+                await asyncio.sleep(0)
+                size, turn_ends = 0, loop.time() + bounds.LOG_TURN_MAX_S
+        self._on_applied(shard, size)
+        self._sweep_if_needed()
+
+    async def _check_ends(self) -> None:
+        """A log that ends before what was applied lost something. The cores then seed the next generation; if none
+        does, the cores know less than this node, and they are right."""
+        deadline = asyncio.get_running_loop().time() + bounds.LOG_BEHIND_REDIS_MAX_S
+        for shard in SHARDS:
+            while shard not in self._bootstrapping:
+                reply = await self._read_reply(self._tail_link, "XREVRANGE", log_key(shard), "+", "-", "COUNT", 1)
+                ends = next((entry.stream_id for entry in entries_of(reply)), START)
+                applied = self.tables.shards[shard].applied
+                if ends >= applied:
+                    break
+                if asyncio.get_running_loop().time() >= deadline:
+                    log.warning("shard %s: the log ends at %s, before %s", shard, ends, applied)
+                    self.bootstrap(shard)
+                    break
+                await asyncio.sleep(bounds.LOG_RETRY_MAX_S / 4)
+
+    async def _read_reply(self, link: RedisLink, *command: str | int) -> Reply:
+        try:
+            return await link.call(*command, timeout_s=bounds.LOG_READ_BLOCK_S + bounds.LOG_REPLY_MAX_S)
+        except ResponseError as error:
+            await link.close()
+            raise LogUnavailable(f"Redis at {link.config.address} refuses {command[0]}: {error}") from None
+
+    # --- bootstrap ---
+
+    async def _bootstrap_until_done(self, shard: str) -> None:
+        retry_s = bounds.LOG_RETRY_MIN_S
+        while True:
+            try:
+                await self._bootstrap_once(shard)
+                break
+            except LogError as error:
+                log.warning("bootstrap of shard %s: %s", shard, error)
+            await asyncio.sleep(retry_s)
+            retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+        del self._bootstrapping[shard]
+
+    async def _bootstrap_once(self, shard: str) -> None:
+        """Fill fresh tables from a core, then from the log up to where the core ended, and put them in the live ones'
+        place. Raises LogError."""
+        if self._source is None:
+            raise LogUnavailable(f"shard {shard} can't be read from the log's start, and there is no other core to ask")
+        fresh = self.tables.shards[shard].fresh()
+        receiver, framer = bootstrap.Receiver(fresh), bootstrap.Framer()
+        async with aclosing(self._source(shard)) as frames:
+            async for frame in frames:
+                receiver.take(framer.message(frame), apply_entry)
+                await asyncio.sleep(0)
+        if receiver.trailer is None:
+            receiver.check()
+        else:
+            await self._replay(fresh, receiver.trailer.end)
+        receiver.check()
+        self._swap(fresh)
+
+    async def _replay(self, fresh: Shard, end: StreamId) -> None:
+        loop = asyncio.get_running_loop()
+        turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+        async for entry in self.read(fresh.name, fresh.applied, end):
+            try:
+                apply_entry(fresh, entry)
+            except NotNext as error:
+                raise LogUnavailable(f"shard {fresh.name} was trimmed during the bootstrap: {error}") from None
+            if loop.time() >= turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+
+    def adopt(self, fresh: Shard) -> None:
+        """Put tables in the live ones' place, before `start`: a core's snapshot."""
+        self._swap(fresh)
+
+    def _swap(self, fresh: Shard) -> None:
+        self.bootstraps += 1
+        self._retiring.append(self.tables.swap(fresh).retire())
+        rows = {table.spec.name: len(table) for table in fresh.tables.values()}
+        log.info("shard %s is at %s, with rows: %s", fresh.name, fresh.applied, rows)
+        self._on_applied(fresh.name, 0)
+        self._sweep_if_needed()
+
+    # --- sweeping ---
+
+    def _sweep_if_needed(self) -> None:
+        if self._sweeper is None and self._sweep_step():
+            self._sweeper = asyncio.create_task(self._sweep(), name="rlog-sweep")
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+        while self._sweep_step():
+            if loop.time() >= turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+        self._sweeper = None
+
+    def _sweep_step(self) -> bool:
+        """Free a bucket of what was purged, and one of what was replaced. Returns whether there is more to do."""
+        if self._retiring and next(self._retiring[0], _DONE) is _DONE:
+            self._retiring.pop(0)
+        swept = [shard.sweep() for shard in self.tables.shards.values()]
+        return any(swept) or bool(self._retiring)

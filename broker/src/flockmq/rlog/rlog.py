@@ -1,0 +1,157 @@
+"""A node's replicated log: read `tables`, `write`, hear of changes. One per node, the same on every role.
+
+On a core (`data_dir` is given) writes go to its own committer, and `core` does what only cores do; on a replicant they
+go through `port` to some core. Both read the log from Redis themselves. On a core, `port` is for bootstrapping from
+another core; a cluster's only core has none.
+
+    rlog = Rlog("node-1@5f0c…", RedisConfig("redis://127.0.0.1:6379"), data_dir=Path("/var/lib/flockmq"))
+    rlog.on_change("routes", listener)
+    await rlog.start()
+    await rlog.write(ROUTE, [ROUTES.put((b"a/+", rlog.incarnation), None)])   # the own tables have it now
+
+Measured with tests/bench, see ARCHITECTURE.md for the figures and the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from flockmq.rlog.core import Core
+from flockmq.rlog.entry import PUT, START, Op, StreamId
+from flockmq.rlog.errors import LogFull
+from flockmq.rlog.port import CorePort
+from flockmq.rlog.redis import RedisConfig
+from flockmq.rlog.replica import Replica
+from flockmq.rlog.shards import SHARDS, K, V
+from flockmq.rlog.tables import Listener, Tables
+from flockmq.rlog.writer import Writer
+
+
+class Rlog:
+    """`incarnation` is `name@hex`, new at each start of the process."""
+
+    def __init__(
+        self, incarnation: str, redis: RedisConfig, *, port: CorePort | None = None, data_dir: Path | None = None
+    ) -> None:
+        self.incarnation = incarnation
+        self._replica = Replica(redis, None if port is None else port.bootstrap, self._on_applied)
+        self.core: Core | None = None if data_dir is None else Core(redis, self._replica, data_dir)
+        writes_to: CorePort | None = self.core if self.core is not None else port
+        if writes_to is None:
+            raise ValueError("a node that is no core (data_dir) needs a port to one")
+        self._writers = {shard: Writer(shard, incarnation, writes_to) for shard in SHARDS}
+        self._lags = {shard: _Lag() for shard in SHARDS}
+
+    @property
+    def tables(self) -> Tables:
+        """What this node knows; a consistent, possibly old, state of each shard."""
+        return self._replica.tables
+
+    async def start(self) -> None:
+        """Returns when every shard is bootstrapped and read to its end, and this incarnation is registered. Raises
+        RedisUnreachable at once, LogRefused if this incarnation was purged; waits for cores as long as it takes."""
+        if self.core is not None:
+            await self.core.load()
+            await self.core.start()
+        await self._replica.start(blank=self.core is None)
+        await asyncio.gather(*(writer.start() for writer in self._writers.values()))
+
+    async def stop(self) -> None:
+        """Writes that are not done end with LogUnavailable; a core writes its snapshots."""
+        for writer in self._writers.values():
+            await writer.stop()
+        if self.core is not None:
+            await self.core.stop()
+        await self._replica.stop()
+
+    def submit(self, shard: str, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+        """Write ops, all or none, together with what else is written in this turn of the loop. The future gets the
+        Stream ID at which this node's own tables have them. It gets LogFull when a bound is reached (nothing was
+        written), LogUnavailable after LOG_WRITE_DEADLINE_S (it may still be applied: undo it by the inverse write,
+        which is ordered behind it), LogRefused when this incarnation was purged.
+        """
+        full = self._full(ops)
+        if full is None and ops:
+            return self._writers[shard].submit(ops)
+        done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
+        if full is not None:
+            done.set_exception(full)
+        else:
+            done.set_result(self.applied(shard))
+        return done
+
+    async def write(self, shard: str, ops: Sequence[Op]) -> StreamId:
+        """`submit`, awaited. Raises LogFull, LogUnavailable, LogRefused."""
+        return await self.submit(shard, ops)
+
+    def on_change(self, table: str, listener: Listener[K, V]) -> None:
+        """Hear of each change of a table, synchronously; before `start`. Raises KeyError for an unknown table."""
+        self.tables.named(table).listeners.append(cast(Listener[object, object], listener))
+
+    def applied(self, shard: str) -> StreamId:
+        """The place of the log that the tables are at."""
+        return self.tables.shards[shard].applied
+
+    def head(self, shard: str) -> StreamId:
+        """The furthest place of the log that this node has heard of."""
+        return max(self._lags[shard].head, self.applied(shard))
+
+    def note_head(self, shard: str, head: StreamId) -> None:
+        """Another node's tables are at `head`."""
+        self._lags[shard].note(head, self.applied(shard), asyncio.get_running_loop().time())
+
+    def lag(self, shard: str) -> tuple[int, float]:
+        """How far the tables are behind the head: entries, and for how many milliseconds by now."""
+        return self._lags[shard].behind(self.applied(shard), asyncio.get_running_loop().time())
+
+    @property
+    def bootstraps(self) -> int:
+        """How many shards were replaced as a whole since the start."""
+        return self._replica.bootstraps
+
+    @property
+    def pending_bytes(self) -> int:
+        """Writes of this node that its own tables have not reached."""
+        return sum(writer.pending_bytes for writer in self._writers.values())
+
+    def _full(self, ops: Sequence[Op]) -> LogFull | None:
+        for number in {op[0] for op in ops if op[1] == PUT}:
+            table = self.tables.numbered(number)
+            if len(table) >= table.spec.max_rows or table.bytes >= table.spec.max_bytes:
+                return LogFull(f"table {table.spec.name} holds {len(table)} rows of {table.bytes} bytes, its bound")
+        return None
+
+    def _on_applied(self, shard: str, size: int) -> None:
+        state = self.tables.shards[shard]
+        self._writers[shard].applied(state.sequences.get(self.incarnation, 0), state.applied)
+        if self.core is not None:
+            self.core.applied(shard, size)
+
+
+class _Lag:
+    """The newest head heard of, and one that is waited for: what the time behind is counted from."""
+
+    __slots__ = ("_noted_s", "_waited", "_waited_s", "head")
+
+    def __init__(self) -> None:
+        self.head = self._waited = START
+        self._noted_s = self._waited_s = 0.0
+
+    def note(self, head: StreamId, applied: StreamId, now_s: float) -> None:
+        if head > self.head:
+            self.head, self._noted_s = head, now_s
+        self._advance(applied)
+
+    def behind(self, applied: StreamId, now_s: float) -> tuple[int, float]:
+        self._advance(applied)
+        if self.head <= applied:
+            return 0, 0.0
+        same = self.head.generation == applied.generation
+        return self.head.sequence - (applied.sequence if same else -1), (now_s - self._waited_s) * 1000
+
+    def _advance(self, applied: StreamId) -> None:
+        if self._waited <= applied:
+            self._waited, self._waited_s = self.head, self._noted_s

@@ -1,0 +1,127 @@
+"""Which tables there are, in which shard, and how their keys and values stand in the log.
+
+Every row has an owner: the incarnation it goes with when that node is purged, or "" for rows that outlive nodes. It is
+the row's own key (`nodes`), part of its key (`routes`) or its value (`slots`). A table's number is for ever: it stands
+in the log. Fields may only be added to the end of a value, with a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from flockmq import bounds
+from flockmq.rlog.entry import DELETE, PUT, Op
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+CLUSTER: Final = "cluster"
+ROUTE: Final = "route"
+RETAINED: Final = "retained"
+AUTH: Final = "auth"
+SHARDS: Final = (CLUSTER, ROUTE, RETAINED, AUTH)
+
+
+class NodeInfo(msgspec.Struct, frozen=True, array_like=True):
+    """A member of the cluster, as others reach it. Port 0: it does not listen."""
+
+    name: str
+    role: str
+    host: str
+    link_port: int
+    mqtt_port: int
+    version: str
+
+
+class RetainedMessage(msgspec.Struct, frozen=True, array_like=True):
+    """`properties` are the encoded MQTT 5 properties to send along, `version` the publisher's protocol version."""
+
+    payload: bytes
+    qos: int
+    properties: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec(Generic[K, V]):
+    """A table: how to write to it. `split` gives (owner, key bytes) of a row to put; `join` gives the key back."""
+
+    number: int
+    name: str
+    shard: str
+    split: Callable[[K, V | None], tuple[str, bytes]]
+    join: Callable[[str, bytes], K]
+    encode: Callable[[V], bytes]
+    decode: Callable[[bytes], V]
+    buckets: int = 16
+    max_rows: int = bounds.LOG_TABLE_MAX_ROWS
+    max_bytes: int = bounds.LOG_TABLE_MAX_BYTES
+
+    def put(self, key: K, value: V) -> Op:
+        owner, raw = self.split(key, value)
+        return self.number, PUT, owner, raw, self.encode(value)
+
+    def delete(self, key: K) -> Op:
+        owner, raw = self.split(key, None)
+        return self.number, DELETE, owner, raw, b""
+
+
+def _int_key(raw: bytes) -> int:
+    return int.from_bytes(raw, "big")
+
+
+def _no_value(_: None) -> bytes:
+    return b""
+
+
+def _none(_: bytes) -> None:
+    return None
+
+
+_pack = msgspec.msgpack.Encoder().encode
+
+NODES: Final[TableSpec[str, NodeInfo]] = TableSpec(
+    1, "nodes", CLUSTER,
+    split=lambda key, _: (key, b""),
+    join=lambda owner, _: owner,
+    encode=_pack, decode=msgspec.msgpack.Decoder(NodeInfo).decode,
+)  # fmt: skip
+"""incarnation → NodeInfo; owned by that incarnation."""
+
+SLOTS: Final[TableSpec[int, str]] = TableSpec(
+    2, "slots", CLUSTER,
+    split=lambda key, value: (value or "", key.to_bytes(2, "big")),
+    join=lambda _, raw: _int_key(raw),
+    encode=str.encode, decode=bytes.decode,
+)  # fmt: skip
+"""slot of client ids → incarnation of the core that is their home; owned by that incarnation."""
+
+ROUTES: Final[TableSpec[tuple[bytes, str], None]] = TableSpec(
+    3, "routes", ROUTE,
+    split=lambda key, _: (key[1], key[0]),
+    join=lambda owner, raw: (raw, owner),
+    encode=_no_value, decode=_none,
+    buckets=1024, max_rows=bounds.MAX_ROUTES,
+)  # fmt: skip
+"""(topic filter, incarnation that wants it) → nothing; owned by that incarnation."""
+
+MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(
+    4, "messages", RETAINED,
+    split=lambda key, _: ("", key),
+    join=lambda _, raw: raw,
+    encode=_pack, decode=msgspec.msgpack.Decoder(RetainedMessage).decode,
+    buckets=1024, max_bytes=bounds.MAX_RETAINED_BYTES,
+)  # fmt: skip
+"""topic → retained message; outlives nodes."""
+
+USERS: Final[TableSpec[str, str]] = TableSpec(
+    5, "users", AUTH,
+    split=lambda key, _: ("", key.encode()),
+    join=lambda _, raw: raw.decode(),
+    encode=str.encode, decode=bytes.decode,
+)  # fmt: skip
+"""user name → password hash; outlives nodes."""

@@ -1,0 +1,115 @@
+"""A shard's tables on disk: one file, written whole beside the old one and moved into its place.
+
+The file is a line that names the format, then frames (bootstrap.py), each after its length in 4 bytes. Between the
+slices and the trailer stand the log's entries from the header's place to the trailer's, so that the file alone gives
+the tables at one place of the log: a core can seed a new Redis from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from flockmq import bounds
+from flockmq.rlog import bootstrap
+from flockmq.rlog.bootstrap import Framer, LogEntry, Message, Receiver, Trailer
+from flockmq.rlog.entry import StreamId
+from flockmq.rlog.errors import LogCorrupt
+from flockmq.rlog.tables import Shard, Tables
+
+MAGIC: Final = b"flockmq snapshot 1\n"
+WRITE_BYTES: Final = 1024 * 1024
+
+Read = Callable[[str, StreamId, StreamId], AsyncIterator[LogEntry]]
+
+
+def path_of(directory: Path, shard: str) -> Path:
+    return directory / f"{shard}.snapshot"
+
+
+async def write(directory: Path, tables: Tables, shard: str, read: Read) -> StreamId:
+    """Write the shard's snapshot, on disk when this returns. `read` gives the log's entries. Raises OSError,
+    LogUnavailable. Returns the place of the log that it holds."""
+    path = path_of(directory, shard)
+    beside = path.with_suffix(".writing")
+    framer, buffer, end = Framer(), bytearray(MAGIC), StreamId(0, 0)
+    with await asyncio.to_thread(_create, beside) as file:
+        async for message in _messages(tables, shard, read):
+            frame = framer.frame(message)
+            buffer += len(frame).to_bytes(4, "big") + frame
+            if isinstance(message, Trailer):
+                end = message.end
+            if len(buffer) >= WRITE_BYTES:
+                await asyncio.to_thread(file.write, bytes(buffer))
+                buffer.clear()
+        file.write(buffer)
+        await asyncio.to_thread(_sync, file)
+    await asyncio.to_thread(_replace, beside, path)
+    return end
+
+
+async def load(directory: Path, fresh: Shard, apply: Callable[[Shard, LogEntry], None]) -> StreamId | None:
+    """Fill `fresh` from its snapshot and return its place of the log; None if there is no snapshot. Raises LogCorrupt,
+    with the file's name."""
+    path = path_of(directory, fresh.name)
+    receiver, framer = Receiver(fresh), Framer()
+    try:
+        with await asyncio.to_thread(path.open, "rb") as file:
+            for frame in _frames(file):
+                receiver.take(framer.message(frame), apply)
+                await asyncio.sleep(0)
+        receiver.check()
+    except FileNotFoundError:
+        return None
+    except LogCorrupt as error:
+        raise LogCorrupt(f"{path}: {error}") from None
+    except OSError as error:
+        raise LogCorrupt(f"{path}: {error.strerror}") from None
+    return fresh.applied
+
+
+async def _messages(tables: Tables, shard: str, read: Read) -> AsyncGenerator[Message]:
+    """As they are sent to a node, with the log's entries in front of the trailer."""
+    start: StreamId | None = None
+    async for message in bootstrap.messages(tables, shard):
+        if isinstance(message, bootstrap.Header):
+            start = message.start
+        if isinstance(message, Trailer) and start is not None:
+            async for entry in read(shard, start, message.end):
+                yield entry
+        yield message
+
+
+def _frames(file: BinaryIO) -> Iterator[bytes]:
+    if file.read(len(MAGIC)) != MAGIC:
+        raise LogCorrupt("it is not a snapshot of this format")
+    while prefix := file.read(4):
+        length = int.from_bytes(prefix, "big")
+        if length > bounds.SNAPSHOT_FRAME_MAX_BYTES:
+            raise LogCorrupt(f"a frame of {length} bytes at byte {file.tell()}")
+        frame = file.read(length)
+        if len(prefix) < 4 or len(frame) < length:
+            raise LogCorrupt(f"it ends within a frame at byte {file.tell()}")
+        yield frame
+
+
+def _create(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("wb")
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _replace(beside: Path, path: Path) -> None:
+    beside.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

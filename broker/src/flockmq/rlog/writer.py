@@ -1,0 +1,191 @@
+"""This node's writes to one shard: numbered, handed to a core in order, kept until the own tables have them.
+
+What is written in one turn of the event loop becomes one transaction. One append is under way at a time; what is
+numbered meanwhile goes with the next one. A transaction is done when the own tables applied its number, which the log
+itself tells: an append whose answer was lost needs no answer. A core that was lost before, or refused for now, is
+followed by the next one with the same numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from flockmq import bounds
+from flockmq.rlog.entry import Op, StreamId, encode_transaction
+from flockmq.rlog.errors import LogError, LogFull, LogGap, LogRefused, LogUnavailable
+from flockmq.rlog.port import CorePort
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Transaction:
+    number: int
+    data: bytes
+    waiting: list[asyncio.Future[StreamId]]
+    deadline: asyncio.TimerHandle | None = field(default=None)
+
+
+class Writer:
+    """One shard's writes of one incarnation."""
+
+    def __init__(self, shard: str, incarnation: str, port: CorePort) -> None:
+        self.shard = shard
+        self.incarnation = incarnation
+        self.pending_bytes = 0
+        self._port = port
+        self._turn: list[Op] = []
+        self._turn_bytes = 0
+        self._turn_waiting: list[asyncio.Future[StreamId]] = []
+        self._pending: deque[_Transaction] = deque()
+        self._next = 1
+        self._sent = 0  # the highest number that a core has committed
+        self._refused: LogError | None = None
+        self._numbered = asyncio.Event()
+        self._sender: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Register, waiting for a core as long as it takes, then send. Raises LogRefused."""
+        retry_s = bounds.LOG_RETRY_MIN_S
+        while True:
+            try:
+                await self._port.register(self.shard, self.incarnation)
+                break
+            except LogUnavailable as error:
+                log.warning("registration in shard %s: %s; trying again", self.shard, error)
+            await asyncio.sleep(retry_s)
+            retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+        self._sender = asyncio.create_task(self._send(), name=f"rlog-writer-{self.shard}")
+
+    async def stop(self) -> None:
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.wait([self._sender])
+        self._refuse(LogUnavailable("this node is stopping"))
+
+    def submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+        """Write ops as part of this turn's transaction. The future gets the Stream ID at which this node's tables have
+        them, or LogFull, LogUnavailable, LogRefused."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[StreamId] = loop.create_future()
+        size = sum([len(key) + len(value) for _, _, _, key, value in ops])
+        if self._refused is not None:
+            done.set_exception(self._refused)
+            return done
+        if self.pending_bytes + self._turn_bytes + size > bounds.LOG_PENDING_MAX_BYTES:
+            done.set_exception(LogFull(f"shard {self.shard}: {self.pending_bytes} bytes of writes wait for the log"))
+            return done
+        if not self._turn:
+            loop.call_soon(self._number)
+        elif self._turn_bytes + size > bounds.LOG_TRANSACTION_MAX_BYTES:
+            self._number()
+            loop.call_soon(self._number)
+        self._turn.extend(ops)
+        self._turn_bytes += size
+        self._turn_waiting.append(done)
+        return done
+
+    def applied(self, number: int, stream_id: StreamId) -> None:
+        """This node's tables have this incarnation's transactions up to `number`."""
+        pending = self._pending
+        while pending and pending[0].number <= number:
+            self._settle(pending.popleft(), stream_id)
+        self._sent = max(self._sent, number)
+
+    def _number(self) -> None:
+        """The turn's ops become a transaction."""
+        if not self._turn:
+            return
+        data = encode_transaction(self.incarnation, self._next, self._turn)
+        transaction = _Transaction(self._next, data, self._turn_waiting)
+        transaction.deadline = asyncio.get_running_loop().call_later(
+            bounds.LOG_WRITE_DEADLINE_S, self._give_up, transaction
+        )
+        self._pending.append(transaction)
+        self.pending_bytes += len(data)
+        self._next += 1
+        self._turn, self._turn_waiting, self._turn_bytes = [], [], 0
+        self._numbered.set()
+
+    async def _send(self) -> None:
+        retry_s = bounds.LOG_RETRY_MIN_S
+        while True:
+            transactions = self._unsent()
+            if not transactions:
+                self._numbered.clear()
+                await self._numbered.wait()
+                continue
+            first, last = transactions[0].number, transactions[-1].number
+            try:
+                data = [transaction.data for transaction in transactions]
+                await self._port.append(self.shard, self.incarnation, first, data)
+                self._sent = max(self._sent, last)
+                retry_s = bounds.LOG_RETRY_MIN_S
+            except LogGap as gap:
+                if not self._rewind(gap.expected):
+                    self._refuse(LogRefused(f"shard {self.shard}: the log lost transactions of {self.incarnation}"))
+                    return
+            except LogRefused as refused:
+                self._refuse(refused)
+                return
+            except LogError as error:
+                log.warning("write to shard %s: %s; trying again", self.shard, error)
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+
+    def _unsent(self) -> list[_Transaction]:
+        """What goes with the next append."""
+        pending = self._pending
+        if not pending:
+            return []
+        begin = max(0, self._sent + 1 - pending[0].number)
+        chosen: list[_Transaction] = []
+        size = 0
+        for transaction in islice(pending, begin, begin + bounds.LOG_APPEND_MAX_TRANSACTIONS):
+            size += len(transaction.data)
+            if chosen and size > bounds.LOG_APPEND_MAX_BYTES:
+                break
+            chosen.append(transaction)
+        return chosen
+
+    def _rewind(self, expected: int) -> bool:
+        """Send again from the number that the log expects. False: that one is not here any more."""
+        if not self._pending or expected < self._pending[0].number or expected > self._pending[-1].number:
+            return False
+        self._sent = expected - 1
+        return True
+
+    def _settle(self, transaction: _Transaction, stream_id: StreamId) -> None:
+        self.pending_bytes -= len(transaction.data)
+        if transaction.deadline is not None:
+            transaction.deadline.cancel()
+        for done in transaction.waiting:
+            if not done.done():
+                done.set_result(stream_id)
+
+    def _give_up(self, transaction: _Transaction) -> None:
+        """Tell the callers; the transaction stays, for later ones have later numbers."""
+        error = LogUnavailable(f"shard {self.shard}: not written within {bounds.LOG_WRITE_DEADLINE_S:g} s")
+        self._fail(transaction.waiting, error)
+
+    def _refuse(self, error: LogError) -> None:
+        """Nothing more is written by this incarnation."""
+        self._refused = error
+        for transaction in self._pending:
+            if transaction.deadline is not None:
+                transaction.deadline.cancel()
+            self._fail(transaction.waiting, error)
+        self._fail(self._turn_waiting, error)
+        self._pending.clear()
+        self._turn, self._turn_waiting, self._turn_bytes, self.pending_bytes = [], [], 0, 0
+
+    @staticmethod
+    def _fail(waiting: Sequence[asyncio.Future[StreamId]], error: LogError) -> None:
+        for done in waiting:
+            if not done.done():
+                done.set_exception(error)
