@@ -1,0 +1,48 @@
+"""Carrying a plan out: creations, server-side applies, deletions, in the plan's order.
+
+One refused object doesn't keep the others from being applied; what the API server said of it is the result.
+"""
+
+from typing import NamedTuple
+
+from flockmq_operator.kube import Kube, Refused
+from flockmq_operator.manifest import Manifest, ref
+from flockmq_operator.plan import Plan
+
+
+class Refusal(NamedTuple):
+    what: str
+    message: str
+    """The API server's sentence."""
+
+
+async def carry_out(kube: Kube, plan: Plan) -> list[Refusal]:
+    """Raises Unreachable; what is done by then is seen, and left alone, by the next plan."""
+    refusals: list[Refusal] = []
+    steps = [(kube.create, plan.create), (kube.apply, plan.apply), (kube.delete, plan.delete)]
+    for act, manifests in steps:
+        for manifest in manifests:
+            try:
+                await act(manifest)
+            except Refused as refused:
+                refusals.append(Refusal(str(ref(manifest)), str(refused)))
+    return refusals
+
+
+def refusal_problem(refusals: list[Refusal], namespace: str) -> tuple[str, str] | None:
+    """(reason, sentence) for the condition Stalled."""
+    if not refusals:
+        return None
+    said = "; ".join(f"{refusal.what}: {refusal.message}" for refusal in refusals)
+    return "ApplyRefused", f"Kubernetes refused, in namespace {namespace}: {said}. Mend the spec or what refuses it"
+
+
+def status_manifest(body: Manifest, status: Manifest) -> Manifest:
+    """What is applied to the status subresource of the MqttCluster `body`."""
+    metadata = body["metadata"]
+    return {
+        "apiVersion": body["apiVersion"],
+        "kind": body["kind"],
+        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+        "status": status,
+    }

@@ -1,0 +1,127 @@
+"""`flockmq-operator`: check the environment, wait for the Lease, run kopf until told to stop.
+
+Exit codes: 0 stopped; 1 the Lease was lost or the operator failed; 2 the environment is wrong; 3 the API server can't
+be reached, or doesn't know MqttClusters; 4 the health port is taken.
+"""
+
+import asyncio
+import functools
+import logging
+import signal
+import sys
+
+import aiohttp
+import kopf
+from kubernetes.aio.config import ConfigException
+
+from flockmq_operator.connections import count_connections
+from flockmq_operator.handlers import registry
+from flockmq_operator.health import serve_health
+from flockmq_operator.kube import Kube, Refused, Unreachable
+from flockmq_operator.leader import while_leading
+from flockmq_operator.reconcile import Reconciler
+from flockmq_operator.settings import Settings, SettingsError, read_settings
+from flockmq_operator.spec import GROUP, PLURAL, VERSION
+
+log = logging.getLogger(__name__)
+
+
+class Unusable(Exception):
+    """Something the operator needs isn't there; `code` is the exit code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def main() -> None:
+    try:
+        settings = read_settings()
+        configure_logs(settings)
+        asyncio.run(operate(settings))
+    except SettingsError as error:
+        sys.exit(_complain(2, str(error)))
+    except Unusable as error:
+        sys.exit(_complain(error.code, str(error)))
+
+
+def _complain(code: int, message: str) -> int:
+    print(f"flockmq-operator: {message}", file=sys.stderr)
+    return code
+
+
+def configure_logs(settings: Settings) -> None:
+    plain = settings.flockmq_log_format == "plain"
+    kopf.configure(log_format=kopf.LogFormat.FULL if plain else kopf.LogFormat.JSON)
+    logging.getLogger().setLevel(settings.flockmq_log_level)
+
+
+async def operate(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        health = await serve_health(settings.flockmq_health_port)
+    except OSError as error:
+        raise Unusable(4, f"FLOCKMQ_HEALTH_PORT={settings.flockmq_health_port}: {error.strerror}") from None
+    try:
+        async with await open_kube() as kube, aiohttp.ClientSession() as session:
+            await check_cluster(kube)
+            reconciler = Reconciler(kube, settings, functools.partial(count_connections, session))
+            lead = functools.partial(run_kopf, settings, reconciler, stop)
+            leading = asyncio.create_task(while_leading(kube.api, settings.pod_namespace, settings.pod_name, lead))
+            stopping = asyncio.create_task(stop.wait())
+            await asyncio.wait((leading, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if not stop.is_set():
+                await leading
+                raise Unusable(1, "stopped acting without being told to")
+            await end(leading)
+    finally:
+        await health.cleanup()
+
+
+async def end(leading: asyncio.Task[None]) -> None:
+    """Let a leader finish; a follower is still waiting for the Lease, and is cancelled."""
+    try:
+        async with asyncio.timeout(10):
+            await asyncio.shield(leading)
+    except TimeoutError:
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+
+
+async def open_kube() -> Kube:
+    try:
+        return await Kube.open()
+    except (ConfigException, OSError) as error:
+        raise Unusable(2, f"neither a ServiceAccount nor a kubeconfig is usable (KUBECONFIG): {error}") from None
+
+
+async def check_cluster(kube: Kube) -> None:
+    try:
+        known = await kube.request("GET", f"/apis/{GROUP}/{VERSION}")
+    except Unreachable as error:
+        raise Unusable(3, f"the API server can't be reached: {error}") from None
+    except Refused as error:
+        if error.status != 404:
+            raise Unusable(3, f"the API server refuses the operator: {error}") from None
+        known = {}
+    if not any(resource["name"] == PLURAL for resource in known.get("resources", ())):
+        raise Unusable(3, f"CustomResourceDefinition {PLURAL}.{GROUP} isn't installed: apply crds/{PLURAL}.yaml")
+
+
+async def run_kopf(settings: Settings, reconciler: Reconciler, stop: asyncio.Event) -> None:
+    """Watch and reconcile until `stop`."""
+    log.info("leading; watching %s", settings.flockmq_watch_namespaces or "all namespaces")
+    try:
+        await kopf.operator(
+            registry=registry,
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            stop_flag=stop,
+            memo=kopf.Memo(reconciler=reconciler),
+        )
+    finally:
+        await reconciler.stop()

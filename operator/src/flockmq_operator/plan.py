@@ -1,0 +1,321 @@
+"""What to do next: pure, from what a MqttCluster should be and what exists of it.
+
+The plan of a cluster that is as it should be is empty. A plan is made anew for each pass, so each step (Redis before
+the nodes, one core after the other) is a condition on what exists, not a place in a procedure.
+"""
+
+import json
+from typing import Literal, NamedTuple
+
+from flockmq_operator.drift import drift
+from flockmq_operator.manifest import Manifest, Ref, annotation, ref
+from flockmq_operator.observe import Observed
+from flockmq_operator.quantity import quantity
+from flockmq_operator.resources import build, config
+from flockmq_operator.resources.context import Context
+from flockmq_operator.resources.labels import COMPONENT, CONFIG_DIGEST, POD_TEMPLATE, PODS_DIGEST, Component
+from flockmq_operator.spec import pods_digest
+from flockmq_operator.status.workload import pod_ready, rolled_out
+
+WORKLOADS = ("StatefulSet", "Deployment")
+KEPT_KINDS = ("Secret", "PersistentVolumeClaim")
+"""Never deleted by a plan: they hold what can't be made again."""
+MESSAGE_MAX = 1000
+"""Characters of an event's sentence; the API server takes 1024 bytes."""
+
+
+class Event(NamedTuple):
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+class Problem(NamedTuple):
+    """Why nothing can be done until somebody acts."""
+
+    reason: str
+    message: str
+
+
+class Plan(NamedTuple):
+    create: tuple[Manifest, ...] = ()
+    apply: tuple[Manifest, ...] = ()
+    delete: tuple[Manifest, ...] = ()
+    """Live objects."""
+    events: tuple[Event, ...] = ()
+    """What to tell once all of it is done."""
+    problem: Problem | None = None
+    waiting_for: str = ""
+    """What has to happen before the next step."""
+    update_pending: bool = False
+    """Whether pods are held at an older template (spec.update)."""
+
+    @property
+    def changes(self) -> bool:
+        return bool(self.create or self.apply or self.delete)
+
+
+def make_plan(context: Context, observed: Observed) -> Plan:
+    desired = build(context)
+    problem = find_problem(context, observed, [ref(manifest) for manifest in desired])
+    if problem:
+        return Plan(problem=problem)
+    if observed.leftover:
+        return Plan(waiting_for=f"{len(observed.leftover)} objects of an earlier MqttCluster of this name to be gone")
+    waiting_for = redis_to_wait_for(context, observed)
+    if waiting_for:
+        nodes = (Ref("StatefulSet", context.core), Ref("Deployment", context.replicant))
+        desired = [manifest for manifest in desired if ref(manifest) not in nodes or ref(manifest) in observed.objects]
+    update_pending = hold_templates(context, observed, desired)
+    keep_claim_templates(observed, desired)
+
+    secrets = [manifest for manifest in desired if manifest["kind"] == "Secret"]
+    create = tuple(secret for secret in secrets if ref(secret) not in observed.objects)
+    apply: list[Manifest] = []
+    events: list[Event] = []
+    for manifest in desired:
+        live = observed.objects.get(ref(manifest))
+        if manifest["kind"] == "Secret":
+            continue
+        if live is None:
+            apply.append(manifest)
+        elif manifest["kind"] != "PersistentVolumeClaim" and (paths := drift(manifest, live)):
+            apply.append(manifest)
+            events.append(describe_change(context, observed, manifest, live, paths))
+    grown = growing_claims(context, observed)
+    events += [Event("Normal", "VolumeGrown", f"Growing {ref(claim)} to {requested(claim)}") for claim in grown]
+    made = [str(ref(manifest)) for manifest in (*create, *apply) if ref(manifest) not in observed.objects]
+    if made:
+        events.insert(0, Event("Normal", "Created", f"Created {', '.join(made)}"))
+
+    wanted = {ref(manifest) for manifest in desired}
+    delete = [live for name, live in observed.objects.items() if name not in wanted and name.kind not in KEPT_KINDS]
+    events += [Event("Normal", "Deleted", f"Deleted {ref(live)}: the spec asks for it no longer") for live in delete]
+    if not any(ref(manifest) == Ref("StatefulSet", context.core) for manifest in apply):
+        core = core_to_restart(context, observed)
+        if core:
+            delete.append(core)
+            events.append(describe_restart(observed, core))
+    shortened = tuple(event._replace(message=event.message[:MESSAGE_MAX]) for event in events)
+    return Plan(create, (*apply, *grown), tuple(delete), shortened, None, waiting_for, update_pending)
+
+
+# What nobody but a person can mend
+
+
+def find_problem(context: Context, observed: Observed, wanted: list[Ref]) -> Problem | None:
+    taken = [str(name) for name in wanted if name in observed.foreign]
+    if taken:
+        return Problem(
+            "NameTaken",
+            f"{', '.join(taken)} in namespace {context.namespace} exists and doesn't belong to this MqttCluster: "
+            "delete it, or create the MqttCluster under another name",
+        )
+    return external_secret_problem(context, observed) or lost_secret(context, observed) or shrinking(context, observed)
+
+
+def external_secret_problem(context: Context, observed: Observed) -> Problem | None:
+    if context.spec.redis.external is None or context.redis_password is None:
+        return None
+    name, key = context.redis_password
+    where = f"spec.redis.external.passwordSecretRef: Secret {name} in namespace {context.namespace}"
+    if observed.external_secret_keys is None:
+        return Problem("RedisSecretMissing", f"{where} doesn't exist: create it with the key {key}, or name another")
+    if key not in observed.external_secret_keys:
+        return Problem(
+            "RedisSecretMissing", f"{where} has no key {key}: add it, or name another as passwordSecretRef.key"
+        )
+    return None
+
+
+def lost_secret(context: Context, observed: Observed) -> Problem | None:
+    """A Secret that running pods were started with is gone. A new value would lock them out from one another."""
+    if Ref("StatefulSet", context.core) not in observed.objects:
+        return None
+    names = [context.cluster_key] + ([] if context.spec.redis.external else [context.redis])
+    lost = [name for name in names if Ref("Secret", name) not in observed.objects]
+    if not lost:
+        return None
+    return Problem(
+        "SecretMissing",
+        f"Secret {' and '.join(lost)} in namespace {context.namespace} was deleted, and running pods use it: restore "
+        f"it from a backup; or delete StatefulSet {context.core}, and, once there is a new one, all other pods of it",
+    )
+
+
+def shrinking(context: Context, observed: Observed) -> Problem | None:
+    """A transition rule of the CRD refuses this; it can't see a part of the spec that is removed and added again."""
+    for claim, size in claims_with_size(context, observed):
+        if quantity(size) < quantity(requested(claim)):
+            return Problem(
+                "VolumeCannotShrink",
+                f"{ref(claim)} in namespace {context.namespace} has {requested(claim)}, the spec asks for {size}: "
+                f"volumes only grow; set its storage.size to {requested(claim)} or more",
+            )
+    return None
+
+
+# Redis first
+
+
+def redis_to_wait_for(context: Context, observed: Observed) -> str:
+    """Nodes that start before Redis would only fail and back off; those that run need no permission."""
+    if context.spec.redis.external:
+        return ""
+    live = observed.objects.get(Ref("StatefulSet", context.redis))
+    return "" if live and rolled_out(live, 1) else f"Redis ({context.redis}) to be ready"
+
+
+# Pod templates stay until the spec changes
+
+
+def hold_templates(context: Context, observed: Observed, desired: list[Manifest]) -> bool:
+    """Give workloads in `desired` the template they have, where the spec asks for no other; whether any differs.
+
+    A held workload keeps its configuration file too: an older broker may not know a newer operator's settings.
+    """
+    digest = pods_digest(context.spec)
+    config_map = next(manifest for manifest in desired if manifest["kind"] == "ConfigMap")
+    live_config = observed.objects.get(ref(config_map), {}).get("data") or {}
+    pending = False
+    for manifest in desired:
+        if manifest["kind"] not in WORKLOADS:
+            continue
+        live = observed.objects.get(ref(manifest))
+        fresh = manifest["spec"]["template"]
+        held = held_template(live, digest) if live and context.spec.update == "OnSpecChange" else None
+        if held is not None and held != fresh:
+            pending = True
+            manifest["spec"]["template"] = held
+            component: Component = manifest["metadata"]["labels"][COMPONENT]
+            file = config.file_of(component)
+            content = live_config.get(file, "")
+            if config.digest(content) == annotation(held, CONFIG_DIGEST):
+                config_map["data"][file] = content
+        manifest["metadata"]["annotations"] = {
+            PODS_DIGEST: digest,
+            POD_TEMPLATE: json.dumps(manifest["spec"]["template"], sort_keys=True, separators=(",", ":")),
+        }
+    return pending
+
+
+def held_template(live: Manifest, digest: str) -> Manifest | None:
+    """The template that the operator gave `live` for this very digest of the spec."""
+    if annotation(live, PODS_DIGEST) != digest:
+        return None
+    try:
+        template: Manifest = json.loads(annotation(live, POD_TEMPLATE) or "")
+    except ValueError:
+        return None
+    return template if isinstance(template, dict) and "spec" in template else None
+
+
+# Volumes
+
+
+def keep_claim_templates(observed: Observed, desired: list[Manifest]) -> None:
+    """A StatefulSet's claim templates can't be changed; its volumes grow by `growing_claims`."""
+    for manifest in desired:
+        live = observed.objects.get(ref(manifest))
+        if manifest["kind"] != "StatefulSet" or live is None:
+            continue
+        for template, existing in zip(
+            manifest["spec"]["volumeClaimTemplates"], live["spec"]["volumeClaimTemplates"], strict=True
+        ):
+            template["metadata"]["labels"] = existing["metadata"]["labels"]
+            template["spec"] = {
+                key: existing["spec"][key]
+                for key in ("accessModes", "resources", "storageClassName")
+                if key in existing["spec"]
+            }
+
+
+def claims_with_size(context: Context, observed: Observed) -> list[tuple[Manifest, str]]:
+    """Each volume claim with the size that the spec asks for."""
+    sizes = {
+        "core": context.spec.cores.storage.size,
+        "redis": context.spec.redis.storage.size,
+        "report": context.spec.report.storage.size,
+    }
+    own = [item for name, item in observed.objects.items() if name.kind == "PersistentVolumeClaim"]
+    labelled = [(claim, claim["metadata"]["labels"].get(COMPONENT)) for claim in (*own, *observed.claims)]
+    return [(claim, sizes[component]) for claim, component in labelled if component in sizes]
+
+
+def growing_claims(context: Context, observed: Observed) -> list[Manifest]:
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": claim["metadata"]["name"], "namespace": context.namespace},
+            "spec": {"resources": {"requests": {"storage": size}}},
+        }
+        for claim, size in claims_with_size(context, observed)
+        if quantity(size) > quantity(requested(claim))
+    ]
+
+
+def requested(claim: Manifest) -> str:
+    size: str = claim["spec"]["resources"]["requests"]["storage"]
+    return size
+
+
+# One core after the other
+
+
+def core_to_restart(context: Context, observed: Observed) -> Manifest | None:
+    """The core pod to delete so that it comes back from the newest template; None: none now.
+
+    One that isn't ready goes first, for nothing is lost with it; a ready one only while all cores are ready.
+    """
+    live = observed.objects.get(Ref("StatefulSet", context.core))
+    if live is None or live.get("status", {}).get("observedGeneration") != live["metadata"]["generation"]:
+        return None
+    pods = sorted(observed.core_pods, key=ordinal, reverse=True)
+    if len(pods) < context.spec.cores.replicas or any("deletionTimestamp" in pod["metadata"] for pod in pods):
+        return None
+    newest = live["status"].get("updateRevision")
+    outdated = [pod for pod in pods if pod["metadata"]["labels"].get("controller-revision-hash") != newest]
+    unready = [pod for pod in pods if not pod_ready(pod)]
+    broken = [pod for pod in outdated if pod in unready]
+    if broken:
+        return broken[0]
+    return outdated[0] if outdated and not unready else None
+
+
+def ordinal(pod: Manifest) -> int:
+    name: str = pod["metadata"]["name"]
+    return int(name.rpartition("-")[2])
+
+
+def describe_restart(observed: Observed, pod: Manifest) -> Event:
+    newest = pod["metadata"]["labels"].get("controller-revision-hash")
+    left = sum(other["metadata"]["labels"].get("controller-revision-hash") == newest for other in observed.core_pods)
+    name = pod["metadata"]["name"]
+    sentence = f"Restarting core {name} for its new pod template; {left - 1} more to restart"
+    return Event("Normal", "RestartingCore", sentence)
+
+
+# What happened, in a sentence
+
+
+def describe_change(
+    context: Context, observed: Observed, manifest: Manifest, live: Manifest, paths: list[str]
+) -> Event:
+    what = str(ref(manifest))
+    spec, old = manifest.get("spec", {}), live.get("spec") or {}
+    if ".spec.replicas" in paths:
+        return Event("Normal", "Scaled", f"Scaled {what} from {old.get('replicas')} to {spec['replicas']}")
+    if manifest["kind"] in WORKLOADS and any(path.startswith(".spec.template") for path in paths):
+        return Event("Normal", "Rolling", f"Rolling out {what}: {', '.join(visible(paths))} changed")
+    if manifest["kind"] == "HorizontalPodAutoscaler" and paths == [".spec.minReplicas"]:
+        floor = f"from {old.get('minReplicas')} to {spec['minReplicas']}"
+        return Event("Normal", "FloorMoved", f"The fewest replicants that connections ask for went {floor}")
+    if observed.status.get("observedGeneration") == context.cluster.generation:
+        return Event("Normal", "Mended", f"{what} wasn't as the MqttCluster says; mended {', '.join(visible(paths))}")
+    return Event("Normal", "Updated", f"Updated {what}: {', '.join(visible(paths))}")
+
+
+def visible(paths: list[str]) -> list[str]:
+    """Without the operator's own notes, unless nothing else is left to name."""
+    return [path for path in paths if not path.startswith(".metadata.annotations")] or ["its annotations"]

@@ -1,0 +1,203 @@
+"""The loop around each MqttCluster: wait for a reason, make one pass over the whole object, say what came of it.
+
+Level-triggered: a reason carries no information, so any number of them is one pass, and a lost one costs no more than
+RESYNC_S. One pass at a time for each object, PASSES_MAX at a time in all. A pass that fails is repeated with a growing
+delay, and nothing is remembered of it: the next one looks anew.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from flockmq_operator import floor
+from flockmq_operator.apply import carry_out, refusal_problem, status_manifest
+from flockmq_operator.kube import Kube, Refused, Unreachable
+from flockmq_operator.manifest import Manifest, Ref, ref
+from flockmq_operator.observe import observe
+from flockmq_operator.plan import MESSAGE_MAX, Event, make_plan
+from flockmq_operator.resources import build
+from flockmq_operator.resources.context import Context
+from flockmq_operator.settings import Settings
+from flockmq_operator.spec import GROUP, KIND, MqttCluster, SpecError, decode
+from flockmq_operator.status import make_status
+from flockmq_operator.status.condition import Situation
+
+log = logging.getLogger(__name__)
+
+RESYNC_S = 30.0
+"""The longest an object is left unlooked at."""
+AUTOSCALING_RESYNC_S = 10.0
+"""The like, while its floor has to follow connections."""
+GATHER_S = 0.25
+"""How long reasons are gathered before a pass: a rollout is hundreds of them."""
+RETRY_MIN_S, RETRY_MAX_S = 1.0, 60.0
+PASSES_MAX = 8
+"""Passes at a time."""
+
+Key = tuple[str, str]
+"""(namespace, name) of a MqttCluster."""
+CountConnections = Callable[[Context], Awaitable[int | None]]
+
+
+class Reconciler:
+    def __init__(self, kube: Kube, settings: Settings, count_connections: CountConnections) -> None:
+        self._kube = kube
+        self._settings = settings
+        self._count_connections = count_connections
+        self._reasons: dict[Key, asyncio.Event] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._floors: dict[Key, floor.History] = {}
+        self._slots = asyncio.Semaphore(PASSES_MAX)
+
+    def wake(self, namespace: str, name: str) -> None:
+        """There is a reason to look at this MqttCluster."""
+        key = (namespace, name)
+        if key not in self._tasks:
+            self._reasons[key] = asyncio.Event()
+            self._tasks[key] = asyncio.create_task(self._keep(key), name=f"reconcile {namespace}/{name}")
+        self._reasons[key].set()
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep(self, key: Key) -> None:
+        """Make passes until the object is gone."""
+        retry_s = RETRY_MIN_S
+        exists = True
+        try:
+            while exists:
+                self._reasons[key].clear()
+                delay_s = RESYNC_S
+                try:
+                    async with self._slots:
+                        exists, delay_s = await self._pass(key)
+                    retry_s = RETRY_MIN_S
+                except Unreachable as error:
+                    log.warning("the API server can't be asked; trying again in %.0f s: %s", retry_s, error)
+                    delay_s, retry_s = retry_s, min(retry_s * 2, RETRY_MAX_S)
+                except Exception:
+                    log.exception("a pass over %s failed; trying again in %.0f s", "/".join(key), retry_s)
+                    delay_s, retry_s = retry_s, min(retry_s * 2, RETRY_MAX_S)
+                if exists:
+                    await self._wait(key, delay_s)
+        finally:
+            self._tasks.pop(key, None)
+            self._reasons.pop(key, None)
+            self._floors.pop(key, None)
+
+    async def _wait(self, key: Key, delay_s: float) -> None:
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._reasons[key].wait()
+            await asyncio.sleep(GATHER_S)
+        except TimeoutError:
+            pass
+
+    async def _pass(self, key: Key) -> tuple[bool, float]:
+        """One pass. Returns whether the object still exists, and when to look at it again at the latest, in seconds."""
+        body = await self._kube.get(KIND, *key)
+        if body is None or "deletionTimestamp" in body["metadata"]:
+            return body is not None, RESYNC_S
+        try:
+            cluster = decode(body)
+        except SpecError as error:
+            situation = Situation(body["metadata"]["generation"], problem=("InvalidSpec", str(error)))
+            await self._report(body, situation, ())
+            return True, RESYNC_S
+        context = Context(cluster, self._settings)
+        wanted = [ref(manifest) for manifest in build(context)]
+        observed = await observe(self._kube, context, wanted, body.get("status") or {})
+        context = await self._with_floor(key, cluster, observed.objects)
+        plan = make_plan(context, observed)
+        refusals = await carry_out(self._kube, plan)
+        situation = Situation(
+            generation=cluster.generation,
+            context=context,
+            observed=observed,
+            problem=plan.problem or refusal_problem(refusals, cluster.namespace),
+            changed=plan.changes,
+            waiting_for=plan.waiting_for,
+            update_pending=plan.update_pending,
+        )
+        await self._report(body, situation, () if refusals else plan.events)
+        return True, AUTOSCALING_RESYNC_S if cluster.spec.autoscaling else RESYNC_S
+
+    async def _with_floor(self, key: Key, cluster: MqttCluster, live: dict[Ref, Manifest]) -> Context:
+        """The context to plan with: the floor follows the connections, and stays where nobody answers."""
+        context = Context(cluster, self._settings)
+        autoscaling = cluster.spec.autoscaling
+        if autoscaling is None:
+            return context
+        now_s = time.monotonic()
+        history = self._floors.get(key, ())
+        autoscaler = live.get(Ref("HorizontalPodAutoscaler", cluster.name))
+        if not history and autoscaler:  # this operator has just started: what the last one found still counts
+            history = floor.remember(history, now_s, autoscaler["spec"].get("minReplicas", 1))
+        connections = await self._count_connections(context)
+        if connections is not None:
+            history = floor.remember(history, now_s, floor.wanted(autoscaling, connections))
+        self._floors[key] = history
+        return Context(cluster, self._settings, floor.stabilised(autoscaling, history))
+
+    async def _report(self, body: Manifest, situation: Situation, events: tuple[Event, ...]) -> None:
+        """Write the status if it changed, and tell events of what changed."""
+        previous = body.get("status") or {}
+        status = make_status(situation, previous, datetime.now(UTC))
+        try:
+            if status != previous:
+                await self._kube.apply(status_manifest(body, status), "status")
+            for event in (*events, *transitions(previous, status)):
+                log.info("%s: %s: %s", "/".join(key_of(body)), event.reason, event.message)
+                await self._kube.create(event_manifest(body, event, self._settings.pod_name, datetime.now(UTC)))
+        except Refused as refused:
+            if refused.status not in (404, 409):  # gone, or being deleted, in the meantime
+                raise
+
+
+def key_of(body: Manifest) -> Key:
+    return body["metadata"]["namespace"], body["metadata"]["name"]
+
+
+def transitions(previous: Manifest, status: Manifest) -> list[Event]:
+    """Events of conditions that changed: it is stalled, and why; it is no longer; it is ready."""
+    before = {condition["type"]: condition for condition in previous.get("conditions", ())}
+    events: list[Event] = []
+    for condition in status["conditions"]:
+        old = before.get(condition["type"], {"status": "Unknown", "message": ""})
+        match condition["type"], old["status"], condition["status"]:
+            case "Stalled", _, "True" if (old["status"], old["message"]) != ("True", condition["message"]):
+                events.append(Event("Warning", condition["reason"], condition["message"][:MESSAGE_MAX]))
+            case "Stalled", "True", "False":
+                events.append(Event("Normal", "Resumed", "What stalled the cluster is mended"))
+            case "Ready", "False" | "Unknown", "True":
+                events.append(Event("Normal", "Ready", condition["message"]))
+    return events
+
+
+def event_manifest(body: Manifest, event: Event, instance: str, now: datetime) -> Manifest:
+    metadata = body["metadata"]
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{metadata['name']}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
+        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "type": event.type,
+        "reason": event.reason,
+        "action": "Reconcile",
+        "note": event.message,
+        "reportingController": f"{GROUP}/operator",
+        "reportingInstance": instance[:128],
+        "regarding": {
+            "apiVersion": body["apiVersion"],
+            "kind": body["kind"],
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        },
+    }

@@ -1,0 +1,77 @@
+"""What builders build from: the decoded MqttCluster, the operator's settings, and the names that follow from them."""
+
+import msgspec
+
+from flockmq_operator.settings import Settings
+from flockmq_operator.spec import MqttCluster, Spec
+
+MQTT_PORT = 1883
+LINK_PORT = 4370
+MANAGEMENT_PORT = 18083
+REDIS_PORT = 6379
+
+CONFIG_DIR = "/etc/flockmq"
+SECRETS_DIR = "/etc/flockmq/secrets"
+DATA_DIR = "/var/lib/flockmq"
+REDIS_DATA_DIR = "/data"
+
+
+class Context(msgspec.Struct, frozen=True):
+    cluster: MqttCluster
+    settings: Settings
+    floor: int | None = None
+    """The autoscaler's minReplicas; None: autoscaling.minReplicas."""
+
+    @property
+    def spec(self) -> Spec:
+        return self.cluster.spec
+
+    @property
+    def name(self) -> str:
+        return self.cluster.name
+
+    @property
+    def namespace(self) -> str:
+        return self.cluster.namespace
+
+    @property
+    def core(self) -> str:
+        return f"{self.name}-core"
+
+    @property
+    def replicant(self) -> str:
+        return f"{self.name}-replicant"
+
+    @property
+    def redis(self) -> str:
+        return f"{self.name}-redis"
+
+    @property
+    def report(self) -> str:
+        return f"{self.name}-report"
+
+    @property
+    def config(self) -> str:
+        return f"{self.name}-config"
+
+    @property
+    def cluster_key(self) -> str:
+        return f"{self.name}-cluster-key"
+
+    @property
+    def redis_url(self) -> str:
+        external = self.spec.redis.external
+        return external.url if external else f"redis://{self.redis}:{REDIS_PORT}/0"
+
+    @property
+    def redis_password(self) -> tuple[str, str] | None:
+        """The Secret and the key in it that hold Redis' password; None: it has none."""
+        external = self.spec.redis.external
+        if external is None:
+            return self.redis, "password"
+        secret = external.password_secret_ref
+        return (secret.name, secret.key) if secret else None
+
+    @property
+    def image_pull_policy(self) -> str:
+        return self.spec.image_pull_policy or self.settings.flockmq_image_pull_policy

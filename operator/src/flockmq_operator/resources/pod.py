@@ -1,0 +1,144 @@
+"""What all pods of a MqttCluster share: they satisfy the restricted Pod Security Standard, with a read-only root file
+system and no token of the API server."""
+
+from collections.abc import Iterable
+
+from flockmq_operator.manifest import Manifest
+from flockmq_operator.resources import config
+from flockmq_operator.resources.accounts import node_account
+from flockmq_operator.resources.context import (
+    CONFIG_DIR,
+    DATA_DIR,
+    LINK_PORT,
+    MANAGEMENT_PORT,
+    SECRETS_DIR,
+    Context,
+)
+from flockmq_operator.resources.labels import CONFIG_DIGEST, MANAGED_BY, MANAGER, Component, selector
+
+UID = 10001
+
+CONTAINER_SECURITY: Manifest = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+
+TMP: Manifest = {"name": "tmp", "emptyDir": {}}
+TMP_MOUNT: Manifest = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108 (an emptyDir of the pod's own)
+
+
+def pod_template(context: Context, component: Component, pod: Manifest, config_digest: str | None = None) -> Manifest:
+    """`pod` (a PodSpec) with what every pod has."""
+    metadata: Manifest = {"labels": {**selector(context, component), MANAGED_BY: MANAGER}}
+    if config_digest:
+        metadata["annotations"] = {CONFIG_DIGEST: config_digest}
+    spec: Manifest = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": UID,
+            "runAsGroup": UID,
+            "fsGroup": UID,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        **pod,
+    }
+    if context.spec.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": secret.name} for secret in context.spec.image_pull_secrets]
+    return {"metadata": metadata, "spec": spec}
+
+
+def node_template(
+    context: Context, role: Component, ports: Iterable[Manifest], resources: Manifest, volumes: Iterable[Manifest]
+) -> Manifest:
+    """The pod of a broker node; `volumes` hold one named `data`, unless a volume claim template does."""
+    container: Manifest = {
+        "name": "flockmq",
+        "image": context.spec.image or context.settings.flockmq_broker_image,
+        "imagePullPolicy": context.image_pull_policy,
+        "args": ["run", "--config", f"{CONFIG_DIR}/flockmq.toml"],
+        "env": [
+            {"name": "FLOCKMQ_ROLE", "value": role},
+            {"name": "FLOCKMQ_NODE__NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "FLOCKMQ_NODE__HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        ],
+        "ports": [
+            *ports,
+            {"name": "link", "containerPort": LINK_PORT},
+            {"name": "management", "containerPort": MANAGEMENT_PORT},
+        ],
+        "resources": resources,
+        "securityContext": CONTAINER_SECURITY,
+        # A node that lost Redis or its cores is alive: /livez looks at the process alone. The bootstrap has no deadline
+        # that fits every cluster, so readiness, not liveness, waits for it.
+        "startupProbe": probe("/livez", period_s=2, failures=90),
+        "livenessProbe": probe("/livez", period_s=10, failures=6),
+        "readinessProbe": probe("/readyz", period_s=3, failures=3),
+        "volumeMounts": [
+            {"name": "config", "mountPath": f"{CONFIG_DIR}/flockmq.toml", "subPath": "flockmq.toml", "readOnly": True},
+            {"name": "secrets", "mountPath": SECRETS_DIR, "readOnly": True},
+            {"name": "data", "mountPath": DATA_DIR},
+            TMP_MOUNT,
+        ],
+    }
+    secrets = secrets_volume(cluster_key(context), *redis_password(context))
+    pod: Manifest = {
+        "serviceAccountName": node_account(context),
+        "terminationGracePeriodSeconds": context.spec.termination_grace_period_seconds,
+        "containers": [container],
+        "topologySpreadConstraints": topology_spread(context, role),
+        "volumes": [config_volume(context, role, "flockmq.toml"), secrets, TMP, *volumes],
+    }
+    return pod_template(context, role, pod, config.digest(config.files(context)[config.file_of(role)]))
+
+
+def probe(path: str, *, period_s: int, failures: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": "management"},
+        "periodSeconds": period_s,
+        "timeoutSeconds": 3,
+        "failureThreshold": failures,
+    }
+
+
+def topology_spread(context: Context, component: Component) -> list[Manifest]:
+    """Prefer other zones, then other machines, but never leave a pod unscheduled."""
+    return [
+        {
+            "topologyKey": key,
+            "maxSkew": 1,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": selector(context, component)},
+        }
+        for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+    ]
+
+
+def config_volume(context: Context, component: Component, path: str) -> Manifest:
+    """The component's file of the ConfigMap, under the name `path`."""
+    items = [{"key": config.file_of(component), "path": path}]
+    return {"name": "config", "configMap": {"name": context.config, "items": items}}
+
+
+def secrets_volume(*sources: Manifest) -> Manifest:
+    """The volume `secrets`, with a file for each source."""
+    return {"name": "secrets", "projected": {"sources": list(sources)}}
+
+
+def cluster_key(context: Context) -> Manifest:
+    return _secret_file(context.cluster_key, "key", "cluster-key")
+
+
+def redis_password(context: Context) -> list[Manifest]:
+    """The source of Redis' password; empty: it has none."""
+    if context.redis_password is None:
+        return []
+    secret, key = context.redis_password
+    return [_secret_file(secret, key, "redis-password")]
+
+
+def _secret_file(secret: str, key: str, path: str) -> Manifest:
+    return {"secret": {"name": secret, "items": [{"key": key, "path": path}]}}

@@ -1,0 +1,33 @@
+"""The Secrets the operator makes: Redis' password and the key with which nodes authenticate to one another.
+
+Made once. What is in them is drawn here, never read back, compared, applied again or logged: `plan` only asks whether
+they exist. `auth.conf` is the password as a directive that Redis includes, so that it stands on no command line.
+"""
+
+import secrets as entropy
+from base64 import b64encode
+from collections.abc import Iterator
+
+from flockmq_operator.manifest import Manifest
+from flockmq_operator.resources.context import Context
+from flockmq_operator.resources.labels import metadata
+
+SECRET_BYTES = 32
+
+
+def secrets(context: Context) -> Iterator[Manifest]:
+    """The Secrets, each with a fresh value: to be created where missing, never applied."""
+    yield _secret(context, context.cluster_key, {"key": entropy.token_hex(SECRET_BYTES)})
+    if context.spec.redis.external is None:
+        password = entropy.token_hex(SECRET_BYTES)
+        yield _secret(context, context.redis, {"password": password, "auth.conf": f"requirepass {password}\n"})
+
+
+def _secret(context: Context, name: str, values: dict[str, str]) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(context, name),
+        "type": "Opaque",
+        "data": {key: b64encode(value.encode()).decode() for key, value in values.items()},
+    }

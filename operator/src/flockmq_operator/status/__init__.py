@@ -1,0 +1,89 @@
+"""A MqttCluster's status: pure, from what was seen in a pass.
+
+Ready, Reconciling and Stalled are kstatus' (a tool that waits for any Kubernetes object understands them); the others
+say which part it is. A condition's lastTransitionTime moves only with its status.
+"""
+
+from datetime import UTC, datetime
+
+from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.resources.context import MQTT_PORT
+from flockmq_operator.resources.labels import selector_string
+from flockmq_operator.status import cores_ready, ready, reconciling, redis_ready, replicants_ready, stalled
+from flockmq_operator.status.condition import Condition, Situation
+
+MESSAGE_MAX = 1000
+"""Characters of a condition's sentence; the CRD admits 1024."""
+
+
+def conditions(situation: Situation) -> list[Condition]:
+    parts = [judge(situation) for judge in (cores_ready.judge, replicants_ready.judge, redis_ready.judge)]
+    return [
+        ready.judge(situation, parts),
+        reconciling.judge(situation, parts),
+        stalled.judge(situation),
+        *parts,
+    ]
+
+
+def make_status(situation: Situation, previous: Manifest, now: datetime) -> Manifest:
+    """The whole `status`; equal to `previous` when there is nothing new."""
+    before = {condition["type"]: condition for condition in previous.get("conditions", ())}
+    status: Manifest = {
+        "observedGeneration": situation.generation,
+        "conditions": [
+            _render(condition, before.get(condition.type), situation.generation, now)
+            for condition in conditions(situation)
+        ],
+    }
+    context, observed = situation.context, situation.observed
+    if context is None or observed is None:  # nothing was looked at: what was said before still stands
+        return {**previous, **status}
+    live = observed.objects
+    status |= {
+        "selector": selector_string(context, "replicant"),
+        "endpoint": _endpoint(situation),
+        "updatePending": situation.update_pending,
+        "cores": _counts(live.get(Ref("StatefulSet", context.core)), observed.core_pods),
+        "replicants": _counts(live.get(Ref("Deployment", context.replicant))),
+    }
+    ports = live.get(Ref("Service", context.name), {}).get("spec", {}).get("ports") or [{}]
+    if "nodePort" in ports[0]:
+        status["nodePort"] = ports[0]["nodePort"]
+    if context.spec.autoscaling:
+        status["autoscalingFloor"] = context.floor or context.spec.autoscaling.min_replicas
+    return status
+
+
+def _render(condition: Condition, before: Manifest | None, generation: int, now: datetime) -> Manifest:
+    status = {True: "True", False: "False", None: "Unknown"}[condition.status]
+    same = before is not None and before["status"] == status
+    return {
+        "type": condition.type,
+        "status": status,
+        "reason": condition.reason,
+        "message": condition.message[:MESSAGE_MAX],
+        "observedGeneration": generation,
+        "lastTransitionTime": before["lastTransitionTime"]
+        if same and before
+        else now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def _endpoint(situation: Situation) -> str:
+    assert situation.context
+    assert situation.observed
+    context = situation.context
+    service = situation.observed.objects.get(Ref("Service", context.name), {})
+    ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]
+    host = ingress[0].get("hostname") or ingress[0].get("ip") or f"{context.name}.{context.namespace}.svc"
+    return f"{host}:{MQTT_PORT}"
+
+
+def _counts(live: Manifest | None, pods: list[Manifest] | None = None) -> Manifest:
+    status = (live or {}).get("status", {})
+    updated = status.get("updatedReplicas", 0)
+    if pods is not None:  # an OnDelete StatefulSet's own count of updated pods stays behind
+        newest = status.get("updateRevision")
+        updated = sum(pod["metadata"]["labels"].get("controller-revision-hash") == newest for pod in pods)
+    return {"replicas": status.get("replicas", 0), "ready": status.get("readyReplicas", 0), "updated": updated}

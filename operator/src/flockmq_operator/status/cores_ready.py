@@ -1,0 +1,29 @@
+"""CoresReady: all cores are ready, and run the newest template."""
+
+from flockmq_operator.manifest import Ref
+from flockmq_operator.status.condition import Condition, Situation
+from flockmq_operator.status.workload import progress, rolled_out
+
+TYPE = "CoresReady"
+
+
+def judge(situation: Situation) -> Condition:
+    context, observed = situation.context, situation.observed
+    if context is None or observed is None:
+        return Condition(TYPE, None, "NotObserved", "the spec has to be mended first")
+    replicas = context.spec.cores.replicas
+    live = observed.objects.get(Ref("StatefulSet", context.core))
+    if live is None:
+        return Condition(TYPE, False, "NotCreated", f"waiting for {situation.waiting_for or 'it to be created'}")
+    newest = live.get("status", {}).get("updateRevision")
+    outdated = [
+        pod["metadata"]["name"]
+        for pod in observed.core_pods
+        if pod["metadata"]["labels"].get("controller-revision-hash") != newest
+    ]
+    if outdated:
+        sentence = f"{progress(live, replicas)}; still to be restarted, one at a time: {', '.join(sorted(outdated))}"
+        return Condition(TYPE, False, "Restarting", sentence)
+    if not rolled_out(live, replicas):
+        return Condition(TYPE, False, "NotAllReady", progress(live, replicas))
+    return Condition(TYPE, True, "AllReady", progress(live, replicas))

@@ -1,0 +1,16 @@
+"""Ready: the cluster is all that its spec asks for. Not Ready doesn't mean that it serves nobody: see the parts."""
+
+from flockmq_operator.status.condition import Condition, Situation
+
+TYPE = "Ready"
+
+
+def judge(situation: Situation, parts: list[Condition]) -> Condition:
+    if situation.problem:
+        return Condition(TYPE, False, *situation.problem)
+    lacking = [part for part in parts if not part.status]
+    if lacking:
+        return Condition(TYPE, False, lacking[0].reason, "; ".join(f"{part.type}: {part.message}" for part in lacking))
+    if situation.changed:
+        return Condition(TYPE, False, "Applying", "changes were just applied")
+    return Condition(TYPE, True, "AllReady", "all parts are ready")

@@ -1,0 +1,18 @@
+"""Reconciling: the operator, or Kubernetes on its behalf, is still at work towards the spec (kstatus)."""
+
+from flockmq_operator.status.condition import Condition, Situation
+
+TYPE = "Reconciling"
+
+
+def judge(situation: Situation, parts: list[Condition]) -> Condition:
+    if situation.problem:
+        return Condition(TYPE, False, "Stalled", "nothing more can be done; see the condition Stalled")
+    if situation.waiting_for:
+        return Condition(TYPE, True, "Waiting", f"waiting for {situation.waiting_for}")
+    if situation.changed:
+        return Condition(TYPE, True, "Applying", "changes were just applied")
+    lacking = [part.type for part in parts if not part.status]
+    if lacking:
+        return Condition(TYPE, True, "Progressing", f"waiting for {', '.join(lacking)}")
+    return Condition(TYPE, False, "UpToDate", "nothing is left to do")

@@ -1,0 +1,24 @@
+"""RedisReady: the Redis that the operator runs answers. Of an external one the nodes' readiness tells."""
+
+from flockmq_operator.manifest import Ref
+from flockmq_operator.status.condition import Condition, Situation
+from flockmq_operator.status.workload import rolled_out
+
+TYPE = "RedisReady"
+
+
+def judge(situation: Situation) -> Condition:
+    context, observed = situation.context, situation.observed
+    if context is None or observed is None:
+        return Condition(TYPE, None, "NotObserved", "the spec has to be mended first")
+    if context.spec.redis.external:
+        return Condition(TYPE, True, "External", f"somebody else runs it, at {context.redis_url}")
+    live = observed.objects.get(Ref("StatefulSet", context.redis))
+    if live is None:
+        return Condition(TYPE, False, "NotCreated", "waiting for it to be created")
+    status = live.get("status", {})
+    if status.get("currentRevision") != status.get("updateRevision"):
+        return Condition(TYPE, False, "Rolling", "being restarted from its newest template")
+    if not rolled_out(live, 1):
+        return Condition(TYPE, False, "NotReady", "starting, or loading its append-only file")
+    return Condition(TYPE, True, "Answers", "it answers")
