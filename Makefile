@@ -117,7 +117,7 @@ build/wheel: $(VENV)/.compiler $(shell find broker -name '*.py' -o -name '*.lua'
 	@$(BIN)/python broker/can_compile.py
 	rm -rf build/broker build/wheel
 	mkdir -p build && cp -R broker build/broker
-	cd build/broker && FLOCKMQ_MYPYC=1 ../../$(UV) build --quiet --wheel --no-build-isolation \
+	cd build/broker && FLOCKMQ_MYPYC=1 ../../$(UV) build --wheel --no-build-isolation \
 	  --python ../../$(BIN)/python --out-dir ../wheel
 	@touch $@
 
