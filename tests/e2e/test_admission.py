@@ -1,0 +1,31 @@
+"""Nonsense is refused when it is applied, by a sentence that says what is wrong and what to write instead."""
+
+import json
+
+import pytest
+from harness import Json, KubectlError, Namespace, kubectl
+
+AUTOSCALING_WITHOUT_REQUEST: Json = {
+    "replicants": {"resources": {"limits": {"memory": "1Gi"}}},
+    "autoscaling": {"maxReplicas": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"cores": {"replicas": 2}}, "cores.replicas must be odd (1, 3, 5 or 7)"),
+        ({"cores": {"replicas": 9}}, "should be less than or equal to 7"),
+        ({"autoscaling": {"minReplicas": 5, "maxReplicas": 3}}, "autoscaling.maxReplicas must be at least autoscaling.minReplicas"),
+        (AUTOSCALING_WITHOUT_REQUEST, "autoscaling needs replicants.resources.requests.cpu"),
+        ({"service": {"nodePort": 31884}}, "service.nodePort needs service.type: NodePort"),
+        ({"redis": {"external": {"url": "http://redis"}}}, "redis.external.url must look like redis://host:6379/0"),
+        ({"replicas": 3}, 'unknown field "spec.replicas"'),
+    ],
+)
+def test_a_bad_object_is_refused_in_a_clear_sentence(operator: None, spec: Json, sentence: str) -> None:
+    manifest = {"apiVersion": "flockmq.io/v1alpha1", "kind": "MqttCluster", "metadata": {"name": "bad"}, "spec": spec}
+    with pytest.raises(KubectlError) as refusal:
+        kubectl("--namespace=default", "create", "--validate=strict", "-f", "-", stdin=json.dumps(manifest))
+    assert sentence in str(refusal.value)
+    assert Namespace("default").list("mqc") == []

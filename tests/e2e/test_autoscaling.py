@@ -1,0 +1,40 @@
+"""The HorizontalPodAutoscaler adds a replicant when the replicants' CPU, as metrics-server saw it, asks for one."""
+
+import threading
+
+from harness import Client, MqttCluster, until
+
+PAYLOAD = "x" * 1024
+BURST = 200
+"""Messages between two acknowledgements of the load, so that it is bounded by what the broker takes."""
+
+
+def test_load_adds_a_replicant(demo: MqttCluster) -> None:
+    here = demo.wait_ready_pods("replicant", 2)[0]
+    demo.patch({"autoscaling": {"minReplicas": 2, "maxReplicas": 3, "targetCPUUtilizationPercentage": 30}})
+
+    def measured() -> bool:
+        metrics = demo.namespace.get("hpa", "demo")["status"].get("currentMetrics") or []
+        return any(metric.get("resource", {}).get("current", {}).get("averageUtilization") is not None for metric in metrics)
+
+    until(measured, "the autoscaler has the replicants' CPU", 120, lambda: demo.namespace.get("hpa", "demo")["status"])
+    stop = threading.Event()
+    with demo.namespace.forward(here, 1883) as port, Client(port) as client:
+        load = threading.Thread(target=publish_until, args=(client, stop))
+        load.start()
+        try:
+            demo.wait_ready_pods("replicant", 3, timeout_s=240)
+        finally:
+            stop.set()
+            load.join()
+    assert demo.object()["spec"]["replicants"]["replicas"] == 3
+    demo.namespace.kubectl("patch", "mqc", "demo", "--type=json", "--patch", '[{"op": "remove", "path": "/spec/autoscaling"}]')
+    demo.namespace.kubectl("scale", "mqc/demo", "--replicas=2")
+    demo.wait_ready_pods("replicant", 2)
+
+
+def publish_until(client: Client, stop: threading.Event) -> None:
+    while not stop.is_set():
+        for _ in range(BURST):
+            client.publish("load/nobody", PAYLOAD)
+        client.publish("load/nobody", PAYLOAD, qos=1)

@@ -1,0 +1,41 @@
+"""Removal needs no operator and leaves nothing: objects go by their owner references, and no finalizer holds them."""
+
+import time
+
+from conftest import SYSTEM
+from harness import KubectlError, MqttCluster, helm, kubectl, until
+
+OWNED = "all,configmaps,secrets,serviceaccounts,pdb,hpa,networkpolicies,cronjobs,pvc,roles,rolebindings"
+
+
+def test_without_its_operator_the_object_is_still_deleted_within_a_minute(demo: MqttCluster) -> None:
+    claims = {claim["metadata"]["name"] for claim in demo.namespace.list("pvc", demo.selector)}
+    helm("uninstall", "flockmq", "--namespace", SYSTEM, "--wait")
+    started = time.monotonic()
+    demo.namespace.kubectl("delete", "mqc", "demo", "--timeout=60s")
+
+    def left() -> set[str]:
+        return {f"{item['kind']}/{item['metadata']['name']}" for item in demo.namespace.list(OWNED, demo.selector)}
+
+    # Redis' volume holds acknowledged messages and stays, as redis.storage.whenDeleted: Retain says.
+    kept = {f"PersistentVolumeClaim/{name}" for name in claims if "redis" in name}
+    assert kept
+    until(lambda: left() == kept, f"only {kept} is left", 60 - (time.monotonic() - started), left)
+
+
+def test_nothing_is_left_of_the_operator(demo: MqttCluster) -> None:
+    selector = "app.kubernetes.io/name=flockmq-operator"
+    assert kubectl("get", OWNED, "--all-namespaces", "--selector", selector, "--output=name") == ""
+    assert kubectl("get", "clusterroles,clusterrolebindings", "--selector", selector, "--output=name") == ""
+
+
+def test_the_definition_goes_when_it_is_deleted(demo: MqttCluster) -> None:
+    kubectl("delete", "crd", "mqttclusters.flockmq.io", "--timeout=60s")
+    demo.namespace.delete()
+    try:
+        kubectl("get", "mqc", "--all-namespaces")
+    except KubectlError as error:
+        assert "doesn't have a resource type" in str(error)
+    else:
+        raise AssertionError("MqttCluster is still a resource")
+    until(lambda: not kubectl("get", "pv", "--output=name"), "every volume is gone", 60, lambda: kubectl("get", "pv"))
