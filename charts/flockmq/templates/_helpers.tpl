@@ -1,0 +1,50 @@
+{{- define "flockmq.labels" -}}
+{{ include "flockmq.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "flockmq.selector" -}}
+app.kubernetes.io/name: flockmq-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* What the operator may do where MqttClusters are. */}}
+{{- define "flockmq.rules" -}}
+- apiGroups: [flockmq.io]
+  resources: [mqttclusters]
+  verbs: [get, list, watch]
+- apiGroups: [flockmq.io]
+  resources: [mqttclusters/status]
+  verbs: [patch]
+- apiGroups: [""]
+  resources: [serviceaccounts, configmaps, services]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""] # made once, never changed
+  resources: [secrets]
+  verbs: [get, list, create]
+- apiGroups: [""] # made and grown; Kubernetes deletes them by their owner
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""] # a core is restarted by deleting its pod
+  resources: [pods]
+  verbs: [list, watch, delete]
+- apiGroups: [apps]
+  resources: [statefulsets, deployments]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [batch]
+  resources: [cronjobs]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- end }}
