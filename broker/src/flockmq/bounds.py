@@ -44,6 +44,7 @@ PEER_IDLE_S: Final = 60.0
 """A link between two replicants that carried no message for so long is closed."""
 FORWARD_WAIT_S: Final = 0.2
 MEMBER_UNLINKED_MAX_S: Final = 1.0
+LEAVE_MAX_S: Final = 1.0
 MEMBER_VOTES_MAX: Final = 1024
 CLUSTER_TASKS_MAX: Final = 256
 LEASE_TTL_S: Final = 3.0
@@ -86,6 +87,7 @@ LOG_READ_BLOCK_S: Final = 1.0
 LOG_REPLY_MAX_S: Final = 5.0
 LOG_RETRY_MIN_S: Final = 0.02
 LOG_RETRY_MAX_S: Final = 1.0
+LOG_WATCH_EVERY_S: Final = 1.0
 LOG_BEHIND_REDIS_MAX_S: Final = 10.0
 """A log that ends before what a node applied, for so long, is another log: the node bootstraps."""
 LOG_TURN_MAX_S: Final = 0.005
@@ -119,6 +121,8 @@ RETAINED_SLICE_MAX_TOPICS: Final = 2048
 HEADS_MAX: Final = 262_144
 """Packet heads that are recognised without a parse, for each protocol version; the table starts anew when it is full."""
 HEADS_PER_TOPIC_MAX: Final = 16
+REMOTE_SHAPES_MAX: Final = 4096
+"""Shapes of all other nodes' filters together; each node bounds its own clients' (`FILTER_SHAPES_MAX`)."""
 MQUEUE_MAX_BYTES: Final = 16 * 1024 * 1024
 """Messages that wait for a place in one client's window; `max_mqueue_len` bounds their number."""
 SUBSCRIPTIONS_MAX: Final = 100_000

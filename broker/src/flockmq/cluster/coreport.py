@@ -1,4 +1,4 @@
-"""How a node reaches the log: on a core directly, elsewhere over the link to one core.
+"""How a node reaches the log on another node: over the link to one core.
 
 `CorePort` stays with one core as long as there is a link to it, so that what it wrote first arrives first; when the
 link is lost the caller hears LogUnavailable and its next call goes to another core: the log knows a repeat by its
@@ -15,9 +15,9 @@ import msgspec
 
 from flockmq import bounds
 from flockmq.cluster.link import Link, LinkLost, Refusal
+from flockmq.rlog.core import Core
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogError, LogUnavailable, from_code
-from flockmq.rlog.port import CorePort as LogService
 
 REGISTER: Final = "log.register"
 APPEND: Final = "log.append"
@@ -43,31 +43,22 @@ _stream_id: Final[msgspec.msgpack.Decoder[tuple[int, int]]] = msgspec.msgpack.De
 
 
 class CorePort:
-    """A LogService on every node. `choose_core` gives the link to the core with the least weight, if there is one."""
+    """An rlog.port.CorePort. `choose_core` gives the link to the core with the least weight, if there is one."""
 
     def __init__(self, choose_core: Callable[[], Link | None]) -> None:
-        self.local: LogService | None = None
         self._choose_core = choose_core
         self._link: Link | None = None
 
     async def register(self, shard: str, incarnation: str) -> StreamId:
         """Make the incarnation known to the shard. Raises LogError."""
-        if self.local is not None:
-            return await self.local.register(shard, incarnation)
         return await self._ask(REGISTER, _encode(Register(shard, incarnation)))
 
     async def append(self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]) -> StreamId:
         """The Stream ID of the last transaction. Raises LogError; LogUnavailable when no core answers."""
-        if self.local is not None:
-            return await self.local.append(shard, incarnation, first, transactions)
         return await self._ask(APPEND, _encode(Append(shard, incarnation, first, transactions)))
 
     async def bootstrap(self, shard: str) -> AsyncGenerator[bytes, None]:
         """The slices of a core's copy of a shard. Raises LogError."""
-        if self.local is not None:
-            async for piece in self.local.bootstrap(shard):
-                yield piece
-            return
         link = await self._core()
         try:
             async for piece in link.stream(BOOTSTRAP, shard.encode()):
@@ -99,24 +90,24 @@ class CorePort:
         return self._link
 
 
-async def serve(service: LogService, method: str, body: bytes) -> bytes:
+async def serve(core: Core, method: str, body: bytes) -> bytes:
     """Answers a `REGISTER` or `APPEND` request. Raises Refusal."""
     try:
         if method == REGISTER:
             registering = _register.decode(body)
-            return _encode(await service.register(registering.shard, registering.incarnation))
+            return _encode(await core.register(registering.shard, registering.incarnation))
         append = _append.decode(body)
-        return _encode(await service.append(append.shard, append.incarnation, append.first, append.transactions))
+        return _encode(await core.append(append.shard, append.incarnation, append.first, append.transactions))
     except LogError as error:
         raise Refusal(error.code, str(error)) from None
     except msgspec.MsgspecError as error:
         raise Refusal("corrupt", str(error)) from None
 
 
-async def serve_bootstrap(service: LogService, body: bytes) -> AsyncGenerator[bytes, None]:
+async def serve_bootstrap(core: Core, body: bytes) -> AsyncGenerator[bytes, None]:
     """Answers a `BOOTSTRAP` stream. Raises Refusal."""
     try:
-        async for piece in service.bootstrap(body.decode(errors="replace")):
+        async for piece in core.bootstrap(body.decode(errors="replace")):
             yield piece
     except LogError as error:
         raise Refusal(error.code, str(error)) from None

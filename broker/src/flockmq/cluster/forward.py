@@ -15,8 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from itertools import groupby
-from operator import itemgetter
 from typing import Final, Protocol
 
 from flockmq import bounds
@@ -40,13 +38,18 @@ class Batch:
 
     __slots__ = ("callbacks", "number", "packets", "sealed_at", "size_bytes", "version")
 
-    def __init__(self, number: int, version: int, packets: list[bytes], sealed_at: float) -> None:
+    def __init__(self, number: int, version: int, sealed_at: float) -> None:
         self.number = number
         self.version = version
-        self.packets = packets
-        self.size_bytes = sum(map(len, packets))
+        self.packets: list[bytes] = []
+        self.size_bytes = 0
         self.sealed_at = sealed_at
         self.callbacks: list[Callable[[], None]] = []
+
+    def add(self, packet: bytes, on_accepted: Callable[[], None]) -> None:
+        self.packets.append(packet)
+        self.size_bytes += len(packet)
+        self.callbacks.append(on_accepted)
 
     def release(self) -> None:
         """Tell those who wait; the second time nobody is left."""
@@ -202,30 +205,27 @@ class PeerSink(Peer):
         self.out, self._out_v4, self.out_bytes = [], [], 0
 
     def _seal(self) -> None:
-        """This turn's QoS ≥ 1 packets become numbered batches."""
+        """This turn's QoS ≥ 1 packets become numbered batches, and go if there is a link."""
         now = self._loop.time()
         taken, self._numbered = self._numbered, []
-        for version, run in groupby(taken, itemgetter(0)):
-            batch: Batch | None = None
-            for _, packet, on_accepted in run:
-                if batch is None or batch.size_bytes + len(packet) > bounds.LINK_FORWARD_FRAME_BYTES:
-                    self._last_number += 1
-                    batch = Batch(self._last_number, version, [], now)
-                    self._resend.append(batch)
-                    self._waiting.append(batch)
-                batch.packets.append(packet)
-                batch.size_bytes += len(packet)
-                batch.callbacks.append(on_accepted)
-        if taken and self.link is not None:
-            first = self._last_number
-            for batch in reversed(self._resend):
-                if batch.sealed_at != now:
-                    break
-                first = batch.number
-            for batch in self._resend:
-                if batch.number >= first:
-                    self._send_batch(self.link, batch)
-        if taken and self._timer is None:
+        sealed: list[Batch] = []
+        for version, packet, on_accepted in taken:
+            batch = sealed[-1] if sealed else None
+            if (
+                batch is None
+                or batch.version != version
+                or batch.size_bytes + len(packet) > bounds.LINK_FORWARD_FRAME_BYTES
+            ):
+                self._last_number += 1
+                batch = Batch(self._last_number, version, now)
+                sealed.append(batch)
+            batch.add(packet, on_accepted)
+        self._resend.extend(sealed)
+        self._waiting.extend(sealed)
+        if self.link is not None:
+            for batch in sealed:
+                self._send_batch(self.link, batch)
+        if sealed and self._timer is None:
             self._timer = self._loop.call_later(bounds.FORWARD_WAIT_S, self._overdue)
 
     def _send_batch(self, link: DataLink, batch: Batch) -> None:

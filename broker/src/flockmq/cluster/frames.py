@@ -19,6 +19,8 @@ from typing import Final
 
 import msgspec
 
+from flockmq.rlog.entry import StreamId
+
 CONTROL: Final = 0
 FORWARD: Final = 1
 NUMBERED: Final = 2
@@ -47,11 +49,13 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     draining: bool = False
     weight: int = 0
     """Load of a core as others see it; the least is written to. No unit."""
-    heads: dict[str, tuple[int, int]] = {}
+    heads: dict[str, StreamId] = {}
     """Shard → the highest Stream ID this node knows of."""
     unreachable: tuple[str, ...] = ()
     """Incarnations this core has no link to: its vote in a purge."""
     leads: bool = False
+    durable: dict[str, StreamId] = {}
+    """Shard → up to which Stream ID this core has it on its disk."""
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag=0):

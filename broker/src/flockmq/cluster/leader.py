@@ -99,8 +99,12 @@ class Leader:
                     async with asyncio.timeout(bounds.LEASE_TTL_S):
                         await self._duties(fence)
             except Exception as error:
-                log.warning("the leader's beat failed, next one in %s s: %s: %s",
-                            bounds.LEASE_RENEW_S, type(error).__name__, error)
+                log.warning(
+                    "the leader's beat failed, next one in %s s: %s: %s",
+                    bounds.LEASE_RENEW_S,
+                    type(error).__name__,
+                    error,
+                )
             await asyncio.sleep(bounds.LEASE_RENEW_S)
 
     async def release(self) -> None:

@@ -12,6 +12,7 @@ a new leader judges by what it saw itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from flockmq import bounds
@@ -20,24 +21,23 @@ from flockmq import bounds
 class Membership:
     """Links and departures, by incarnation."""
 
-    def __init__(self, now: float) -> None:
-        self._links: dict[str, int] = {}
+    def __init__(self, my_name: str, now: float) -> None:
+        self._links: Counter[str] = Counter()
+        self._linked_names: Counter[str] = Counter([my_name])
         self._unlinked_at: dict[str, float] = {}
         self._missed_since: dict[str, float] = {}
         self._left: set[str] = set()
-        self._present: set[str] = set()
         self._counted_from = now
 
     def linked(self, incarnation: str) -> None:
-        self._links[incarnation] = self._links.get(incarnation, 0) + 1
+        self._links[incarnation] += 1
+        self._linked_names[name_of(incarnation)] += 1
 
     def unlinked(self, incarnation: str, now: float) -> None:
         """One of its links ended."""
-        left = self._links.get(incarnation, 0) - 1
-        if left > 0:
-            self._links[incarnation] = left
-        else:
-            self._links.pop(incarnation, None)
+        _take_one(self._links, incarnation)
+        _take_one(self._linked_names, name_of(incarnation))
+        if incarnation not in self._links:
             self._unlinked_at[incarnation] = now
 
     def left(self, incarnation: str) -> None:
@@ -57,14 +57,15 @@ class Membership:
         self._missed_since.pop(incarnation, None)
         self._left.discard(incarnation)
 
-    def unreachable(self, registered: Iterable[str], my_name: str, now: float) -> set[str]:
+    def unreachable(self, registered: Iterable[str], now: float) -> set[str]:
         """Which of the registered incarnations, without this node's own, this node can't reach."""
-        self._present = {my_name, *map(name_of, self._links)}
         return {incarnation for incarnation in registered if self._is_unreachable(incarnation, now)}
 
     def is_gone(self, incarnation: str) -> bool:
         """It left, or its name has a newer incarnation: no vote is needed."""
-        return incarnation in self._left or (incarnation not in self._links and name_of(incarnation) in self._present)
+        return incarnation in self._left or (
+            incarnation not in self._links and name_of(incarnation) in self._linked_names
+        )
 
     def _is_unreachable(self, incarnation: str, now: float) -> bool:
         if self.is_gone(incarnation):
@@ -76,6 +77,12 @@ class Membership:
             since = self._missed_since.setdefault(incarnation, now) if unlinked_at is None else unlinked_at
             return now - max(since, self._counted_from) >= bounds.MEMBER_UNHEARD_MAX_S
         return now - max(unlinked_at, self._counted_from) >= bounds.MEMBER_UNLINKED_MAX_S
+
+
+def _take_one(counter: Counter[str], key: str) -> None:
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]
 
 
 def name_of(incarnation: str) -> str:
@@ -92,6 +99,5 @@ def condemned(mine: Collection[str], left: Collection[str], votes: Mapping[str, 
     return {
         incarnation
         for incarnation in mine
-        if incarnation in left
-        or 2 * (1 + sum(incarnation in unreachable for unreachable in votes.values())) > voters
+        if incarnation in left or 2 * (1 + sum(incarnation in unreachable for unreachable in votes.values())) > voters
     }

@@ -228,13 +228,3 @@ class Mesh:
         if now - self._refusal_logged_at >= 1.0:
             log.warning("refused %d cluster link(s), the last from %s: %s", self._refused, link.address, link.reason)
             self._refused, self._refusal_logged_at = 0, now
-
-
-def parse_address(text: str) -> Address:
-    """`host:port` → (host, port). Raises ValueError with what is wrong."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is not host:port, such as demo-core:4370")
-    return host.strip("[]"), int(port)
-
-

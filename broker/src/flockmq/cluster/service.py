@@ -1,13 +1,15 @@
 """A node's place in the cluster: its links, who else is there, and what they send one another.
 
     cluster = Cluster(settings, turn, redis)       the callbacks are plain attributes, set before `start`
-    log = Rlog(…, cluster.core_port, …)
-    cluster.watch(log)                             tables → members, slots (before `log.start`)
+    rlog = Rlog(cluster.incarnation, redis, port=cluster.core_port, …)
+    cluster.watch(rlog)                            tables → members, slots; a core serves its log from here on
+    homes = Homes(cluster, clients)
     await cluster.start()                          listens, dials
-    await log.start()
+    await rlog.start()
     await cluster.join()                           writes this node's row; a core runs for leader from here on
     …
     await cluster.stop()                           says goodbye: the leader purges this incarnation at once
+    await rlog.stop()
 
 Cores keep a full mesh, other nodes link to every core; links between two others are dialled when there is something
 to forward. Every node hears heartbeats on its links; the leader purges and assigns slots by them.
@@ -18,35 +20,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, Self, TypeVar
+from typing import Final
 
 import msgspec
 
 from flockmq import bounds
 from flockmq.cluster import coreport, events, frames
 from flockmq.cluster.coreport import CorePort
+from flockmq.cluster.duties import CORE_ROLES, Duties
 from flockmq.cluster.forward import Inbox, PeerSink
 from flockmq.cluster.frames import Status
-from flockmq.cluster.handshake import Identity
+from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
 from flockmq.cluster.leader import Leader, Lease
 from flockmq.cluster.link import Link, Refusal
-from flockmq.cluster.membership import Membership, condemned
+from flockmq.cluster.membership import Membership
 from flockmq.cluster.mesh import Address, Mesh
-from flockmq.cluster.slots import reassign
-from flockmq.rlog.entry import Op, StreamId
-from flockmq.rlog.port import CorePort as LogService
+from flockmq.cluster.rows import Rows
+from flockmq.rlog.core import Core
 from flockmq.rlog.redis import RedisConfig, RedisLink
+from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import CLUSTER, NODES, SHARDS, SLOTS, NodeInfo
 from flockmq.session.sink import Sink
 
 log: Final = logging.getLogger(__name__)
 
-CORE_ROLES: Final = frozenset({"core", "single"})
 _EVENTS: Final = "events"
-V = TypeVar("V")
-K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ClusterSettings:
     mqtt_port: int
     version: str
     key: bytes
-    """At least `handshake.KEY_MIN_BYTES`; unused when it neither listens nor dials."""
+    """At least KEY_MIN_BYTES; unused when it neither listens nor dials."""
     listen: Address | None = None
     """None: no links, as for a single node. Port 0: any free one."""
     seeds: tuple[Address, ...] = ()
@@ -94,58 +94,6 @@ class NodeView:
     leader: bool
 
 
-class Log(Protocol):
-    """What the cluster needs of `rlog.Rlog`."""
-
-    def on_change(self, table: str, listener: Rows[str, NodeInfo] | Rows[int, str]) -> None: ...
-    async def write(self, shard: str, ops: Sequence[Op]) -> StreamId: ...
-    def head(self, shard: str) -> StreamId: ...
-    def applied(self, shard: str) -> StreamId: ...
-    def lag(self, shard: str) -> tuple[int, float]: ...
-
-
-class LeaderLog(Protocol):
-    """What the leader does with the log, on a core."""
-
-    async def purge(self, incarnation: str) -> None: ...
-    async def trim(self) -> None: ...
-
-
-class Rows(dict[K, V]):
-    """A small table kept as a dict; says what changed."""
-
-    def __init__(self, on_put: Callable[[K, V], None], on_delete: Callable[[K], None]) -> None:
-        super().__init__()
-        self._on_put = on_put
-        self._on_delete = on_delete
-        self._live = True
-
-    def put(self, key: K, value: V, old: V | None) -> None:
-        self[key] = value
-        if self._live and value != old:
-            self._on_put(key, value)
-
-    def delete(self, key: K, old: V) -> None:
-        if self.pop(key, None) is not None and self._live:
-            self._on_delete(key)
-
-    def fresh(self) -> Self:
-        rows = type(self)(self._on_put, self._on_delete)
-        rows._live = False
-        return rows
-
-    def swap(self, fresh: Self) -> None:
-        """This object goes on with the fresh one's rows, and tells what is different."""
-        old = dict(self)
-        self.clear()
-        self.update(fresh)
-        for key in old.keys() - self.keys():
-            self._on_delete(key)
-        for key, value in self.items():
-            if old.get(key) != value:
-                self._on_put(key, value)
-
-
 def _ignore(*_: object) -> None:
     return None
 
@@ -154,6 +102,8 @@ class Cluster:
     """See the module's docstring. It is the LinkOwner of all its links."""
 
     def __init__(self, settings: ClusterSettings, turn: list[Sink], redis: RedisConfig | None = None) -> None:
+        if (settings.listen or settings.seeds) and len(settings.key) < KEY_MIN_BYTES:
+            raise ValueError(f"the cluster key has {len(settings.key)} bytes, it needs at least {KEY_MIN_BYTES}")
         self.settings = settings
         self.incarnation = f"{settings.name}@{secrets.token_hex(8)}"
         self.is_core = settings.role in CORE_ROLES
@@ -164,11 +114,9 @@ class Cluster:
 
         self.local_status: Callable[[], LocalStatus] = LocalStatus
         self.on_forward: Callable[[str, int, bytes], None] = _ignore
-        """(incarnation, MQTT version, run of PUBLISH packets) from another node. Must not raise."""
+        """(incarnation, MQTT version, run of PUBLISH packets) from another node."""
         self.on_drained: Callable[[PeerSink], None] = _ignore
         """A peer that was congested flows again."""
-        self.on_heads: Callable[[Mapping[str, tuple[int, int]]], None] = _ignore
-        """Another node's heads of the shards: shard → (generation, sequence)."""
         self.on_node_gone: list[Callable[[str], None]] = []
         """An incarnation was purged."""
         self.on_slot: list[Callable[[int, str], None]] = []
@@ -182,8 +130,8 @@ class Cluster:
         self._turn = turn
         self._redis = redis
         self._loop = asyncio.get_running_loop()
-        self._mesh = Mesh(self, self._me, settings.key, settings.seeds)
-        self._members = Membership(self._loop.time())
+        self.mesh = Mesh(self, self._me, settings.key, settings.seeds)
+        self._members = Membership(settings.name, self._loop.time())
         self._statuses: dict[str, Status] = {}
         self._peers: dict[str, PeerSink] = {}
         self._inbox = Inbox()
@@ -191,39 +139,40 @@ class Cluster:
         self._note_handlers: dict[str, Callable[[str, bytes], None]] = {_EVENTS: self._events_came}
         self._events = events.EventBuffer()
         self._events_redis: RedisLink | None = None
-        self._log: Log | None = None
-        self._leader_log: LeaderLog | None = None
+        self._rlog: Rlog | None = None
+        self._core: Core | None = None
+        self._duties: Duties | None = None
         self._leader: Leader | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._appends = 0
-        self._trimmed_at = 0.0
         self._joined = False
 
     # --- life -------------------------------------------------------------------------------------------------------
 
-    def watch(self, log: Log, service: LogService | None = None, leader_log: LeaderLog | None = None) -> None:
-        """Follow the tables; on a core also serve appends and bootstraps, and lead."""
-        self._log = log
-        self.core_port.local = service
-        self._leader_log = leader_log
-        log.on_change(NODES.name, self.nodes_table)
-        log.on_change(SLOTS.name, self.slots)
+    def watch(self, rlog: Rlog) -> None:
+        """Follow the tables; on a core also serve its log to other nodes. Before `rlog.start`."""
+        self._rlog = rlog
+        rlog.on_change(NODES.name, self.nodes_table)
+        rlog.on_change(SLOTS.name, self.slots)
+        if rlog.core is not None:
+            self._core = rlog.core
+            self._duties = Duties(rlog, rlog.core, self._members, self.nodes_table, self.slots, self._statuses)
 
     async def start(self) -> None:
         """Raises OSError when the link's port can't be bound."""
         if self.settings.listen is not None:
-            self.link_port = await self._mesh.listen(*self.settings.listen)
-        self._mesh.start()
+            self.link_port = await self.mesh.listen(*self.settings.listen)
+        self.mesh.start()
         self._spawn(self._beat())
 
     async def join(self) -> None:
         """Become a member; returns when this node's own tables say so. Raises LogError."""
-        assert self._log is not None
+        assert self._rlog is not None
         me = self.settings
         info = NodeInfo(me.name, me.role, me.host, self.link_port, me.mqtt_port, me.version)
-        await self._log.write(CLUSTER, [NODES.put(self.incarnation, info)])
+        await self._rlog.write(CLUSTER, [NODES.put(self.incarnation, info)])
         self._joined = True
-        if self._redis is not None and self.is_core:
+        if self._redis is not None and self._duties is not None:
             self._events_redis = RedisLink(self._redis)
             self._leader = Leader(
                 Lease(RedisLink(self._redis), self.incarnation, self._loop.time), self._elected, self._lead
@@ -238,10 +187,10 @@ class Cluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._leader is not None:
-            if self._leader.lease.fence and self._leader_log is not None:
-                await self._purge_self(self._leader_log)
+            if self._leader.lease.fence and self._core is not None:
+                await self._purge_self(self._core)
             await self._leader.release()
-        await self._mesh.stop()
+        await self.mesh.stop()
         for peer in self._peers.values():
             peer.purge()
         if self._events_redis is not None:
@@ -267,8 +216,8 @@ class Cluster:
 
     def epoch(self) -> int:
         """The place in the log of members and slots that this node is at, as one integer that only grows."""
-        assert self._log is not None
-        applied = self._log.applied(CLUSTER)
+        assert self._rlog is not None
+        applied = self._rlog.applied(CLUSTER)
         return (applied.generation << 48) + applied.sequence
 
     # --- talking ----------------------------------------------------------------------------------------------------
@@ -279,7 +228,7 @@ class Cluster:
         if peer is None and incarnation in self.nodes_table and incarnation != self.incarnation:
             peer = self._peers[incarnation] = PeerSink(self._turn, incarnation, self._link_wanted)
             peer.on_drained = self._drained
-            link = self._mesh.link_of(incarnation)
+            link = self.mesh.link_of(incarnation)
             if link is not None and link.resumed:
                 self._connect(peer, link, 0)
         return peer
@@ -290,7 +239,7 @@ class Cluster:
 
     def tell(self, incarnation: str, method: str, body: bytes) -> bool:
         """A note to a node there is a link to, as between any node and any core. False: there is none."""
-        link = self._mesh.link_of(incarnation)
+        link = self.mesh.link_of(incarnation)
         if link is None:
             return False
         link.note(method, body)
@@ -304,7 +253,7 @@ class Cluster:
 
     def link_up(self, link: Link) -> None:
         incarnation = link.peer.incarnation
-        self._mesh.add(link)
+        self.mesh.add(link)
         self._members.linked(incarnation)
         link.control(frames.Resume(self._inbox.last(incarnation)))
         link.control(frames.Heartbeat(self._status()))
@@ -315,22 +264,24 @@ class Cluster:
     def link_down(self, link: Link, reason: str) -> None:
         incarnation = link.peer.incarnation
         log.info("link to %s ended: %s", incarnation, reason)
-        self._mesh.remove(link)
+        self.mesh.remove(link)
         self._accepting.pop(link, None)
         self._members.unlinked(incarnation, self._loop.time())
-        other = next((spare for spare in self._mesh.links_of(incarnation) if spare.resumed), None)
+        other = next((spare for spare in self.mesh.links_of(incarnation) if spare.resumed), None)
         if (peer := self._peers.get(incarnation)) is not None and peer.link is link:
             if other is not None:
                 self._connect(peer, other, 0)
             else:
                 peer.disconnected()
-        if self._mesh.link_of(incarnation) is None:
+        if self.mesh.link_of(incarnation) is None:
             self._statuses.pop(incarnation, None)
 
     def link_heartbeat(self, link: Link, status: Status) -> None:
         self._statuses[link.peer.incarnation] = status
-        if status.heads:
-            self.on_heads(status.heads)
+        if self._rlog is not None:
+            for shard in SHARDS:
+                if (head := status.heads.get(shard)) is not None:
+                    self._rlog.note_head(shard, head)
 
     def link_note(self, link: Link, method: str, body: bytes) -> None:
         handler = self._note_handlers.get(method)
@@ -343,19 +294,19 @@ class Cluster:
             link.close(f"its note {method} isn't well-formed: {error}")
 
     async def link_request(self, link: Link, method: str, body: bytes) -> bytes:
-        if method in (coreport.REGISTER, coreport.APPEND) and self.core_port.local is not None:
+        if method in (coreport.REGISTER, coreport.APPEND) and self._core is not None:
             self._appends += 1
-            return await coreport.serve(self.core_port.local, method, body)
+            return await coreport.serve(self._core, method, body)
         raise Refusal("unavailable", f"{self.incarnation} doesn't serve {method}")
 
     def link_stream(self, link: Link, method: str, body: bytes) -> AsyncGenerator[bytes, None]:
-        if method == coreport.BOOTSTRAP and self.core_port.local is not None:
-            return coreport.serve_bootstrap(self.core_port.local, body)
+        if method == coreport.BOOTSTRAP and self._core is not None:
+            return coreport.serve_bootstrap(self._core, body)
         return _refused_stream(f"{self.incarnation} doesn't serve {method}")
 
     def link_forward(self, link: Link, version: int, chunk: bytes) -> None:
         link.used_at = link.heard_at
-        self.on_forward(link.peer.incarnation, version, chunk)
+        self._deliver(link.peer.incarnation, version, chunk)
 
     def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None:
         link.used_at = link.heard_at
@@ -366,10 +317,17 @@ class Cluster:
             link.close(str(error))
             return
         if new:
-            self.on_forward(incarnation, version, chunk)
+            self._deliver(incarnation, version, chunk)
         if not self._accepting:
             self._loop.call_soon(self._send_accepted)
         self._accepting[link] = self._inbox.last(incarnation)
+
+    def _deliver(self, incarnation: str, version: int, chunk: bytes) -> None:
+        """A run that the engine chokes on would come again and again if it weren't accepted: it is lost, and logged."""
+        try:
+            self.on_forward(incarnation, version, chunk)
+        except Exception:
+            log.exception("messages of %d bytes from %s could not be delivered", len(chunk), incarnation)
 
     def link_resume(self, link: Link, accepted: int) -> None:
         link.resumed = True
@@ -398,11 +356,11 @@ class Cluster:
 
     def _link_wanted(self, incarnation: str) -> None:
         if (info := self.nodes_table.get(incarnation)) is not None and info.link_port:
-            self._mesh.want(incarnation, (info.host, info.link_port))
+            self.mesh.want(incarnation, (info.host, info.link_port))
 
     def _choose_core(self) -> Link | None:
         """The link to the core with the least weight."""
-        cores = [link for link in self._mesh.links() if link.peer.role in CORE_ROLES]
+        cores = [link for link in self.mesh.links() if link.peer.role in CORE_ROLES]
         return min(cores, key=lambda link: self._weight(link.peer.incarnation), default=None)
 
     def _weight(self, incarnation: str) -> tuple[int, int]:
@@ -417,7 +375,7 @@ class Cluster:
 
     def _node_deleted(self, incarnation: str) -> None:
         log.info("%s is no member any more", incarnation)
-        self._mesh.release(incarnation)
+        self.mesh.release(incarnation)
         self._members.forget(incarnation)
         self._inbox.forget(incarnation)
         if (peer := self._peers.pop(incarnation, None)) is not None:
@@ -439,24 +397,22 @@ class Cluster:
 
     def _status(self) -> Status:
         local = self.local_status()
-        heads: dict[str, tuple[int, int]] = {}
-        lag = 0
-        if self._log is not None:
-            for shard in SHARDS:
-                head = self._log.head(shard)
-                heads[shard] = (head.generation, head.sequence)
-            lag = max(self._log.lag(shard)[0] for shard in SHARDS)
-        unreachable: tuple[str, ...] = ()
-        if self.is_core:
-            unreachable = tuple(self._unreachable())[: bounds.MEMBER_VOTES_MAX]
+        rlog, core, duties = self._rlog, self._core, self._duties
+        if rlog is None:
+            return Status(local.connections, local.routes, 0, local.ready, local.draining)
+        unreachable = tuple(duties.unreachable(self._loop.time())) if duties is not None else ()
         return Status(
-            local.connections, local.routes, lag, local.ready, local.draining,
-            self._appends, heads, unreachable, self.is_leader,
-        )  # fmt: skip
-
-    def _unreachable(self) -> set[str]:
-        others = [incarnation for incarnation in self.nodes_table if incarnation != self.incarnation]
-        return self._members.unreachable(others, self.settings.name, self._loop.time())
+            connections=local.connections,
+            routes=local.routes,
+            lag_entries=max(rlog.lag(shard)[0] for shard in SHARDS),
+            ready=local.ready,
+            draining=local.draining,
+            weight=self._appends,
+            heads={shard: rlog.applied(shard) for shard in SHARDS},
+            unreachable=unreachable[: bounds.MEMBER_VOTES_MAX],
+            leads=self.is_leader,
+            durable={shard: core.durable(shard) for shard in SHARDS} if core is not None else {},
+        )
 
     async def _beat(self) -> None:
         """Twice a second: say how this node is, close what is silent or idle."""
@@ -470,14 +426,14 @@ class Cluster:
             self._appends = 0
             if stood_still:
                 self._members.count_anew(now)
-            for link in self._mesh.links():
+            for link in self.mesh.links():
                 link.send(encoded)
                 if stood_still:
                     link.heard_at = now
                 elif now - link.heard_at > bounds.LINK_SILENT_MAX_S:
                     link.close(f"nothing was heard on it for {bounds.LINK_SILENT_MAX_S} s")
                 elif self._is_idle(link, now):
-                    self._mesh.release(link.peer.incarnation)
+                    self.mesh.release(link.peer.incarnation)
                     link.close("it was idle")
 
     def _is_idle(self, link: Link, now: float) -> bool:
@@ -506,40 +462,14 @@ class Cluster:
         self._members.count_anew(self._loop.time())
 
     async def _lead(self, fence: int) -> None:
-        """One round of the leader's duties."""
-        assert self._log is not None
-        assert self._leader_log is not None
-        mine = self._unreachable()
-        linked = self._mesh.linked()
-        votes = {
-            incarnation: self._statuses.get(incarnation, Status()).unreachable
-            for incarnation, peer in linked.items()
-            if peer.role in CORE_ROLES and incarnation in self.nodes_table
-        }
-        gone = {incarnation for incarnation in mine if self._members.is_gone(incarnation)}
-        for incarnation in condemned(mine, gone, votes):
-            log.warning("purging %s: it %s", incarnation, "left" if incarnation in gone else "can't be reached")
-            await self._leader_log.purge(incarnation)
-        await self._assign_slots(self._log)
-        if self._loop.time() - self._trimmed_at > bounds.TRIM_EVERY_S:
-            self._trimmed_at = self._loop.time()
-            await self._leader_log.trim()
+        assert self._duties is not None
+        await self._duties.run(self._loop.time())
 
-    async def _assign_slots(self, log_: Log) -> None:
-        cores = [
-            incarnation
-            for incarnation, info in self.nodes_table.items()
-            if info.role in CORE_ROLES and (incarnation == self.incarnation or self._members.is_linked(incarnation))
-        ]
-        moves = reassign(self.slots, cores, bounds.SLOTS)
-        if moves:
-            log.info("%d slots of client ids go to %s", len(moves), ", ".join(sorted(set(moves.values()))))
-            await log_.write(CLUSTER, [SLOTS.put(slot, owner) for slot, owner in sorted(moves.items())])
-
-    async def _purge_self(self, leader_log: LeaderLog) -> None:
+    async def _purge_self(self, core: Core) -> None:
+        """The next leader would have to find out; a single node has none."""
         try:
-            async with asyncio.timeout(1.0):
-                await leader_log.purge(self.incarnation)
+            async with asyncio.timeout(bounds.LEAVE_MAX_S):
+                await core.purge(self.incarnation)
         except Exception as error:
             log.warning("left without purging this node's rows, the next leader does: %s", error)
 
