@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import importlib.util
 import tempfile
 from asyncio.subprocess import Process
@@ -49,6 +50,9 @@ async def embedded_valkey(data_dir: Path | None) -> AsyncIterator[str]:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             log = (folder / "valkey.log").open("ab")
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two servers on one append-only file would spoil it
+        except BlockingIOError:
+            raise UserError(f"node.data_dir: {folder} is in use by another node; name another by --data-dir") from None
         except OSError as error:
             raise UserError(f"node.data_dir: {folder} can't be written: {error.strerror}") from None
         socket = Path(run_dir) / "valkey.sock"

@@ -1,0 +1,148 @@
+"""Health, metrics and the REST paths over real HTTP, for a node that says what the test tells it to."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Sequence
+
+import aiohttp
+import pytest
+
+from flockmq.bounds import MANAGEMENT_REQUEST_LINE_MAX_BYTES
+from flockmq.config import Address
+from flockmq.errors import AddressInUse
+from flockmq.management.server import serve
+from flockmq.management.view import NodeRow, NodeStatus, Sample, ShardStatus
+
+ROW = NodeRow(
+    name="core-1",
+    incarnation="core-1@0a",
+    role="core",
+    host="10.0.0.1",
+    mqtt_port=None,
+    connections=0,
+    routes=3,
+    lag_entries=0,
+    ready=True,
+    draining=False,
+    version="0.1.0",
+)
+
+
+class ToldNode:
+    """A node whose answers are attributes."""
+
+    def __init__(self) -> None:
+        self.is_ready = (True, "ready")
+        self.is_draining = False
+
+    def ready(self) -> tuple[bool, str]:
+        return self.is_ready
+
+    def draining(self) -> bool:
+        return self.is_draining
+
+    def nodes(self) -> Sequence[NodeRow]:
+        return [ROW]
+
+    def status(self) -> NodeStatus:
+        return NodeStatus(
+            name="core-1",
+            incarnation="core-1@0a",
+            role="core",
+            version="0.1.0",
+            build="interpreted",
+            uptime_s=1.5,
+            leader=None,
+            shards=[ShardStatus(shard="route", applied="1-7", lag_entries=2, lag_ms=30.0)],
+        )
+
+    def samples(self) -> Sequence[Sample]:
+        return [Sample("flockmq_connections", 4)]
+
+
+@pytest.fixture
+def node() -> ToldNode:
+    return ToldNode()
+
+
+@pytest.fixture
+async def http(node: ToldNode) -> AsyncIterator[aiohttp.ClientSession]:
+    async with (
+        serve(node, Address("127.0.0.1", 0)) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
+    ):
+        yield session
+
+
+async def code(http: aiohttp.ClientSession, path: str) -> int:
+    async with http.get(path) as response:
+        return response.status
+
+
+async def test_a_ready_node_is_alive_ready_and_available(http: aiohttp.ClientSession) -> None:
+    assert [await code(http, path) for path in ("/livez", "/readyz", "/availz")] == [200, 200, 200]
+
+
+async def test_a_node_that_is_not_ready_says_why_and_is_alive(http: aiohttp.ClientSession, node: ToldNode) -> None:
+    node.is_ready = (False, "bootstrapping shard route")
+    async with http.get("/readyz") as response:
+        assert (response.status, await response.text()) == (503, "bootstrapping shard route\n")
+    assert await code(http, "/availz") == 503
+    assert await code(http, "/livez") == 200
+
+
+async def test_a_draining_node_stays_ready_but_is_not_available(http: aiohttp.ClientSession, node: ToldNode) -> None:
+    node.is_draining = True
+    assert await code(http, "/readyz") == 200
+    assert await code(http, "/availz") == 503
+
+
+async def test_nodes_have_the_documented_shape(http: aiohttp.ClientSession) -> None:
+    async with http.get("/api/v1/nodes") as response:
+        assert response.content_type == "application/json"
+        assert await response.json() == [
+            {
+                "name": "core-1",
+                "incarnation": "core-1@0a",
+                "role": "core",
+                "host": "10.0.0.1",
+                "mqtt_port": None,
+                "connections": 0,
+                "routes": 3,
+                "lag_entries": 0,
+                "ready": True,
+                "draining": False,
+                "version": "0.1.0",
+            }
+        ]
+
+
+async def test_status_tells_the_position_in_each_shard(http: aiohttp.ClientSession) -> None:
+    async with http.get("/api/v1/status") as response:
+        status = await response.json()
+    assert status["shards"] == [{"shard": "route", "applied": "1-7", "lag_entries": 2, "lag_ms": 30.0}]
+    assert status["leader"] is None
+
+
+async def test_metrics_are_in_prometheus_text(http: aiohttp.ClientSession) -> None:
+    async with http.get("/metrics") as response:
+        assert response.headers["Content-Type"].startswith("text/plain; version=")
+        assert "flockmq_connections 4.0\n" in await response.text()
+
+
+async def test_other_paths_methods_and_long_lines_are_refused(http: aiohttp.ClientSession) -> None:
+    assert await code(http, "/etc/passwd") == 404
+    async with http.post("/readyz", data=b"x") as response:
+        assert response.status == 405
+    assert await code(http, "/readyz?" + "x" * MANAGEMENT_REQUEST_LINE_MAX_BYTES) == 400
+
+
+async def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        listen = Address("127.0.0.1", held.getsockname()[1])
+        with pytest.raises(AddressInUse) as caught:
+            async with serve(ToldNode(), listen):
+                pass
+    assert str(caught.value) == f"management.listen: can't bind {listen}: the port is in use"
+    assert caught.value.exit_code == 4

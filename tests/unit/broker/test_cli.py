@@ -1,0 +1,95 @@
+"""The command as a user meets it: every mistake is one line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flockmq import __version__
+from flockmq.cli import RUN_OPTIONS
+from flockmq.config import FIELDS
+
+
+def flockmq(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "flockmq", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def one_error_line(done: subprocess.CompletedProcess[str]) -> str:
+    lines = done.stderr.splitlines()
+    assert [line for line in lines if "Traceback" in line] == []
+    assert lines[-1].startswith("flockmq: error: ")
+    assert len([line for line in lines if line.startswith("flockmq: error: ")]) == 1
+    return lines[-1].removeprefix("flockmq: error: ")
+
+
+def test_version_says_what_runs() -> None:
+    expected = os.environ.get("FLOCKMQ_EXPECT_BUILD", "interpreted")
+    for arguments in (["--version"], ["version"]):
+        done = flockmq(*arguments)
+        assert done.returncode == 0
+        assert done.stdout.startswith(f"flockmq {__version__} ({expected}, Python 3.")
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    done = flockmq()
+    assert done.returncode == 2
+    assert "usage: flockmq" in done.stdout
+
+
+def test_every_option_of_run_sets_a_key_that_exists() -> None:
+    assert {path for path, _, _ in RUN_OPTIONS.values()} <= set(FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "--listen", "nowhere"], "--listen: 'nowhere' isn't HOST:PORT"),
+        (["run", "--role", "boss"], "--role: 'boss' must be core or replicant or single"),
+        (["run", "--role", "core"], "redis.url: role core needs a Redis"),
+        (["run", "--config", "/none/flockmq.toml"], "/none/flockmq.toml: can't be read: No such file or directory"),
+        (["run", "--bogus"], "unrecognized arguments: --bogus"),
+        (["dev", "--cores", "0"], "argument --cores: 0 must be from 1 to 32"),
+        (["dev", "--port", "x"], "argument --port: invalid int value: 'x'"),
+        (["dance"], "argument COMMAND: invalid choice: 'dance'"),
+    ],
+)
+def test_a_mistake_on_the_command_line_exits_with_2(arguments: list[str], expected: str) -> None:
+    done = flockmq(*arguments)
+    assert one_error_line(done).startswith(expected)
+    assert done.returncode == 2
+
+
+def test_an_unknown_key_in_the_file_exits_with_2_and_names_file_key_and_mend(tmp_path: Path) -> None:
+    file = tmp_path / "flockmq.toml"
+    file.write_text('[mqtt]\nlissten = "127.0.0.1:1883"\n')
+    done = flockmq("run", "--config", str(file))
+    assert one_error_line(done) == f"{file}: mqtt.lissten: unknown key; did you mean mqtt.listen?"
+    assert done.returncode == 2
+
+
+def test_an_unknown_variable_exits_with_2() -> None:
+    done = flockmq("run", FLOCKMQ_MQTT__LISTN="127.0.0.1:1883")
+    assert one_error_line(done) == "FLOCKMQ_MQTT__LISTN: unknown key; did you mean FLOCKMQ_MQTT__LISTEN?"
+    assert done.returncode == 2
+
+
+def test_an_unreachable_redis_exits_with_3_and_never_shows_the_password() -> None:
+    with socket.socket() as held:  # bound, not listening: nobody answers there
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        done = flockmq("run", "--redis", f"redis://:hunter2@127.0.0.1:{port}/0", FLOCKMQ_REDIS__CONNECT_TIMEOUT_S="0")
+    assert one_error_line(done).startswith(f"redis.url: redis://127.0.0.1:{port}/0 can't be reached: ")
+    assert "hunter2" not in done.stderr + done.stdout
+    assert done.returncode == 3

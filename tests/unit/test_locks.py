@@ -1,0 +1,74 @@
+"""The lock files hold what the projects ask for, agree with one another, and name no host."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+WORKSPACE = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+DEV = "requirements-dev.txt"
+LOCKS = (
+    DEV,
+    "requirements-demo.txt",
+    "requirements-uv.txt",
+    "broker/requirements.txt",
+    "broker/requirements-build.txt",
+    "operator/requirements.txt",
+    "analytics/requirements.txt",
+)
+
+
+def pins(lock: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / lock).read_text(), re.MULTILINE))
+
+
+def asked(project: str, *extras: str) -> list[Requirement]:
+    about = tomllib.loads((ROOT / project / "pyproject.toml").read_text())["project"]
+    optional = about.get("optional-dependencies", {})
+    return [Requirement(line) for line in (*about["dependencies"], *(d for extra in extras for d in optional[extra]))]
+
+
+def group(name: str) -> list[Requirement]:
+    found: list[Requirement] = []
+    for entry in WORKSPACE[name]:
+        found += group(entry["include-group"]) if isinstance(entry, dict) else [Requirement(entry)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lock", "requirements"),
+    [
+        (DEV, group("dev") + asked("broker", "embedded") + asked("operator") + asked("analytics", "local")),
+        ("requirements-demo.txt", group("build") + asked("broker", "embedded")),
+        ("requirements-uv.txt", group("uv")),
+        ("broker/requirements.txt", asked("broker")),
+        ("broker/requirements-build.txt", group("compile")),
+        ("operator/requirements.txt", asked("operator")),
+        ("analytics/requirements.txt", asked("analytics")),
+    ],
+)
+def test_a_lock_pins_what_is_asked_for(lock: str, requirements: list[Requirement]) -> None:
+    pinned = pins(lock)
+    names = {requirement: re.sub(r"[-_.]+", "-", requirement.name).lower() for requirement in requirements}
+    stale = [str(r) for r, name in names.items() if name not in pinned or not r.specifier.contains(pinned[name])]
+    assert stale == [], "run make lock"
+
+
+@pytest.mark.parametrize("lock", [lock for lock in LOCKS if lock not in {DEV, "requirements-uv.txt"}])
+def test_a_part_uses_the_versions_that_are_tested(lock: str) -> None:
+    tested = pins(DEV)
+    assert {name: version for name, version in pins(lock).items() if tested.get(name) != version} == {}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_pin_has_a_hash_and_no_line_names_a_host(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+    assert "://" not in text
+    entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert entries
+    assert [entry.splitlines()[0] for entry in entries if "--hash=sha256:" not in entry] == []
