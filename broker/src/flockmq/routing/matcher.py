@@ -9,8 +9,8 @@ What always holds: a shape exists exactly while a filter has it; no value stands
 in the same order give the same lists. A topic that begins with `$` isn't matched by a filter that begins with a
 wildcard [MQTT-4.7.2-1]; `a/#` matches `a` too (section 4.7.1.2).
 
-A filter has no values, one value as itself, a few in a list, or many in a dict (values to None: ordered, and one leaves
-in constant time when 100,000 subscribers of one filter go). So a value is hashable, and neither None nor a list nor a dict.
+A filter has one value as itself, a few in a list, or many in a dict (values to None: ordered, and each leaves in
+constant time when 100,000 subscribers of one filter go). So a value is hashable and is neither None, a list nor a dict.
 
 A hostile client could make 2^k shapes, and every match that isn't cached would pay for each. Their number is bounded
 (`FILTER_SHAPES_MAX`); the filter that would make one more is refused with `ShapeLimitError`, which a caller answers

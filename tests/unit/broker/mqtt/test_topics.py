@@ -1,0 +1,117 @@
+"""What may stand in a topic name and in a topic filter."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flockmq.bounds import TOPIC_MAX_LEVELS
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import check_filter, check_topic_name, split_share
+
+NAMES = [
+    b"a",
+    b"/",
+    b"//",
+    b"a/b",
+    b"/a",
+    b"a/",
+    b"$SYS/x",
+    b"$share",
+    "Ä/ö/\U0001f426".encode(),
+    b"\xef\xbb\xbfa",
+    b" ",
+]
+FILTERS = [*NAMES, b"+", b"#", b"+/+", b"a/+/b", b"a/#", b"/#", b"+/#", b"/+", b"$SYS/#", b"$share/g/a", b"$share/g/#"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_topic_names(name: bytes) -> None:
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize("topic_filter", [*FILTERS, b"$share/g//", b"$share/g/$share/h/a"])
+def test_filters(topic_filter: bytes) -> None:
+    check_filter(topic_filter)
+
+
+BOTH = [
+    ("MQTT-4.7.3-1", b""),
+    ("MQTT-4.7.3-3", b"a" * 65_536),
+    ("MQTT-1.5.4-1", b"a/\xff"),
+    ("MQTT-1.5.4-1", b"a/\xc3"),
+    ("MQTT-1.5.4-1", b"\xed\xa0\x80"),  # U+D800
+    ("MQTT-1.5.4-1", b"\xc0\xaf"),  # '/' in two bytes
+    ("MQTT-1.5.4-1", b"\xf4\x90\x80\x80"),  # above U+10FFFF
+    ("MQTT-1.5.4-2", b"a\0b"),
+]
+ONLY_NAMES = [("MQTT-4.7.0-1", wildcard) for wildcard in (b"+", b"#", b"a/+", b"a/#", b"a+", b"a#b")]
+ONLY_FILTERS = [
+    ("MQTT-4.7.1-1", b"a#"),
+    ("MQTT-4.7.1-1", b"#/a"),
+    ("MQTT-4.7.1-1", b"a/#/b"),
+    ("MQTT-4.7.1-1", b"##"),
+    ("MQTT-4.7.1-2", b"a+"),
+    ("MQTT-4.7.1-2", b"+a/b"),
+    ("MQTT-4.7.1-2", b"a/++/b"),
+    ("MQTT-4.8.2-1", b"$share/"),
+    ("MQTT-4.8.2-1", b"$share//a"),
+    ("MQTT-4.8.2-2", b"$share/g"),
+    ("MQTT-4.8.2-2", b"$share/g/"),
+    ("MQTT-4.8.2-2", b"$share/g+/a"),
+    ("MQTT-4.8.2-2", b"$share/#/a"),
+    ("MQTT-4.7.1-1", b"$share/g/#/a"),
+    ("MQTT-4.7.1-2", b"$share/g/a+"),
+]
+
+
+@pytest.mark.parametrize(("statement", "name"), BOTH + ONLY_NAMES)
+def test_a_bad_topic_name_is_malformed(statement: str, name: bytes) -> None:
+    with pytest.raises(PacketError) as refused:
+        check_topic_name(name)
+    assert (refused.value.statement, refused.value.reason) == (statement, Reason.MALFORMED_PACKET)
+
+
+@pytest.mark.parametrize(("statement", "topic_filter"), BOTH + ONLY_FILTERS)
+def test_a_bad_filter_is_malformed(statement: str, topic_filter: bytes) -> None:
+    with pytest.raises(PacketError) as refused:
+        check_filter(topic_filter)
+    assert (refused.value.statement, refused.value.reason) == (statement, Reason.MALFORMED_PACKET)
+
+
+def test_levels_are_bounded() -> None:
+    deepest = b"/".join([b"a"] * TOPIC_MAX_LEVELS)
+    check_topic_name(deepest)
+    check_filter(deepest)
+    check_filter(b"$share/g/" + deepest)
+    with pytest.raises(PacketError) as name_refused:
+        check_topic_name(deepest + b"/a")
+    with pytest.raises(PacketError) as filter_refused:
+        check_filter(b"$share/g/" + deepest + b"/a")
+    assert name_refused.value.reason == Reason.TOPIC_NAME_INVALID
+    assert filter_refused.value.reason == Reason.TOPIC_FILTER_INVALID
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "parts"),
+    [
+        (b"a/b", (b"", b"a/b")),
+        (b"$share", (b"", b"$share")),
+        (b"$shared/g/a", (b"", b"$shared/g/a")),
+        (b"$share/g/a/b", (b"g", b"a/b")),
+        (b"$share/g//", (b"g", b"/")),
+    ],
+)
+def test_split_share(topic_filter: bytes, parts: tuple[bytes, bytes]) -> None:
+    assert split_share(topic_filter) == parts
+
+
+@given(st.binary(max_size=40))
+def test_whatever_the_bytes_only_packet_error_is_raised(topic: bytes) -> None:
+    for check in (check_topic_name, check_filter):
+        with suppress(PacketError):
+            check(topic)
