@@ -4,11 +4,10 @@ The operator is installed once, by Helm, as a user does it; `demo` is the MqttCl
 made by the first that asks for it. When a test fails, what the cluster holds and what its pods logged is shown.
 """
 
-import contextlib
 import os
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 
@@ -28,15 +27,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def operator() -> None:
     """The operator, installed from the chart with this checkout's images; nothing of an earlier run is left."""
-    for name in kubectl("get", "namespaces", "--selector=flockmq.io/e2e", "--output=name").split():
-        kubectl("delete", name, "--timeout=180s", timeout_s=200)
     if "flockmq" in helm("list", "--namespace", SYSTEM, "--short").split():
         helm("uninstall", "flockmq", "--namespace", SYSTEM, "--wait")
+    for namespace in namespaces():
+        namespace.delete()
     kubectl("delete", "crd", "--ignore-not-found", "mqttclusters.flockmq.io")
-    images = {name: os.environ.get(f"E2E_{name.upper()}_IMAGE", "") for name in ("operator", "broker", "analytics", "redis")}
     Namespace(SYSTEM).create()
-    settings = [f"--set-string=images.{name}={image}" for name, image in images.items() if image]
-    helm("install", "flockmq", str(ROOT / "charts/flockmq"), f"--namespace={SYSTEM}", "--wait", "--timeout=3m", *settings)
+    chart = str(ROOT / "charts/flockmq")
+    helm("install", "flockmq", chart, f"--namespace={SYSTEM}", "--wait", "--timeout=3m", *image_settings())
+
+
+def namespaces() -> list[Namespace]:
+    """All that tests made."""
+    found = kubectl("get", "namespaces", "--selector=flockmq.io/e2e", "--output=jsonpath={.items[*].metadata.name}")
+    return [Namespace(name) for name in found.split()]
+
+
+def image_settings() -> list[str]:
+    """Arguments of Helm that name the images which `images/build.py` made."""
+    names = {name: os.environ.get(f"E2E_{name.upper()}_IMAGE") for name in ("operator", "broker", "analytics")}
+    return [f"--set-string=images.{name}={image}" for name, image in names.items() if image]
 
 
 @pytest.fixture(scope="session")
@@ -51,22 +61,28 @@ def demo(operator: None) -> MqttCluster:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for namespace in (SYSTEM, DEMO, *getattr(item, "callspec", None) and item.callspec.params.values() or ()):
-            report.sections.append((f"namespace {namespace}", state_of(str(namespace))))
+        report.sections += [(f"namespace {namespace.name}", state_of(namespace)) for namespace in namespaces()]
     return report
 
 
-def state_of(namespace: str) -> str:
+STATE = (
+    "get mqc,pods,jobs,pvc,hpa --output=wide",
+    "get mqc --output=jsonpath={.items[*].status}",
+    "get events --sort-by=.lastTimestamp",
+    "logs --selector=app.kubernetes.io/name --tail=25 --prefix --max-log-requests=30",
+)
+LINES_MAX = 60
+
+
+def state_of(namespace: Namespace) -> str:
     """What a namespace holds, what happened in it lately, and the last lines of its pods."""
     parts = []
-    for command in (
-        ["get", "mqc,pods,jobs,pvc,hpa", "--output=wide"],
-        ["get", "events", "--sort-by=.lastTimestamp", "--output=custom-columns=:.lastTimestamp,:.involvedObject.name,:.reason,:.message"],
-        ["logs", "--selector=app.kubernetes.io/name", "--tail=25", "--prefix", "--all-containers", "--max-log-requests=30"],
-    ):  # fmt: skip
-        with contextlib.suppress(KubectlError):
-            parts.append("\n".join(kubectl("--namespace", namespace, *command).splitlines()[-60:]))
+    for command in STATE:
+        try:
+            parts.append("\n".join(namespace.kubectl(*command.split()).splitlines()[-LINES_MAX:]))
+        except KubectlError as error:
+            parts.append(str(error))
     return "\n\n".join(parts)

@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -64,7 +62,8 @@ class Namespace:
         kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
     def delete(self, timeout_s: float = 120) -> None:
-        kubectl("delete", "namespace", self.name, "--ignore-not-found", f"--timeout={timeout_s}s", timeout_s=timeout_s + 10)
+        arguments = ["--ignore-not-found", f"--timeout={timeout_s}s"]
+        kubectl("delete", "namespace", self.name, *arguments, timeout_s=timeout_s + 10)
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 120) -> str:
         return kubectl("--namespace", self.name, *arguments, stdin=stdin, timeout_s=timeout_s)
@@ -101,10 +100,9 @@ class Namespace:
 
 
 def is_ready(pod: Json) -> bool:
-    conditions = pod.get("status", {}).get("conditions", [])
-    return "deletionTimestamp" not in pod["metadata"] and any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
-    )
+    """Whether it is ready, and isn't about to end."""
+    conditions = [(condition["type"], condition["status"]) for condition in pod["status"].get("conditions", [])]
+    return ("Ready", "True") in conditions and "deletionTimestamp" not in pod["metadata"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,14 +185,13 @@ class Client:
         self._client = paho.Client(
             CallbackAPIVersion.VERSION2, client_id, protocol=MQTTProtocolVersion.MQTTv5, reconnect_on_failure=False
         )
-        self._client.on_connect = self._on_connect
-        self._client.on_disconnect = self._on_disconnect
-        self._client.on_subscribe = self._on_subscribe
-        self._client.on_message = lambda client, userdata, message: self.received.put(message)
-        properties = Properties(PacketTypes.CONNECT)
-        properties.SessionExpiryInterval = 0
+        # paho calls these from its own thread; what they get is handed to the thread that waits.
+        self._client.on_connect = lambda client, data, flags, reason, _: self._answer("connected", [reason])
+        self._client.on_disconnect = lambda client, data, flags, reason, _: self._answers.put(("disconnected", reason))
+        self._client.on_subscribe = lambda client, data, mid, reasons, _: self._answer("subscribed", reasons)
+        self._client.on_message = lambda client, data, message: self.received.put(message)
         try:
-            self._client.connect(host, port, keepalive=20, properties=properties)
+            self._client.connect(host, port, keepalive=20)
         except OSError as error:
             raise ConnectionError(f"{host}:{port}: {error}") from error
         self._client.loop_start()
@@ -219,7 +216,9 @@ class Client:
         assert code == MQTTErrorCode.MQTT_ERR_SUCCESS
         self._expect("subscribed")
 
-    def publish(self, topic: str, payload: str, qos: int = 0, retain: bool = False, timeout_s: float = ANSWER_S) -> None:
+    def publish(
+        self, topic: str, payload: str, qos: int = 0, retain: bool = False, timeout_s: float = ANSWER_S
+    ) -> None:
         """Returns when the message is acknowledged; raises ConnectionError when it isn't in time."""
         info = self._client.publish(topic, payload, qos, retain)
         try:
@@ -249,14 +248,8 @@ class Client:
         if got != kind:
             raise ConnectionError(f"awaited: {kind}; got: {got} {detail}")
 
-    def _on_connect(self, client: paho.Client, userdata: object, flags: object, reason: ReasonCode, properties: object) -> None:
-        self._answers.put(("refused" if reason.is_failure else "connected", reason))
-
-    def _on_disconnect(self, client: paho.Client, userdata: object, flags: object, reason: ReasonCode, properties: object) -> None:
-        self._answers.put(("disconnected", reason))
-
-    def _on_subscribe(self, client: paho.Client, userdata: object, mid: int, reasons: list[ReasonCode], properties: object) -> None:
-        self._answers.put(("refused" if any(reason.is_failure for reason in reasons) else "subscribed", reasons))
+    def _answer(self, kind: str, reasons: list[ReasonCode]) -> None:
+        self._answers.put(("refused" if any(reason.is_failure for reason in reasons) else kind, reasons))
 
 
 def service_client(client_id: str = "") -> Client:

@@ -16,7 +16,7 @@ AUTOSCALING_WITHOUT_REQUEST: Json = {
     [
         ({"cores": {"replicas": 2}}, "cores.replicas must be odd (1, 3, 5 or 7)"),
         ({"cores": {"replicas": 9}}, "should be less than or equal to 7"),
-        ({"autoscaling": {"minReplicas": 5, "maxReplicas": 3}}, "autoscaling.maxReplicas must be at least autoscaling.minReplicas"),
+        ({"autoscaling": {"minReplicas": 5, "maxReplicas": 3}}, "maxReplicas must be at least autoscaling.minReplicas"),
         (AUTOSCALING_WITHOUT_REQUEST, "autoscaling needs replicants.resources.requests.cpu"),
         ({"service": {"nodePort": 31884}}, "service.nodePort needs service.type: NodePort"),
         ({"redis": {"external": {"url": "http://redis"}}}, "redis.external.url must look like redis://host:6379/0"),

@@ -24,7 +24,7 @@ def all_acknowledged_arrive(demo: MqttCluster, subscribed_at: str, victim: str) 
                 missing.discard(int(subscriber.receive(timeout_s=15)[1]))
             except queue.Empty:
                 break
-    assert not missing, f"{len(missing)} of {len(publisher.acknowledged)} acknowledged messages were lost: {sorted(missing)}"
+    assert not missing, f"of {len(publisher.acknowledged)} acknowledged messages these were lost: {sorted(missing)}"
 
 
 def test_a_replicant_is_killed(demo: MqttCluster) -> None:

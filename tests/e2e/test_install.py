@@ -16,4 +16,5 @@ def test_the_object_has_its_short_name_and_its_documentation(operator: None) -> 
 
 
 def test_the_plain_manifest_is_accepted(operator: None) -> None:
-    kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", str(ROOT / "manifests/install.yaml"))
+    manifest = str(ROOT / "manifests/install.yaml")
+    kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", manifest)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Build this checkout's images, load them into the test cluster, print their names as shell assignments.
 
-`E2E_BROKER_IMAGE`, `E2E_OPERATOR_IMAGE`, `E2E_ANALYTICS_IMAGE`, `E2E_REDIS_IMAGE`. The environment is what `kind/up`
-printed: with the engine `docker` this is plain `docker build` and `kind load`, and Redis is the operator's default image.
-With `podman` the bases are stand-ins bootstrapped from Debian, and buildah builds. With none the images are somebody
-else's: the names must already be set, and nothing is done.
+`E2E_BROKER_IMAGE`, `E2E_OPERATOR_IMAGE`, `E2E_ANALYTICS_IMAGE`. The environment is what `kind/up` printed: with the
+engine `docker` this is plain `docker build` and `kind load`. With `podman` the bases are stand-ins bootstrapped from
+Debian, buildah builds, and the node also gets Debian's Valkey under the name of the image that the chart names for
+Redis. With none the images are somebody else's: the names must already be set, and nothing is done.
 
 An image's tag is a hash of all that it is made from, so an image that the cache or the cluster holds is left alone.
 How this machine reaches pip's and apt's registries goes into a build as volumes: no image and no Dockerfile holds it.
@@ -31,6 +31,8 @@ class Image:
     dockerfile: str
     base_argument: str
     sources: tuple[str, ...]
+    stands_for: str = ""
+    """The name of an image of somebody else's that this one takes the place of in the cluster."""
 
 
 OURS = (
@@ -38,7 +40,9 @@ OURS = (
     Image("broker", "Dockerfile.broker", "PYTHON_IMAGE", ("broker",)),
     Image("analytics", "Dockerfile.analytics", "PYTHON_IMAGE", ("analytics",)),
 )
-REDIS = Image("redis", "tests/e2e/images/Dockerfile.valkey", "BASE_IMAGE", ())
+REDIS = Image(
+    "redis", "tests/e2e/images/Dockerfile.valkey", "BASE_IMAGE", (), stands_for="docker.io/valkey/valkey:8.1-alpine"
+)
 
 
 def main() -> None:
@@ -56,7 +60,10 @@ def main() -> None:
         if not is_loaded(name):
             print(f"loading {name}", file=sys.stderr)
             run(*within(), "kind", "load", "image-archive", "--name", CLUSTER, str(archive))
-        print(f"export E2E_{image.name.upper()}_IMAGE={shlex.quote(name)}")
+        if image.stands_for:
+            containerd("images", "tag", "--force", name, image.stands_for)
+        else:
+            print(f"export E2E_{image.name.upper()}_IMAGE={shlex.quote(name)}")
 
 
 def check_given_names() -> None:
@@ -93,10 +100,12 @@ def build(engine: str, image: Image, name: str, base: str, archive: pathlib.Path
 
 
 def is_loaded(name: str) -> bool:
-    engine = os.environ["E2E_ENGINE"]
+    return name in containerd("images", "list", "--quiet").split()
+
+
+def containerd(*arguments: str) -> str:
     node = f"{CLUSTER}-control-plane"
-    listed = run(*within(), engine, "exec", node, "ctr", "--namespace", "k8s.io", "images", "list", "--quiet")
-    return name in listed.split()
+    return run(*within(), os.environ["E2E_ENGINE"], "exec", node, "ctr", "--namespace", "k8s.io", *arguments)
 
 
 def base_image() -> str:
@@ -111,7 +120,8 @@ def machine_settings() -> list[str]:
     (host / "ca.crt").write_bytes(bundle.read_bytes())
     with (host / "pip.conf").open("w") as file:
         pip_settings().write(file)
-    proxies = [line for line in run("apt-config", "dump").splitlines() if line.startswith("Acquire::http") and "Proxy" in line]
+    settings = run("apt-config", "dump").splitlines()
+    proxies = [line for line in settings if line.startswith("Acquire::http") and "::Proxy" in line]
     (host / "apt.conf").write_text("\n".join([*proxies, 'Acquire::https::CaInfo "/run/host/ca.crt";', ""]))
     return [
         *("--volume", f"{host}:/run/host:ro"),
@@ -125,7 +135,8 @@ def pip_settings() -> configparser.RawConfigParser:
     files = configparser.RawConfigParser()
     files.read(["/etc/pip.conf", pathlib.Path.home() / ".config/pip/pip.conf", os.environ.get("PIP_CONFIG_FILE", "")])
     settings = dict(files["global"]) if files.has_section("global") else {}
-    settings |= {key[4:].lower().replace("_", "-"): value for key, value in os.environ.items() if key.startswith("PIP_")}
+    given = {name.removeprefix("PIP_"): value for name, value in os.environ.items() if name.startswith("PIP_")}
+    settings |= {name.lower().replace("_", "-"): value for name, value in given.items()}
     for folder in ("config-file", "find-links", "cache-dir", "target", "prefix", "require-virtualenv"):
         settings.pop(folder, None)
     settings["cert"] = "/run/host/ca.crt"
@@ -142,7 +153,7 @@ def within() -> list[str]:
 
 def run(*command: str) -> str:
     """Standard output of a command; its standard error goes to ours, and a failure ends this program."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"{done.stdout[-4000:]}\ne2e: `{shlex.join(command)}` failed with code {done.returncode}")
     return done.stdout
