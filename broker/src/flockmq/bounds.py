@@ -155,3 +155,6 @@ LAGGING_MAX_S: Final = 30.0
 """A client that lags and reads nothing for so long is cut off (0x97)."""
 LINGER_MAX_S: Final = 1.0
 """How long a client that was cut off may take to read why."""
+
+# --- node ---------------------------------------------------------------------------------------------------------------
+LAG_SAMPLE_INTERVAL_S: Final = 10.0

@@ -154,7 +154,7 @@ def _command_line(options: argparse.Namespace) -> list[Setting]:
 async def _node(settings: Config, ready_fd: int | None) -> int:
     from flockmq.embedded import embedded_valkey
     from flockmq.management.view import NodePorts
-    from flockmq.node import run_node
+    from flockmq.node.run import run_node
     from flockmq.redis_probe import wait_for_redis
 
     def tell_ready(ports: NodePorts) -> None:

@@ -20,6 +20,7 @@ from typing import Final
 from flockmq.bounds import (
     ACCEPTS_PER_TURN_MAX,
     LINGER_MAX_S,
+    LISTEN_BACKLOG_MAX,
     READ_MAX_BYTES,
     SWEEP_INTERVAL_S,
     SWEEP_TICKS,
@@ -62,7 +63,8 @@ class Engine:
         self._timer = loop.call_later(SWEEP_INTERVAL_S, self._tick)
 
     def listen(self, listener: socket.socket) -> None:
-        """Accept clients from a bound, listening, non-blocking socket, which the engine owns from now on."""
+        """Accept clients on a bound, non-blocking socket, which the engine owns from now on."""
+        listener.listen(LISTEN_BACKLOG_MAX)
         self.listeners[listener.fileno()] = listener
         self.epoll.register(listener.fileno(), EPOLLIN)
 

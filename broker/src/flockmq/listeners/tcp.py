@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import socket
 
-from flockmq.bounds import LISTEN_BACKLOG_MAX
 from flockmq.errors import AddressInUse
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A bound, listening, non-blocking socket. Raises AddressInUse naming the address.
+def bound(host: str, port: int) -> socket.socket:
+    """A bound, non-blocking socket, which refuses clients until the engine listens on it. Raises AddressInUse.
 
     TCP_NODELAY is set here: on Linux the accepted sockets inherit it, which saves a system call for each client.
     """
@@ -25,7 +24,6 @@ def listening(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind(address)
-        listener.listen(LISTEN_BACKLOG_MAX)
         listener.setblocking(False)
     except OSError as error:
         listener.close()

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
+from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import PUT, START, Op, StreamId
 from flockmq.rlog.errors import LogFull
@@ -44,6 +46,7 @@ class Rlog:
             raise ValueError("a node that is no core (data_dir) needs a port to one")
         self._writers = {shard: Writer(shard, incarnation, writes_to) for shard in SHARDS}
         self._lags = {shard: _Lag() for shard in SHARDS}
+        self._catch_ups = {shard: CatchUp(shard, redis, partial(self.applied, shard)) for shard in SHARDS}
 
     @property
     def tables(self) -> Tables:
@@ -65,6 +68,8 @@ class Rlog:
             await writer.stop()
         if self.core is not None:
             await self.core.stop()
+        for catch_up in self._catch_ups.values():
+            await catch_up.stop()
         await self._replica.stop()
 
     def submit(self, shard: str, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
@@ -86,6 +91,10 @@ class Rlog:
     async def write(self, shard: str, ops: Sequence[Op]) -> StreamId:
         """`submit`, awaited. Raises LogFull, LogUnavailable, LogRefused."""
         return await self.submit(shard, ops)
+
+    async def catch_up(self, shard: str) -> None:
+        """Returns when this node's own tables have all that any node wrote before now. Raises LogUnavailable."""
+        await self._catch_ups[shard].wait()
 
     def on_change(self, table: str, listener: Listener[K, V]) -> None:
         """Hear of each change of a table, synchronously; before `start`. Raises KeyError for an unknown table."""
@@ -127,6 +136,7 @@ class Rlog:
     def _on_applied(self, shard: str, size: int) -> None:
         state = self.tables.shards[shard]
         self._writers[shard].applied(state.sequences.get(self.incarnation, 0), state.applied)
+        self._catch_ups[shard].moved()
         if self.core is not None:
             self.core.applied(shard, size)
 

@@ -18,7 +18,7 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import INBOUND_LINE_MAX, LAGGING_MAX_S, SINK_CONGESTED_MAX_S, SINK_DRAINED_BYTES
 from flockmq.mqtt import decode, encode, frame
-from flockmq.mqtt.errors import PacketError, malformed, protocol_error
+from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.properties import encode as encode_properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import check_topic_name
@@ -26,7 +26,7 @@ from flockmq.session import ingress
 from flockmq.session.inbound import LOGGING, READY, Line
 from flockmq.session.limits import Limits
 from flockmq.session.port import NodePort
-from flockmq.session.publish import Publish, publication
+from flockmq.session.publish import Publish, parse_publish, publication
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.sink import CONGESTED, FLOWING, LAGGING, Sink
@@ -49,6 +49,7 @@ class Channel(Sink):
         "_need",
         "_rest",
         "_rest_bytes",
+        "admitted_once",
         "clean_end",
         "close_reason",
         "keepalive_s",
@@ -81,6 +82,7 @@ class Channel(Sink):
         self.keepalive_s: float = limits.idle_timeout_s
         self.last_seen_s: float = router.now_s
         self.clean_end: bool = False
+        self.admitted_once: bool = False
         self.progress_s: float = 0.0
         self.close_reason: int = Reason.SUCCESS
         self._rest: list[bytes] | None = None
@@ -91,6 +93,10 @@ class Channel(Sink):
         """Empty before CONNECT."""
         session = self.session
         return b"" if session is None else session.client_id
+
+    def address(self) -> str:
+        """The client's address, for the log; a listener knows."""
+        return "?"
 
     def has_ended(self) -> bool:
         return self.state == CLOSED
@@ -240,6 +246,7 @@ class Channel(Sink):
         if self.state != ADMITTING:
             return
         self.token = token
+        self.admitted_once = True
         self.state = CONNECTED
         self.put(connack)
         self.unpause()
@@ -255,51 +262,11 @@ class Channel(Sink):
     # PUBLISH.
 
     def _publish(self, data: bytes, at: int, body: int, end: int) -> None:
-        first = data[at]
-        topic_end = body + 2
-        if topic_end <= end:
-            topic_end += data[body] << 8 | data[body + 1]
-        if topic_end > end:
-            raise malformed("PUBLISH ends within its topic name")
-        qos = first >> 1 & 3
-        properties_at = topic_end
-        packet_id = 0
-        if qos:
-            properties_at += 2
-            if properties_at > end:
-                raise malformed("PUBLISH ends within its packet id")
-            packet_id = data[topic_end] << 8 | data[topic_end + 1]
-            if packet_id == 0:
-                raise malformed("PUBLISH with packet id 0", "MQTT-2.2.1-3")
-        properties = b""
-        payload_at = properties_at
-        if self.protocol_version == 5:
-            payload_at, properties = self._publish_properties(data, properties_at, end)
-        topic = data[body + 2 : topic_end]
-        if not self.router.knows(topic):
-            check_topic_name(topic, "MQTT-3.3.2-2")
-        retain = first & 1 == 1
-        packet = data[at:end]
-        payload_at -= at
-        if first & 8:  # DUP says something about the publisher's attempt only [MQTT-3.3.1-3]
-            packet = bytes((first & 0xF7,)) + packet[1:]
-        if body - at > 2 and data[body - 1] == 0:  # a padded Remaining Length, which 3.1.1 allows
-            payload = packet[payload_at:]
-            packet = encode.publish(4, topic, payload, qos=qos, retain=retain, packet_id=packet_id)
-            payload_at = len(packet) - len(payload)
-        message = Publish(packet, self.protocol_version, qos, retain, topic, packet_id, properties, payload_at)
+        message = parse_publish(data, at, body, end, self.protocol_version)
+        if not self.router.knows(message.topic):
+            check_topic_name(message.topic, "MQTT-3.3.2-2")
         self.router.counters.messages_received += 1
         self._take(message)
-
-    def _publish_properties(self, data: bytes, at: int, end: int) -> tuple[int, bytes]:
-        """Where the payload begins, and the properties' bytes without their length, as they are passed on."""
-        if at < end and data[at] == 0:
-            return at + 1, b""
-        properties, payload_at = decode.publish_properties(data, at, end)
-        if properties is not None and properties.topic_alias is not None:
-            raise PacketError(Reason.TOPIC_ALIAS_INVALID, "MQTT-3.3.2-9", "topic alias above the maximum, which is 0")
-        _, properties_at = frame.remaining_length(data, at)
-        return payload_at, data[properties_at:payload_at]
 
     def _take(self, message: Publish) -> None:
         """Deliver now where nothing has to be waited for, or join the line."""
@@ -418,7 +385,7 @@ class Channel(Sink):
 
     def _drop(self, subscription: Subscription, unrouted: list[bytes]) -> None:
         router = self.router
-        router.remove(subscription.filter, subscription)
+        router.remove(subscription)
         router.counters.subscriptions -= 1
         if not router.has_local(subscription.filter):
             unrouted.append(subscription.filter)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.mqtt import encode
-from flockmq.mqtt.frame import varint
+from flockmq.mqtt import decode, encode
+from flockmq.mqtt.errors import PacketError, malformed
+from flockmq.mqtt.frame import remaining_length, varint
+from flockmq.mqtt.reason import Reason
 
 
 def packet_id_offset(packet: bytes) -> int:
@@ -97,6 +99,54 @@ def publication(version: int, qos: int, retain: bool, topic: bytes, payload: byt
         version, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=properties
     )
     return Publish(packet, version, qos, retain, topic, packet_id, properties, len(packet) - len(payload))
+
+
+def parse_publish(data: bytes, at: int, body: int, end: int, version: int) -> Publish:
+    """The PUBLISH from `at` to `end`, whose variable header begins at `body`. Raises PacketError.
+
+    The topic is not checked; flags are (`frame.check_flags`).
+    """
+    first = data[at]
+    topic_end = body + 2
+    if topic_end <= end:
+        topic_end += data[body] << 8 | data[body + 1]
+    if topic_end > end:
+        raise malformed("PUBLISH ends within its topic name")
+    qos = first >> 1 & 3
+    packet_id = 0
+    payload_at = topic_end
+    if qos:
+        payload_at += 2
+        if payload_at > end:
+            raise malformed("PUBLISH ends within its packet id")
+        packet_id = data[topic_end] << 8 | data[topic_end + 1]
+        if packet_id == 0:
+            raise malformed("PUBLISH with packet id 0", "MQTT-2.2.1-3")
+    properties = b""
+    if version == 5:
+        properties, payload_at = _passed_on(data, payload_at, end)
+    topic = data[body + 2 : topic_end]
+    retain = first & 1 == 1
+    packet = data[at:end]
+    payload_at -= at
+    if first & 8:  # DUP says something about the publisher's attempt only [MQTT-3.3.1-3]
+        packet = bytes((first & 0xF7,)) + packet[1:]
+    if body - at > 2 and data[body - 1] == 0:  # a padded Remaining Length, which 3.1.1 allows
+        payload = packet[payload_at:]
+        packet = encode.publish(4, topic, payload, qos=qos, retain=retain, packet_id=packet_id)
+        payload_at = len(packet) - len(payload)
+    return Publish(packet, version, qos, retain, topic, packet_id, properties, payload_at)
+
+
+def _passed_on(data: bytes, at: int, end: int) -> tuple[bytes, int]:
+    """The properties' bytes without their length, all of which are passed on, and where the payload begins."""
+    if at < end and data[at] == 0:
+        return b"", at + 1
+    properties, payload_at = decode.publish_properties(data, at, end)
+    if properties is not None and properties.topic_alias is not None:
+        raise PacketError(Reason.TOPIC_ALIAS_INVALID, "MQTT-3.2.2-18", "topic alias above the maximum, which is 0")
+    _, properties_at = remaining_length(data, at)
+    return data[properties_at:payload_at], payload_at
 
 
 def transcode_run(chunk: bytes, to_version: int) -> bytes:

@@ -1,9 +1,10 @@
 """From a topic to the sinks: the node's table of subscribers and peers, and the delivery of messages to them.
 
-The router owns the index of filters, the cache of what each topic matched, the dirty sinks of the turn, and the pause
-of publishers whose subscribers can't keep up. It is pure: who flushes the sinks and tells the time is the listener.
+The router owns the indexes of filters (`local`: this node's subscriptions; `remote`: its peers'), the cache of what
+each topic matched, the dirty sinks of the turn, and the pause of publishers whose subscribers can't keep up. It is
+pure: who flushes the sinks and tells the time is the listener.
 
-What always holds: a cached fan-out is what the index would answer now; a message is put to each session once.
+What always holds: a cached fan-out is what the indexes would answer now; a message is put to each session once.
 
 Heads: a QoS 0 PUBLISH is recognised by its *head*, the bytes from its first to the end of its topic (and the zero
 that says "no properties" in version 5). Equal heads mean equal flags, length and topic, so one dict look-up replaces
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flockmq.bounds import HEADS_MAX, HEADS_PER_TOPIC_MAX, SINK_LIMIT_BYTES
+from flockmq.bounds import HEADS_MAX, HEADS_PER_TOPIC_MAX, REMOTE_SHAPES_MAX, SINK_LIMIT_BYTES
 from flockmq.mqtt.frame import remaining_length
 from flockmq.routing.cache import MatchCache
 from flockmq.routing.matcher import FilterIndex
@@ -58,12 +59,9 @@ class Router:
         self.counters = counters
         self.max_packet_bytes = max_packet_bytes
         self.turn: list[Sink] = []
-        self.index = FilterIndex()
-        self.heads4: dict[bytes, Head] = {}
-        self.heads5: dict[bytes, Head] = {}
-        self._cache = MatchCache(on_drop=self._forget_heads)
-        self._routes = self._cache.entries
-        self._fanouts: dict[tuple[object, ...], Fanout] = {}
+        self.local = FilterIndex()
+        self.remote = FilterIndex(REMOTE_SHAPES_MAX)
+        self._forget()
         self.congested: int = 0
         self.slow: list[Channel] = []
         self._paused: dict[Sink, list[Channel]] = {}
@@ -72,20 +70,33 @@ class Router:
 
     # The table.
 
-    def add(self, filter: bytes, target: object) -> None:
-        """A subscription or a peer. Raises ShapeLimitError, and changes nothing, when there are too many shapes."""
-        self.index.add(filter, target)
-        self._changed(filter)
+    def add(self, subscription: Subscription) -> None:
+        """Raises ShapeLimitError, and changes nothing, when there are too many shapes."""
+        self.local.add(subscription.filter, subscription)
+        self.changed(subscription.filter)
 
-    def remove(self, filter: bytes, target: object) -> None:
-        self.index.remove(filter, target)
-        self._changed(filter)
+    def remove(self, subscription: Subscription) -> None:
+        self.local.remove(subscription.filter, subscription)
+        self.changed(subscription.filter)
 
     def has_local(self, filter: bytes) -> bool:
         """A client of this node subscribes to this very filter."""
-        return any(isinstance(target, Subscription) for target in self.index.values(filter))
+        return filter in self.local
 
-    def _changed(self, filter: bytes) -> None:
+    def replace_remote(self, remote: FilterIndex) -> None:
+        """Other nodes' filters, as a whole: after a bootstrap. Constant time."""
+        self.remote = remote
+        self._forget()
+
+    def _forget(self) -> None:
+        self.heads4: dict[bytes, Head] = {}
+        self.heads5: dict[bytes, Head] = {}
+        self._cache = MatchCache(on_drop=self._forget_heads)
+        self._routes = self._cache.entries
+        self._fanouts: dict[tuple[object, ...], Fanout] = {}
+
+    def changed(self, filter: bytes) -> None:
+        """A filter was added to or removed from one of the indexes."""
         self._cache.filter_changed(filter)
         if self._fanouts:
             self._fanouts = {}
@@ -106,7 +117,7 @@ class Router:
         if known is not None:
             assert isinstance(known, Route)
             return known
-        matched = self.index.match(topic)
+        matched = self.local.match(topic) + self.remote.match(topic)
         key = tuple(matched)
         fan = self._fanouts.get(key)
         targets = 1

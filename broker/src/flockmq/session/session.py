@@ -135,6 +135,9 @@ class Session:
             len(queue) * 2 > self.max_queue_messages or self.queue_bytes * 2 > MQUEUE_MAX_BYTES
         )
 
+    def queue_length(self) -> int:
+        return 0 if self.queue is None else len(self.queue)
+
     def _enqueue(self, packet: bytes) -> bool:
         queue = self.queue
         if queue is None:

@@ -59,11 +59,11 @@ class Subscribing:
         if older is None and session.subscription_count() >= SUBSCRIPTIONS_MAX:
             return Reason.QUOTA_EXCEEDED
         try:
-            router.add(request.filter, subscription)
+            router.add(subscription)
         except ShapeLimitError:
             return Reason.QUOTA_EXCEEDED
         if older is not None:
-            router.remove(request.filter, older)
+            router.remove(older)
         session.add_subscription(subscription)
         if older is None:
             router.counters.subscriptions += 1

@@ -1,0 +1,284 @@
+"""The node: what its connections ask of the log and the cluster, and how their answers come back.
+
+Everything here runs on the event loop and returns at once; what takes time ends in a callback.
+
+What always holds: SUBACK follows the route in this node's own tables; a retained message is in the log, and this node
+has seen every route that was written before it, when it is matched; so of a SUBSCRIBE and a retained PUBLISH one sees
+the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import Final
+
+from flockmq import __version__, build
+from flockmq.bounds import LAG_SAMPLE_INTERVAL_S
+from flockmq.cluster.service import Cluster, LocalStatus
+from flockmq.home.service import Homes
+from flockmq.listeners.engine import Engine
+from flockmq.management.view import NodeRow, NodeStatus, Sample, ShardStatus
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.reason import Reason
+from flockmq.node.clients import Clients
+from flockmq.node.remote import RemoteRoutes
+from flockmq.node.retained import Retained
+from flockmq.rlog.entry import StreamId
+from flockmq.rlog.errors import LogFull
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import MESSAGES, NODES, RETAINED, ROUTE, ROUTES, SHARDS, RetainedMessage
+from flockmq.rlog.tables import RouteTable
+from flockmq.session import forwarded
+from flockmq.session.channel import Channel
+from flockmq.session.counters import Counters
+from flockmq.session.inbound import Inbound
+from flockmq.session.limits import Limits
+from flockmq.session.port import NodePort
+from flockmq.session.publish import Publish
+from flockmq.session.router import Router
+from flockmq.session.sink import Peer
+from flockmq.session.subscribing import Subscribing
+from flockmq.session.subscription import Subscription
+from flockmq.telemetry.metrics import counter_samples
+
+log: Final = logging.getLogger(__name__)
+
+
+class Node(NodePort):
+    """Also a `management.view.NodeView`."""
+
+    def __init__(self, role: str, name: str, limits: Limits, router: Router, cluster: Cluster, rlog: Rlog) -> None:
+        self.role = role
+        self.name = name
+        self.incarnation = cluster.incarnation
+        self.router = router
+        self.counters: Counters = router.counters
+        self.cluster = cluster
+        self.rlog = rlog
+        self.engine = Engine(router, self, limits)
+        self.clients = Clients(limits, router.counters, self.engine.soon, self._connection_event)
+        self.homes = Homes(cluster, self.clients)
+        self.clients.homes = self.homes
+        self.remote = RemoteRoutes(router, self.incarnation, cluster.peer)
+        self.retained = Retained()
+        self.state = "starting"
+        self._unrouting: dict[bytes, int] = {}
+        self._started_s = time.monotonic()
+        self._tasks: set[asyncio.Task[None]] = set()
+        rlog.on_change(NODES.name, self.remote.members)
+        rlog.on_change(ROUTES.name, self.remote)
+        rlog.on_change(MESSAGES.name, self.retained)
+        self.remote.go_live()
+        cluster.on_forward = self._forwarded
+        cluster.on_drained = self._peer_drained
+        cluster.local_status = self._local_status
+
+    # Connections.
+
+    def admit(self, channel: Channel, connect: Connect) -> None:
+        self.clients.admit(channel, connect)
+
+    def gone(self, channel: Channel) -> None:
+        self.clients.gone(channel)
+
+    def violated(self, channel: Channel, error: PacketError) -> None:
+        self.clients.violated(channel, error)
+
+    # Subscriptions.
+
+    def is_routed(self, filter: bytes) -> bool:
+        return filter not in self._unrouting and self.incarnation in self._routes().nodes(filter)
+
+    def routed(self, subscribing: Subscribing) -> None:
+        ops = [ROUTES.put((filter, self.incarnation), None) for filter in subscribing.filters]
+        self.rlog.submit(ROUTE, ops).add_done_callback(partial(self._routed, subscribing))
+
+    def _routed(self, subscribing: Subscribing, done: asyncio.Future[StreamId]) -> None:
+        subscribing.finish(_reason(done))
+        self.engine.soon()
+
+    def unrouted(self, filters: list[bytes]) -> None:
+        for filter in filters:
+            self._unrouting[filter] = self._unrouting.get(filter, 0) + 1
+        ops = [ROUTES.delete((filter, self.incarnation)) for filter in filters]
+        self.rlog.submit(ROUTE, ops).add_done_callback(partial(self._unrouted, filters))
+
+    def _unrouted(self, filters: list[bytes], done: asyncio.Future[StreamId]) -> None:
+        _reason(done)
+        for filter in filters:
+            left = self._unrouting[filter] - 1
+            if left:
+                self._unrouting[filter] = left
+            else:
+                del self._unrouting[filter]
+
+    def send_retained(self, subscriptions: list[Subscription]) -> None:
+        self._spawn(self._send_retained(subscriptions))
+
+    async def _send_retained(self, subscriptions: list[Subscription]) -> None:
+        if await self._caught_up(RETAINED):
+            for subscription in subscriptions:
+                await self.retained.send(self.router, subscription, self.engine.soon)
+
+    # Messages.
+
+    def retain(self, inbound: Inbound) -> None:
+        self._spawn(self._retain_then(inbound))
+
+    async def _retain_then(self, inbound: Inbound) -> None:
+        inbound.logged(await self._retain(inbound.message))
+        self.engine.soon()
+
+    def publish(self, message: Publish) -> None:
+        self._spawn(self._publish(message))
+
+    async def _publish(self, message: Publish) -> None:
+        if message.retain:
+            await self._retain(message)
+        fan = self.router.route(message.topic).fanout
+        self.router.forward(fan, message, _nobody_waits)
+        self.router.deliver(fan, message, None)
+        self.engine.soon()
+
+    async def _retain(self, message: Publish) -> int:
+        """Write, then see every route that was written before: the reason code for the publisher."""
+        payload = message.payload()
+        if payload:
+            row = RetainedMessage(payload, message.qos, message.properties, message.version)
+            op = MESSAGES.put(message.topic, row)
+        else:
+            op = MESSAGES.delete(message.topic)  # [MQTT-3.3.1-6]
+        written = self.rlog.submit(RETAINED, [op])
+        await asyncio.wait([written])
+        reason = _reason(written)
+        if reason == Reason.SUCCESS and not await self._caught_up(ROUTE):
+            return Reason.UNSPECIFIED_ERROR
+        return reason
+
+    async def _caught_up(self, shard: str) -> bool:
+        try:
+            await self.rlog.catch_up(shard)
+        except Exception as error:
+            log.warning("shard %s: %s", shard, error)
+            return False
+        return True
+
+    def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
+        try:
+            forwarded.take(self.router, version, chunk)
+        except PacketError as error:
+            log.error("%s forwarded what can't be delivered: %s", incarnation, error)
+        self.engine.soon()
+
+    def _peer_drained(self, peer: Peer) -> None:
+        self.router.release(peer)
+        self.engine.soon()
+
+    # Life.
+
+    async def sample_lag(self) -> None:
+        """Lag events for the nightly report, for as long as the node lives."""
+        while True:
+            await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
+            at_ms = time.time_ns() // 1_000_000
+            lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
+            self.cluster.hand_events("lag", [(at_ms, self.name, shard, entries, ms) for shard, entries, ms in lags])
+
+    def close_clients(self) -> None:
+        """Send every client away; a 5.0 client hears 0x8B."""
+        self.state = "draining"
+        self.engine.stop_accepting()
+        for connection in list(self.engine.connections):
+            if connection is not None:
+                connection.close(Reason.SERVER_SHUTTING_DOWN)
+        self.engine.end_turn()
+
+    def _connection_event(self, kind: str, client_id: bytes, reason: int, version: int) -> None:
+        at_ms = time.time_ns() // 1_000_000
+        self.cluster.hand_events("connections", [(at_ms, self.name, kind, client_id.decode(), int(reason), version)])
+
+    def _local_status(self) -> LocalStatus:
+        return LocalStatus(
+            connections=self.counters.connections,
+            routes=len(self._routes()),
+            ready=self.state == "ready",
+            draining=self.draining(),
+        )
+
+    def _routes(self) -> RouteTable:
+        table = self.rlog.tables.named(ROUTES.name)
+        assert isinstance(table, RouteTable)
+        return table
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # NodeView.
+
+    def ready(self) -> tuple[bool, str]:
+        return self.state in ("ready", "draining"), self.state
+
+    def draining(self) -> bool:
+        return self.state == "draining"
+
+    def nodes(self) -> Sequence[NodeRow]:
+        return [
+            NodeRow(
+                name=view.name,
+                incarnation=view.incarnation,
+                role=view.role,
+                host=view.host,
+                mqtt_port=view.mqtt_port or None,
+                connections=view.connections,
+                routes=view.routes,
+                lag_entries=view.lag_entries,
+                ready=view.ready,
+                draining=view.draining,
+                version=view.version,
+            )
+            for view in self.cluster.nodes()
+        ]
+
+    def status(self) -> NodeStatus:
+        lags = {shard: self.rlog.lag(shard) for shard in SHARDS}
+        return NodeStatus(
+            name=self.name,
+            incarnation=self.incarnation,
+            role=self.role,
+            version=__version__,
+            build=build.kind(),
+            uptime_s=time.monotonic() - self._started_s,
+            leader=next((view.incarnation for view in self.cluster.nodes() if view.leader), None),
+            shards=[
+                ShardStatus(shard=shard, applied=str(self.rlog.applied(shard)), lag_entries=entries, lag_ms=ms)
+                for shard, (entries, ms) in lags.items()
+            ],
+        )
+
+    def samples(self) -> Sequence[Sample]:
+        return [
+            *counter_samples(self.counters),
+            Sample("flockmq_sessions", len(self.clients.by_id)),
+            Sample("flockmq_routes", len(self._routes())),
+            Sample("flockmq_retained_messages", len(self.retained.index)),
+        ]
+
+
+def _reason(done: asyncio.Future[StreamId]) -> int:
+    """What a write came to, as a reason code."""
+    error = None if done.cancelled() else done.exception()
+    if error is None:
+        return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS
+    log.warning("%s", error)
+    return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR
+
+
+def _nobody_waits() -> None:
+    """A will's publisher is gone."""

@@ -1,0 +1,140 @@
+"""One node from start to stop: what is opened in which order, and closed in the reverse.
+
+Clients are let in last and sent away first. Whoever cancels `run_node` stops the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import resource
+import secrets
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from flockmq import __version__
+from flockmq.cluster.service import Cluster, ClusterSettings
+from flockmq.config import Config
+from flockmq.errors import AddressInUse, UserError
+from flockmq.listeners import tcp
+from flockmq.management import server
+from flockmq.management.view import NodePorts
+from flockmq.node.node import Node
+from flockmq.rlog.errors import RedisUnreachable
+from flockmq.rlog.redis import RedisConfig
+from flockmq.rlog.rlog import Rlog
+from flockmq.session.counters import Counters
+from flockmq.session.limits import Limits
+from flockmq.session.router import Router
+
+log: Final = logging.getLogger(__name__)
+
+
+async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None = None) -> None:
+    """Run until cancelled; `ready` is called once, when clients can come. Raises UserError."""
+    _raise_descriptor_limit()
+    purged = asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        listen = config.mqtt.listen
+        listener = None if listen is None else tcp.bound(listen.host, listen.port)
+        if listener is not None:
+            stack.callback(listener.close)
+        mqtt_port = None if listener is None else int(listener.getsockname()[1])
+        limits = _limits(config)
+        router = Router(Counters(), limits.max_packet_bytes)
+        redis = _redis(config)
+        is_core = config.role != "replicant"
+        cluster = Cluster(_cluster_settings(config, mqtt_port or 0), router.turn, redis)
+        cluster.on_purged = purged.set
+        rlog = Rlog(
+            cluster.incarnation,
+            redis,
+            port=cluster.core_port if config.cluster.seeds or not is_core else None,
+            data_dir=config.node.data_dir if is_core else None,
+        )
+        node = Node(config.role, config.node.name, limits, router, cluster, rlog)
+        cluster.watch(rlog)
+        management_port = await stack.enter_async_context(server.serve(node, config.management.listen))
+        await stack.enter_async_context(_running(node, cluster, rlog))
+        if listener is not None:
+            node.engine.listen(listener)
+        node.state = "ready"
+        gc.collect()
+        gc.freeze()
+        if ready is not None:
+            ready(NodePorts(mqtt=mqtt_port, link=cluster.link_port or None, management=management_port))
+        await purged.wait()
+        raise UserError("this node was taken for dead and purged from the cluster; start it anew")
+
+
+@contextlib.asynccontextmanager
+async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[None]:
+    """Member of the cluster, tables complete, epoll running; all of it closed behind the block."""
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            stack.push_async_callback(cluster.stop)
+            await cluster.start()
+        except OSError as error:
+            raise AddressInUse(f"cluster.listen: can't bind: {error.strerror}") from None
+        try:
+            stack.push_async_callback(rlog.stop)
+            await rlog.start()
+        except RedisUnreachable as error:
+            raise UserError(str(error)) from None
+        await cluster.join()
+        node.homes.start()
+        stack.push_async_callback(node.homes.stop)
+        node.engine.start(asyncio.get_running_loop())
+        stack.callback(node.engine.stop)
+        samples = asyncio.ensure_future(node.sample_lag())
+        stack.callback(samples.cancel)
+        stack.callback(node.close_clients)
+        yield
+
+
+def _limits(config: Config) -> Limits:
+    mqtt = config.mqtt
+    return Limits(
+        max_packet_bytes=mqtt.max_packet_size_bytes,
+        max_inflight=mqtt.max_inflight,
+        max_mqueue_len=mqtt.max_mqueue_len,
+        max_awaiting_rel=mqtt.max_awaiting_rel,
+        keepalive_multiplier=mqtt.keepalive_multiplier,
+        idle_timeout_s=mqtt.idle_timeout_s,
+        max_connections=mqtt.max_connections,
+        allow_anonymous=mqtt.allow_anonymous,
+    )
+
+
+def _redis(config: Config) -> RedisConfig:
+    assert config.redis.url is not None, "the command line starts an embedded one where none is named"
+    password = config.redis.password
+    return RedisConfig(
+        config.redis.url,
+        password_file=config.redis.password_file,
+        password=None if password is None else password.reveal(),
+    )
+
+
+def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
+    """A single node without a key keeps to itself: no link is listened for."""
+    key = config.cluster.key
+    alone = key is None
+    return ClusterSettings(
+        name=config.node.name,
+        role=config.role,
+        host=config.node.host,
+        mqtt_port=mqtt_port,
+        version=__version__,
+        key=secrets.token_bytes(32) if key is None else key.reveal().encode(),
+        listen=None if alone else config.cluster.listen,
+        seeds=() if alone else config.cluster.seeds,
+    )
+
+
+def _raise_descriptor_limit() -> None:
+    """One descriptor a client: as many as the machine lets us have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
