@@ -51,24 +51,28 @@ class Committer:
 
     def __init__(self, config: RedisConfig, tables: Tables) -> None:
         self.queued_bytes = 0
-        self._link = RedisLink(config)
+        self._link = RedisLink(config, by_hand=True)
         self._tables = tables
         self._lives: dict[str, Life] = {}
         self._run_id = ""
         self._queues: dict[str, deque[_Append]] = {shard: deque() for shard in SHARDS}
         self._arrived = asyncio.Event()
         self._settling = asyncio.Lock()
-        self._loop: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Settle all shards. Raises RedisUnreachable."""
         await self.settle()
-        self._loop = asyncio.create_task(self._run(), name="rlog-committer")
+        self._tasks = [
+            asyncio.create_task(self._run(), name="rlog-committer"),
+            asyncio.create_task(self._watch(), name="rlog-committer-watch"),
+        ]
 
     async def stop(self) -> None:
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.wait([self._loop])
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         for queue in self._queues.values():
             while queue:
                 self._fail(queue.popleft(), LogUnavailable("this core is stopping"))
@@ -102,6 +106,8 @@ class Committer:
 
     async def settle(self) -> None:
         """Make sure of a connection, and that each shard's log goes on in the life of Redis it was opened in."""
+        if self._link.connected and len(self._lives) == len(SHARDS):
+            return
         async with self._settling:
             if not self._link.connected:
                 await self._connect()
@@ -151,6 +157,17 @@ class Committer:
         if isinstance(reply, ResponseError):
             raise self._refused(shard, reply)
         return _answer(incarnation, reply)
+
+    async def _watch(self) -> None:
+        """Notice a restarted Redis, and settle in its new life, before the next write does."""
+        while True:
+            await asyncio.sleep(bounds.LOG_WATCH_EVERY_S)
+            try:
+                if self._link.connected:
+                    await self._link.call("PING")
+                await self.settle()
+            except LogError as error:
+                log.warning("committer: %s", error)
 
     async def _run(self) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S

@@ -74,6 +74,8 @@ class Core:
         return await self.committer.append(shard, incarnation, first, transactions)
 
     async def bootstrap(self, shard: str) -> AsyncGenerator[bytes]:
+        if shard not in SHARDS or not self._replica.in_step(shard):
+            raise LogUnavailable(f"this core has no shard {shard!r} in step with the log")
         start = self._replica.tables.shards[shard].applied
         self._sending[shard].append(start)
         try:

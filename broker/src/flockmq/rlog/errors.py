@@ -47,6 +47,12 @@ class LogGap(LogError):
         return int(str(self))
 
 
+class LogLost(LogError):
+    """The log was trimmed, or replaced, past what this node has, and there is no other core to ask for its tables."""
+
+    code = "lost"
+
+
 class LogCorrupt(LogError):
     """Bytes of the log, a bootstrap or a snapshot are not what was written."""
 
@@ -54,7 +60,7 @@ class LogCorrupt(LogError):
 
 
 _BY_CODE: dict[str, type[LogError]] = {
-    kind.code: kind for kind in (LogUnavailable, RedisUnreachable, LogFull, LogRefused, LogGap, LogCorrupt)
+    kind.code: kind for kind in (LogUnavailable, RedisUnreachable, LogFull, LogRefused, LogGap, LogLost, LogCorrupt)
 }
 
 

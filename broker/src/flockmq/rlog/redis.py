@@ -57,10 +57,12 @@ class RedisConfig(msgspec.Struct, frozen=True):
 
 
 class RedisLink:
-    """A connection that one caller at a time uses. After any error it is closed; `connect` makes it anew."""
+    """A connection that one caller at a time uses. After any error it is closed, and the next command makes it anew;
+    unless `by_hand`: then only `connect` does, for owners that must prepare a new connection first."""
 
-    def __init__(self, config: RedisConfig) -> None:
+    def __init__(self, config: RedisConfig, *, by_hand: bool = False) -> None:
         self.config = config
+        self._by_hand = by_hand
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
 
@@ -96,6 +98,8 @@ class RedisLink:
         """All commands in one round trip. Raises RedisUnreachable; then it is unknown which of them were executed."""
         async with self._lock:
             if self._connection is None:
+                if self._by_hand:
+                    raise RedisUnreachable(f"Redis at {self.config.address}: the connection was lost")
                 await self.connect()
             connection = self._connection
             assert connection is not None

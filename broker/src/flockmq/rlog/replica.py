@@ -21,7 +21,7 @@ from flockmq import bounds
 from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import BATCH_FIELD, SEAL_FIELD, START, StreamId, decode_batch
-from flockmq.rlog.errors import LogCorrupt, LogError, LogUnavailable
+from flockmq.rlog.errors import LogCorrupt, LogError, LogLost, LogUnavailable
 from flockmq.rlog.redis import RedisConfig, RedisLink, Reply
 from flockmq.rlog.shards import SHARDS
 from flockmq.rlog.tables import Shard, Tables
@@ -75,7 +75,7 @@ class Replica:
         self.bootstraps = 0
         self._source = source
         self._on_applied = on_applied
-        self._tail_link = RedisLink(config)
+        self._tail_link = RedisLink(config, by_hand=True)
         self._side_link = RedisLink(config)
         self._bootstrapping: dict[str, asyncio.Task[None]] = {}
         self._tail: asyncio.Task[None] | None = None
@@ -85,14 +85,18 @@ class Replica:
 
     async def start(self, blank: bool) -> None:
         """Returns when every shard is in step with the log's end, bootstrapped where it must be (`blank`: all of them).
-        Raises RedisUnreachable at once; waits for cores as long as it takes."""
+        Raises RedisUnreachable and LogLost at once; waits for cores as long as it takes."""
         await self._tail_link.connect()
         if blank:
             for shard in SHARDS:
                 self.bootstrap(shard)
             await asyncio.gather(*self._bootstrapping.values())
         self._tail = asyncio.create_task(self._run_tail(), name="rlog-tail")
-        await self._caught_up.wait()
+        caught_up = asyncio.create_task(self._caught_up.wait())
+        await asyncio.wait([self._tail, caught_up], return_when=asyncio.FIRST_COMPLETED)
+        if not caught_up.done():
+            caught_up.cancel()
+            await self._tail
 
     async def stop(self) -> None:
         tasks = [task for task in (self._tail, self._sweeper, *self._bootstrapping.values()) if task is not None]
@@ -114,8 +118,17 @@ class Replica:
                 yield entry
                 after = entry.stream_id
 
+    def in_step(self, shard: str) -> bool:
+        """The shard's tables are live: not blank, not about to be replaced."""
+        return self._caught_up.is_set() and shard not in self._bootstrapping
+
     def bootstrap(self, shard: str) -> None:
-        """Bootstrap the shard in the background, again and again until it worked."""
+        """Bootstrap the shard in the background, again and again until it worked. Raises LogLost without a source."""
+        if self._source is None:
+            raise LogLost(
+                f"shard {shard}: the log in Redis does not go on from {self.tables.shards[shard].applied}, the place of "
+                "this core's tables, and no other core can be asked for newer ones"
+            )
         if shard not in self._bootstrapping:
             task = asyncio.create_task(self._bootstrap_until_done(shard), name=f"rlog-bootstrap-{shard}")
             self._bootstrapping[shard] = task
@@ -132,6 +145,8 @@ class Replica:
                     await self._read_once()
                     retry_s = bounds.LOG_RETRY_MIN_S
             except LogError as error:
+                if isinstance(error, LogLost) and not self._caught_up.is_set():
+                    raise
                 log.warning("tail of the log: %s", error)
                 await self._tail_link.close()
                 await asyncio.sleep(retry_s)
@@ -143,7 +158,7 @@ class Replica:
         if not shards:
             await asyncio.wait(self._bootstrapping.values(), return_when=asyncio.FIRST_COMPLETED)
             return
-        block_s = bounds.LOG_READ_BLOCK_S if self._caught_up.is_set() else 0.001
+        block_s = bounds.LOG_READ_BLOCK_S if self._caught_up.is_set() else bounds.LOG_RETRY_MIN_S
         reply = await self._read_reply(
             self._tail_link,
             *("XREAD", "COUNT", bounds.LOG_READ_MAX_ENTRIES, "BLOCK", int(block_s * 1000), "STREAMS"),
@@ -176,6 +191,8 @@ class Replica:
             if loop.time() >= turn_ends:
                 self._on_applied(shard, size)
                 await asyncio.sleep(0)
+                if self.tables.shards[shard] is not state:
+                    return
                 size, turn_ends = 0, loop.time() + bounds.LOG_TURN_MAX_S
         self._on_applied(shard, size)
         self._sweep_if_needed()
@@ -221,8 +238,7 @@ class Replica:
     async def _bootstrap_once(self, shard: str) -> None:
         """Fill fresh tables from a core, then from the log up to where the core ended, and put them in the live ones'
         place. Raises LogError."""
-        if self._source is None:
-            raise LogUnavailable(f"shard {shard} can't be read from the log's start, and there is no other core to ask")
+        assert self._source is not None
         fresh = self.tables.shards[shard].fresh()
         receiver, framer = bootstrap.Receiver(fresh), bootstrap.Framer()
         async with aclosing(self._source(shard)) as frames:

@@ -1,0 +1,400 @@
+"""The log on a real Valkey: writes are kept, once and in order, whatever dies; every node ends in the same tables."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from flockmq.rlog.core import Core
+from flockmq.rlog.entry import StreamId, encode_transaction
+from flockmq.rlog.errors import LogFull, LogGap, LogLost, LogRefused, LogUnavailable, RedisUnreachable
+from flockmq.rlog.redis import RedisConfig, RedisLink
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, ROUTES, SHARDS, RetainedMessage
+
+DEADLINE_S = 30.0
+
+
+def core_of(node: Rlog) -> Core:
+    assert node.core is not None
+    return node.core
+
+
+def route(node: Rlog, number: int) -> tuple[int, int, str, bytes, bytes]:
+    return ROUTES.put((b"f/%d" % number, node.incarnation), None)
+
+
+async def reaches(node: Rlog, shard: str, place: StreamId) -> None:
+    """Wait until the node's own tables have the place."""
+    async with asyncio.timeout(DEADLINE_S):
+        while node.applied(shard) < place:
+            await asyncio.sleep(0.01)
+
+
+async def agree(shard: str, *nodes: Rlog) -> None:
+    await asyncio.gather(*(reaches(node, shard, max(node.applied(shard) for node in nodes)) for node in nodes))
+    assert len({node.applied(shard) for node in nodes}) == 1
+    assert len({str(node.tables.shards[shard].digests()) for node in nodes}) == 1
+
+
+class CountedPort:
+    """A core behind a link that can be cut."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.bootstraps = 0
+        self.lose_answers = 0
+        self.reachable = True
+
+    async def register(self, shard: str, incarnation: str) -> StreamId:
+        return await self._reached().register(shard, incarnation)
+
+    async def append(self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]) -> StreamId:
+        answer = await self._reached().append(shard, incarnation, first, transactions)
+        if self.lose_answers:
+            self.lose_answers -= 1
+            raise LogUnavailable("the link was lost before the answer came")
+        return answer
+
+    async def bootstrap(self, shard: str) -> AsyncGenerator[bytes]:
+        self.bootstraps += 1
+        async for frame in self._reached().bootstrap(shard):
+            yield frame
+
+    def _reached(self) -> Core:
+        if not self.reachable:
+            raise LogUnavailable("no core can be reached")
+        return self.core
+
+
+class Filters:
+    """A listener that keeps the filters of a routes table."""
+
+    def __init__(self) -> None:
+        self.keys: set[tuple[bytes, str]] = set()
+
+    def put(self, key: tuple[bytes, str], value: None, old: None) -> None:
+        self.keys.add(key)
+
+    def delete(self, key: tuple[bytes, str], old: None) -> None:
+        self.keys.remove(key)
+
+    def fresh(self) -> Self:
+        return type(self)()
+
+    def swap(self, fresh: Self) -> None:
+        self.keys = fresh.keys
+
+
+async def test_a_write_is_in_the_own_tables_when_it_returns_and_in_all_others_soon(nodes) -> None:
+    core = await nodes.core()
+    first, second = await nodes.replicant(core_of(core), "r1"), await nodes.replicant(core_of(core), "r2")
+    places = await asyncio.gather(*(first.write(ROUTE, [route(first, n)]) for n in range(100)))
+    assert len(first.tables.routes) == 100
+    assert len(set(places)) == 1, "what is written in one turn of the loop is one transaction"
+    message = RetainedMessage(b"21", 0, b"", 4)
+    await second.write(RETAINED, [MESSAGES.put(b"t", message)])
+    assert second.tables.messages.get(b"t") == message
+    await agree(ROUTE, core, first, second)
+    await agree(RETAINED, core, first, second)
+    assert first.tables.routes.nodes(b"f/7") == core.tables.routes.nodes(b"f/7") == {first.incarnation}
+
+
+async def test_a_repeated_append_is_answered_with_the_id_it_got_before(nodes) -> None:
+    core = core_of(await nodes.core())
+    await core.register(ROUTE, "w@1")
+    transactions = [encode_transaction("w@1", n, [ROUTES.put((b"f/%d" % n, "w@1"), None)]) for n in (1, 2, 3)]
+    one = await core.append(ROUTE, "w@1", 1, transactions[:2])
+    assert await core.append(ROUTE, "w@1", 1, transactions[:2]) == one
+    assert await core.append(ROUTE, "w@1", 2, transactions[1:2]) == one
+    both = await core.append(ROUTE, "w@1", 2, transactions[1:])
+    assert both == one._replace(sequence=one.sequence + 1), "only the third is new"
+    assert await core.append(ROUTE, "w@1", 1, transactions) == both
+
+
+async def test_a_number_too_far_is_refused_with_the_one_expected(nodes) -> None:
+    core = core_of(await nodes.core())
+    await core.register(ROUTE, "w@1")
+    with pytest.raises(LogGap) as gap:
+        await core.append(ROUTE, "w@1", 5, [encode_transaction("w@1", 5, [])])
+    assert gap.value.expected == 1
+
+
+async def test_a_purged_node_s_late_write_and_its_return_are_refused(nodes) -> None:
+    core = await nodes.core()
+    replicant = await nodes.replicant(core_of(core))
+    await replicant.write(ROUTE, [route(replicant, 1)])
+    await core.write(ROUTE, [route(core, 1)])
+    await core_of(core).purge(replicant.incarnation)
+    await core_of(core).purge(replicant.incarnation)
+    with pytest.raises(LogRefused, match=replicant.incarnation):
+        await replicant.write(ROUTE, [route(replicant, 2)])
+    with pytest.raises(LogRefused, match=replicant.incarnation):
+        await core_of(core).register(ROUTE, replicant.incarnation)
+    await agree(ROUTE, core, replicant)
+    assert core.tables.routes.nodes(b"f/1") == {core.incarnation}
+    assert len(core.tables.routes) == 1
+
+
+async def test_a_write_whose_answer_is_lost_is_applied_once(nodes) -> None:
+    core = await nodes.core()
+    port = CountedPort(core_of(core))
+    replicant = await nodes.replicant(port)
+    before = core.applied(ROUTE)
+    port.lose_answers = 1
+    await replicant.write(ROUTE, [route(replicant, 1)])
+    await replicant.write(ROUTE, [route(replicant, 2)])
+    await agree(ROUTE, core, replicant)
+    assert core.applied(ROUTE).sequence == before.sequence + 3, "the registration and two writes"
+
+
+async def test_writes_wait_for_a_core_and_go_on_in_order_through_another(nodes) -> None:
+    first, second = await nodes.core("c1"), await nodes.core("c2")
+    port = CountedPort(core_of(first))
+    replicant = await nodes.replicant(port)
+    port.reachable = False
+    writes = []
+    for number in range(20):
+        writes.append(replicant.submit(ROUTE, [route(replicant, number)]))
+        await asyncio.sleep(0)
+    port.core, port.reachable = core_of(second), True
+    places = await asyncio.gather(*writes)
+    assert places == sorted(places)
+    await agree(ROUTE, first, second, replicant)
+    assert len(first.tables.routes) == 20
+
+
+async def test_a_write_that_no_core_takes_ends_at_the_deadline(nodes, monkeypatch) -> None:
+    core = await nodes.core()
+    port = CountedPort(core_of(core))
+    replicant = await nodes.replicant(port)
+    monkeypatch.setattr("flockmq.bounds.LOG_WRITE_DEADLINE_S", 0.05)
+    port.reachable = False
+    with pytest.raises(LogUnavailable, match="shard route: not written within"):
+        await replicant.write(ROUTE, [route(replicant, 1)])
+    port.reachable = True
+    monkeypatch.undo()
+    await replicant.write(ROUTE, [ROUTES.delete((b"f/1", replicant.incarnation))])
+    assert len(replicant.tables.routes) == 0, "the inverse write is ordered behind it"
+
+
+async def test_writes_beyond_the_bounds_are_refused_before_they_are_kept(nodes, monkeypatch) -> None:
+    core = await nodes.core()
+    monkeypatch.setattr("flockmq.bounds.LOG_PENDING_MAX_BYTES", 100)
+    done = [core.submit(ROUTE, [ROUTES.put((b"x" * 60, core.incarnation), None)]) for _ in range(2)]
+    with pytest.raises(LogFull, match="bytes of writes wait"):
+        await done[1]
+    await done[0]
+    object.__setattr__(ROUTES, "max_rows", 1)
+    try:
+        with pytest.raises(LogFull, match="table routes holds 1 rows"):
+            await core.write(ROUTE, [route(core, 1)])
+        await core.write(ROUTE, [ROUTES.delete((b"x" * 60, core.incarnation))])
+    finally:
+        object.__setattr__(ROUTES, "max_rows", 10_000_000)
+
+
+async def test_a_node_bootstraps_while_others_write(nodes, monkeypatch) -> None:
+    monkeypatch.setattr("flockmq.bounds.LOG_SLICE_MAX_BYTES", 256)
+    core = await nodes.core()
+    await core.write(ROUTE, [route(core, n) for n in range(5000)])
+    stop = asyncio.Event()
+
+    async def churn() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            key = (b"f/%d" % (number * 7 % 6000), core.incarnation)
+            await core.write(ROUTE, [ROUTES.put(key, None) if number % 2 else ROUTES.delete(key)])
+
+    writing = asyncio.create_task(churn())
+    port = CountedPort(core_of(core))
+    replicants = [await nodes.replicant(port, f"r{n}") for n in range(3)]
+    stop.set()
+    await writing
+    assert port.bootstraps == 3 * len(SHARDS)
+    await agree(ROUTE, core, *replicants)
+
+
+async def test_nothing_is_lost_when_redis_is_killed_and_comes_back(nodes, valkey) -> None:
+    core = await nodes.core()
+    port = CountedPort(core_of(core))
+    replicant = await nodes.replicant(port)
+    answered: list[int] = []
+
+    async def write(numbers: range) -> None:
+        for number in numbers:
+            await replicant.write(ROUTE, [route(replicant, number)])
+            answered.append(number)
+
+    await write(range(50))
+    during = asyncio.create_task(write(range(50, 250)))
+    while len(answered) < 100:
+        await asyncio.sleep(0)
+    valkey.kill()
+    await asyncio.to_thread(valkey.restart)
+    await during
+    await agree(ROUTE, core, replicant)
+    assert {key for (key, _), _ in core.tables.routes.items()} == {b"f/%d" % n for n in range(250)}
+    assert core.applied(ROUTE).generation == 2
+    assert port.bootstraps == len(SHARDS), "only the first: everybody tailed on"
+
+
+async def test_an_empty_redis_is_seeded_from_the_core_s_tables(nodes, valkey) -> None:
+    core = await nodes.core()
+    port = CountedPort(core_of(core))
+    replicant = await nodes.replicant(port)
+    await replicant.write(ROUTE, [route(replicant, n) for n in range(100)])
+    await agree(ROUTE, core, replicant)
+    valkey.kill()
+    await asyncio.to_thread(valkey.restart, empty=True)
+    await replicant.write(ROUTE, [route(replicant, 100)])
+    await agree(ROUTE, core, replicant)
+    assert len(core.tables.routes) == 101
+    assert core.applied(ROUTE).generation == 2
+    assert port.bootstraps == len(SHARDS), "it stood exactly where the new log begins"
+
+
+async def test_a_core_s_snapshot_seeds_an_empty_redis(nodes, valkey) -> None:
+    core = await nodes.core()
+    await core.write(ROUTE, [route(core, n) for n in range(100)])
+    await core.stop()
+    valkey.kill()
+    await asyncio.to_thread(valkey.restart, empty=True)
+    again = await nodes.core()
+    assert len(again.tables.routes) == 100
+    assert again.tables.routes.nodes(b"f/1") == {core.incarnation}
+    await again.write(ROUTE, [route(again, 1)])
+    assert again.tables.routes.nodes(b"f/1") == {core.incarnation, again.incarnation}
+
+
+async def trimmed_below(core: Rlog, shard: str) -> None:
+    """What trim does when a retention window of entries is behind a snapshot."""
+    for number in range(100):
+        await core.write(shard, [route(core, number)])
+    await core_of(core).snapshot(shard)
+    kept_from = await core_of(core).trim(shard, core.applied(shard))
+    assert kept_from is not None
+
+
+async def test_a_node_that_the_log_was_trimmed_past_bootstraps(nodes, monkeypatch) -> None:
+    monkeypatch.setattr("flockmq.bounds.LOG_RETENTION_BYTES", 256)
+    core = await nodes.core()
+    port = CountedPort(core_of(core))
+    replicant = await nodes.replicant(port)
+    filters = Filters()
+    replicant.on_change("routes", filters)
+    await replicant.write(ROUTE, [route(replicant, 1)])
+    replica = replicant._replica
+    assert replica._tail is not None
+    replica._tail.cancel()
+    await asyncio.wait([replica._tail])
+    await trimmed_below(core, ROUTE)
+    replica._tail = asyncio.create_task(replica._run_tail())
+    await agree(ROUTE, core, replicant)
+    assert port.bootstraps == len(SHARDS) + 1
+    assert filters.keys == {key for key, _ in core.tables.routes.items()}
+    await replicant.write(ROUTE, [route(replicant, 2)])
+
+
+async def test_trimming_waits_for_the_snapshot_and_the_retention_window(nodes, monkeypatch) -> None:
+    core = await nodes.core()
+    await core.write(ROUTE, [route(core, 1)])
+    await core_of(core).snapshot(ROUTE)
+    assert await core_of(core).trim(ROUTE, core.applied(ROUTE)) is None
+    monkeypatch.setattr("flockmq.bounds.LOG_RETENTION_BYTES", 64)
+    for number in range(20):
+        await core.write(ROUTE, [route(core, number)])
+    durable = core_of(core).durable(ROUTE)
+    assert await core_of(core).trim(ROUTE, core.applied(ROUTE)) == durable
+    assert await core_of(core).trim(ROUTE, StreamId(1, 1)) == (1, 1)
+
+
+async def test_a_restarted_core_goes_on_from_its_snapshot(nodes, monkeypatch) -> None:
+    monkeypatch.setattr("flockmq.bounds.LOG_RETENTION_BYTES", 64)
+    core = await nodes.core()
+    await trimmed_below(core, ROUTE)
+    await core.stop()
+    again = await nodes.core()
+    assert len(again.tables.routes) == 100
+    await again.write(ROUTE, [route(again, 1)])
+
+
+def corrupt(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+async def test_a_corrupt_snapshot_is_named_and_replaced_by_the_log_or_another_core(nodes, monkeypatch, caplog) -> None:
+    monkeypatch.setattr("flockmq.bounds.LOG_RETENTION_BYTES", 64)
+    core, other = await nodes.core("c1"), await nodes.core("c2")
+    await trimmed_below(core, ROUTE)
+    await agree(ROUTE, core, other)
+    await core.stop()
+    snapshot = nodes.data_dir("c1") / "route.snapshot"
+    corrupt(snapshot)
+    port = CountedPort(core_of(other))
+    again = await nodes.core("c1", port)
+    assert f"snapshot of shard route is refused: {snapshot}: frame" in caplog.text
+    assert port.bootstraps == 1
+    await agree(ROUTE, again, other)
+
+
+async def test_a_lone_core_that_lost_its_snapshot_and_the_log_says_so(nodes, monkeypatch) -> None:
+    monkeypatch.setattr("flockmq.bounds.LOG_RETENTION_BYTES", 64)
+    core = await nodes.core()
+    await trimmed_below(core, ROUTE)
+    await core.stop()
+    (nodes.data_dir("core") / "route.snapshot").unlink()
+    with pytest.raises(LogLost, match="shard route: the log in Redis does not go on from 0-0"):
+        await nodes.core()
+
+
+async def test_a_replicant_needs_no_more_than_to_read_the_logs(nodes, valkey) -> None:
+    core = await nodes.core()
+    admin = RedisLink(valkey.config)
+    rights = ("~flockmq:{*}:log", "-@all", "+xread", "+xrange", "+xrevrange")
+    await admin.call("ACL", "SETUSER", "reader", "on", ">secret", *rights)
+    await admin.close()
+    reader = RedisConfig(f"redis://reader@127.0.0.1:{valkey.port}", password="secret")
+    replicant = await nodes.replicant(core_of(core), config=reader)
+    await replicant.write(ROUTE, [route(replicant, 1)])
+    await agree(ROUTE, core, replicant)
+
+
+async def test_redis_away_is_one_line_without_the_password(nodes, valkey) -> None:
+    valkey.kill()
+    config = RedisConfig(f"redis://:hunter2@127.0.0.1:{valkey.port}")
+    node = Rlog("r@1", config, data_dir=nodes.data_dir("r"))
+    with pytest.raises(RedisUnreachable, match=f"^Redis at 127.0.0.1:{valkey.port}: ") as error:
+        await node.start()
+    assert "hunter2" not in str(error.value)
+    await node.stop()
+
+
+async def test_a_wrong_password_is_said_so(nodes, valkey) -> None:
+    admin = RedisLink(valkey.config)
+    await admin.call("CONFIG", "SET", "requirepass", "right")
+    await admin.close()
+    for config in (RedisConfig(valkey.config.url, password="wrong"), valkey.config):
+        link = RedisLink(config)
+        with pytest.raises(RedisUnreachable, match="password"):
+            await link.call("XLEN", "x")
+        await link.close()
+
+
+async def test_lag_counts_from_a_head_that_another_node_told(nodes) -> None:
+    core = await nodes.core()
+    applied = core.applied(ROUTE)
+    assert core.lag(ROUTE) == (0, 0.0)
+    core.note_head(ROUTE, applied._replace(sequence=applied.sequence + 3))
+    entries, ms = core.lag(ROUTE)
+    assert entries == 3
+    assert ms >= 0
+    assert core.head(ROUTE).sequence == applied.sequence + 3
+    for number in range(3):
+        await core.write(ROUTE, [route(core, number)])
+    assert core.lag(ROUTE) == (0, 0.0)
