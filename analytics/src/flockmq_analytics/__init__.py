@@ -1,0 +1,1 @@
+"""The nightly job: FlockMQ's event streams to date-partitioned Parquet, and one small report."""

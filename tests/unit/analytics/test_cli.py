@@ -1,0 +1,118 @@
+"""The command line without Spark: which days, and how each failure ends."""
+
+import os
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from flockmq_analytics.cli import explain, main
+from flockmq_analytics.days import Days, yesterday_and_today
+from flockmq_analytics.java import JavaNotFound, java_home
+from flockmq_analytics.output import OutputError, locked
+
+UNREACHABLE = "redis://127.0.0.1:1/0"  # port 1 is reserved, and nothing listens there
+
+
+def run(*arguments: str) -> int:
+    return main(["run", "--redis-url", UNREACHABLE, "--output", "/nonexistent/output", *arguments])
+
+
+def test_by_default_the_last_whole_day_and_the_one_under_way() -> None:
+    days = yesterday_and_today(datetime(2026, 3, 1, 2, 17, tzinfo=UTC))
+    assert days == Days(date(2026, 2, 28), date(2026, 3, 1))
+    assert days.each() == [date(2026, 2, 28), date(2026, 3, 1)]
+    assert (days.start, days.end) == (datetime(2026, 2, 28, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC))
+
+
+def test_an_unreachable_redis_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("flockmq-analytics: Redis at 127.0.0.1:1 can't be reached: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--day", "2026-11-20", "--from", "2026-11-19"], "--day can't go with --from or --to"),
+        (["--to", "2026-11-19"], "--to needs --from"),
+        (["--from", "2026-11-20", "--to", "2026-11-19"], "--from (2026-11-20) is after --to (2026-11-19)"),
+        (["--from", "2020-01-01", "--to", "2026-11-19"], "is more than 366 days; run it in parts"),
+        (["--password-file", "/nonexistent/password"], "the password file /nonexistent/password can't be read"),
+        (["--redis-url", "redis://:hunter2@127.0.0.1/0"], "the Redis URL carries a password"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_one_line_and_exit_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert "hunter2" not in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--day", "20.11.2026"], "'20.11.2026' isn't a day like 2026-11-20"),
+        (["--keep-days", "0"], "'0' isn't a whole number above 0"),
+        (["--memory", "lots"], "'lots' isn't a size like 512m or 2g"),
+        (["--format", "xml"], "invalid choice: 'xml'"),
+    ],
+)
+def test_arguments_that_cannot_be_read_are_one_line_and_exit_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(*arguments)
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_what_a_spark_task_raised_is_unwrapped() -> None:
+    wrapped = PySparkException(
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to read\nTraceback (most recent call last):\n  File …\n"
+        "pyspark_flockmq.errors.RedisUnavailable: Redis at redis:6379 can't be reached: Timeout\n\tat org.apache…"
+    )
+    assert explain(wrapped) == (3, "Redis at redis:6379 can't be reached: Timeout")
+
+
+def test_what_spark_itself_raised_is_its_first_line() -> None:
+    assert explain(PySparkException("[X] disk full\n\tat org.apache…")) == (
+        1,
+        "Spark failed: [X] disk full (--verbose tells more)",
+    )
+    assert explain(Py4JError("gone\n\tat py4j…")) == (1, "Spark failed: gone (--verbose tells more)")
+
+
+def test_java_home_of_the_environment_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/opt/java")
+    assert java_home(tmp_path) == Path("/opt/java")
+
+
+def test_the_wheels_java_is_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    home = java_home(tmp_path)
+    assert home is not None
+    assert os.access(home / "bin" / "java", os.X_OK)
+
+
+def test_no_java_at_all_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JavaNotFound, match="install Java 17 or 21"):
+        java_home(tmp_path)
+
+
+def test_an_output_in_use_is_one_line_and_exit_1(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(OutputError) as refused, locked(tmp_path):
+        pass
+    assert explain(refused.value) == (1, f"another run is writing to {tmp_path}; wait for it to end")
