@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest
 .PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e images manifests lock clean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- what a user runs -------------------------------------------------------------------------------------------------
 
@@ -32,13 +32,16 @@ interpreted: $(VENV)/.demo ## run the broker from its sources again
 	@$(BIN)/flockmq --version
 
 bench: $(VENV)/.dev ## throughput and latency beside other brokers
-	tests/bench/run
+	$(BIN)/python tests/bench/run.py
 
 e2e: $(VENV)/.dev ## the whole on a real Kubernetes: kind, or the cluster of KUBECONFIG
 	tests/e2e/run
 
+CONTAINERS ?= $(if $(shell command -v docker),docker,buildah)
+TAG ?= dev
 images: ## build the three container images
-	tests/e2e/images/build
+	for part in broker operator analytics; do \
+	  $(CONTAINERS) build --file Dockerfile.$$part --tag flockmq-$$part:$(TAG) . || exit 1; done
 
 # --- what a developer runs --------------------------------------------------------------------------------------------
 
@@ -65,8 +68,8 @@ test-compiled: $(VENV)/.dev ## the broker's tests once more, on the compiled mod
 	fi
 BROKER_TESTS := tests/unit/broker $(filter-out tests/integration/analytics,$(wildcard tests/integration/*))
 
-manifests: $(VENV)/.dev ## render manifests/install.yaml from the chart
-	manifests/render
+manifests: ## render manifests/install.yaml from the chart (with Helm, or one built from its Go module)
+	HELM=$$(command -v helm || echo "$$(tests/e2e/kind/tools.sh clients)/helm") charts/render
 
 lock: $(UV) ## pin every dependency with hashes (newer versions: make lock UPGRADE=--upgrade)
 	$(LOCK) --all-extras --group dev $(PROJECTS) --output-file requirements-dev.txt
