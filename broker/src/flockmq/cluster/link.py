@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from flockmq import bounds
 from flockmq.cluster import frames
@@ -217,8 +217,7 @@ class Link(asyncio.Protocol):
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         transport.set_write_buffer_limits(high=bounds.LINK_TRANSPORT_HIGH_BYTES)
         peername = transport.get_extra_info("peername")
         self.address = f"{peername[0]}:{peername[1]}" if peername else "?"
