@@ -1,4 +1,4 @@
-"""Seeing everything that was written before now: ask Redis where a shard's log ends, wait until the own tables are there.
+"""Seeing all that was written before now: ask Redis where a shard's log ends, wait until the own tables are there.
 
 Those who ask while a question is under way share the next one, so any number of them costs one question a round trip.
 Reads only, so a replicant may.
@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from flockmq import bounds
 from flockmq.rlog.entry import START, StreamId
-from flockmq.rlog.errors import LogUnavailable
+from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.replica import entries_of, log_key
 
@@ -79,8 +79,14 @@ class CatchUp:
         return await self._ask()
 
     async def _ask(self) -> StreamId:
-        try:
-            reply = await self._link.call("XREVRANGE", log_key(self._shard), "+", "-", "COUNT", 1)
-        except ResponseError as error:
-            raise LogUnavailable(f"shard {self._shard}: Redis refuses XREVRANGE: {error}") from None
+        retry_s = bounds.LOG_RETRY_MIN_S
+        while True:
+            try:
+                reply = await self._link.call("XREVRANGE", log_key(self._shard), "+", "-", "COUNT", 1)
+                break
+            except ResponseError as error:
+                raise LogUnavailable(f"shard {self._shard}: Redis refuses XREVRANGE: {error}") from None
+            except RedisUnreachable:  # a connection that a restart of Redis left behind, or Redis is still away
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
         return next((entry.stream_id for entry in entries_of(reply)), START)

@@ -126,8 +126,8 @@ class Replica:
         """Bootstrap the shard in the background, again and again until it worked. Raises LogLost without a source."""
         if self._source is None:
             raise LogLost(
-                f"shard {shard}: the log in Redis does not go on from {self.tables.shards[shard].applied}, the place of "
-                "this core's tables, and no other core can be asked for newer ones"
+                f"shard {shard}: the log in Redis does not go on from {self.tables.shards[shard].applied}, where this "
+                "core's tables are, and no other core can be asked for newer ones"
             )
         if shard not in self._bootstrapping:
             task = asyncio.create_task(self._bootstrap_until_done(shard), name=f"rlog-bootstrap-{shard}")

@@ -89,7 +89,7 @@ class Rlog:
         return done
 
     async def write(self, shard: str, ops: Sequence[Op]) -> StreamId:
-        """`submit`, awaited. Raises LogFull, LogUnavailable, LogRefused."""
+        """`submit`, awaited. Raises LogFull, LogRefused."""
         return await self.submit(shard, ops)
 
     async def catch_up(self, shard: str) -> None:
