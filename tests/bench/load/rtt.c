@@ -19,7 +19,8 @@ static uint16_t expect(int fd, enum packet_type type) {
     size_t got = 0;
     while (!got || !next_packet(buffer, got, &packet)) {
         ssize_t n = read(fd, buffer + got, sizeof buffer - got);
-        if (n <= 0) fail("the broker closed the connection while packet type %d was awaited", type);
+        if (n < 0) fail("no packet type %d within %d s", type, ANSWER_MAX_S);
+        if (n == 0) fail("the broker closed the connection while packet type %d was awaited", type);
         got += (size_t)n;
     }
     if (packet.type != type) fail("packet type %d where %d was awaited", packet.type, type);
@@ -33,12 +34,13 @@ static void send_ack(int fd, enum packet_type type, uint16_t packet_id) {
     write_all(fd, ack, put_ack(ack, type, packet_id));
 }
 
-/* Both sides' handshakes after a delivery whose packet id on the subscriber's side is `delivered_id`. */
+/* What both sides still owe the broker, and it them, after a delivery. `delivered_id`: the subscriber's packet id. */
 static void finish(int publisher, int subscriber, unsigned qos, uint16_t delivered_id) {
     if (qos == 1) {
         send_ack(subscriber, PUBACK, delivered_id);
         expect(publisher, PUBACK);
-    } else if (qos == 2) { /* the broker may hold PUBCOMP of the one side back for nothing of the other */
+    } else if (qos == 2) {
+        expect(publisher, PUBCOMP);
         send_ack(subscriber, PUBREC, delivered_id);
         expect(subscriber, PUBREL);
         send_ack(subscriber, PUBCOMP, delivered_id);
@@ -69,7 +71,6 @@ void measure_round_trip(const struct options *options) {
         }
         uint16_t delivered_id = expect(subscriber, PUBLISH);
         double received = now_s();
-        if (options->qos == 2) expect(publisher, PUBCOMP);
         finish(publisher, subscriber, options->qos, delivered_id);
         if (sent >= start) samples_s[samples++] = received - sent;
         if (received >= end) break;

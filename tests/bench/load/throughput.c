@@ -97,7 +97,7 @@ static void open_subscriber(unsigned index) {
     const struct options *options = run.options;
     struct subscriber *subscriber = &run.subscribers[index];
     char filter[TOPIC_MAX_BYTES];
-    snprintf(filter, sizeof filter, "bench/%05u/%s", options->fan ? 0 : index, options->topics > 1 ? "+" : "0");
+    snprintf(filter, sizeof filter, "bench/%05u/%s", options->fan ? 0 : index, options->topics > 1 ? "+" : "00");
     open_connection(&subscriber->connection, false, index);
     subscribe(subscriber->connection.fd, filter, options->qos);
 
@@ -112,8 +112,8 @@ static void fill_ring(struct publisher *publisher) {
     publisher->ring = allocate(run.tiles * run.tile_bytes);
     for (unsigned tile = 0; tile < run.tiles; tile++) {
         char topic[TOPIC_MAX_BYTES];
-        snprintf(topic, sizeof topic, "bench/%05u/%c", options->fan ? 0 : publisher->connection.index,
-                 '0' + tile % options->topics); /* 64 characters from '0' on: no wildcard among them */
+        snprintf(topic, sizeof topic, "bench/%05u/%02u", options->fan ? 0 : publisher->connection.index,
+                 tile % options->topics); /* digits: some brokers give other characters a meaning of their own */
         put_publish(publisher->ring + tile * run.tile_bytes, topic, options->qos, 0, payload, options->payload_bytes);
     }
 }
@@ -121,7 +121,7 @@ static void fill_ring(struct publisher *publisher) {
 static void measure_tile(void) {
     const struct options *options = run.options;
     static uint8_t packet[PACKET_MAX_BYTES], payload[PAYLOAD_MAX_BYTES];
-    run.tile_bytes = put_publish(packet, "bench/00000/0", options->qos, 0, payload, options->payload_bytes);
+    run.tile_bytes = put_publish(packet, "bench/00000/00", options->qos, 0, payload, options->payload_bytes);
     run.stamp_offset = run.tile_bytes - options->payload_bytes;
     run.packet_id_offset = run.stamp_offset - 2;
     unsigned rounds = (unsigned)(RING_BYTES / (run.tile_bytes * options->topics));

@@ -110,6 +110,8 @@ int open_tcp(uint16_t port) {
     if (connect(fd, (struct sockaddr *)&broker, sizeof broker)) fail("connect to 127.0.0.1:%u: %s", port, strerror(errno));
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    struct timeval patience = {.tv_sec = ANSWER_MAX_S}; /* while it blocks: an answer that doesn't come is a failure */
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     return fd;
 }
 
@@ -125,6 +127,7 @@ void write_all(int fd, const uint8_t *bytes, size_t count) {
 void read_exactly(int fd, uint8_t *into, size_t count) {
     while (count) {
         ssize_t n = read(fd, into, count);
+        if (n < 0 && errno == EAGAIN) fail("the broker owes an answer for %d s", ANSWER_MAX_S);
         if (n < 0) fail("read: %s", strerror(errno));
         if (n == 0) fail("the broker closed the connection");
         into += n;
@@ -132,12 +135,17 @@ void read_exactly(int fd, uint8_t *into, size_t count) {
     }
 }
 
+void await_connack(int fd) {
+    uint8_t connack[4];
+    read_exactly(fd, connack, sizeof connack);
+    if (connack[0] != CONNACK << 4 || connack[3] != 0) fail("CONNECT refused: return code %u", connack[3]);
+}
+
 int open_session(uint16_t port, const char *client_id) {
-    uint8_t packet[64 + TOPIC_MAX_BYTES], connack[4];
+    uint8_t packet[64 + TOPIC_MAX_BYTES];
     int fd = open_tcp(port);
     write_all(fd, packet, put_connect(packet, client_id));
-    read_exactly(fd, connack, sizeof connack);
-    if (connack[0] != CONNACK << 4 || connack[3] != 0) fail("CONNECT of %s refused: return code %u", client_id, connack[3]);
+    await_connack(fd);
     return fd;
 }
 

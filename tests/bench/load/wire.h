@@ -28,7 +28,8 @@ enum {
     TOPIC_MAX_BYTES = 64,
     PAYLOAD_MAX_BYTES = 65536,
     PACKET_MAX_BYTES = PAYLOAD_MAX_BYTES + TOPIC_MAX_BYTES + 16,
-    ACK_BYTES = 4
+    ACK_BYTES = 4,
+    ANSWER_MAX_S = 5 /* how long a blocking read waits */
 };
 
 /* One packet found in a buffer; `body` points into that buffer. */
@@ -75,8 +76,9 @@ size_t put_ack(uint8_t *out, enum packet_type type, uint16_t packet_id);
 
 /* Blocking sockets with TCP_NODELAY, connected to 127.0.0.1 only. */
 int open_tcp(uint16_t port);
-int open_session(uint16_t port, const char *client_id);                   /* CONNECT .. CONNACK, clean session */
-void subscribe(int fd, const char *filter, unsigned qos);                 /* SUBSCRIBE .. SUBACK */
+void await_connack(int fd);
+int open_session(uint16_t port, const char *client_id);   /* CONNECT .. CONNACK, clean session */
+void subscribe(int fd, const char *filter, unsigned qos); /* SUBSCRIBE .. SUBACK */
 void write_all(int fd, const uint8_t *bytes, size_t count);
 void read_exactly(int fd, uint8_t *into, size_t count);
 void make_nonblocking(int fd);
