@@ -31,12 +31,17 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.watching.label_selectors[resource.group, resource.version, resource.plural] = selector
 
 
+@kopf.on.login(registry=registry)
+def log_in(**arguments: Any) -> kopf.ConnectionInfo | None:
+    return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+
+
 @kopf.on.event(*RESOURCES[KIND], registry=registry)
-def cluster_changed(namespace: str | None, name: str, memo: Any, **_: Any) -> None:
+async def cluster_changed(namespace: str | None, name: str, memo: Any, **_: Any) -> None:
     wake(memo.reconciler, namespace, name)
 
 
-def part_changed(namespace: str | None, labels: kopf.Labels, memo: Any, **_: Any) -> None:
+async def part_changed(namespace: str | None, labels: kopf.Labels, memo: Any, **_: Any) -> None:
     wake(memo.reconciler, namespace, labels.get(INSTANCE))
 
 

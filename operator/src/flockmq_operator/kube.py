@@ -37,8 +37,12 @@ class Resource(NamedTuple):
     plural: str
 
     @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
     def base(self) -> str:
-        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
 
 
 RESOURCES: dict[str, Resource] = {
@@ -98,8 +102,10 @@ class Kube:
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
         accept = METADATA_ONLY if metadata_only else "application/json"
         answer = await self.request("GET", _path(kind, namespace), query={"labelSelector": selector}, accept=accept)
-        items: list[Manifest] = answer["items"]
-        return [{**item, "kind": kind} for item in items]  # elements of a list don't say their kind
+        items: list[Manifest] = answer["items"] or []  # null in an empty list of metadata
+        return [
+            {**item, "apiVersion": RESOURCES[kind].api_version, "kind": kind} for item in items
+        ]  # a list says it once
 
     async def apply(self, manifest: Manifest, subresource: str = "") -> Manifest:
         """Server-side apply; fields of ours that others changed are taken back."""

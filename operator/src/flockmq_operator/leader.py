@@ -1,96 +1,134 @@
-"""One of several operators acts: the one that holds the Lease."""
+"""One of several operators acts: the one that holds the Lease.
+
+The rules are client-go's leader election's. Others' clocks are never compared with ours: a Lease has run out when it
+stood still for its whole duration by our own monotonic clock. Who can't renew for RENEW_S stops acting, some seconds
+before anybody else may begin. Every write carries the resourceVersion that was read, so of two only one succeeds.
+(The `kubernetes` package's own LeaseLock can't create a Lease: version 37.0.2 fails in its argument check.)
+"""
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
 
-import aiohttp
-from kubernetes.aio import client
-from kubernetes.aio.client.exceptions import ApiException
-from kubernetes.aio.leaderelection.electionconfig import Config
-from kubernetes.aio.leaderelection.leaderelection import LeaderElection
-from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
-from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
+from flockmq_operator.kube import Kube, Refused, Unreachable
+from flockmq_operator.manifest import Manifest
 
 log = logging.getLogger(__name__)
 
 LEASE = "flockmq-operator"
-LEASE_S, RENEW_S, RETRY_S = 15, 10, 2
-"""Who can't renew for RENEW_S stops acting before others may take over, after LEASE_S."""
+LEASE_S = 15
+RENEW_S = 10.0
+RETRY_S = 2.0
 REQUEST_S = 4.0
 """The deadline of a request, so that a connection that hangs can't outlast RENEW_S."""
 
 
-class DeadlineLock(LeaseLock):
-    """A LeaseLock to which a network failure is a failed attempt, not the end of the election."""
+class LeaseLost(Exception):
+    pass
 
-    async def get(
-        self, name: str, namespace: str
-    ) -> tuple[bool, LeaderElectionRecord] | tuple[bool, Exception] | tuple[bool, None]:
+
+class Sighting(NamedTuple):
+    """A Lease as it was last seen, and since when it looks like this."""
+
+    version: str
+    since_s: float
+
+
+def is_free(lease: Manifest, identity: str, sighting: Sighting | None, now_s: float) -> bool:
+    """Whether `identity` may write its name into `lease`: nobody's, ours, or run out."""
+    spec = lease.get("spec") or {}
+    holder = spec.get("holderIdentity")
+    if not holder or holder == identity:
+        return True
+    stood_still = sighting is not None and sighting.version == lease["metadata"]["resourceVersion"]
+    return stood_still and sighting is not None and now_s - sighting.since_s > spec.get("leaseDurationSeconds", LEASE_S)
+
+
+def held(lease: Manifest, identity: str, now: datetime) -> Manifest:
+    """`lease` with `identity` as its holder, renewed."""
+    old = lease.get("spec") or {}
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec: Manifest = {**old, "holderIdentity": identity, "leaseDurationSeconds": LEASE_S, "renewTime": stamp}
+    if old.get("holderIdentity") != identity:
+        spec |= {"acquireTime": stamp, "leaseTransitions": old.get("leaseTransitions", -1) + 1}
+    return {**lease, "spec": spec}
+
+
+class Candidate:
+    """This process' part in the election; `identity` is unique among operators."""
+
+    def __init__(self, kube: Kube, namespace: str, identity: str) -> None:
+        self._kube = kube
+        self._identity = identity
+        self._base = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._sighting: Sighting | None = None
+
+    async def while_leading(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the Lease, run `lead`, give the Lease back when it ends. Raises LeaseLost, after ending `lead`."""
+        while not await self._try_to_hold():  # noqa: ASYNC110 (what is awaited is another process)
+            await asyncio.sleep(RETRY_S)
+        leading = asyncio.ensure_future(lead())
+        try:
+            await self._renew_until(leading)
+            await leading
+        finally:
+            leading.cancel()
+            await asyncio.gather(leading, return_exceptions=True)
+            await self._give_back()
+
+    async def _renew_until(self, leading: asyncio.Future[None]) -> None:
+        renewed_s = time.monotonic()
+        while not (await asyncio.wait((leading,), timeout=RETRY_S))[0]:
+            started_s = time.monotonic()
+            if await self._try_to_hold():
+                renewed_s = started_s
+            elif time.monotonic() - renewed_s > RENEW_S - REQUEST_S:  # the next try could end too late
+                raise LeaseLost(f"Lease {LEASE} couldn't be renewed: another operator may act now")
+
+    async def _try_to_hold(self) -> bool:
         try:
             async with asyncio.timeout(REQUEST_S):
-                return await super().get(name, namespace)
-        except (TimeoutError, OSError, aiohttp.ClientError) as error:
-            return False, ApiException(status=0, reason=str(error) or type(error).__name__)
-
-    async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
-        return await _attempt(super().create(name, namespace, election_record))
-
-    async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
-        return await _attempt(super().update(name, namespace, updated_record))
-
-
-async def _attempt(request: Awaitable[bool]) -> bool:
-    try:
-        async with asyncio.timeout(REQUEST_S):
-            return await request
-    except (TimeoutError, OSError, aiohttp.ClientError) as error:
-        log.warning("the Lease can't be written: %s", error or type(error).__name__)
+                lease = await self._read()
+                now = datetime.now(UTC)
+                if lease is None:
+                    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}}
+                    await self._kube.request("POST", self._base, body=held(lease, self._identity, now))
+                    return True
+                if not is_free(lease, self._identity, self._sighting, time.monotonic()):
+                    self._note(lease)
+                    return False
+                await self._kube.request("PUT", f"{self._base}/{LEASE}", body=held(lease, self._identity, now))
+                return True
+        except Refused as refused:
+            if refused.status != 409:  # 409: another was faster
+                log.error("the Lease %s: %s", LEASE, refused)
+        except (Unreachable, TimeoutError) as error:
+            log.warning("the Lease %s can't be asked for: %s", LEASE, error or "no answer in time")
         return False
 
-
-async def while_leading(
-    api: client.ApiClient, namespace: str, identity: str, lead: Callable[[], Awaitable[None]]
-) -> None:
-    """Wait for the Lease, run `lead`, and give the Lease back when it ends. Ends, too, when the Lease is lost."""
-    ended = asyncio.Event()
-    failure: list[BaseException] = []
-
-    async def run() -> None:
+    async def _read(self) -> Manifest | None:
         try:
-            await lead()
-        except Exception as error:
-            failure.append(error)
-        finally:
-            ended.set()
+            return await self._kube.request("GET", f"{self._base}/{LEASE}")
+        except Refused as refused:
+            if refused.status == 404:
+                return None
+            raise
 
-    async def lost() -> None:
-        log.error("the Lease %s/%s is lost: another operator may act now; ending", namespace, LEASE)
+    def _note(self, lease: Manifest) -> None:
+        version = lease["metadata"]["resourceVersion"]
+        if self._sighting is None or self._sighting.version != version:
+            self._sighting = Sighting(version, time.monotonic())
 
-    lock = DeadlineLock(LEASE, namespace, identity, api)
-    election = asyncio.create_task(LeaderElection(Config(lock, LEASE_S, RENEW_S, RETRY_S, run, lost)).run())
-    done = asyncio.create_task(ended.wait())
-    try:
-        await asyncio.wait((election, done), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        held = not election.done()
-        for task in (election, done):
-            task.cancel()
-        await asyncio.gather(election, done, return_exceptions=True)
-        if held:
-            await release(api, namespace, identity)
-    if failure:
-        raise failure[0]
-
-
-async def release(api: client.ApiClient, namespace: str, identity: str) -> None:
-    """Give the Lease back, if it is ours, so that the next operator needn't wait for its end."""
-    leases = client.CoordinationV1Api(api)
-    try:
-        async with asyncio.timeout(REQUEST_S):
-            lease = await leases.read_namespaced_lease(LEASE, namespace)
-            if lease.spec and lease.spec.holder_identity == identity:
-                lease.spec.holder_identity = None
-                await leases.replace_namespaced_lease(LEASE, namespace, lease)
-    except (TimeoutError, OSError, aiohttp.ClientError, ApiException) as error:
-        log.info("the Lease wasn't given back, and will run out: %s", error)
+    async def _give_back(self) -> None:
+        """So that the next operator needn't wait for the Lease to run out."""
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                lease = await self._read()
+                if lease and lease["spec"].get("holderIdentity") == self._identity:
+                    spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
+                    await self._kube.request("PUT", f"{self._base}/{LEASE}", body={**lease, "spec": spec})
+        except (Refused, Unreachable, TimeoutError) as error:
+            log.info("the Lease %s wasn't given back, and will run out: %s", LEASE, error or "no answer in time")

@@ -18,7 +18,7 @@ from flockmq_operator.connections import count_connections
 from flockmq_operator.handlers import registry
 from flockmq_operator.health import serve_health
 from flockmq_operator.kube import Kube, Refused, Unreachable
-from flockmq_operator.leader import while_leading
+from flockmq_operator.leader import Candidate, LeaseLost
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.settings import Settings, SettingsError, read_settings
 from flockmq_operator.spec import GROUP, PLURAL, VERSION
@@ -54,6 +54,7 @@ def configure_logs(settings: Settings) -> None:
     plain = settings.flockmq_log_format == "plain"
     kopf.configure(log_format=kopf.LogFormat.FULL if plain else kopf.LogFormat.JSON)
     logging.getLogger().setLevel(settings.flockmq_log_level)
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it tells of every event
 
 
 async def operate(settings: Settings) -> None:
@@ -69,14 +70,18 @@ async def operate(settings: Settings) -> None:
             await check_cluster(kube)
             reconciler = Reconciler(kube, settings, functools.partial(count_connections, session))
             lead = functools.partial(run_kopf, settings, reconciler, stop)
-            leading = asyncio.create_task(while_leading(kube.api, settings.pod_namespace, settings.pod_name, lead))
+            candidate = Candidate(kube, settings.pod_namespace, settings.pod_name)
+            leading = asyncio.create_task(candidate.while_leading(lead))
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait((leading, stopping), return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
-            if not stop.is_set():
+            if stop.is_set():
+                await end(leading)
+            else:
                 await leading
-                raise Unusable(1, "stopped acting without being told to")
-            await end(leading)
+                raise Unusable(1, "kopf ended without being told to")
+    except LeaseLost as error:
+        raise Unusable(1, str(error)) from None
     finally:
         await health.cleanup()
 

@@ -2,7 +2,8 @@
 
 Level-triggered: a reason carries no information, so any number of them is one pass, and a lost one costs no more than
 RESYNC_S. One pass at a time for each object, PASSES_MAX at a time in all. A pass that fails is repeated with a growing
-delay, and nothing is remembered of it: the next one looks anew.
+delay, and nothing is remembered of it: the next one looks anew. Reasons are gathered the longer the more passes in a
+row changed something: a rollout takes a few, and a quarrel with another controller over a field is no busy loop.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from typing import NamedTuple
 from uuid import uuid4
 
 from flockmq_operator import floor
@@ -31,7 +33,7 @@ RESYNC_S = 30.0
 """The longest an object is left unlooked at."""
 AUTOSCALING_RESYNC_S = 10.0
 """The like, while its floor has to follow connections."""
-GATHER_S = 0.25
+GATHER_MIN_S, GATHER_MAX_S = 0.25, 30.0
 """How long reasons are gathered before a pass: a rollout is hundreds of them."""
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 60.0
 PASSES_MAX = 8
@@ -40,6 +42,15 @@ PASSES_MAX = 8
 Key = tuple[str, str]
 """(namespace, name) of a MqttCluster."""
 CountConnections = Callable[[Context], Awaitable[int | None]]
+
+
+class Done(NamedTuple):
+    """What came of a pass."""
+
+    gone: bool = False
+    """Whether the object no longer exists."""
+    changed: bool = False
+    look_again_s: float = RESYNC_S
 
 
 class Reconciler:
@@ -68,48 +79,47 @@ class Reconciler:
 
     async def _keep(self, key: Key) -> None:
         """Make passes until the object is gone."""
-        retry_s = RETRY_MIN_S
-        exists = True
+        retry_s, gather_s = RETRY_MIN_S, GATHER_MIN_S
         try:
-            while exists:
+            while True:
                 self._reasons[key].clear()
-                delay_s = RESYNC_S
                 try:
                     async with self._slots:
-                        exists, delay_s = await self._pass(key)
+                        done = await self._pass(key)
+                    if done.gone:
+                        return
+                    gather_s = min(gather_s * 2, GATHER_MAX_S) if done.changed else GATHER_MIN_S
                     retry_s = RETRY_MIN_S
-                except Unreachable as error:
-                    log.warning("the API server can't be asked; trying again in %.0f s: %s", retry_s, error)
-                    delay_s, retry_s = retry_s, min(retry_s * 2, RETRY_MAX_S)
-                except Exception:
-                    log.exception("a pass over %s failed; trying again in %.0f s", "/".join(key), retry_s)
-                    delay_s, retry_s = retry_s, min(retry_s * 2, RETRY_MAX_S)
-                if exists:
-                    await self._wait(key, delay_s)
+                    await self._wait(key, done.look_again_s, gather_s)
+                except Exception as error:
+                    unexpected = None if isinstance(error, Unreachable | Refused) else error
+                    what = f"a pass over {'/'.join(key)} failed; trying again in {retry_s:.0f} s: {error}"
+                    log.error(what, exc_info=unexpected)
+                    await asyncio.sleep(retry_s)
+                    retry_s = min(retry_s * 2, RETRY_MAX_S)
         finally:
             self._tasks.pop(key, None)
             self._reasons.pop(key, None)
             self._floors.pop(key, None)
 
-    async def _wait(self, key: Key, delay_s: float) -> None:
+    async def _wait(self, key: Key, longest_s: float, gather_s: float) -> None:
         try:
-            async with asyncio.timeout(delay_s):
+            async with asyncio.timeout(longest_s):
                 await self._reasons[key].wait()
-            await asyncio.sleep(GATHER_S)
+            await asyncio.sleep(gather_s)
         except TimeoutError:
             pass
 
-    async def _pass(self, key: Key) -> tuple[bool, float]:
-        """One pass. Returns whether the object still exists, and when to look at it again at the latest, in seconds."""
+    async def _pass(self, key: Key) -> Done:
         body = await self._kube.get(KIND, *key)
         if body is None or "deletionTimestamp" in body["metadata"]:
-            return body is not None, RESYNC_S
+            return Done(gone=body is None)
         try:
             cluster = decode(body)
         except SpecError as error:
             situation = Situation(body["metadata"]["generation"], problem=("InvalidSpec", str(error)))
             await self._report(body, situation, ())
-            return True, RESYNC_S
+            return Done()
         context = Context(cluster, self._settings)
         wanted = [ref(manifest) for manifest in build(context)]
         observed = await observe(self._kube, context, wanted, body.get("status") or {})
@@ -126,7 +136,7 @@ class Reconciler:
             update_pending=plan.update_pending,
         )
         await self._report(body, situation, () if refusals else plan.events)
-        return True, AUTOSCALING_RESYNC_S if cluster.spec.autoscaling else RESYNC_S
+        return Done(changed=plan.changes, look_again_s=AUTOSCALING_RESYNC_S if cluster.spec.autoscaling else RESYNC_S)
 
     async def _with_floor(self, key: Key, cluster: MqttCluster, live: dict[Ref, Manifest]) -> Context:
         """The context to plan with: the floor follows the connections, and stays where nobody answers."""
