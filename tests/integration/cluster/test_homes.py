@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from flockmq.home.registry import slot_of
 from flockmq.home.service import HomeUnreachable, Superseded
 

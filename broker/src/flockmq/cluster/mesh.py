@@ -39,6 +39,8 @@ class Mesh:
     """All links of this node. `link_of` says which link to use for an incarnation."""
 
     def __init__(self, owner: LinkOwner, me: Identity, key: bytes, seeds: Sequence[Address]) -> None:
+        self.port = 0
+        """Where it listens; 0: nowhere."""
         self._owner = owner
         self._me = me
         self._key = key
@@ -76,14 +78,19 @@ class Mesh:
         """Incarnation → identity of everybody there is a link to."""
         return {incarnation: links[0].peer for incarnation, links in self._links.items()}
 
+    @property
+    def unproven(self) -> int:
+        """Accepted connections whose handshake isn't over."""
+        return len(self._unproven)
+
     # --- coming and going -------------------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int) -> int:
         """Accept links; returns the port. Raises OSError when it can't be bound."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, host or None, port)
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self.port
 
     def start(self) -> None:
         if self._seeds:

@@ -1,0 +1,162 @@
+"""One link over a real socket: what is asked, told and streamed on it, and what strangers get."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+
+import pytest
+
+from flockmq import bounds
+from flockmq.cluster import frames
+from flockmq.cluster.handshake import Identity
+from flockmq.cluster.link import Link, LinkLost, Refusal
+from flockmq.cluster.mesh import Address, Mesh
+
+from .conftest import KEY, until
+
+
+class End:
+    """One side's LinkOwner."""
+
+    def __init__(self, name: str, *seeds: Address) -> None:
+        self.mesh = Mesh(self, Identity(f"{name}@0123456789abcdef", "core"), KEY, seeds)
+        self.arrived: list[str] = []
+        self.produced = 0
+        self.hold = asyncio.Event()
+
+    def link_up(self, link: Link) -> None:
+        self.mesh.add(link)
+
+    def link_down(self, link: Link, reason: str) -> None:
+        self.mesh.remove(link)
+
+    def link_heartbeat(self, link: Link, status: frames.Status) -> None: ...
+    def link_resume(self, link: Link, accepted: int) -> None: ...
+    def link_accepted(self, link: Link, number: int) -> None: ...
+    def link_goodbye(self, link: Link) -> None: ...
+
+    def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None: ...
+
+    def link_note(self, link: Link, method: str, body: bytes) -> None:
+        self.arrived.append(f"note {method}")
+
+    def link_forward(self, link: Link, version: int, chunk: bytes) -> None:
+        self.arrived.append("data")
+
+    async def link_request(self, link: Link, method: str, body: bytes) -> bytes:
+        if method == "echo":
+            return body
+        if method == "hang":
+            await self.hold.wait()
+        raise Refusal("never", f"no {method} here")
+
+    async def link_stream(self, link: Link, method: str, body: bytes) -> AsyncGenerator[bytes, None]:
+        for n in range(int(body)):
+            self.produced += 1
+            yield b"%d" % n
+        if method == "broken":
+            raise Refusal("broken", "it ends badly")
+
+
+@pytest.fixture
+async def ends() -> AsyncIterator[tuple[End, End, Link]]:
+    listener = End("listener")
+    port = await listener.mesh.listen("127.0.0.1", 0)
+    dialer = End("dialer", ("127.0.0.1", port))
+    dialer.mesh.start()
+    await until(lambda: bool(listener.mesh.links() and dialer.mesh.links()))
+    (link,) = dialer.mesh.links()
+    yield dialer, listener, link
+    await dialer.mesh.stop()
+    await listener.mesh.stop()
+
+
+async def test_requests_are_answered_each_with_its_own(ends: tuple[End, End, Link]) -> None:
+    _, _, link = ends
+    answers = await asyncio.gather(*(link.request("echo", b"%d" % n) for n in range(500)))
+    assert answers == [b"%d" % n for n in range(500)]
+    with pytest.raises(Refusal, match="no such here") as refused:
+        await link.request("such", b"")
+    assert refused.value.code == "never"
+
+
+async def test_a_request_whose_link_is_lost_says_so_and_the_dialer_comes_back(ends: tuple[End, End, Link]) -> None:
+    dialer, listener, link = ends
+    request = asyncio.ensure_future(link.request("hang", b""))
+    await asyncio.sleep(0)
+    listener.mesh.links()[0].close("the test cut it")
+    with pytest.raises(LinkLost, match="listener@"):
+        await request
+    await until(lambda: bool(dialer.mesh.links()))
+    assert await dialer.mesh.links()[0].request("echo", b"again") == b"again"
+
+
+async def test_a_stream_waits_for_its_reader(ends: tuple[End, End, Link]) -> None:
+    _, listener, link = ends
+    stream = link.stream("count", b"1000")
+    assert await anext(stream) == b"0"
+    assert await link.request("echo", b"between") == b"between"
+    assert listener.produced <= bounds.LINK_STREAM_CREDIT_ITEMS + 2
+    assert [item async for item in stream] == [b"%d" % n for n in range(1, 1000)]
+
+
+async def test_a_stream_may_break_or_be_left(ends: tuple[End, End, Link]) -> None:
+    _, listener, link = ends
+    with pytest.raises(Refusal, match="it ends badly"):
+        _ = [item async for item in link.stream("broken", b"3")]
+    stream = link.stream("count", b"1000")
+    await anext(stream)
+    await stream.aclose()
+    await until(lambda: not listener.mesh.links()[0]._senders)
+    assert listener.produced < 1000
+
+
+async def test_control_overtakes_data(ends: tuple[End, End, Link]) -> None:
+    _, listener, link = ends
+    chunk = bytes(bounds.LINK_FORWARD_FRAME_BYTES)
+    for _ in range(64):
+        link.send_data([frames.forward_header(5, len(chunk)), chunk], len(chunk))
+    link.note("urgent", b"")
+    await until(lambda: len(listener.arrived) == 65)
+    assert listener.arrived[0] == "note urgent"
+    for _ in range(64):
+        link.send_data([frames.forward_header(5, len(chunk)), chunk], len(chunk))
+    await until(lambda: len(listener.arrived) > 65)
+    link.note("later", b"")
+    await until(lambda: len(listener.arrived) == 130)
+    assert listener.arrived[-1] == "data"
+
+
+async def test_what_is_no_frame_ends_the_link_with_a_reason(ends: tuple[End, End, Link]) -> None:
+    _, listener, link = ends
+    (other,) = listener.mesh.links()
+    link.send(frames.frame(99, b""))
+    assert await other.closed == "it sent a frame of kind 99"
+
+
+@pytest.mark.parametrize("greeting", [b"GET / HTTP/1.1\r\n\r\n", frames.frame(frames.GREETING, bytes(513)), bytes(8)])
+async def test_strangers_are_closed_by_their_first_wrong_byte(ends: tuple[End, End, Link], greeting: bytes) -> None:
+    _, listener, _ = ends
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.mesh.port)
+    writer.write(greeting)
+    await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    await until(lambda: not listener.mesh.unproven)
+
+
+async def test_strangers_who_say_nothing_make_room_for_the_next(ends: tuple[End, End, Link]) -> None:
+    _, listener, link = ends
+    address = ("127.0.0.1", listener.mesh.port)
+    silent = [await asyncio.open_connection(*address) for _ in range(bounds.LINK_HANDSHAKES_MAX)]
+    await until(lambda: listener.mesh.unproven == bounds.LINK_HANDSHAKES_MAX)
+    honest = End("honest", address)
+    honest.mesh.start()
+    await until(lambda: bool(honest.mesh.links()))
+    (end,) = await asyncio.gather(silent[0][0].read(), return_exceptions=True)
+    assert end == b"" or isinstance(end, ConnectionError)
+    await until(lambda: listener.mesh.unproven == 0)
+    assert link.up
+    for _, writer in silent:
+        writer.close()
+    await honest.mesh.stop()
