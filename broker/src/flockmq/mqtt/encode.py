@@ -166,7 +166,7 @@ def _property_block(packet: int, own: Properties | None) -> bytes:
     return varint(len(encoded)) + encoded
 
 
-def _with_properties(  # noqa: PLR0917
+def _with_properties(
     packet: int, first_byte: int, head: bytes, own: Properties | None, max_bytes: int, tail: bytes = b""
 ) -> bytes:
     whole = frame.frame(first_byte, b"".join([head, _property_block(packet, own), tail]))

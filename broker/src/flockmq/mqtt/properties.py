@@ -105,7 +105,7 @@ class Property:
 
     __slots__ = ("highest", "identifier", "kind", "lowest", "name", "packets", "section")
 
-    def __init__(  # noqa: PLR0917
+    def __init__(
         self, identifier: int, name: str, kind: int, packets: set[int], section: str, lowest: int, highest: int
     ) -> None:
         self.identifier = identifier

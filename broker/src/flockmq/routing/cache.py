@@ -6,7 +6,7 @@ their first level and by their first two:
 
     a filter without wildcards     its own topic
     `a/b/…` with wildcards later   topics under a/b
-    `a/+/…`, `a/#`                 topics under a
+    `a/+/…`, `a/#`                 topics under a; all, when that is most of them
     `+/…`, `#`                     all topics
 
 What always holds: a topic is in `entries` exactly while the two tables of prefixes lead to it. Bounded are the topics,
@@ -75,7 +75,12 @@ class MatchCache:
         if levels[0] in (b"+", b"#"):
             self.clear()
         elif levels[1] in (b"+", b"#"):
-            for second in _members(self._prefixes.pop(levels[0], None)):
+            below = _members(self._prefixes.get(levels[0]))
+            if len(below) * 2 > len(self._topics):
+                self.clear()  # ten times faster a topic, and most of them go anyway
+                return
+            self._prefixes.pop(levels[0], None)
+            for second in below:
                 self._forget_under(second)
         else:
             second = levels[0] + b"/" + levels[1]

@@ -116,3 +116,11 @@ def test_long_topics_are_not_kept() -> None:
     cache.put(b"a" * MATCH_CACHE_MAX_TOPIC_BYTES, 1)
     cache.put(b"a" * (MATCH_CACHE_MAX_TOPIC_BYTES + 1), 1)
     assert len(cache) == 1
+
+
+def test_a_filter_above_most_topics_forgets_all_of_them() -> None:
+    cache = MatchCache()
+    for topic in (b"a/b", b"a/c", b"a/d", b"b"):
+        cache.put(topic, topic)
+    cache.filter_changed(b"a/+/x")
+    assert cache.entries == {}
