@@ -139,6 +139,11 @@ class Channel(Sink):
                     if plain_end != at:
                         at = plain_end
                         continue
+                elif first == 0x32 and self.line is None:
+                    plain_end = ingress.scan_acknowledged(self.router, data, at, self)
+                    if plain_end != at:
+                        at = plain_end
+                        continue
                 elif first == 0x40:
                     acks_end = self._pubacks(data, at, end)
                     if acks_end != at:

@@ -20,9 +20,10 @@ from flockmq.session.subscription import Subscription
 class Fanout:
     """`sinks4`, `sinks5`: those whom a QoS 0 run reaches as it is; `special`: those who need a form of their own;
     `deliveries`: all local subscribers, `special` among them; `peers`: other nodes that have subscribers.
+    `sessions4`, `sessions5`: everybody, where a QoS 1 packet of that version reaches all as it is; else None.
     """
 
-    __slots__ = ("deliveries", "peers", "sinks4", "sinks5", "special")
+    __slots__ = ("deliveries", "peers", "sessions4", "sessions5", "sinks4", "sinks5", "special")
 
     def __init__(self, deliveries: list[Subscription], peers: list[Peer]) -> None:
         self.deliveries = deliveries
@@ -38,6 +39,16 @@ class Fanout:
                 self.sinks5.append(sink)
             else:
                 self.sinks4.append(sink)
+        self.sessions4 = self._all_sessions(4)
+        self.sessions5 = self._all_sessions(5)
+
+    def _all_sessions(self, version: int) -> list[Session] | None:
+        if self.peers or self.special:
+            return None
+        for subscription in self.deliveries:
+            if subscription.qos == 0 or subscription.session.sink.protocol_version != version:
+                return None
+        return [subscription.session for subscription in self.deliveries]
 
 
 def build(matched: list[object]) -> Fanout:

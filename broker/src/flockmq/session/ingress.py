@@ -1,8 +1,8 @@
-"""The fast road: runs of QoS 0 PUBLISH packets without RETAIN and without properties.
+"""The fast road: runs of QoS 0, or of QoS 1, PUBLISH packets without RETAIN, DUP and properties.
 
-Bytes are read once, by offset. A packet whose head is known costs one slice and one look-up; consecutive packets with
-the same fan-out leave as one chunk, verbatim. Whatever isn't plain is left for the caller's ordinary road, which also
-names what is wrong with it.
+Bytes are read once, by offset. A packet whose head is known costs one slice and one look-up; consecutive QoS 0 packets
+with the same fan-out leave as one chunk, verbatim. Whatever isn't plain is left for the caller's ordinary road, which
+also names what is wrong with it.
 
 What always holds: only whole, valid packets are emitted, in the order in which they came.
 """
@@ -12,9 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.session.fanout import Fanout
 from flockmq.session.router import Head, Router
+from flockmq.session.sink import CONGESTED
 
 if TYPE_CHECKING:
     from flockmq.session.channel import Channel
@@ -34,15 +36,12 @@ def scan(router: Router, data: bytes, at: int, version: int, publisher: Channel 
     while at < end:
         head = heads.get(data[at : at + size])
         if head is None:
-            size = head_size(data, at, end, version)
+            size = head_size(data, at, end, 0x30, version)
             if size == 0:
                 break
-            key = data[at : at + size]
-            head = heads.get(key)
+            head = _known(router, heads, data[at : at + size], 1 if version == 5 else 0)
             if head is None:
-                head = _recognise(router, key, version)
-                if head is None:
-                    break
+                break
         if at + head.length > end:
             break
         if head.fanout is not run:
@@ -58,9 +57,51 @@ def scan(router: Router, data: bytes, at: int, version: int, publisher: Channel 
     return at
 
 
-def head_size(data: bytes, at: int, end: int, version: int) -> int:
-    """The length of the plain head at `at`; 0: incomplete, not plain, or not valid."""
-    if end - at < 4 or data[at] != 0x30:
+def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Channel) -> int:
+    """Deliver and acknowledge the run of plain QoS 1 packets that starts at `at`; where the first other one starts.
+
+    Only those that reach everybody at once as they are: other nodes' acceptance is waited for on the ordinary road.
+    """
+    version = publisher.protocol_version
+    heads = router.acknowledged_heads5 if version == 5 else router.acknowledged_heads4
+    tail = 3 if version == 5 else 2
+    size = 0
+    end = len(data)
+    acknowledged: list[bytes] = []
+    while at < end:
+        head = heads.get(data[at : at + size])
+        if head is None:
+            size = head_size(data, at, end, 0x32, 4)
+            if size == 0:
+                break
+            head = _known(router, heads, data[at : at + size], 0)
+            if head is None:
+                break
+        fan = head.fanout
+        sessions = fan.sessions5 if version == 5 else fan.sessions4
+        id_at = at + size
+        next_at = at + head.length
+        if sessions is None or next_at > end or id_at + tail > next_at or (version == 5 and data[id_at + 2] != 0):
+            break
+        packet_id = data[id_at] << 8 | data[id_at + 1]
+        if packet_id == 0:
+            break
+        packet = data[at:next_at]
+        for session in sessions:
+            router.acknowledged_send(session, packet, packet_id, 1)
+            if session.sink.flow == CONGESTED:
+                router.pause(session.sink, publisher)
+        acknowledged.append(data[id_at : id_at + 2])
+        at = next_at
+    if acknowledged:
+        router.counters.messages_received += len(acknowledged)
+        publisher.put(b"\x40\x02" + b"\x40\x02".join(acknowledged))
+    return at
+
+
+def head_size(data: bytes, at: int, end: int, first: int, version: int) -> int:
+    """The length of the head at `at` whose first byte is `first`; 0: incomplete, not plain, or not valid."""
+    if end - at < 4 or data[at] != first:
         return 0
     body = at + 2
     length = data[at + 1]
@@ -90,22 +131,18 @@ def head_size(data: bytes, at: int, end: int, version: int) -> int:
     return head_end - at
 
 
-def _recognise(router: Router, head: bytes, version: int) -> Head | None:
-    length_end = 1
-    length = 0
-    shift = 0
-    while True:
-        byte = head[length_end]
-        length_end += 1
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-    topic = head[length_end + 2 : -1] if version == 5 else head[length_end + 2 :]
-    if length_end + length > router.max_packet_bytes:
+def _known(router: Router, heads: dict[bytes, Head], head: bytes, after_topic: int) -> Head | None:
+    """What a head says; None if its topic or length isn't valid. `after_topic`: bytes of it that follow the topic."""
+    known = heads.get(head)
+    if known is not None:
+        return known
+    length, body = remaining_length(head, 1, 0)
+    topic = head[body + 2 : len(head) - after_topic]
+    if body + length > router.max_packet_bytes:
         return None
-    try:
-        check_topic_name(topic)
-    except PacketError:
-        return None
-    return router.recognise(version, head, topic, length_end + length)
+    if not router.knows(topic):
+        try:
+            check_topic_name(topic)
+        except PacketError:
+            return None
+    return router.recognise(heads, head, topic, body + length)

@@ -6,9 +6,9 @@ pure: who flushes the sinks and tells the time is the listener.
 
 What always holds: a cached fan-out is what the indexes would answer now; a message is put to each session once.
 
-Heads: a QoS 0 PUBLISH is recognised by its *head*, the bytes from its first to the end of its topic (and the zero
-that says "no properties" in version 5). Equal heads mean equal flags, length and topic, so one dict look-up replaces
-the parse and the match.
+Heads: a PUBLISH is recognised by its *head*, the bytes from its first to the end of its topic (and, at QoS 0 in
+version 5, the zero that says "no properties"). Equal heads mean equal flags, length and topic, so one dict look-up
+replaces the parse and the match.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flockmq.session import fanout
 from flockmq.session.counters import Counters
 from flockmq.session.fanout import Fanout
 from flockmq.session.publish import Publish, transcode_run
-from flockmq.session.session import Session
+from flockmq.session.session import QUEUED, REFUSED, Session
 from flockmq.session.sink import CONGESTED, FLOWING, LAGGING, Sink
 from flockmq.session.subscription import Subscription
 
@@ -91,6 +91,8 @@ class Router:
     def _forget(self) -> None:
         self.heads4: dict[bytes, Head] = {}
         self.heads5: dict[bytes, Head] = {}
+        self.acknowledged_heads4: dict[bytes, Head] = {}
+        self.acknowledged_heads5: dict[bytes, Head] = {}
         self._cache = MatchCache(on_drop=self._forget_heads)
         self._routes = self._cache.entries
         self._fanouts: dict[tuple[object, ...], Fanout] = {}
@@ -106,6 +108,8 @@ class Router:
         for head in value.heads:
             self.heads4.pop(head, None)
             self.heads5.pop(head, None)
+            self.acknowledged_heads4.pop(head, None)
+            self.acknowledged_heads5.pop(head, None)
 
     def knows(self, topic: bytes) -> bool:
         """The topic was routed before, so its name was checked."""
@@ -129,12 +133,11 @@ class Router:
         self._cache.put(topic, route, targets)
         return route
 
-    def recognise(self, version: int, head: bytes, topic: bytes, length: int) -> Head:
-        """Remember the head of a QoS 0 packet of `length` bytes, within the bounds, and say where it goes."""
+    def recognise(self, heads: dict[bytes, Head], head: bytes, topic: bytes, length: int) -> Head:
+        """Remember the head of a packet of `length` bytes, within the bounds, and say where it goes."""
         route = self.route(topic)
         known = Head(length, route.fanout)
         if len(route.heads) < HEADS_PER_TOPIC_MAX:
-            heads = self.heads5 if version == 5 else self.heads4
             if len(heads) >= HEADS_MAX:
                 heads.clear()
             heads[head] = known
@@ -226,18 +229,23 @@ class Router:
         if session.max_packet_bytes and len(packet) > session.max_packet_bytes:
             self.counters.dropped_too_large += 1  # [MQTT-3.1.2-25]
         elif qos:
-            if session.send(packet, message.packet_id, qos):
-                self.counters.messages_sent += 1
-                if sink.flow == FLOWING and session.is_crowded():
-                    sink.congest()
-            else:
-                self.counters.dropped_queue_full += 1
-                sink.overflow()
+            self.acknowledged_send(session, packet, message.packet_id, qos)
         elif sink.flow == LAGGING or sink.out_bytes + len(packet) > SINK_LIMIT_BYTES:
             self.counters.dropped_slow_reader += 1
         else:
             sink.put(packet)
             self.counters.messages_sent += 1
+
+    def acknowledged_send(self, session: Session, packet: bytes, packet_id: int, qos: int) -> None:
+        """Put one QoS ≥ 1 packet to one session; a session without room ends."""
+        sent = session.send(packet, packet_id, qos)
+        if sent == REFUSED:
+            self.counters.dropped_queue_full += 1
+            session.sink.overflow()
+            return
+        self.counters.messages_sent += 1
+        if sent == QUEUED and session.sink.flow == FLOWING and session.is_crowded():
+            session.sink.congest()
 
     # Back-pressure: a congested subscriber pauses its publishers until it drains or is found to lag.
 

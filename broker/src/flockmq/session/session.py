@@ -24,6 +24,10 @@ from flockmq.session.sink import Sink
 if TYPE_CHECKING:
     from flockmq.session.subscription import Subscription
 
+SENT: Final = 0
+QUEUED: Final = 1
+REFUSED: Final = 2
+
 AWAITS_PUBACK: Final = 1
 AWAITS_PUBREC: Final = 2
 AWAITS_PUBCOMP: Final = 3
@@ -111,8 +115,8 @@ class Session:
 
     # Towards the client.
 
-    def send(self, packet: bytes, packet_id: int, qos: int) -> bool:
-        """Send a QoS ≥ 1 PUBLISH, or queue it while the window is full. False: no room, nothing was taken.
+    def send(self, packet: bytes, packet_id: int, qos: int) -> int:
+        """Send a QoS ≥ 1 PUBLISH, or queue it while the window is full: SENT, QUEUED, or REFUSED for want of room.
 
         The publisher's packet id is taken over where it is free, so that the packet can leave byte by byte as it came.
         """
@@ -126,7 +130,7 @@ class Session:
             packet = with_packet_id(packet, packet_id)
         inflight[packet_id] = qos
         self.sink.put(packet)
-        return True
+        return SENT
 
     def is_crowded(self) -> bool:
         """So many messages wait that whoever publishes to this session should pause."""
@@ -138,15 +142,15 @@ class Session:
     def queue_length(self) -> int:
         return 0 if self.queue is None else len(self.queue)
 
-    def _enqueue(self, packet: bytes) -> bool:
+    def _enqueue(self, packet: bytes) -> int:
         queue = self.queue
         if queue is None:
             self.queue = queue = deque()
         if len(queue) >= self.max_queue_messages or self.queue_bytes + len(packet) > MQUEUE_MAX_BYTES:
-            return False
+            return REFUSED
         queue.append(packet)
         self.queue_bytes += len(packet)
-        return True
+        return QUEUED
 
     def _free_id(self, inflight: dict[int, int]) -> int:
         packet_id = self._next_id
