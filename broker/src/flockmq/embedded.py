@@ -24,7 +24,7 @@ from flockmq.processes import die_with_parent
 
 START_TIMEOUT_S: Final = 60.0
 """Long enough to load an append-only file of some gigabytes."""
-STOP_TIMEOUT_S: Final = 3.0
+STOP_TIMEOUT_S: Final = 1.5
 PROBE_EVERY_S: Final = 0.01
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class UserError(Exception):
     """What is wrong, where, and how to mend it, in one line. Anything else that escapes is a defect."""
@@ -25,3 +27,9 @@ class AddressInUse(UserError):
     """An address that a listener can't be bound to."""
 
     exit_code = 4
+
+
+def cannot_bind(key: str, address: object, option: str, error: OSError) -> AddressInUse:
+    """The error for a listener's address: which key, why not, and the option that mends it."""
+    why = "is in use" if error.errno == errno.EADDRINUSE else f"can't be bound: {error.strerror or error}"
+    return AddressInUse(f"{key}: {address} {why}; choose another with {option} HOST:PORT")

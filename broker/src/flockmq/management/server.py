@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -28,7 +27,7 @@ from flockmq.bounds import (
     MANAGEMENT_REQUEST_MAX_BYTES,
 )
 from flockmq.config import Address
-from flockmq.errors import AddressInUse
+from flockmq.errors import cannot_bind
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
 
@@ -101,8 +100,7 @@ async def serve(node: NodeView, listen: Address) -> AsyncIterator[int]:
         try:
             await site.start()
         except OSError as error:
-            reason = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-            raise AddressInUse(f"management.listen: can't bind {listen}: {reason}") from None
+            raise cannot_bind("management.listen", listen, "--management", error) from None
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

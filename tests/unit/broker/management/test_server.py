@@ -144,5 +144,5 @@ async def test_a_port_in_use_is_named() -> None:
         with pytest.raises(AddressInUse) as caught:
             async with serve(ToldNode(), listen):
                 pass
-    assert str(caught.value) == f"management.listen: can't bind {listen}: the port is in use"
+    assert str(caught.value) == f"management.listen: {listen} is in use; choose another with --management HOST:PORT"
     assert caught.value.exit_code == 4
