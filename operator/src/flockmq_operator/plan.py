@@ -304,11 +304,11 @@ def describe_change(
 ) -> Event:
     what = str(ref(manifest))
     spec, old = manifest.get("spec", {}), live.get("spec") or {}
-    if ".spec.replicas" in paths:
+    if "spec.replicas" in paths:
         return Event("Normal", "Scaled", f"Scaled {what} from {old.get('replicas')} to {spec['replicas']}")
-    if manifest["kind"] in WORKLOADS and any(path.startswith(".spec.template") for path in paths):
+    if manifest["kind"] in WORKLOADS and any(path.startswith("spec.template") for path in paths):
         return Event("Normal", "Rolling", f"Rolling out {what}: {', '.join(visible(paths))} changed")
-    if manifest["kind"] == "HorizontalPodAutoscaler" and paths == [".spec.minReplicas"]:
+    if manifest["kind"] == "HorizontalPodAutoscaler" and paths == ["spec.minReplicas"]:
         floor = f"from {old.get('minReplicas')} to {spec['minReplicas']}"
         return Event("Normal", "FloorMoved", f"The fewest replicants that connections ask for went {floor}")
     if observed.status.get("observedGeneration") == context.cluster.generation:
@@ -318,4 +318,4 @@ def describe_change(
 
 def visible(paths: list[str]) -> list[str]:
     """Without the operator's own notes, unless nothing else is left to name."""
-    return [path for path in paths if not path.startswith(".metadata.annotations")] or ["its annotations"]
+    return [path for path in paths if not path.startswith("metadata.annotations")] or ["its annotations"]
