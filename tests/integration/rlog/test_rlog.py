@@ -301,6 +301,13 @@ async def test_trimming_waits_for_the_snapshot_and_the_retention_window(nodes, m
     assert await core_of(core).trim(ROUTE, StreamId(1, 1)) == (1, 1)
 
 
+async def test_snapshots_of_a_shard_are_written_one_at_a_time(nodes) -> None:
+    core = await nodes.core()
+    await core.write(ROUTE, [route(core, n) for n in range(1000)])
+    places = await asyncio.gather(*(core_of(core).snapshot(ROUTE) for _ in range(3)))
+    assert set(places) == {core.applied(ROUTE)}
+
+
 async def test_a_restarted_core_goes_on_from_its_snapshot(nodes, monkeypatch) -> None:
     monkeypatch.setattr("flockmq.bounds.LOG_RETENTION_BYTES", 64)
     core = await nodes.core()

@@ -37,6 +37,7 @@ class Core:
         self._sending: dict[str, list[StreamId]] = {shard: [] for shard in SHARDS}
         self._retention: dict[str, _Retention] = {shard: _Retention() for shard in SHARDS}
         self._snapshots: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
 
     async def load(self) -> None:
         """Take the snapshots as the tables to start from. A corrupt one is named in the log and left out."""
@@ -118,8 +119,10 @@ class Core:
 
     async def snapshot(self, shard: str) -> StreamId:
         """Write one now. Raises OSError, LogUnavailable."""
-        self._durable[shard] = await snapshot.write(self._data_dir, self._replica.tables, shard, self._replica.read)
-        return self._durable[shard]
+        async with self._writing:
+            place = await snapshot.write(self._data_dir, self._replica.tables, shard, self._replica.read)
+            self._durable[shard] = place
+        return place
 
     async def _snapshot_forever(self) -> None:
         while True:

@@ -13,6 +13,7 @@ from typing import TypeAlias, cast
 from urllib.parse import urlsplit
 
 import msgspec
+from hiredis import pack_command
 from redis.asyncio.connection import Connection, parse_url
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
@@ -20,6 +21,7 @@ from flockmq import bounds
 from flockmq.rlog.errors import RedisUnreachable
 
 Argument: TypeAlias = bytes | str | int
+_pack = cast(Callable[[tuple[Argument, ...]], bytes], pack_command)  # its stub is for one-tuples
 Reply: TypeAlias = "bytes | int | list[Reply] | None"
 
 
@@ -105,7 +107,7 @@ class RedisLink:
             assert connection is not None
             try:
                 async with asyncio.timeout(timeout_s):
-                    await connection.send_packed_command(connection.pack_commands(commands))
+                    await connection.send_packed_command([_pack(tuple(command)) for command in commands])
                     return [await self._reply(connection) for _ in commands]
             except (RedisError, OSError, TimeoutError) as error:
                 await self.close()

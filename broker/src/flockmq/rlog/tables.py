@@ -287,23 +287,25 @@ class RouteTable(Table[tuple[bytes, str], None]):
     def _put(self, owner: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         total, seed = self._sum(owner), xxh3_64_intdigest(owner.encode())
         buckets, mask, listeners = self._buckets, self.spec.buckets - 1, self.listeners
-        alone = frozenset((owner,))
+        alone = self._hold(frozenset((owner,)))
         digest = size = rows = 0
         for topic_filter in keys:
             bucket = buckets[hash(topic_filter) & mask]
             nodes = bucket.get(topic_filter)
             if nodes is None:
-                bucket[topic_filter] = self._hold(alone)
+                bucket[topic_filter] = alone
+                alone.rows += 1
             elif owner in nodes.members:
                 continue
             else:
-                bucket[topic_filter] = self._hold(nodes.members | alone)
+                bucket[topic_filter] = self._hold(nodes.members | alone.members)
                 self._let_go(nodes)
             rows += 1
             size += len(topic_filter)
             digest += xxh3_64_intdigest(topic_filter, seed)
             for listener in listeners:
                 listener.put((topic_filter, owner), None, None)
+        self._let_go(alone)
         self._count(total, rows, size, digest)
 
     def _delete(self, owner: str, keys: Sequence[bytes]) -> None:
