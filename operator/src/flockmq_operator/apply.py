@@ -25,7 +25,7 @@ async def carry_out(kube: Kube, plan: Plan) -> list[Refusal]:
             try:
                 await act(manifest)
             except Refused as refused:
-                refusals.append(Refusal(str(ref(manifest)), str(refused)))
+                refusals.append(Refusal(str(ref(manifest)), " ".join(str(refused).split())))
     return refusals
 
 

@@ -174,7 +174,6 @@ def hold_templates(context: Context, observed: Observed, desired: list[Manifest]
 
     A held workload keeps its configuration file too: an older broker may not know a newer operator's settings.
     """
-    digest = pods_digest(context.spec)
     config_map = next(manifest for manifest in desired if manifest["kind"] == "ConfigMap")
     live_config = observed.objects.get(ref(config_map), {}).get("data") or {}
     pending = False
@@ -182,12 +181,13 @@ def hold_templates(context: Context, observed: Observed, desired: list[Manifest]
         if manifest["kind"] not in WORKLOADS:
             continue
         live = observed.objects.get(ref(manifest))
+        component: Component = manifest["metadata"]["labels"][COMPONENT]
+        digest = pods_digest(context.spec, component)
         fresh = manifest["spec"]["template"]
         held = held_template(live, digest) if live and context.spec.update == "OnSpecChange" else None
         if held is not None and held != fresh:
             pending = True
             manifest["spec"]["template"] = held
-            component: Component = manifest["metadata"]["labels"][COMPONENT]
             file = config.file_of(component)
             content = live_config.get(file, "")
             if config.digest(content) == annotation(held, CONFIG_DIGEST):

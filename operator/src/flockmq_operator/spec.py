@@ -162,24 +162,28 @@ def decode(body: Manifest) -> MqttCluster:
     return MqttCluster(metadata["name"], metadata["namespace"], metadata["uid"], metadata["generation"], spec)
 
 
-def pods_digest(spec: Spec) -> str:
-    """A digest of what somebody wrote in `spec` that shows in pods.
+def pods_digest(spec: Spec, component: str) -> str:
+    """A digest of what somebody wrote in `spec` that shows in the pods of this component (core, replicant or redis).
 
-    Numbers of pods are left out: scaling is no change of a pod. Fields at their default are left out too, so that an
-    operator which knows more fields finds the same digest and, with `update: OnSpecChange`, leaves pods as they are.
+    Numbers of pods and sizes of volumes are left out: neither is a change of a pod. Fields at their default are left
+    out too, so that an operator which knows more fields finds the same digest and, with `update: OnSpecChange`, leaves
+    pods as they are.
     """
-    replace = msgspec.structs.replace
-    pods = replace(
-        spec,
-        cores=replace(spec.cores, replicas=Cores().replicas, storage=Storage()),
-        replicants=replace(spec.replicants, replicas=Replicants().replicas),
-        redis=replace(spec.redis, storage=RedisStorage()),
-        autoscaling=None,
-        service=Service(),
-        report=Report(),
-        network_policy=NetworkPolicy(),
-        update="OnSpecChange",
+    pods = Spec(
+        image_pull_policy=spec.image_pull_policy,
+        image_pull_secrets=spec.image_pull_secrets,
+        redis=msgspec.structs.replace(spec.redis, storage=RedisStorage()),
     )
+    if component != "redis":
+        resources = spec.cores.resources if component == "core" else spec.replicants.resources
+        pods = msgspec.structs.replace(
+            pods,
+            image=spec.image,
+            cores=Cores(resources=resources),
+            redis=Redis(external=spec.redis.external),
+            mqtt=spec.mqtt,
+            termination_grace_period_seconds=spec.termination_grace_period_seconds,
+        )
     return hashlib.sha256(json.dumps(_said(pods), sort_keys=True).encode()).hexdigest()[:16]
 
 

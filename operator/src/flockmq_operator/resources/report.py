@@ -47,7 +47,7 @@ def report(context: Context) -> Iterator[Manifest]:
 
 
 def _template(context: Context) -> Manifest:
-    args = ["run", "--redis", context.redis_url, "--output", DATA_DIR]
+    args = ["run", "--redis-url", context.redis_url, "--output", DATA_DIR]
     if context.redis_password:
         args += ["--password-file", f"{SECRETS_DIR}/redis-password"]
     container: Manifest = {
