@@ -15,7 +15,7 @@ MANAGEMENT_KEEP_ALIVE_MAX_SECONDS: Final = 60
 # --- cluster: links, forwarding, membership -------------------------------------------------------------------------
 LINK_GREETING_MAX_BYTES: Final = 512
 LINK_HANDSHAKE_MAX_S: Final = 3.0
-LINK_HANDSHAKES_MAX: Final = 64
+LINK_HANDSHAKES_MAX: Final = 256
 """Accepted connections that are not authenticated yet; one more makes room by closing the oldest."""
 LINK_FRAME_MAX_BYTES: Final = 32 * 1024 * 1024
 LINK_FORWARD_FRAME_BYTES: Final = 256 * 1024
@@ -46,7 +46,6 @@ FORWARD_WAIT_S: Final = 0.2
 MEMBER_UNLINKED_MAX_S: Final = 1.0
 LEAVE_MAX_S: Final = 1.0
 MEMBER_VOTES_MAX: Final = 1024
-CLUSTER_TASKS_MAX: Final = 256
 LEASE_TTL_S: Final = 3.0
 LEASE_RENEW_S: Final = 0.5
 TRIM_EVERY_S: Final = 10.0
@@ -54,12 +53,14 @@ CORE_WAIT_MAX_S: Final = 2.0
 CORE_RETRY_S: Final = 0.05
 MEMBER_UNHEARD_MAX_S: Final = 6.0
 EVENTS_MAX: Final = 20_000
-EVENTS_FLUSH_S: Final = 0.5
-EVENTS_STREAM_MAX_ENTRIES: Final = 20_000
+EVENTS_FLUSH_S: Final = 1.0
+EVENTS_ENTRY_MAX: Final = 1000
+EVENTS_NOTES_MAX: Final = 1000
+EVENTS_STREAM_MAX_BYTES: Final = 64 * 1024 * 1024
 
 # --- home: who holds a client id --------------------------------------------------------------------------------------
 SLOTS: Final = 1024
-ATTACH_WAIT_S: Final = 5.0
+ATTACH_WAIT_S: Final = 6.0
 KICK_WAIT_S: Final = 5.0
 ATTACHES_MAX: Final = 100_000
 HOME_BATCH_MAX: Final = 4096
@@ -92,7 +93,7 @@ LOG_BEHIND_REDIS_MAX_S: Final = 10.0
 """A log that ends before what a node applied, for so long, is another log: the node bootstraps."""
 LOG_TURN_MAX_S: Final = 0.005
 """Applying, sweeping and exporting give the loop back after so long."""
-LOG_SLICE_MAX_BYTES: Final = 256 * 1024
+LOG_SLICE_MAX_BYTES: Final = 64 * 1024
 LOG_PURGED_MAX_INCARNATIONS: Final = 10_000
 LOG_RETENTION_BYTES: Final = 64 * 1024 * 1024
 """What trimming leaves of a shard's log below the snapshots, so that a node that was away needs no bootstrap."""

@@ -6,10 +6,13 @@ import asyncio
 import logging
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from flockmq import bounds
+from flockmq.cluster.events import EventRelay
 from flockmq.cluster.service import Cluster, ClusterSettings
-from flockmq.rlog.redis import RedisLink
+from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.shards import ROUTE, ROUTES
 
 from .conftest import KEY, Nodes, until
@@ -112,6 +115,23 @@ async def test_a_node_with_another_key_stays_out_and_both_sides_say_so(
     assert not core.cluster.mesh.links()
 
 
+async def test_event_streams_are_capped_by_bytes(valkey: RedisConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "EVENTS_STREAM_MAX_BYTES", 100_000)
+    relay = EventRelay(lambda: None)
+    relay.redis = RedisLink(valkey)
+    for n in range(500):
+        relay.buffer.add("lag", [(n, "x" * 1000)])
+        await relay.flush()
+    await relay.cap(1e9)
+    kept = await relay.redis.call("MEMORY", "USAGE", "flockmq:events:lag")
+    last = await relay.redis.call("XREVRANGE", "flockmq:events:lag", "+", "-", "COUNT", 1)
+    await relay.redis.close()
+    assert isinstance(kept, int)
+    assert isinstance(last, list)
+    assert 50_000 < kept < 110_000
+    assert msgspec.msgpack.encode([(499, "x" * 1000)]) in last[0][1]
+
+
 async def test_events_of_every_node_reach_redis(nodes: Nodes) -> None:
     core = await nodes.start("core-0", "core")
     edge = await nodes.start("edge-0", "replicant")
@@ -119,8 +139,7 @@ async def test_events_of_every_node_reach_redis(nodes: Nodes) -> None:
     edge.cluster.hand_events("connections", [(2, "edge-0", "connected", "b", 0, 4)])
     redis = RedisLink(nodes.redis)
     try:
-        while (entries := await redis.call("XLEN", "flockmq:events:connections")) != 2:
-            assert isinstance(entries, int)
+        while await redis.call("XLEN", "flockmq:events:connections") != 2:  # noqa: ASYNC110 - Redis has the event
             await asyncio.sleep(0.01)
     finally:
         await redis.close()

@@ -112,20 +112,20 @@ async def test_a_stream_may_break_or_be_left(ends: tuple[End, End, Link]) -> Non
     assert listener.produced < 1000
 
 
-async def test_control_overtakes_data(ends: tuple[End, End, Link]) -> None:
+async def test_control_overtakes_data_that_waits_for_a_slow_reader(ends: tuple[End, End, Link]) -> None:
     _, listener, link = ends
+    transport = listener.mesh.links()[0]._transport
+    assert transport is not None
+    transport.pause_reading()
     chunk = bytes(bounds.LINK_FORWARD_FRAME_BYTES)
-    for _ in range(64):
+    for _ in range(256):
         link.send_data([frames.forward_header(5, len(chunk)), chunk], len(chunk))
+    await until(lambda: link._paused)
+    assert link.data_bytes > 128 * len(chunk)
     link.note("urgent", b"")
-    await until(lambda: len(listener.arrived) == 65)
-    assert listener.arrived[0] == "note urgent"
-    for _ in range(64):
-        link.send_data([frames.forward_header(5, len(chunk)), chunk], len(chunk))
-    await until(lambda: len(listener.arrived) > 65)
-    link.note("later", b"")
-    await until(lambda: len(listener.arrived) == 130)
-    assert listener.arrived[-1] == "data"
+    transport.resume_reading()
+    await until(lambda: len(listener.arrived) == 257)
+    assert listener.arrived.index("note urgent") < 128
 
 
 async def test_what_is_no_frame_ends_the_link_with_a_reason(ends: tuple[End, End, Link]) -> None:

@@ -1,26 +1,31 @@
 """Connection and lag events on their way to the nightly report: best effort, bounded, shed first.
 
-Every node gathers; cores append to one capped Redis stream a kind, other nodes hand theirs to a core. What can't be
-handed over within a flush is lost: no client ever waits for an event.
+Every node gathers; cores append to one Redis stream a kind, other nodes hand theirs to a core; the leader keeps the
+streams below EVENTS_STREAM_MAX_BYTES. What can't be handed over at a flush is lost: no client ever waits for an event.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
 from flockmq import bounds
+from flockmq.cluster.link import Link
 from flockmq.rlog.redis import RedisLink
 
 log: Final = logging.getLogger(__name__)
 
 KINDS: Final = ("connections", "lag")
+NOTE: Final = "events"
 Event = Sequence[object]
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+_note: Final[msgspec.msgpack.Decoder[tuple[str, bytes]]] = msgspec.msgpack.Decoder(tuple[str, bytes])
 
 
 class EventBuffer:
@@ -38,20 +43,68 @@ class EventBuffer:
         self.dropped += max(0, len(events) - room)
 
     def take(self) -> list[tuple[str, bytes]]:
-        """(kind, msgpack array of events) of all that waits."""
-        taken = [(kind, _encode(events)) for kind, events in self._waiting.items() if events]
-        for kind, _ in taken:
-            self._waiting[kind] = []
+        """(kind, msgpack array of at most EVENTS_ENTRY_MAX events) of all that waits."""
+        taken: list[tuple[str, bytes]] = []
+        for kind, waiting in self._waiting.items():
+            for start in range(0, len(waiting), bounds.EVENTS_ENTRY_MAX):
+                taken.append((kind, _encode(waiting[start : start + bounds.EVENTS_ENTRY_MAX])))
+            waiting.clear()
         return taken
 
 
-async def append(redis: RedisLink, kind: str, encoded: bytes) -> None:
-    """One entry of the kind's stream, on a core. A failure is logged: the events are lost."""
-    if kind not in KINDS:
-        return
-    try:
-        await redis.call(
-            "XADD", f"flockmq:events:{kind}", "MAXLEN", "~", bounds.EVENTS_STREAM_MAX_ENTRIES, "*", "events", encoded
-        )
-    except Exception as error:
-        log.warning("%d bytes of %s events were lost: %s", len(encoded), kind, error)
+class EventRelay:
+    """From the buffer to Redis: on a core directly (`redis` is set), elsewhere by way of a core."""
+
+    def __init__(self, choose_core: Callable[[], Link | None]) -> None:
+        self.buffer = EventBuffer()
+        self.redis: RedisLink | None = None
+        self._choose_core = choose_core
+        self._came: deque[tuple[str, bytes]] = deque(maxlen=bounds.EVENTS_NOTES_MAX)
+        self._capped_at = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(bounds.EVENTS_FLUSH_S)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Hand over what waits; what can't be is lost."""
+        taken = self.buffer.take()
+        if self.redis is not None:
+            taken.extend(self._came)
+            self._came.clear()
+            for kind, encoded in taken:
+                await self._append(self.redis, kind, encoded)
+        elif (core := self._choose_core()) is not None:
+            for note in taken:
+                core.note(NOTE, _encode(note))
+
+    def came(self, incarnation: str, body: bytes) -> None:
+        """Another node's events, for this core. Raises msgspec.MsgspecError."""
+        kind, encoded = _note.decode(body)
+        if kind in KINDS:
+            self._came.append((kind, encoded))
+
+    async def cap(self, now: float) -> None:
+        """The leader's: cut the streams that Redis says are above EVENTS_STREAM_MAX_BYTES, oldest entries first."""
+        if self.redis is None or now - self._capped_at < bounds.TRIM_EVERY_S:
+            return
+        self._capped_at = now
+        for kind in KINDS:
+            used_bytes = await self.redis.call("MEMORY", "USAGE", stream_of(kind))
+            entries = await self.redis.call("XLEN", stream_of(kind))
+            if isinstance(used_bytes, int) and isinstance(entries, int) and used_bytes > bounds.EVENTS_STREAM_MAX_BYTES:
+                keep = entries * bounds.EVENTS_STREAM_MAX_BYTES * 9 // (used_bytes * 10)
+                log.warning("%s events take %d bytes in Redis: the oldest go", kind, used_bytes)
+                await self.redis.call("XTRIM", stream_of(kind), "MAXLEN", keep)
+
+    async def _append(self, redis: RedisLink, kind: str, encoded: bytes) -> None:
+        try:
+            await redis.call("XADD", stream_of(kind), "*", "events", encoded)
+        except Exception as error:
+            log.warning("%d bytes of %s events were lost: %s", len(encoded), kind, error)
+
+
+def stream_of(kind: str) -> str:
+    return f"flockmq:events:{kind}"

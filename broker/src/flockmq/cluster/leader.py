@@ -2,7 +2,8 @@
 
 A core takes the key when it is free, with a new fence (a number that only grows), and renews it every LEASE_RENEW_S.
 It believes in its lease until LEASE_TTL_S after it *sent* the last renewal that succeeded, by its own monotonic
-clock, so it steps down before Redis gives the key to another. Redis away means no leader, and nothing else.
+clock, so it steps down before Redis gives the key to another; duties that last longer are broken off. A core that was
+restarted takes over the lease of its former self at once. Redis away means no leader, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from flockmq import bounds
+from flockmq.cluster.membership import name_of
 from flockmq.rlog.redis import RedisLink
 
 log: Final = logging.getLogger(__name__)
@@ -26,7 +28,8 @@ if held == ARGV[1] .. '|' .. ARGV[2] then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
   return tonumber(ARGV[2])
 end
-if held then return 0 end
+local predecessor = ARGV[4]
+if held and (predecessor == '' or string.sub(held, 1, #predecessor) ~= predecessor) then return 0 end
 local fence = redis.call('INCR', KEYS[2])
 redis.call('SET', KEYS[1], ARGV[1] .. '|' .. fence, 'PX', ARGV[3])
 return fence
@@ -46,6 +49,12 @@ class Lease:
         self._clock = clock
         self._fence = 0
         self._until = 0.0
+        self._predecessor = f"{name_of(incarnation)}@"
+        """Whose lease is taken over at the first try: this node's own, from before it was restarted."""
+
+    @property
+    def remaining_s(self) -> float:
+        return max(0.0, self._until - self._clock())
 
     @property
     def fence(self) -> int:
@@ -54,7 +63,9 @@ class Lease:
     async def take_or_renew(self) -> int:
         """The fence, 0 when another core leads. Raises what the Redis client raises; the lease then runs out."""
         asked_at = self._clock()
-        answer = await self._eval(_TAKE_OR_RENEW, str(self._fence), str(int(bounds.LEASE_TTL_S * 1000)))
+        ttl_ms = str(int(bounds.LEASE_TTL_S * 1000))
+        answer = await self._eval(_TAKE_OR_RENEW, str(self._fence), ttl_ms, self._predecessor)
+        self._predecessor = ""
         self._fence = answer
         self._until = asked_at + bounds.LEASE_TTL_S if answer else 0.0
         return self.fence
@@ -75,9 +86,7 @@ class Lease:
 class Leader:
     """Runs for the lease and, while it is held, the leader's duties."""
 
-    def __init__(
-        self, lease: Lease, on_elected: Callable[[int], None], duties: Callable[[int], Awaitable[None]]
-    ) -> None:
+    def __init__(self, lease: Lease, on_elected: Callable[[], None], duties: Callable[[], Awaitable[None]]) -> None:
         self.lease = lease
         self._on_elected = on_elected
         self._duties = duties
@@ -91,13 +100,13 @@ class Leader:
                     fence = await self.lease.take_or_renew()
                 if fence and fence != led:
                     log.info("this node leads the cluster (fence %d)", fence)
-                    self._on_elected(fence)
+                    self._on_elected()
                 elif led and not fence:
                     log.warning("another core leads the cluster now")
                 led = fence
                 if fence:
-                    async with asyncio.timeout(bounds.LEASE_TTL_S):
-                        await self._duties(fence)
+                    async with asyncio.timeout(self.lease.remaining_s):
+                        await self._duties()
             except Exception as error:
                 log.warning(
                     "the leader's beat failed, next one in %s s: %s: %s",

@@ -181,7 +181,7 @@ class Mesh:
                 _, link = await loop.create_connection(lambda: Link(self._owner, dialer, finish), *address)
                 await done
         except OSError as error:
-            return None, str(error)  # TimeoutError is one
+            return None, str(error) or f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s"
         finally:
             if link is not None and not link.up:
                 link.close("no handshake in time")
@@ -202,7 +202,7 @@ class Mesh:
                     infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                     found.update((str(info[4][0]), port) for info in infos[: bounds.SEED_ADDRESSES_MAX])
                     logged.pop((host, port), None)
-                except OSError as error:
+                except (OSError, UnicodeError) as error:
                     found.update(address for address, target in self._targets.items() if target.is_seed)
                     if logged.get((host, port)) != str(error):
                         log.warning("can't resolve the seed %s: %s", host, error)

@@ -30,7 +30,9 @@ from flockmq import bounds
 from flockmq.cluster import coreport, events, frames
 from flockmq.cluster.coreport import CorePort
 from flockmq.cluster.duties import CORE_ROLES, Duties
-from flockmq.cluster.forward import Inbox, PeerSink
+from flockmq.cluster.events import EventRelay
+from flockmq.cluster.forward import PeerSink
+from flockmq.cluster.forwarding import Forwarding
 from flockmq.cluster.frames import Status
 from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
 from flockmq.cluster.leader import Leader, Lease
@@ -45,8 +47,6 @@ from flockmq.rlog.shards import CLUSTER, NODES, SHARDS, SLOTS, NodeInfo
 from flockmq.session.sink import Sink
 
 log: Final = logging.getLogger(__name__)
-
-_EVENTS: Final = "events"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +133,10 @@ class Cluster:
         self.mesh = Mesh(self, self._me, settings.key, settings.seeds)
         self._members = Membership(settings.name, self._loop.time())
         self._statuses: dict[str, Status] = {}
-        self._peers: dict[str, PeerSink] = {}
-        self._inbox = Inbox()
-        self._accepting: dict[Link, int] = {}
-        self._note_handlers: dict[str, Callable[[str, bytes], None]] = {_EVENTS: self._events_came}
-        self._events = events.EventBuffer()
+        self._forwarding = Forwarding(turn, self.mesh, self._link_wanted, self._forwarded, self._drained)
+        self._events = EventRelay(self._choose_core)
+        self._note_handlers: dict[str, Callable[[str, bytes], None]] = {events.NOTE: self._events.came}
         self._redis_links: list[RedisLink] = []
-        self._events_redis: RedisLink | None = None
         self._rlog: Rlog | None = None
         self._core: Core | None = None
         self._duties: Duties | None = None
@@ -174,13 +171,11 @@ class Cluster:
         await self._rlog.write(CLUSTER, [NODES.put(self.incarnation, info)])
         self._joined = True
         if self._redis is not None and self._duties is not None:
-            self._events_redis, lease_redis = RedisLink(self._redis), RedisLink(self._redis)
-            self._redis_links = [self._events_redis, lease_redis]
-            self._leader = Leader(
-                Lease(lease_redis, self.incarnation, self._loop.time), self._elected, self._lead
-            )
+            self._events.redis, lease_redis = RedisLink(self._redis), RedisLink(self._redis)
+            self._redis_links = [self._events.redis, lease_redis]
+            self._leader = Leader(Lease(lease_redis, self.incarnation, self._loop.time), self._elected, self._lead)
             self._spawn(self._leader.run())
-        self._spawn(self._flush_events())
+        self._spawn(self._events.run())
 
     async def stop(self) -> None:
         """Leave. What was not forwarded is lost; stop serving clients first."""
@@ -188,13 +183,13 @@ class Cluster:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._events.flush()
         if self._leader is not None:
             if self._leader.lease.fence and self._core is not None:
                 await self._purge_self(self._core)
             await self._leader.release()
         await self.mesh.stop()
-        for peer in self._peers.values():
-            peer.purge()
+        self._forwarding.stop()
         for redis in self._redis_links:
             await redis.close()
 
@@ -226,14 +221,9 @@ class Cluster:
 
     def peer(self, incarnation: str) -> PeerSink | None:
         """Where messages for that node are put; None when it isn't a member."""
-        peer = self._peers.get(incarnation)
-        if peer is None and incarnation in self.nodes_table and incarnation != self.incarnation:
-            peer = self._peers[incarnation] = PeerSink(self._turn, incarnation, self._link_wanted)
-            peer.on_drained = self._drained
-            link = self.mesh.link_of(incarnation)
-            if link is not None and link.resumed:
-                self._connect(peer, link, 0)
-        return peer
+        if incarnation not in self.nodes_table or incarnation == self.incarnation:
+            return None
+        return self._forwarding.peer(incarnation)
 
     def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None:
         """`handler(incarnation, body)` for each note of that method."""
@@ -249,7 +239,7 @@ class Cluster:
 
     def hand_events(self, kind: str, batch: Sequence[events.Event]) -> None:
         """Events for the nightly report (kinds: events.KINDS); best effort."""
-        self._events.add(kind, batch)
+        self._events.buffer.add(kind, batch)
 
     # --- LinkOwner --------------------------------------------------------------------------------------------------
 
@@ -257,7 +247,7 @@ class Cluster:
         incarnation = link.peer.incarnation
         self.mesh.add(link)
         self._members.linked(incarnation)
-        link.control(frames.Resume(self._inbox.last(incarnation)))
+        link.control(frames.Resume(self._forwarding.last_accepted(incarnation)))
         link.control(frames.Heartbeat(self._status()))
         if link.peer.role in CORE_ROLES:
             for callback in self.on_core_linked:
@@ -267,14 +257,8 @@ class Cluster:
         incarnation = link.peer.incarnation
         log.info("link to %s ended: %s", incarnation, reason)
         self.mesh.remove(link)
-        self._accepting.pop(link, None)
         self._members.unlinked(incarnation, self._loop.time())
-        other = next((spare for spare in self.mesh.links_of(incarnation) if spare.resumed), None)
-        if (peer := self._peers.get(incarnation)) is not None and peer.link is link:
-            if other is not None:
-                self._connect(peer, other, 0)
-            else:
-                peer.disconnected()
+        self._forwarding.link_down(link)
         if self.mesh.link_of(incarnation) is None:
             self._statuses.pop(incarnation, None)
 
@@ -307,54 +291,25 @@ class Cluster:
         return _refused_stream(f"{self.incarnation} doesn't serve {method}")
 
     def link_forward(self, link: Link, version: int, chunk: bytes) -> None:
-        link.used_at = link.heard_at
-        self._deliver(link.peer.incarnation, version, chunk)
+        self._forwarding.take_run(link, version, chunk)
 
     def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None:
-        link.used_at = link.heard_at
-        incarnation = link.peer.incarnation
-        try:
-            new = self._inbox.accept(incarnation, number)
-        except ValueError as error:
-            link.close(str(error))
-            return
-        if new:
-            self._deliver(incarnation, version, chunk)
-        if not self._accepting:
-            self._loop.call_soon(self._send_accepted)
-        self._accepting[link] = self._inbox.last(incarnation)
-
-    def _deliver(self, incarnation: str, version: int, chunk: bytes) -> None:
-        """A run that the engine chokes on would come again and again if it weren't accepted: it is lost, and logged."""
-        try:
-            self.on_forward(incarnation, version, chunk)
-        except Exception:
-            log.exception("messages of %d bytes from %s could not be delivered", len(chunk), incarnation)
+        self._forwarding.take_batch(link, number, version, chunk)
 
     def link_resume(self, link: Link, accepted: int) -> None:
-        link.resumed = True
-        peer = self._peers.get(link.peer.incarnation)
-        if peer is not None and peer.link is None:
-            self._connect(peer, link, accepted)
+        self._forwarding.resume(link, accepted)
 
     def link_accepted(self, link: Link, number: int) -> None:
-        if (peer := self._peers.get(link.peer.incarnation)) is not None:
-            peer.accepted(number)
+        self._forwarding.accepted(link, number)
 
-    def link_goodbye(self, link: Link) -> None:
-        self._members.left(link.peer.incarnation)
-
-    def _send_accepted(self) -> None:
-        accepting, self._accepting = self._accepting, {}
-        for link, number in accepting.items():
-            link.control(frames.Accepted(number))
-
-    def _connect(self, peer: PeerSink, link: Link, accepted: int) -> None:
-        link.on_room = peer.room
-        peer.connected(link, accepted)
+    def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
+        self.on_forward(incarnation, version, chunk)
 
     def _drained(self, peer: PeerSink) -> None:
         self.on_drained(peer)
+
+    def link_goodbye(self, link: Link) -> None:
+        self._members.left(link.peer.incarnation)
 
     def _link_wanted(self, incarnation: str) -> None:
         if (info := self.nodes_table.get(incarnation)) is not None and info.link_port:
@@ -379,9 +334,7 @@ class Cluster:
         log.info("%s is no member any more", incarnation)
         self.mesh.release(incarnation)
         self._members.forget(incarnation)
-        self._inbox.forget(incarnation)
-        if (peer := self._peers.pop(incarnation, None)) is not None:
-            peer.purge()
+        self._forwarding.purge(incarnation)
         for callback in self.on_node_gone:
             callback(incarnation)
         if incarnation == self.incarnation and self._joined:
@@ -422,50 +375,42 @@ class Cluster:
         while True:
             await asyncio.sleep(bounds.LINK_HEARTBEAT_S)
             now = self._loop.time()
-            stood_still = now - last > 3 * bounds.LINK_HEARTBEAT_S
+            try:
+                self._beat_once(now, stood_still=now - last > 3 * bounds.LINK_HEARTBEAT_S)
+            except Exception:
+                log.exception("a heartbeat failed")
             last = now
-            encoded = frames.control(frames.Heartbeat(self._status()))
-            self._appends = 0
+
+    def _beat_once(self, now: float, *, stood_still: bool) -> None:
+        """`stood_still`: this node's own loop did, so silence proves nothing."""
+        encoded = frames.control(frames.Heartbeat(self._status()))
+        self._appends = 0
+        if stood_still:
+            self._members.count_anew(now)
+        for link in self.mesh.links():
+            link.send(encoded)
             if stood_still:
-                self._members.count_anew(now)
-            for link in self.mesh.links():
-                link.send(encoded)
-                if stood_still:
-                    link.heard_at = now
-                elif now - link.heard_at > bounds.LINK_SILENT_MAX_S:
-                    link.close(f"nothing was heard on it for {bounds.LINK_SILENT_MAX_S} s")
-                elif self._is_idle(link, now):
-                    self.mesh.release(link.peer.incarnation)
-                    link.close("it was idle")
+                link.heard_at = now
+            elif now - link.heard_at > bounds.LINK_SILENT_MAX_S:
+                link.close(f"nothing was heard on it for {bounds.LINK_SILENT_MAX_S} s")
+            elif self._is_idle(link, now):
+                self.mesh.release(link.peer.incarnation)
+                link.close("it was idle")
 
     def _is_idle(self, link: Link, now: float) -> bool:
         if self.is_core or link.peer.role in CORE_ROLES or now - max(link.used_at, link.up_at) < bounds.PEER_IDLE_S:
             return False
-        peer = self._peers.get(link.peer.incarnation)
-        return peer is None or peer.idle(now)
-
-    async def _flush_events(self) -> None:
-        while True:
-            await asyncio.sleep(bounds.EVENTS_FLUSH_S)
-            for kind, encoded in self._events.take():
-                if self._events_redis is not None:
-                    await events.append(self._events_redis, kind, encoded)
-                elif (core := self._choose_core()) is not None:
-                    core.note(_EVENTS, msgspec.msgpack.encode((kind, encoded)))
-
-    def _events_came(self, incarnation: str, body: bytes) -> None:
-        kind, encoded = msgspec.msgpack.decode(body, type=tuple[str, bytes])
-        if self._events_redis is not None and len(self._tasks) < bounds.CLUSTER_TASKS_MAX:
-            self._spawn(events.append(self._events_redis, kind, encoded))
+        return self._forwarding.is_idle(link.peer.incarnation, now)
 
     # --- leading ----------------------------------------------------------------------------------------------------
 
-    def _elected(self, fence: int) -> None:
+    def _elected(self) -> None:
         self._members.count_anew(self._loop.time())
 
-    async def _lead(self, fence: int) -> None:
+    async def _lead(self) -> None:
         assert self._duties is not None
         await self._duties.run(self._loop.time())
+        await self._events.cap(self._loop.time())
 
     async def _purge_self(self, core: Core) -> None:
         """The next leader would have to find out; a single node has none."""

@@ -24,11 +24,9 @@ def slot_of(client_id: bytes) -> int:
     return crc32(client_id) % SLOTS
 
 
-class Holder(NamedTuple):
-    """A connection, as its home knows it."""
-
-    incarnation: str
-    token: int
+Holder = tuple[str, int]
+"""(incarnation, token): a connection, as its home knows it. A plain tuple, because there may be a million, and the
+garbage collector stops looking at plain tuples of strings and numbers."""
 
 
 class Kick(NamedTuple):
@@ -84,14 +82,15 @@ class Registry:
         slot = slot_of(client_id)
         held = self._slots[slot]
         self._count += 1
-        new = Holder(incarnation, (self._epochs.setdefault(slot, epoch) << COUNT_BITS) + self._count)
+        token = (self._epochs.setdefault(slot, epoch) << COUNT_BITS) + self._count
+        new = (incarnation, token)
         old = held.get(client_id)
-        if old is None or old.incarnation in self._gone:
+        if old is None or old[0] in self._gone:
             held[client_id] = new
-            return Attached(new.token, True)
+            return Attached(token, True)
         superseded = self._waiting.get(client_id)
         self._waiting[client_id] = new
-        return Attached(new.token, False, Kick(old.incarnation, client_id, old.token), superseded)
+        return Attached(token, False, Kick(old[0], client_id, old[1]), superseded)
 
     def detach(self, client_id: bytes, token: int) -> Holder | None:
         """A connection is gone; returns who is admitted in its place. Unknown ones are none of our business."""
@@ -99,11 +98,11 @@ class Registry:
         if held is None:
             return None
         waiting = self._waiting.get(client_id)
-        if waiting is not None and waiting.token == token:
+        if waiting is not None and waiting[1] == token:
             del self._waiting[client_id]
             return None
         old = held.get(client_id)
-        if old is None or old.token != token:
+        if old is None or old[1] != token:
             return None
         if waiting is None:
             del held[client_id]
@@ -115,29 +114,27 @@ class Registry:
         """A node has this connection since before the slot came here; returns which of two must go."""
         held = self._slots[slot_of(client_id)]
         old = held.get(client_id)
-        if old is None or old.incarnation in self._gone:
-            held[client_id] = Holder(incarnation, token)
+        if old is None or old[0] in self._gone:
+            held[client_id] = (incarnation, token)
             return None
-        if client_id in self._waiting:
-            return Kick(incarnation, client_id, token) if old.token != token else None
-        if old.token == token:
+        if old[1] == token:
             return None
-        if old.token > token:
+        if old[1] > token or client_id in self._waiting:
             return Kick(incarnation, client_id, token)
-        held[client_id] = Holder(incarnation, token)
-        return Kick(old.incarnation, client_id, old.token)
+        held[client_id] = (incarnation, token)
+        return Kick(old[0], client_id, old[1])
 
     def node_gone(self, incarnation: str) -> list[tuple[bytes, Holder]]:
         """The node was purged: its connections hold nothing; returns who is admitted. `sweep` frees the memory."""
         self._gone.add(incarnation)
         admitted: list[tuple[bytes, Holder]] = []
         for client_id, waiting in list(self._waiting.items()):
-            if waiting.incarnation == incarnation:
+            if waiting[0] == incarnation:
                 del self._waiting[client_id]
                 continue
             held = self._slots[slot_of(client_id)]
             old = held.get(client_id)
-            if old is None or old.incarnation == incarnation:
+            if old is None or old[0] == incarnation:
                 held[client_id] = self._waiting.pop(client_id)
                 admitted.append((client_id, waiting))
         return admitted
@@ -147,7 +144,7 @@ class Registry:
         gone = frozenset(self._gone)
         for slot in list(self._slots):
             held = self._slots.get(slot, {})
-            for client_id in [key for key, holder in held.items() if holder.incarnation in gone]:
+            for client_id in [key for key, holder in held.items() if holder[0] in gone]:
                 del held[client_id]
             yield
         self._gone -= gone

@@ -2,7 +2,8 @@
 
 `attach` answers through a callback, because the usual cases must be cheap: where this node is the home it is called
 before `attach` returns; elsewhere all CONNECTs of one turn travel in one note. What always holds:
-- `done` is called exactly once: with the token, or with an AttachError within ATTACH_WAIT_S plus one beat.
+- `done` is called exactly once: with the token, or with an AttachError; within ATTACH_WAIT_S and a beat, counted anew
+  when the slot moves.
 - A kicked connection's node answers with a detach when it is gone, at once if it never had it; who waits for it is
   admitted then, or when its node was purged, or after KICK_WAIT_S.
 - An answer that was lost costs nothing but time: the request goes again under another number, and what the home holds
@@ -199,7 +200,7 @@ class Homes:
             client_id, attached.kick, answer, self._loop.time() + bounds.KICK_WAIT_S
         )
         if attached.superseded is not None:
-            self._answer(attached.superseded.token, wire.SUPERSEDED)
+            self._answer(attached.superseded[1], wire.SUPERSEDED)
         else:
             self._kick(attached.kick)
 
@@ -207,7 +208,7 @@ class Homes:
         self._waiting.pop(token, None)
         admitted = self.registry.detach(client_id, token)
         if admitted is not None:
-            self._answer(admitted.token, wire.ADMITTED)
+            self._answer(admitted[1], wire.ADMITTED)
 
     def _answer(self, token: int, status: int) -> None:
         if (waiting := self._waiting.pop(token, None)) is not None:
@@ -275,8 +276,8 @@ class Homes:
         if owner == self._me:
             self.registry.own(slot)
         elif self.registry.owns(slot):
-            for _, waiting in self.registry.disown(slot):
-                self._loop.call_soon(self._answer, waiting.token, wire.NOT_HOME)
+            for _, (_, token) in self.registry.disown(slot):
+                self._loop.call_soon(self._answer, token, wire.NOT_HOME)
         if owner:
             self._moved.add(slot)
             self._begin_registering()
@@ -308,8 +309,8 @@ class Homes:
             self._put(owner, wire.REGISTER, (client_id, wire.pack_token(token)))
 
     def _node_gone(self, incarnation: str) -> None:
-        for _, admitted in self.registry.node_gone(incarnation):
-            self._answer(admitted.token, wire.ADMITTED)
+        for _, (_, token) in self.registry.node_gone(incarnation):
+            self._answer(token, wire.ADMITTED)
         for key in [key for key in self._out if key[0] == incarnation]:
             del self._out[key]
 
@@ -347,21 +348,28 @@ class Homes:
     # --- time -------------------------------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
-        beats = 0
+        rotated_at = self._loop.time()
         while True:
             await asyncio.sleep(BEAT_S)
-            self._schedule()
-            beats += 1
-            if beats % int(bounds.ATTACH_WAIT_S / BEAT_S) == 0:
-                self._kicked_before, self._kicked = self._kicked, {}
             now = self._loop.time()
-            self._ask_again([number for number, pending in self._pending.items() if not pending.asked])
-            for number in [number for number, pending in self._pending.items() if pending.deadline <= now]:
-                pending = self._pending.pop(number)
-                pending.done(HomeUnreachable(f"the home of {pending.client_id!r} did not answer in time"))
-            for waiting in [waiting for waiting in self._waiting.values() if waiting.deadline <= now]:
-                log.warning("%s did not close %r in time", waiting.kick.incarnation, waiting.client_id)
-                self._detach_here(waiting.client_id, waiting.kick.token)
+            if now - rotated_at > bounds.ATTACH_WAIT_S:
+                rotated_at = now
+                self._kicked_before, self._kicked = self._kicked, {}
+            try:
+                self._beat_once(now)
+            except Exception:
+                log.exception("a beat of the homes failed")
+
+    def _beat_once(self, now: float) -> None:
+        """Ask again what has no home yet, and end what waited too long."""
+        self._schedule()
+        self._ask_again([number for number, pending in self._pending.items() if not pending.asked])
+        for number in [number for number, pending in self._pending.items() if pending.deadline <= now]:
+            pending = self._pending.pop(number)
+            pending.done(HomeUnreachable(f"the home of {pending.client_id!r} did not answer in time"))
+        for waiting in [waiting for waiting in self._waiting.values() if waiting.deadline <= now]:
+            log.warning("%s did not close %r in time", waiting.kick.incarnation, waiting.client_id)
+            self._detach_here(waiting.client_id, waiting.kick.token)
 
     async def _sweep(self) -> None:
         """Free what purged nodes held, a little at a time."""

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from flockmq.home.registry import COUNT_BITS, Holder, Kick, Registry, slot_of
+from flockmq.home.registry import COUNT_BITS, Kick, Registry, slot_of
 
 ID = b"client"
 A, B = "a@00000001", "b@00000001"
@@ -32,7 +32,7 @@ def test_a_newer_connection_waits_until_the_older_is_gone() -> None:
     new = registry.attach(ID, B, 0)
     assert (new.admitted, new.kick) == (False, Kick(A, ID, old.token))
     assert new.token > old.token
-    assert registry.detach(ID, old.token) == Holder(B, new.token)
+    assert registry.detach(ID, old.token) == (B, new.token)
 
 
 def test_of_two_that_wait_the_newer_gets_it() -> None:
@@ -40,9 +40,9 @@ def test_of_two_that_wait_the_newer_gets_it() -> None:
     old = registry.attach(ID, A, 0)
     loser = registry.attach(ID, B, 0)
     winner = registry.attach(ID, A, 0)
-    assert winner.superseded == Holder(B, loser.token)
+    assert winner.superseded == (B, loser.token)
     assert registry.detach(ID, loser.token) is None
-    assert registry.detach(ID, old.token) == Holder(A, winner.token)
+    assert registry.detach(ID, old.token) == (A, winner.token)
 
 
 def test_what_a_purged_node_held_is_free() -> None:
@@ -50,7 +50,7 @@ def test_what_a_purged_node_held_is_free() -> None:
     registry.attach(ID, A, 0)
     registry.attach(b"other", A, 0)
     waiting = registry.attach(ID, B, 0)
-    assert registry.node_gone(A) == [(ID, Holder(B, waiting.token))]
+    assert registry.node_gone(A) == [(ID, (B, waiting.token))]
     assert registry.attach(b"other", B, 0).admitted
     for _ in registry.sweep():
         pass
@@ -115,7 +115,7 @@ class Takeovers(RuleBasedStateMachine):
         assert attached.token > self.newest.get(client_id, 0)
         self.newest[client_id] = attached.token
         if attached.superseded is not None:
-            del self.waiting[attached.superseded.token]
+            del self.waiting[attached.superseded[1]]
         if attached.admitted:
             self.live[attached.token] = client_id
             return multiple()
@@ -143,7 +143,7 @@ class Takeovers(RuleBasedStateMachine):
     def gone(self, client_id: bytes, token: int) -> None:
         admitted = self.registry.detach(client_id, token)
         if admitted is not None:
-            self.live[admitted.token] = self.waiting.pop(admitted.token)
+            self.live[admitted[1]] = self.waiting.pop(admitted[1])
 
     @invariant()
     def one_connection_holds_a_client_id(self) -> None:

@@ -1,0 +1,128 @@
+"""All messages between this node and the others: a PeerSink for each, and one Inbox for what comes.
+
+Which link carries a peer's messages is decided here: any that is resumed; when it ends another, or the next to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from flockmq.cluster import frames
+from flockmq.cluster.forward import Inbox, PeerSink
+from flockmq.cluster.link import Link
+from flockmq.cluster.mesh import Mesh
+from flockmq.session.sink import Sink
+
+log: Final = logging.getLogger(__name__)
+
+
+class Forwarding:
+    """`deliver(incarnation, MQTT version, run)` takes what comes; `drained(peer)` is told who flows again."""
+
+    def __init__(
+        self,
+        turn: list[Sink],
+        mesh: Mesh,
+        link_wanted: Callable[[str], None],
+        deliver: Callable[[str, int, bytes], None],
+        drained: Callable[[PeerSink], None],
+    ) -> None:
+        self._turn = turn
+        self._mesh = mesh
+        self._link_wanted = link_wanted
+        self._deliver_to = deliver
+        self._drained = drained
+        self._loop = asyncio.get_running_loop()
+        self._peers: dict[str, PeerSink] = {}
+        self._inbox = Inbox()
+        self._accepting: dict[Link, int] = {}
+
+    # --- outgoing ---------------------------------------------------------------------------------------------------
+
+    def peer(self, incarnation: str) -> PeerSink:
+        peer = self._peers.get(incarnation)
+        if peer is None:
+            peer = self._peers[incarnation] = PeerSink(self._turn, incarnation, self._link_wanted)
+            peer.on_drained = self._drained
+            self._use_spare_link(peer)
+        return peer
+
+    def resume(self, link: Link, accepted: int) -> None:
+        """The other side of a new link said what it accepted."""
+        link.resumed = True
+        peer = self._peers.get(link.peer.incarnation)
+        if peer is not None and peer.link is None:
+            self._use(peer, link, accepted)
+
+    def accepted(self, link: Link, number: int) -> None:
+        if (peer := self._peers.get(link.peer.incarnation)) is not None:
+            peer.accepted(number)
+
+    def link_down(self, link: Link) -> None:
+        self._accepting.pop(link, None)
+        peer = self._peers.get(link.peer.incarnation)
+        if peer is not None and peer.link is link:
+            peer.disconnected()
+            self._use_spare_link(peer)
+
+    def purge(self, incarnation: str) -> None:
+        """The node is gone: nobody waits for it, and its numbers mean nothing any more."""
+        self._inbox.forget(incarnation)
+        if (peer := self._peers.pop(incarnation, None)) is not None:
+            peer.purge()
+
+    def stop(self) -> None:
+        for incarnation in list(self._peers):
+            self.purge(incarnation)
+
+    def is_idle(self, incarnation: str, now: float) -> bool:
+        peer = self._peers.get(incarnation)
+        return peer is None or peer.idle(now)
+
+    def _use_spare_link(self, peer: PeerSink) -> None:
+        spare = next((link for link in self._mesh.links_of(peer.incarnation) if link.resumed), None)
+        if spare is not None:
+            self._use(peer, spare, 0)
+
+    def _use(self, peer: PeerSink, link: Link, accepted: int) -> None:
+        link.on_room = peer.room
+        peer.connected(link, accepted)
+
+    # --- incoming ---------------------------------------------------------------------------------------------------
+
+    def last_accepted(self, incarnation: str) -> int:
+        return self._inbox.last(incarnation)
+
+    def take_run(self, link: Link, version: int, chunk: bytes) -> None:
+        link.used_at = link.heard_at
+        self._deliver(link.peer.incarnation, version, chunk)
+
+    def take_batch(self, link: Link, number: int, version: int, chunk: bytes) -> None:
+        """Delivered once, accepted always: one answer a turn."""
+        link.used_at = link.heard_at
+        incarnation = link.peer.incarnation
+        try:
+            new = self._inbox.accept(incarnation, number)
+        except ValueError as error:
+            link.close(str(error))
+            return
+        if new:
+            self._deliver(incarnation, version, chunk)
+        if not self._accepting:
+            self._loop.call_soon(self._send_accepted)
+        self._accepting[link] = self._inbox.last(incarnation)
+
+    def _send_accepted(self) -> None:
+        accepting, self._accepting = self._accepting, {}
+        for link, number in accepting.items():
+            link.control(frames.Accepted(number))
+
+    def _deliver(self, incarnation: str, version: int, chunk: bytes) -> None:
+        """A run that the engine chokes on would come again and again if it weren't accepted: it is lost, and logged."""
+        try:
+            self._deliver_to(incarnation, version, chunk)
+        except Exception:
+            log.exception("messages of %d bytes from %s could not be delivered", len(chunk), incarnation)
