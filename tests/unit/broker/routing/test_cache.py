@@ -26,13 +26,19 @@ class BesideAnIndex(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.index = FilterIndex()
-        self.cache = MatchCache(max_topics=16, max_targets=60)
+        self.kept: dict[int, object] = {}
+        self.cache = MatchCache(max_topics=16, max_targets=60, on_drop=self.dropped)
+
+    def dropped(self, result: object) -> None:
+        del self.kept[id(result)]
 
     @rule(topic=topics)
     def match(self, topic: bytes) -> None:
         found = self.index.match(topic)
         assert self.cache.entries.get(topic, found) == found
         self.cache.put(topic, found, len(found))
+        if self.cache.entries.get(topic) is found:
+            self.kept[id(found)] = found
 
     @rule(topic_filter=filters, value=st.integers(0, 2))
     def add(self, topic_filter: bytes, value: int) -> None:
@@ -49,6 +55,7 @@ class BesideAnIndex(RuleBasedStateMachine):
         assert len(self.cache) == len(self.cache.entries) <= 16
         for topic, found in self.cache.entries.items():
             assert found == self.index.match(topic)
+        assert sorted(map(id, self.cache.entries.values())) == sorted(self.kept)
 
 
 TestBesideAnIndex = BesideAnIndex.TestCase
@@ -124,3 +131,13 @@ def test_a_filter_above_most_topics_forgets_all_of_them() -> None:
         cache.put(topic, topic)
     cache.filter_changed(b"a/+/x")
     assert cache.entries == {}
+
+
+def test_filters_change_one_above_the_other() -> None:
+    cache = MatchCache()
+    for topic in (b"a/b/c", b"a/c", b"x/1", b"x/2", b"x/3"):
+        cache.put(topic, topic)
+    cache.filter_changed(b"a/b/+")
+    cache.filter_changed(b"a/+")
+    cache.filter_changed(b"a/b/+")
+    assert list(cache.entries) == [b"x/1", b"x/2", b"x/3"]
