@@ -1,0 +1,122 @@
+"""A snapshot file gives back the tables it was made of, or is refused by name."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from flockmq.rlog import snapshot
+from flockmq.rlog.bootstrap import LogEntry
+from flockmq.rlog.entry import BATCH_FIELD, StreamId, encode_batch, encode_transaction
+from flockmq.rlog.errors import LogCorrupt
+from flockmq.rlog.replica import apply_entry
+from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.rlog.tables import Shard, Tables
+
+
+def entry(sequence: int) -> LogEntry:
+    op = ROUTES.put((b"f/%d" % sequence, "a@1"), None)
+    return LogEntry(StreamId(0, sequence), BATCH_FIELD, encode_batch([encode_transaction("a@1", sequence, [op])]))
+
+
+async def read(shard: str, after: StreamId, up_to: StreamId) -> AsyncIterator[LogEntry]:
+    """The log as Redis holds it."""
+    for sequence in range(after.sequence + 1, up_to.sequence + 1):
+        yield entry(sequence)
+
+
+def filled(length: int) -> Tables:
+    tables = Tables()
+    for sequence in range(1, length + 1):
+        apply_entry(tables.shards[ROUTE], entry(sequence))
+    return tables
+
+
+Patch = pytest.MonkeyPatch
+
+
+async def written(directory: Path, length: int = 100) -> None:
+    assert await snapshot.write(directory, filled(length), ROUTE, read) == (0, length)
+
+
+async def load(directory: Path) -> Shard:
+    fresh = Tables().shards[ROUTE]
+    assert await snapshot.load(directory, fresh, apply_entry) == fresh.applied
+    return fresh
+
+
+async def test_it_gives_the_tables_at_one_place_of_the_log(tmp_path: Path) -> None:
+    await written(tmp_path)
+    loaded = await load(tmp_path)
+    assert loaded.applied == (0, 100)
+    assert len(loaded.tables[ROUTES.number]) == 100
+    assert loaded.sequences == {"a@1": 100}
+    assert os.listdir(tmp_path) == ["route.snapshot"]
+
+
+async def test_it_is_of_one_place_though_entries_are_applied_meanwhile(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("flockmq.bounds.LOG_SLICE_MAX_BYTES", 64)
+    tables = filled(100)
+
+    async def go_on() -> None:
+        for sequence in range(101, 111):
+            apply_entry(tables.shards[ROUTE], entry(sequence))
+            await asyncio.sleep(0)
+
+    place, _ = await asyncio.gather(snapshot.write(tmp_path, tables, ROUTE, read), go_on())
+    assert place > (0, 100)
+    assert (await load(tmp_path)).applied == place
+
+
+async def test_a_newer_one_takes_its_place(tmp_path: Path) -> None:
+    await written(tmp_path, 10)
+    await written(tmp_path, 20)
+    assert (await load(tmp_path)).applied == (0, 20)
+
+
+async def test_no_file_is_no_snapshot(tmp_path: Path) -> None:
+    assert await snapshot.load(tmp_path, Tables().shards[ROUTE], apply_entry) is None
+
+
+def flip(at: float) -> Callable[[bytes], bytes]:
+    def damage(content: bytes) -> bytes:
+        place = int(at * (len(content) - 1))
+        return content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :]
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        pytest.param(lambda content: b"", "not a snapshot of this format", id="empty"),
+        pytest.param(flip(0), "not a snapshot of this format", id="another format"),
+        pytest.param(flip(0.5), "checksum", id="a flipped bit"),
+        pytest.param(flip(1), "checksum", id="a flipped bit at the end"),
+        pytest.param(lambda content: content[:-1], "ends within a frame", id="cut"),
+        pytest.param(lambda content: content[: len(content) // 2], "ends within a frame", id="cut in half"),
+        pytest.param(lambda content: content + b"\x00", "ends within a frame", id="something behind it"),
+        pytest.param(lambda content: content + b"\xff\xff\xff\xff", "a frame of 4294967295 bytes", id="a huge frame"),
+    ],
+)
+async def test_a_damaged_one_is_refused_by_name(tmp_path: Path, damage: Callable[[bytes], bytes], said: str) -> None:
+    await written(tmp_path)
+    path = tmp_path / "route.snapshot"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(LogCorrupt, match=f"^{path}: .*{said}"):
+        await load(tmp_path)
+
+
+async def test_one_that_stops_before_its_trailer_is_refused(tmp_path: Path) -> None:
+    await written(tmp_path)
+    path = tmp_path / "route.snapshot"
+    content = path.read_bytes()
+    at, ends = len(snapshot.MAGIC), []
+    while at < len(content):
+        at += 4 + int.from_bytes(content[at : at + 4], "big")
+        ends.append(at)
+    path.write_bytes(content[: ends[-2]])
+    with pytest.raises(LogCorrupt, match="without its trailer"):
+        await load(tmp_path)
