@@ -28,10 +28,14 @@ from flockbench.shapes import SHAPES, Shape
 OPEN_FILES: Final = 11_000
 """10,000 idle connections, and what a broker has open besides."""
 RELAY: Final = "relay"
+PAGES: Final = (DETAILS := REPOSITORY / "docs" / "bench.md", README := REPOSITORY / "README.md")
+"""Where the figures of a whole run are kept."""
 
 
 def main() -> int:
     options = _arguments()
+    for page in PAGES if options.whole else ():
+        report.find_block(page)  # a page that can't take the figures is better known before they are measured
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flockmq" / "bench"
     cache.mkdir(parents=True, exist_ok=True)
     load_before = os.getloadavg()[0]
@@ -71,8 +75,8 @@ def main() -> int:
     full = report.full(results, shapes, columns, setting, verdicts)
     print(full)
     if options.whole:
-        report.replace_block(REPOSITORY / "docs" / "bench.md", full)
-        report.replace_block(REPOSITORY / "README.md", report.short(results, shapes, columns, setting))
+        report.replace_block(DETAILS, full)
+        report.replace_block(README, report.short(results, shapes, columns, setting))
     return 1 if options.check and not all(verdict.passed for verdict in verdicts) else 0
 
 

@@ -104,7 +104,9 @@ PEERS: Final = (
 
 def _unpack_debian(package: str, into: Path) -> None:
     """Download `package` and those of its dependencies that aren't installed, and unpack them into `into`."""
-    into.mkdir(parents=True, exist_ok=True)
+    unfinished = into.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
     simulate = ["apt-get", "--simulate", "--no-install-recommends", "install", package]
     try:
         plan = _install(simulate)
@@ -112,10 +114,11 @@ def _unpack_debian(package: str, into: Path) -> None:
         _install(["apt-get", "update", "--quiet"])
         plan = _install(simulate)
     wanted = re.findall(r"^Inst (\S+)", plan, re.MULTILINE)
-    _install(["apt-get", "download", *wanted], cwd=into)
-    for archive in into.glob("*.deb"):
-        _install(["dpkg-deb", "--extract", str(archive), str(into)])
+    _install(["apt-get", "download", *wanted], cwd=unfinished)
+    for archive in unfinished.glob("*.deb"):
+        _install(["dpkg-deb", "--extract", str(archive), str(unfinished)])
         archive.unlink()
+    unfinished.rename(into)
 
 
 def _install(command: list[str], environment: dict[str, str] | None = None, cwd: Path | None = None) -> str:

@@ -65,13 +65,20 @@ def short(results: Results, shapes: Sequence[Shape], columns: Columns, setting: 
 
 
 def replace_block(path: Path, text: str) -> None:
-    """Put `text` between the two marker lines of the file. Raises BenchError when there aren't exactly two."""
+    """Put `text` between the two marker lines of the file. Raises BenchError as `find_block` does."""
+    first, last = find_block(path)
     lines = path.read_text().splitlines()
+    lines[first + 1 : last] = text.splitlines()
+    path.write_text("\n".join(lines) + "\n")
+
+
+def find_block(path: Path) -> tuple[int, int]:
+    """Indexes of the two marker lines. Raises BenchError when there aren't exactly two, or there is no such file."""
+    lines = path.read_text().splitlines() if path.exists() else []
     places = [number for number, line in enumerate(lines) if line.strip() == MARKER]
     if len(places) != 2:
         raise BenchError(f"{path.name}: the figures go between two lines `{MARKER}`, but it has {len(places)}")
-    lines[places[0] + 1 : places[1]] = text.splitlines()
-    path.write_text("\n".join(lines) + "\n")
+    return places[0], places[1]
 
 
 def _measured(setting: Setting) -> str:
