@@ -5,6 +5,7 @@ be reached, or doesn't know MqttClusters; 4 the health port is taken.
 """
 
 import asyncio
+import contextlib
 import functools
 import logging
 import signal
@@ -69,31 +70,20 @@ async def operate(settings: Settings) -> None:
         async with await open_kube() as kube, aiohttp.ClientSession() as session:
             await check_cluster(kube)
             reconciler = Reconciler(kube, settings, functools.partial(count_connections, session))
-            lead = functools.partial(run_kopf, settings, reconciler, stop)
+            lead = functools.partial(run_kopf, settings, reconciler)
             candidate = Candidate(kube, settings.pod_namespace, settings.pod_name)
             leading = asyncio.create_task(candidate.while_leading(lead))
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait((leading, stopping), return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
-            if stop.is_set():
-                await end(leading)
-            else:
+            if not leading.done():  # a follower; a leader is told to stop by kopf, which handles signals itself
+                leading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
                 await leading
-                raise Unusable(1, "kopf ended without being told to")
     except LeaseLost as error:
         raise Unusable(1, str(error)) from None
     finally:
         await health.cleanup()
-
-
-async def end(leading: asyncio.Task[None]) -> None:
-    """Let a leader finish; a follower is still waiting for the Lease, and is cancelled."""
-    try:
-        async with asyncio.timeout(10):
-            await asyncio.shield(leading)
-    except TimeoutError:
-        leading.cancel()
-        await asyncio.gather(leading, return_exceptions=True)
 
 
 async def open_kube() -> Kube:
@@ -116,8 +106,8 @@ async def check_cluster(kube: Kube) -> None:
         raise Unusable(3, f"CustomResourceDefinition {PLURAL}.{GROUP} isn't installed: apply crds/{PLURAL}.yaml")
 
 
-async def run_kopf(settings: Settings, reconciler: Reconciler, stop: asyncio.Event) -> None:
-    """Watch and reconcile until `stop`."""
+async def run_kopf(settings: Settings, reconciler: Reconciler) -> None:
+    """Watch and reconcile until a signal says to stop."""
     log.info("leading; watching %s", settings.flockmq_watch_namespaces or "all namespaces")
     try:
         await kopf.operator(
@@ -125,7 +115,6 @@ async def run_kopf(settings: Settings, reconciler: Reconciler, stop: asyncio.Eve
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
-            stop_flag=stop,
             memo=kopf.Memo(reconciler=reconciler),
         )
     finally:
