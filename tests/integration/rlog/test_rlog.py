@@ -122,6 +122,7 @@ async def test_a_purged_node_s_late_write_and_its_return_are_refused(nodes) -> N
     await core_of(core).purge(replicant.incarnation)
     with pytest.raises(LogRefused, match=replicant.incarnation):
         await replicant.write(ROUTE, [route(replicant, 2)])
+    assert isinstance(replicant.refused, LogRefused)
     with pytest.raises(LogRefused, match=replicant.incarnation):
         await core_of(core).register(ROUTE, replicant.incarnation)
     await agree(ROUTE, core, replicant)

@@ -27,7 +27,7 @@ from typing import cast
 from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import PUT, START, Op, StreamId
-from flockmq.rlog.errors import LogFull
+from flockmq.rlog.errors import LogError, LogFull
 from flockmq.rlog.port import CorePort
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.replica import Replica
@@ -124,6 +124,11 @@ class Rlog:
     def bootstraps(self) -> int:
         """How many shards were replaced as a whole since the start."""
         return self._replica.bootstraps
+
+    @property
+    def refused(self) -> LogError | None:
+        """Why this incarnation can't write any more (it was purged, or the log lost its numbers): start anew."""
+        return next((writer.refused for writer in self._writers.values() if writer.refused is not None), None)
 
     @property
     def pending_bytes(self) -> int:

@@ -45,7 +45,7 @@ class Writer:
         self._pending: deque[_Transaction] = deque()
         self._next = 1
         self._sent = 0  # the highest number that a core has committed
-        self._refused: LogError | None = None
+        self.refused: LogError | None = None
         self._numbered = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
 
@@ -74,8 +74,8 @@ class Writer:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[StreamId] = loop.create_future()
         size = sum([len(key) + len(value) for _, _, _, key, value in ops])
-        if self._refused is not None:
-            done.set_exception(self._refused)
+        if self.refused is not None:
+            done.set_exception(self.refused)
             return done
         if self.pending_bytes + self._turn_bytes + size > bounds.LOG_PENDING_MAX_BYTES:
             done.set_exception(LogFull(f"shard {self.shard}: {self.pending_bytes} bytes of writes wait for the log"))
@@ -128,9 +128,12 @@ class Writer:
                 retry_s = bounds.LOG_RETRY_MIN_S
             except LogGap as gap:
                 if not self._rewind(gap.expected):
-                    self._refuse(LogRefused(f"shard {self.shard}: the log lost transactions of {self.incarnation}"))
+                    lost = LogRefused(f"the log lost transactions of {self.incarnation}")
+                    log.error("shard %s: %s; this node must start anew", self.shard, lost)
+                    self._refuse(lost)
                     return
             except LogRefused as refused:
+                log.error("shard %s: %s; this node must start anew", self.shard, refused)
                 self._refuse(refused)
                 return
             except LogError as error:
@@ -175,7 +178,7 @@ class Writer:
 
     def _refuse(self, error: LogError) -> None:
         """Nothing more is written by this incarnation."""
-        self._refused = error
+        self.refused = error
         for transaction in self._pending:
             if transaction.deadline is not None:
                 transaction.deadline.cancel()

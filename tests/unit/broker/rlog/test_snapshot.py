@@ -1,7 +1,6 @@
 """A snapshot file gives back the tables it was made of, or is refused by name."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -19,6 +18,10 @@ from flockmq.rlog.tables import Shard, Tables
 def entry(sequence: int) -> LogEntry:
     op = ROUTES.put((b"f/%d" % sequence, "a@1"), None)
     return LogEntry(StreamId(0, sequence), BATCH_FIELD, encode_batch([encode_transaction("a@1", sequence, [op])]))
+
+
+def names(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
 
 
 async def read(shard: str, after: StreamId, up_to: StreamId) -> AsyncIterator[LogEntry]:
@@ -53,7 +56,7 @@ async def test_it_gives_the_tables_at_one_place_of_the_log(tmp_path: Path) -> No
     assert loaded.applied == (0, 100)
     assert len(loaded.tables[ROUTES.number]) == 100
     assert loaded.sequences == {"a@1": 100}
-    assert os.listdir(tmp_path) == ["route.snapshot"]
+    assert names(tmp_path) == ["route.snapshot"]
 
 
 async def test_it_is_of_one_place_though_entries_are_applied_meanwhile(tmp_path: Path, monkeypatch: Patch) -> None:
