@@ -93,6 +93,8 @@ def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Channel) 
                 router.pause(session.sink, publisher)
         acknowledged.append(data[id_at : id_at + 2])
         at = next_at
+        if publisher.paused:
+            break
     if acknowledged:
         router.counters.messages_received += len(acknowledged)
         publisher.put(b"\x40\x02" + b"\x40\x02".join(acknowledged))

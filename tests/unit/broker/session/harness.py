@@ -1,0 +1,161 @@
+"""A node without sockets: channels that are fed bytes and remember what they wrote, a port that answers at once."""
+
+from __future__ import annotations
+
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.packets import Connect, Subscription
+from flockmq.session.channel import Channel
+from flockmq.session.counters import Counters
+from flockmq.session.inbound import Inbound
+from flockmq.session.limits import Limits
+from flockmq.session.port import NodePort
+from flockmq.session.publish import Publish
+from flockmq.session.router import Router
+from flockmq.session.sink import Sink
+from flockmq.session.subscribing import Subscribing
+from flockmq.session.subscription import Subscription as Held
+
+
+class Client(Channel):
+    """What a client sees: `packets` takes what was flushed since it was last asked."""
+
+    def __init__(self, router: Router, port: NodePort, limits: Limits) -> None:
+        super().__init__(router, port, limits)
+        self.written = b""
+        self.stuck = False
+
+    def flush(self) -> None:
+        if not self.stuck:
+            self.written += b"".join(self.out)
+            self.out.clear()
+            self.out_bytes = 0
+
+    def packets(self) -> list[bytes]:
+        taken, self.written = split(self.written), b""
+        return taken
+
+
+class Port(NodePort):
+    """`hold` keeps routes and retained writes back until `release`."""
+
+    def __init__(self) -> None:
+        self.hold = False
+        self.subscribing: list[Subscribing] = []
+        self.inbound: list[Inbound] = []
+        self.dropped: list[bytes] = []
+        self.published: list[Publish] = []
+        self.ended: list[Channel] = []
+        self.violations: list[PacketError] = []
+        self.given: list[Held] = []
+
+    def admit(self, channel: Channel, connect: Connect) -> None:
+        channel.admitted(7, encode.connack(connect.version, 0))
+
+    def gone(self, channel: Channel) -> None:
+        self.ended.append(channel)
+
+    def is_routed(self, filter: bytes) -> bool:
+        return False
+
+    def routed(self, subscribing: Subscribing) -> None:
+        if self.hold:
+            self.subscribing.append(subscribing)
+        else:
+            subscribing.finish(0)
+
+    def unrouted(self, filters: list[bytes]) -> None:
+        self.dropped += filters
+
+    def retain(self, inbound: Inbound) -> None:
+        if self.hold:
+            self.inbound.append(inbound)
+        else:
+            inbound.logged(0)
+
+    def publish(self, message: Publish) -> None:
+        self.published.append(message)
+
+    def send_retained(self, subscriptions: list[Held]) -> None:
+        self.given += subscriptions
+
+    def violated(self, channel: Channel, error: PacketError) -> None:
+        self.violations.append(error)
+
+
+class Node:
+    """One router and its clients."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.router = Router(Counters(), self.limits.max_packet_bytes)
+        self.port = Port()
+
+    def turn(self) -> None:
+        """What the engine does at the end of a turn."""
+        router = self.router
+        while router.turn or router.resumed:
+            for sink in self._taken(router.turn):
+                sink.dirty = False
+                sink.flush()
+            for channel in self._taken_channels(router.resumed):
+                channel.feed(b"")
+
+    @staticmethod
+    def _taken(sinks: list[Sink]) -> list[Sink]:
+        taken = sinks.copy()
+        sinks.clear()
+        return taken
+
+    @staticmethod
+    def _taken_channels(channels: list[Channel]) -> list[Channel]:
+        taken = channels.copy()
+        channels.clear()
+        return taken
+
+    def opened(self) -> Client:
+        return Client(self.router, self.port, self.limits)
+
+    def client(self, client_id: str, version: int = 4, connect: Connect | None = None) -> Client:
+        """Connected, its CONNACK taken."""
+        channel = self.opened()
+        answer = self.feed(channel, encode.connect(connect or Connect(version, client_id.encode())))
+        assert [packet[0] for packet in answer] == [0x20]
+        return channel
+
+    def feed(self, channel: Client, data: bytes) -> list[bytes]:
+        """Feed bytes, end the turn, and take the answer."""
+        channel.feed(data)
+        self.turn()
+        return channel.packets()
+
+    def subscribe(self, channel: Client, *filters: tuple[str, int]) -> list[bytes]:
+        """`filters`: (filter, options byte)."""
+        requests = [Subscription(filter.encode(), options) for filter, options in filters]
+        return self.feed(channel, encode.subscribe(channel.protocol_version, 1, requests))
+
+
+def publish(
+    version: int,
+    topic: str,
+    payload: str = "",
+    *,
+    qos: int = 0,
+    packet_id: int = 0,
+    retain: bool = False,
+    dup: bool = False,
+) -> bytes:
+    return encode.publish(
+        version, topic.encode(), payload.encode(), qos=qos, packet_id=packet_id, retain=retain, dup=dup
+    )
+
+
+def split(data: bytes) -> list[bytes]:
+    """Whole packets."""
+    packets = []
+    at = 0
+    while at < len(data):
+        length, body = frame.remaining_length(data, at + 1, 0)
+        packets.append(data[at : body + length])
+        at = body + length
+    return packets
