@@ -81,6 +81,7 @@ class Replica:
         self._bootstrapping: dict[str, asyncio.Task[None]] = {}
         self._tail: asyncio.Task[None] | None = None
         self._sweeper: asyncio.Task[None] | None = None
+        self._ends: dict[str, StreamId] = {}
         self._retiring: list[Iterator[None]] = []
         self._caught_up = asyncio.Event()
 
@@ -143,6 +144,7 @@ class Replica:
                 await self._tail_link.connect()
                 await self._check_ends()
                 while True:
+                    self._note_caught_up()
                     await self._read_once()
                     retry_s = bounds.LOG_RETRY_MIN_S
             except LogError as error:
@@ -153,22 +155,25 @@ class Replica:
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
 
+    def _note_caught_up(self) -> None:
+        """Once every shard has reached where its log ended when this connection was made, this node is in step."""
+        shards = self.tables.shards
+        if not self._bootstrapping and all(shards[shard].applied >= end for shard, end in self._ends.items()):
+            self._caught_up.set()
+
     async def _read_once(self) -> None:
         """One XREAD of all shards, applied. Blocks only when there was nothing to read."""
         shards = [shard for shard in SHARDS if shard not in self._bootstrapping]
         if not shards:
             await asyncio.wait(self._bootstrapping.values(), return_when=asyncio.FIRST_COMPLETED)
             return
-        block_s = bounds.LOG_READ_BLOCK_S if self._caught_up.is_set() else bounds.LOG_RETRY_MIN_S
         reply = await self._read_reply(
             self._tail_link,
-            *("XREAD", "COUNT", bounds.LOG_READ_MAX_ENTRIES, "BLOCK", int(block_s * 1000), "STREAMS"),
+            *("XREAD", "COUNT", bounds.LOG_READ_MAX_ENTRIES, "BLOCK", int(bounds.LOG_READ_BLOCK_S * 1000), "STREAMS"),
             *(log_key(shard) for shard in shards),
             *(str(self.tables.shards[shard].applied) for shard in shards),
         )
         if reply is None:
-            if not self._bootstrapping:
-                self._caught_up.set()
             return
         assert isinstance(reply, list)
         names = {log_key(shard).encode(): shard for shard in shards}
@@ -207,6 +212,7 @@ class Replica:
                 reply = await self._read_reply(self._tail_link, "XREVRANGE", log_key(shard), "+", "-", "COUNT", 1)
                 ends = next((entry.stream_id for entry in entries_of(reply)), START)
                 applied = self.tables.shards[shard].applied
+                self._ends[shard] = ends
                 if ends >= applied:
                     break
                 if asyncio.get_running_loop().time() >= deadline:
