@@ -95,12 +95,14 @@ class Commands:
         self._started.append(command)
         return command
 
-    def start_node(self, *arguments: str) -> tuple[Command, dict[str, int]]:
+    def start_node(
+        self, *arguments: str, environment: dict[str, str] | None = None
+    ) -> tuple[Command, dict[str, int]]:
         """`flockmq run` on free ports, and the ports it tells once it is ready."""
         told, tell = os.pipe()
         free = ("--listen", "127.0.0.1:0", "--management", "127.0.0.1:0", "--ready-fd", str(tell))
         try:
-            command = self.start("run", *free, *arguments, ready_fd=tell)
+            command = self.start("run", *free, *arguments, environment=environment, ready_fd=tell)
         finally:
             os.close(tell)
         with os.fdopen(told) as pipe:

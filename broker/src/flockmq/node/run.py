@@ -31,6 +31,8 @@ from flockmq.session.router import Router
 
 log: Final = logging.getLogger(__name__)
 
+CAST_OUT_CHECK_S: Final = 1.0
+
 
 async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None = None) -> None:
     """Run until cancelled; `ready` is called once, when clients can come. Raises UserError."""
@@ -65,8 +67,16 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
         gc.freeze()
         if ready is not None:
             ready(NodePorts(mqtt=mqtt_port, link=cluster.link_port or None, management=management_port))
-        await purged.wait()
+        await _until_cast_out(purged, rlog)
         raise UserError("this node was taken for dead and purged from the cluster; start it anew")
+
+
+async def _until_cast_out(purged: asyncio.Event, rlog: Rlog) -> None:
+    """The cluster goes on without this incarnation: its rows are gone, or the log takes no more from it."""
+    while rlog.refused is None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(purged.wait(), CAST_OUT_CHECK_S)
+            return
 
 
 @contextlib.asynccontextmanager

