@@ -16,12 +16,20 @@ class Node(msgspec.Struct):
 
 async def count_connections(session: aiohttp.ClientSession, context: Context) -> int | None:
     """The sum over all nodes; None: no core answered with a list of nodes."""
-    url = f"http://{context.core}.{context.namespace}:{MANAGEMENT_PORT}/api/v1/nodes"
     try:
-        async with session.get(url, timeout=aiohttp.ClientTimeout(total=ASK_S)) as response:
+        async with session.get(url_of(context), timeout=aiohttp.ClientTimeout(total=ASK_S)) as response:
             if response.status != 200:
                 return None
-            answer = await response.content.read(ANSWER_MAX_BYTES)
+            answer = b""
+            async for chunk in response.content.iter_any():
+                answer += chunk
+                if len(answer) > ANSWER_MAX_BYTES:
+                    return None
             return sum(node.connections for node in msgspec.json.decode(answer, type=list[Node]))
     except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError):
         return None
+
+
+def url_of(context: Context) -> str:
+    """The headless Service: any core that answers knows of all nodes."""
+    return f"http://{context.core}.{context.namespace}:{MANAGEMENT_PORT}/api/v1/nodes"

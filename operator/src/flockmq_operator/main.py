@@ -56,6 +56,7 @@ def configure_logs(settings: Settings) -> None:
     kopf.configure(log_format=kopf.LogFormat.FULL if plain else kopf.LogFormat.JSON)
     logging.getLogger().setLevel(settings.flockmq_log_level)
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it tells of every event
+    logging.getLogger("kubernetes.aio.config").setLevel(logging.ERROR)  # its refusal is told by open_kube
 
 
 async def operate(settings: Settings) -> None:

@@ -71,6 +71,10 @@ class Reconciler:
             self._tasks[key] = asyncio.create_task(self._keep(key), name=f"reconcile {namespace}/{name}")
         self._reasons[key].set()
 
+    def busy_with(self) -> set[Key]:
+        """The MqttClusters that are being kept."""
+        return set(self._tasks)
+
     async def stop(self) -> None:
         tasks = list(self._tasks.values())
         for task in tasks:

@@ -25,11 +25,11 @@ class SpecError(Exception):
     """A spec that can't be run; the message says what, where, and how to mend it."""
 
 
-class _Part(msgspec.Struct, rename="camel", frozen=True):
+class Part(msgspec.Struct, rename="camel", frozen=True):
     pass
 
 
-class Resources(_Part, frozen=True):
+class Resources(Part, frozen=True):
     requests: Quantities = {}
     limits: Quantities = {}
 
@@ -42,7 +42,7 @@ REDIS_RESOURCES = Resources(requests={"cpu": "100m", "memory": "256Mi"}, limits=
 REPORT_RESOURCES = Resources(requests={"cpu": "250m", "memory": "1Gi"}, limits={"memory": "2Gi"})
 
 
-class Storage(_Part, frozen=True):
+class Storage(Part, frozen=True):
     size: str = "1Gi"
     storage_class_name: str | None = None
 
@@ -51,18 +51,18 @@ class RedisStorage(Storage, frozen=True):
     when_deleted: Literal["Retain", "Delete"] = "Retain"
 
 
-class Cores(_Part, frozen=True):
+class Cores(Part, frozen=True):
     replicas: int = 3
     resources: Resources = NODE_RESOURCES
     storage: Storage = Storage()
 
 
-class Replicants(_Part, frozen=True):
+class Replicants(Part, frozen=True):
     replicas: int = 2
     resources: Resources = NODE_RESOURCES
 
 
-class Autoscaling(_Part, frozen=True):
+class Autoscaling(Part, frozen=True):
     max_replicas: int
     min_replicas: int = 2
     target_cpu_utilization_percentage: int = msgspec.field(default=70, name="targetCPUUtilizationPercentage")
@@ -71,30 +71,30 @@ class Autoscaling(_Part, frozen=True):
     behavior: Manifest | None = None
 
 
-class SecretKey(_Part, frozen=True):
+class SecretKey(Part, frozen=True):
     name: str
     key: str = "password"
 
 
-class ExternalRedis(_Part, frozen=True):
+class ExternalRedis(Part, frozen=True):
     url: str
     password_secret_ref: SecretKey | None = None
 
 
-class Redis(_Part, frozen=True):
+class Redis(Part, frozen=True):
     image: str | None = None
     resources: Resources = REDIS_RESOURCES
     storage: RedisStorage = RedisStorage()
     external: ExternalRedis | None = None
 
 
-class Service(_Part, frozen=True):
+class Service(Part, frozen=True):
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     node_port: int | None = None
     annotations: dict[str, str] = {}
 
 
-class Mqtt(_Part, frozen=True):
+class Mqtt(Part, frozen=True):
     """What stays None is left to the broker's own defaults."""
 
     allow_anonymous: bool | None = None
@@ -106,7 +106,7 @@ class Mqtt(_Part, frozen=True):
     max_connections: int | None = None
 
 
-class Report(_Part, frozen=True):
+class Report(Part, frozen=True):
     enabled: bool = True
     suspend: bool = False
     schedule: str = "17 2 * * *"
@@ -115,15 +115,15 @@ class Report(_Part, frozen=True):
     storage: Storage = Storage()
 
 
-class NetworkPolicy(_Part, frozen=True):
+class NetworkPolicy(Part, frozen=True):
     enabled: bool = True
 
 
-class PullSecret(_Part, frozen=True):
+class PullSecret(Part, frozen=True):
     name: str
 
 
-class Spec(_Part, frozen=True):
+class Spec(Part, frozen=True):
     image: str | None = None
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     image_pull_secrets: list[PullSecret] = []

@@ -1,0 +1,84 @@
+"""The chart and what is rendered from it: one CRD, and no right but those the operator uses."""
+
+import json
+
+import msgspec
+import yaml
+
+from flockmq_operator.handlers import WATCHED
+from flockmq_operator.kube import RESOURCES
+from flockmq_operator.manifest import Manifest
+from flockmq_operator.observe import OWNED_KINDS
+from flockmq_operator.plan import KEPT_KINDS
+from flockmq_operator.settings import Settings
+from flockmq_operator.spec import KIND
+from unit.operator.schema import CRD, ROOT
+from unit.operator.test_resources import restricted_violations
+
+INSTALL: list[Manifest] = [item for item in yaml.safe_load_all((ROOT / "manifests/install.yaml").read_text()) if item]
+CHART = ROOT / "charts/flockmq"
+
+
+def installed(kind: str, name: str = "flockmq-operator") -> Manifest:
+    return next(item for item in INSTALL if item["kind"] == kind and item["metadata"]["name"] == name)
+
+
+def test_the_chart_and_the_plain_manifest_hold_the_one_crd() -> None:
+    assert (CHART / "crds/mqttclusters.yaml").resolve() == ROOT / "crds/mqttclusters.yaml"
+    assert installed("CustomResourceDefinition", CRD["metadata"]["name"]) == CRD
+
+
+def rights() -> dict[tuple[str, str], set[str]]:
+    granted: dict[tuple[str, str], set[str]] = {}
+    for rule in installed("ClusterRole")["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                granted.setdefault((group, resource), set()).update(rule["verbs"])
+    return granted
+
+
+def test_the_operator_has_the_rights_it_uses_and_no_others() -> None:
+    needed: dict[str, set[str]] = {kind: {"get", "list", "create", "patch"} for kind in OWNED_KINDS}
+    for kind in OWNED_KINDS:
+        if kind not in KEPT_KINDS:
+            needed[kind].add("delete")
+    needed |= {
+        "Secret": {"get", "list", "create"},
+        "Pod": {"list", "delete"},
+        "Event": {"create"},
+        KIND: {"get", "list"},
+    }
+    for kind in (*WATCHED, KIND):
+        needed[kind] |= {"list", "watch"}
+    expected = {(RESOURCES[kind].group, RESOURCES[kind].plural): verbs for kind, verbs in needed.items()}
+    expected[RESOURCES[KIND].group, f"{RESOURCES[KIND].plural}/status"] = {"patch"}
+    assert rights() == expected
+
+
+def test_no_rule_anywhere_has_a_wildcard() -> None:
+    rules = [rule for item in INSTALL for rule in item.get("rules", ())]
+    assert rules
+    assert not any("*" in values for rule in rules for values in rule.values())
+
+
+def test_the_operators_pod_satisfies_the_restricted_standard() -> None:
+    assert list(restricted_violations(installed("Deployment")["spec"]["template"]["spec"])) == []
+
+
+def test_the_operators_pod_sets_each_setting_that_has_no_default() -> None:
+    container = installed("Deployment")["spec"]["template"]["spec"]["containers"][0]
+    given = {entry["name"].lower() for entry in container["env"]}
+    fields = msgspec.structs.fields(Settings)
+    assert {field.name for field in fields if field.required} <= given <= {field.name for field in fields}
+
+
+def test_the_values_and_their_schema_name_the_same_things() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert values.keys() == schema["properties"].keys() - {"global"}
+
+
+def test_the_charts_version_is_the_operators() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = (ROOT / "operator/pyproject.toml").read_text()
+    assert f'version = "{chart["version"]}"' in project

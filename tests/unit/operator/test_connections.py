@@ -1,0 +1,54 @@
+"""Connections are asked of a core over HTTP; an answer that makes no sense is none."""
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from flockmq_operator import connections
+from flockmq_operator.connections import count_connections
+from unit.operator.world import context
+
+
+async def ask(monkeypatch: pytest.MonkeyPatch, status: int, body: str) -> int | None:
+    async def nodes(_: web.Request) -> web.Response:
+        return web.Response(status=status, text=body)
+
+    app = web.Application()
+    app.router.add_get("/api/v1/nodes", nodes)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    monkeypatch.setattr(connections, "url_of", lambda _: f"http://127.0.0.1:{port}/api/v1/nodes")
+    try:
+        async with aiohttp.ClientSession() as session:
+            return await count_connections(session, context())
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "count"),
+    [
+        (200, '[{"name": "a", "connections": 7}, {"name": "b", "connections": 5, "more": 1}]', 12),
+        (200, "[]", 0),
+        (503, "[]", None),
+        (200, "<html>", None),
+        (200, '[{"connections": "many"}]', None),
+        (200, '{"connections": 7}', None),
+    ],
+)
+async def test_the_connections_of_all_nodes_are_added(
+    monkeypatch: pytest.MonkeyPatch, status: int, body: str, count: int | None
+) -> None:
+    assert await ask(monkeypatch, status, body) == count
+
+
+async def test_a_core_that_is_away_is_no_answer() -> None:
+    async with aiohttp.ClientSession() as session:
+        assert await count_connections(session, context()) is None
+
+
+def test_it_is_the_headless_service_of_the_cores_that_is_asked() -> None:
+    assert connections.url_of(context()) == "http://demo-core.fleet:18083/api/v1/nodes"

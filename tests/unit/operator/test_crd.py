@@ -1,0 +1,109 @@
+"""The CRD: bounded, in step with spec.py, and admitting every sample."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from flockmq_operator.manifest import Manifest
+from flockmq_operator.spec import Part, Spec, decode
+from unit.operator.schema import CRD, ROOT, SCHEMA, violations, with_defaults
+from unit.operator.world import mqtt_cluster
+
+SPEC = SCHEMA["properties"]["spec"]
+SAMPLES = sorted((ROOT / "manifests/samples").glob("*.yaml"))
+
+
+def fields(schema: Manifest, path: str = "spec") -> Iterator[tuple[str, Manifest]]:
+    yield path, schema
+    for name, below in schema.get("properties", {}).items():
+        yield from fields(below, f"{path}.{name}")
+    for inner in ("items", "additionalProperties"):
+        if inner in schema:
+            yield from fields(schema[inner], f"{path}[]")
+
+
+@pytest.mark.parametrize(("path", "schema"), list(fields(SPEC)))
+def test_every_field_is_bounded(path: str, schema: Manifest) -> None:
+    if schema.get("x-kubernetes-int-or-string"):
+        assert "maxLength" in schema
+        return
+    bound = {
+        "string": "maxLength" in schema or "enum" in schema,
+        "integer": "minimum" in schema and "maximum" in schema,
+        "array": "maxItems" in schema,
+        "object": "properties" in schema
+        or "maxProperties" in schema
+        or "x-kubernetes-preserve-unknown-fields" in schema,
+        "boolean": True,
+    }
+    assert bound[schema["type"]], path
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for _, schema in fields(SPEC) for rule in schema.get("x-kubernetes-validations", ())]
+)
+def test_every_rule_speaks_in_a_sentence(rule: Manifest) -> None:
+    assert len(rule["message"].split()) >= 4, "a sentence, not a name"
+
+
+def parity(struct: type[msgspec.Struct], schema: Manifest, path: str) -> Iterator[str]:
+    """Where the struct and the schema know different fields or defaults."""
+    known = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    if known.keys() != schema["properties"].keys():
+        yield f"{path}: {sorted(known.keys() ^ schema['properties'].keys())}"
+    for name, field in known.items():
+        below = schema["properties"].get(name, {})
+        if isinstance(field.default, Part):
+            yield from parity(type(field.default), below, f"{path}.{name}")
+        elif "default" in below and field.default != below["default"]:
+            yield f"{path}.{name}: {field.default!r} != {below['default']!r}"
+
+
+def test_the_schema_and_the_decoder_know_the_same_fields_and_defaults() -> None:
+    assert list(parity(Spec, SPEC, "spec")) == []
+
+
+def test_an_empty_spec_means_the_same_with_and_without_the_api_servers_defaults() -> None:
+    assert decode(mqtt_cluster(with_defaults({}, SPEC))).spec == decode(mqtt_cluster()).spec
+
+
+def test_scale_and_status_are_subresources() -> None:
+    scale = CRD["spec"]["versions"][0]["subresources"]["scale"]
+    assert scale["specReplicasPath"] == ".spec.replicants.replicas"
+    assert scale["statusReplicasPath"] == ".status.replicants.replicas"
+    assert scale["labelSelectorPath"] == ".status.selector"
+    assert CRD["spec"]["names"]["shortNames"] == ["mqc"]
+
+
+def clusters(text: str) -> list[Manifest]:
+    documents: list[Any] = list(yaml.safe_load_all(text))
+    return [document for document in documents if document["kind"] == "MqttCluster"]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_a_sample_is_admitted_and_decoded(sample: Any) -> None:
+    found = clusters(sample.read_text())
+    assert found
+    for body in found:
+        filled = with_defaults(body, SCHEMA)
+        assert list(violations(filled, SCHEMA)) == []
+        metadata = {"namespace": "default", "uid": "u", "generation": 1}
+        decode({**filled, "metadata": {**filled["metadata"], **metadata}})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"replicas": 3},
+        {"cores": {"replicas": 9}},
+        {"cores": {"replicas": "3"}},
+        {"service": {"type": "External"}},
+        {"autoscaling": {}},
+        {"cores": {"resources": {"requests": {"cpu": "much"}}}},
+    ],
+)
+def test_what_the_schema_refuses(spec: Manifest) -> None:
+    assert list(violations(with_defaults(spec, SPEC), SPEC))

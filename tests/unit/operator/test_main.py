@@ -1,0 +1,94 @@
+"""What the program says, and with which exit code, when something it needs isn't there."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flockmq_operator.settings import SettingsError, read_settings
+
+ENVIRONMENT = {
+    "POD_NAME": "operator-0",
+    "POD_NAMESPACE": "flockmq",
+    "FLOCKMQ_BROKER_IMAGE": "b",
+    "FLOCKMQ_REDIS_IMAGE": "r",
+    "FLOCKMQ_ANALYTICS_IMAGE": "a",
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def run(**environment: str) -> tuple[int, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("FLOCKMQ_", "KUBE", "POD_"))}
+    command = [sys.executable, "-c", "from flockmq_operator.main import main; main()"]
+    settings = {**ENVIRONMENT, "FLOCKMQ_HEALTH_PORT": str(free_port()), **environment}
+    done = subprocess.run(command, env={**clean, **settings}, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr
+
+
+def kubeconfig(tmp_path: Path) -> str:
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nusers: [{name: u, user: {token: t}}]\n"
+        f"clusters: [{{name: k, cluster: {{server: 'http://127.0.0.1:{free_port()}'}}}}]\n"
+        "contexts: [{name: c, context: {cluster: k, user: u}}]\n"
+    )
+    return str(file)
+
+
+def test_a_missing_setting_is_one_line_and_exit_code_2() -> None:
+    code, said = run(FLOCKMQ_BROKER_IMAGE="")
+    assert (code, said) == (
+        2,
+        "flockmq-operator: environment: FLOCKMQ_BROKER_IMAGE is not set; the Helm chart sets it\n",
+    )
+
+
+def test_no_kubernetes_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    code, said = run(KUBECONFIG=str(tmp_path / "none"))
+    assert code == 2
+    assert said.startswith("flockmq-operator: neither a ServiceAccount nor a kubeconfig is usable (KUBECONFIG): ")
+    assert said.count("\n") == 1
+
+
+def test_an_api_server_that_is_down_is_one_line_and_exit_code_3(tmp_path: Path) -> None:
+    code, said = run(KUBECONFIG=kubeconfig(tmp_path))
+    assert code == 3
+    assert said.startswith("flockmq-operator: the API server can't be reached: GET /apis/flockmq.io/v1alpha1: ")
+    assert said.count("\n") == 1
+
+
+def test_a_taken_health_port_is_one_line_and_exit_code_4(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, said = run(KUBECONFIG=kubeconfig(tmp_path), FLOCKMQ_HEALTH_PORT=str(port))
+    assert code == 4
+    assert said.startswith(f"flockmq-operator: FLOCKMQ_HEALTH_PORT={port}: ")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"FLOCKMQ_LOG_LEVEL": "loud"}, "FLOCKMQ_LOG_LEVEL='loud' must be one of DEBUG, INFO, WARNING, ERROR"),
+        ({"FLOCKMQ_HEALTH_PORT": "http"}, "FLOCKMQ_HEALTH_PORT"),
+        ({"FLOCKMQ_BROKER_IMGE": "x"}, "FLOCKMQ_BROKER_IMGE: no such setting"),
+        ({"POD_NAMESPACE": ""}, "POD_NAMESPACE is not set"),
+    ],
+)
+def test_a_wrong_setting_is_named(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        read_settings({**ENVIRONMENT, **given})
+
+
+def test_namespaces_are_split() -> None:
+    assert read_settings({**ENVIRONMENT, "FLOCKMQ_WATCH_NAMESPACES": "a, b,"}).namespaces == ["a", "b"]
+    assert read_settings(ENVIRONMENT).namespaces == []

@@ -1,0 +1,286 @@
+"""Plans: empty for what is as it should be, one step at a time for what isn't, and none where a person has to act."""
+
+from typing import ClassVar
+
+import pytest
+
+from flockmq_operator.apply import carry_out
+from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.plan import Plan
+from flockmq_operator.resources.context import Context
+from flockmq_operator.settings import Settings
+from unit.operator.world import NAMESPACE, SETTINGS, World, context, pod
+
+CORES = Ref("StatefulSet", "demo-core")
+REPLICANTS = Ref("Deployment", "demo-replicant")
+REDIS = Ref("StatefulSet", "demo-redis")
+NEWER = Settings(
+    **{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__} | {"flockmq_broker_image": "broker:2"}
+)
+
+
+async def step(world: World, at: Context) -> Plan:
+    plan = await world.plan(at)
+    assert await carry_out(world, plan) == []
+    return plan
+
+
+async def converge(world: World, at: Context) -> None:
+    for _ in range(20):
+        if not (await step(world, at)).changes:
+            return
+        world.settle()
+    raise AssertionError("it doesn't settle")
+
+
+async def running(spec: Manifest | None = None) -> World:
+    world = World()
+    await converge(world, context(spec))
+    return world
+
+
+def reasons(plan: Plan) -> list[str]:
+    return [event.reason for event in plan.events]
+
+
+async def test_the_plan_of_an_unchanged_cluster_is_empty() -> None:
+    for spec in ({}, {"autoscaling": {"maxReplicas": 4}}, {"redis": {"external": {"url": "redis://r:6379/0"}}}):
+        world = await running(spec)
+        assert await world.plan(context(spec)) == Plan()
+
+
+async def test_nodes_are_made_when_redis_answers() -> None:
+    world = World()
+    first = await step(world, context())
+    assert first.waiting_for == "Redis (demo-redis) to be ready"
+    assert REDIS in world.objects
+    assert CORES not in world.objects
+    world.settle()
+    second = await step(world, context())
+    assert {CORES, REPLICANTS} <= world.objects.keys()
+    assert second.waiting_for == ""
+
+
+async def test_running_nodes_stay_while_redis_is_away() -> None:
+    world = await running()
+    world.objects[REDIS]["status"]["readyReplicas"] = 0
+    plan = await world.plan(context())
+    assert not plan.changes
+    assert plan.waiting_for
+
+
+async def test_secrets_are_created_once_and_never_touched() -> None:
+    world = await running()
+    secrets = {name: item["data"] for name, item in world.objects.items() if name.kind == "Secret"}
+    await converge(world, context({"image": "b:9", "update": "Automatic"}))
+    assert {name: item["data"] for name, item in world.objects.items() if name.kind == "Secret"} == secrets
+    assert sorted(write for write in world.writes if "Secret" in write) == [
+        "create Secret demo-cluster-key",
+        "create Secret demo-redis",
+    ]
+
+
+@pytest.mark.parametrize("name", ["demo-cluster-key", "demo-redis"])
+async def test_a_secret_that_pods_use_is_not_made_anew(name: str) -> None:
+    world = await running()
+    del world.objects[Ref("Secret", name)]
+    plan = await world.plan(context())
+    assert not plan.changes
+    assert plan.problem is not None
+    assert plan.problem.reason == "SecretMissing"
+    assert name in plan.problem.message
+    assert NAMESPACE in plan.problem.message
+
+
+async def test_scaling_changes_the_deployment_alone() -> None:
+    world = await running()
+    plan = await step(world, context({"replicants": {"replicas": 5}}))
+    assert reasons(plan) == ["Scaled"]
+    assert plan.events[0].message == "Scaled Deployment demo-replicant from 2 to 5"
+    assert world.writes[-1] == f"apply {REPLICANTS}"
+
+
+async def test_a_deleted_object_is_made_again() -> None:
+    world = await running()
+    del world.objects[Ref("Service", "demo")]
+    plan = await step(world, context())
+    assert plan.events[0].message == "Created Service demo"
+    assert Ref("Service", "demo") in world.objects
+
+
+async def test_drift_is_mended_and_told_apart_from_a_change_of_the_spec() -> None:
+    world = await running()
+    world.put({"kind": "MqttCluster", "metadata": {"name": "demo"}, "status": {"observedGeneration": 1}})
+    world.objects[Ref("Service", "demo")]["spec"]["type"] = "NodePort"
+    plan = await world.plan(context())
+    assert reasons(plan) == ["Mended"]
+    assert plan.events[0].message == "Service demo wasn't as the MqttCluster says; mended spec.type"
+    world.objects[Ref("MqttCluster", "demo")]["status"]["observedGeneration"] = 0
+    assert reasons(await world.plan(context())) == ["Updated"]
+
+
+async def test_what_the_spec_asks_for_no_longer_is_deleted() -> None:
+    world = await running({"autoscaling": {"maxReplicas": 4}})
+    plan = await step(world, context())
+    assert reasons(plan) == ["Deleted"]
+    assert Ref("HorizontalPodAutoscaler", "demo") not in world.objects
+
+
+async def test_the_reports_volume_stays_when_the_report_is_turned_off() -> None:
+    world = await running()
+    await converge(world, context({"report": {"enabled": False}}))
+    assert Ref("CronJob", "demo-report") not in world.objects
+    assert Ref("PersistentVolumeClaim", "demo-report") in world.objects
+
+
+async def test_objects_of_others_are_neither_taken_nor_deleted() -> None:
+    world = World(
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "demo", "namespace": NAMESPACE}, "spec": {}}
+    )
+    plan = await world.plan(context())
+    assert plan.problem is not None
+    assert plan.problem.reason == "NameTaken"
+    assert "Service demo in namespace fleet" in plan.problem.message
+    assert not plan.changes
+
+
+async def test_what_is_left_of_an_earlier_cluster_of_the_name_is_waited_for() -> None:
+    world = await running()
+    world.objects[CORES]["metadata"]["ownerReferences"][0]["uid"] = "of an earlier one"
+    plan = await world.plan(context())
+    assert plan.problem is None
+    assert not plan.changes
+    assert "earlier MqttCluster" in plan.waiting_for
+
+
+@pytest.mark.parametrize("keys", [None, frozenset({"other"})])
+async def test_a_missing_password_of_an_external_redis_is_a_problem(keys: frozenset[str] | None) -> None:
+    external = {"url": "redis://r:6379/0", "passwordSecretRef": {"name": "shared", "key": "pw"}}
+    world = World()
+    if keys is not None:
+        metadata = {"name": "shared", "namespace": NAMESPACE}
+        world.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": dict.fromkeys(keys, "")})
+    at = context({"redis": {"external": external}})
+    plan = await world.plan(at)
+    assert plan.problem is not None
+    assert plan.problem.reason == "RedisSecretMissing"
+    assert "Secret shared in namespace fleet" in plan.problem.message
+    world.objects.clear()
+    world.put({"kind": "Secret", "metadata": {"name": "shared"}, "data": {"pw": ""}})
+    assert (await world.plan(at)).problem is None
+
+
+class TestVolumes:
+    async def test_they_grow_by_their_claims(self) -> None:
+        world = await running()
+        at = context({"cores": {"storage": {"size": "4Gi"}}})
+        plan = await step(world, at)
+        assert reasons(plan) == ["VolumeGrown"] * 3
+        claim = world.objects[Ref("PersistentVolumeClaim", "data-demo-core-1")]
+        assert claim["spec"]["resources"]["requests"]["storage"] == "4Gi"
+        assert not (await world.plan(at)).changes
+
+    async def test_they_never_shrink(self) -> None:
+        world = await running({"redis": {"storage": {"size": "4Gi"}}})
+        plan = await world.plan(context())
+        assert plan.problem is not None
+        assert plan.problem.reason == "VolumeCannotShrink"
+        assert "data-demo-redis-0" in plan.problem.message
+        assert "4Gi" in plan.problem.message
+
+
+class TestCores:
+    """They are restarted one at a time, and only while nothing is lost by it."""
+
+    CHANGED: ClassVar[Manifest] = {"mqtt": {"maxInflight": 7}}
+
+    async def outdated(self) -> World:
+        world = await running()
+        await step(world, context(self.CHANGED))
+        world.settle()
+        return world
+
+    def restarted(self, plan: Plan) -> list[str]:
+        return [live["metadata"]["name"] for live in plan.delete]
+
+    async def test_the_last_one_first_and_one_after_the_other(self) -> None:
+        world = await self.outdated()
+        order = []
+        for _ in range(3):
+            plan = await step(world, context(self.CHANGED))
+            order += self.restarted(plan)
+            assert reasons(plan) == ["RestartingCore"]
+            assert not (await world.plan(context(self.CHANGED))).changes, "it has not come back yet"
+            world.settle()
+        assert order == ["demo-core-2", "demo-core-1", "demo-core-0"]
+        assert await world.plan(context(self.CHANGED)) == Plan()
+
+    async def test_not_while_a_fresh_one_is_not_ready(self) -> None:
+        world = await self.outdated()
+        await step(world, context(self.CHANGED))
+        world.settle()
+        world.objects[Ref("Pod", "demo-core-2")]["status"]["conditions"][0]["status"] = "False"
+        assert self.restarted(await world.plan(context(self.CHANGED))) == []
+
+    async def test_not_while_one_is_ending(self) -> None:
+        world = await self.outdated()
+        world.objects[Ref("Pod", "demo-core-0")]["metadata"]["deletionTimestamp"] = "now"
+        assert self.restarted(await world.plan(context(self.CHANGED))) == []
+
+    async def test_a_broken_outdated_one_is_first_so_that_a_mended_spec_gets_through(self) -> None:
+        world = await self.outdated()
+        world.objects[Ref("Pod", "demo-core-0")]["status"]["conditions"][0]["status"] = "False"
+        assert self.restarted(await world.plan(context(self.CHANGED))) == ["demo-core-0"]
+
+    async def test_not_before_the_controller_has_seen_the_new_template(self) -> None:
+        world = await self.outdated()
+        world.objects[CORES]["metadata"]["generation"] += 1
+        assert self.restarted(await world.plan(context(self.CHANGED))) == []
+
+    async def test_pods_of_others_are_left_alone(self) -> None:
+        world = await running()
+        world.put(pod("stranger-0", {"app.kubernetes.io/component": "core"}, "old"))
+        assert await world.plan(context()) == Plan()
+
+
+class TestUpgradeOfTheOperator:
+    def image(self, world: World, name: Ref) -> str:
+        image: str = world.objects[name]["spec"]["template"]["spec"]["containers"][0]["image"]
+        return image
+
+    async def test_it_rolls_nothing_by_itself(self) -> None:
+        world = await running()
+        plan = await world.plan(context(settings=NEWER))
+        assert plan == Plan(update_pending=True)
+
+    async def test_scaling_is_no_reason_to_roll(self) -> None:
+        world = await running()
+        await converge(world, context({"replicants": {"replicas": 5}}, NEWER))
+        assert self.image(world, REPLICANTS) == "broker:1"
+        assert world.objects[REPLICANTS]["spec"]["replicas"] == 5
+
+    async def test_the_held_template_is_what_drift_is_mended_to(self) -> None:
+        world = await running()
+        world.objects[REPLICANTS]["spec"]["template"]["spec"]["containers"][0]["image"] = "evil"
+        await converge(world, context(settings=NEWER))
+        assert self.image(world, REPLICANTS) == "broker:1"
+
+    async def test_a_change_of_the_spec_lets_it_through(self) -> None:
+        world = await running()
+        await converge(world, context({"mqtt": {"maxInflight": 7}}, NEWER))
+        assert {self.image(world, name) for name in (CORES, REPLICANTS)} == {"broker:2"}
+
+    async def test_automatic_lets_it_through(self) -> None:
+        world = await running()
+        await converge(world, context({"update": "Automatic"}, NEWER))
+        assert {self.image(world, name) for name in (CORES, REPLICANTS)} == {"broker:2"}
+
+    async def test_held_pods_keep_their_configuration_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        world = await running()
+        before = world.objects[Ref("ConfigMap", "demo-config")]["data"]
+        monkeypatch.setattr("flockmq_operator.resources.config.REDIS_WAIT_S", 5)
+        plan = await world.plan(context())
+        assert plan == Plan(update_pending=True)
+        world.objects[Ref("ConfigMap", "demo-config")]["data"] = {}
+        await step(world, context({"update": "Automatic"}))
+        assert world.objects[Ref("ConfigMap", "demo-config")]["data"] != before

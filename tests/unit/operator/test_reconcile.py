@@ -1,0 +1,150 @@
+"""The loop: from one object to a running cluster, and what it tells on the way."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from flockmq_operator import reconcile
+from flockmq_operator.kube import Unreachable
+from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.reconcile import Reconciler, event_manifest, transitions
+from flockmq_operator.resources.context import Context
+from unit.operator.world import NAMESPACE, SETTINGS, World, mqtt_cluster
+
+DEMO = Ref("MqttCluster", "demo")
+KEY = (NAMESPACE, "demo")
+
+
+def connections(count: int | None) -> Callable[[Context], Awaitable[int | None]]:
+    async def answer(_: Context) -> int | None:
+        return count
+
+    return answer
+
+
+@asynccontextmanager
+async def reconciling(world: World, count: int | None = None) -> AsyncIterator[Reconciler]:
+    reconciler = Reconciler(world, SETTINGS, connections(count))
+    reconciler.wake(*KEY)
+    try:
+        yield reconciler
+    finally:
+        await reconciler.stop()
+
+
+async def until(probe: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not probe():  # noqa: ASYNC110 (the world has no events of its own)
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GATHER_MIN_S", "GATHER_MAX_S", "RETRY_MIN_S"):
+        monkeypatch.setattr(reconcile, name, 0.001)
+
+
+def condition(world: World, kind: str) -> Manifest:
+    conditions = world.objects[DEMO].get("status", {}).get("conditions", ())
+    return next((item for item in conditions if item["type"] == kind), {"status": "Unknown"})
+
+
+def told(world: World) -> list[tuple[str, str]]:
+    return [(event["type"], event["reason"]) for event in world.told]
+
+
+async def test_one_object_becomes_a_cluster_that_is_ready() -> None:
+    world = World(mqtt_cluster())
+    async with reconciling(world) as reconciler:
+        for _ in range(4):
+            await until(lambda: DEMO in world.objects and "status" in world.objects[DEMO])
+            world.settle()
+            reconciler.wake(*KEY)
+            await asyncio.sleep(0.02)
+        await until(lambda: condition(world, "Ready")["status"] == "True")
+    assert told(world)[0] == ("Normal", "Created")
+    assert told(world)[-1] == ("Normal", "Ready")
+
+
+async def test_a_bad_spec_is_stalled_and_warned_of_once() -> None:
+    world = World(mqtt_cluster({"cores": {"replicas": "many"}}))
+    async with reconciling(world) as reconciler:
+        await until(lambda: condition(world, "Stalled")["status"] == "True")
+        for _ in range(5):
+            reconciler.wake(*KEY)
+            await asyncio.sleep(0.01)
+    assert told(world) == [("Warning", "InvalidSpec")]
+    assert "spec.cores.replicas" in world.told[0]["note"]
+    assert world.writes == []
+
+
+async def test_what_kubernetes_refuses_is_stalled_with_its_sentence_and_the_rest_is_applied() -> None:
+    world = World(mqtt_cluster())
+    world.refuses[Ref("Service", "demo")] = "provided port\n is already allocated"
+    async with reconciling(world) as reconciler:
+        await until(lambda: condition(world, "Stalled")["status"] == "True")
+        assert condition(world, "Stalled")["message"].startswith(
+            "Kubernetes refused, in namespace fleet: Service demo: provided port is already allocated."
+        )
+        assert Ref("ConfigMap", "demo-config") in world.objects
+        world.refuses.clear()
+        reconciler.wake(*KEY)
+        await until(lambda: condition(world, "Stalled")["status"] == "False")
+    assert ("Normal", "Resumed") in told(world)
+
+
+async def test_an_api_server_that_cannot_be_reached_is_asked_again() -> None:
+    class Flaky(World):
+        failures = 3
+
+        async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+            if self.failures:
+                self.failures -= 1
+                raise Unreachable("HTTP 503")
+            return await super().get(kind, namespace, name)
+
+    world = Flaky(mqtt_cluster())
+    async with reconciling(world):
+        await until(lambda: "status" in world.objects[DEMO])
+
+
+async def test_an_object_that_is_gone_is_forgotten_and_one_that_is_going_is_left_alone() -> None:
+    going = mqtt_cluster()
+    going["metadata"]["deletionTimestamp"] = "now"
+    world = World(going)
+    async with reconciling(world) as reconciler:
+        await asyncio.sleep(0.02)
+        assert world.writes == []
+        del world.objects[DEMO]
+        reconciler.wake(*KEY)
+        await until(lambda: not reconciler.busy_with())
+        world.put(mqtt_cluster())
+        reconciler.wake(*KEY)
+        await until(lambda: world.writes)
+
+
+async def test_the_floor_follows_the_connections_and_stays_where_nobody_answers() -> None:
+    spec = {"autoscaling": {"minReplicas": 2, "maxReplicas": 9, "connectionsPerReplicant": 100}}
+    autoscaler = Ref("HorizontalPodAutoscaler", "demo")
+    world = World(mqtt_cluster(spec))
+    async with reconciling(world, count=450):
+        await until(lambda: autoscaler in world.objects)
+        assert world.objects[autoscaler]["spec"]["minReplicas"] == 5
+        await until(lambda: world.objects[DEMO].get("status", {}).get("autoscalingFloor") == 5)
+    async with reconciling(world, count=None):  # another operator has taken over, and no core answers it
+        world.objects[DEMO].pop("status")
+        await until(lambda: "status" in world.objects[DEMO])
+        assert world.objects[DEMO]["status"]["autoscalingFloor"] == 5
+
+
+def test_events_are_told_on_the_object_within_the_api_servers_bounds() -> None:
+    event = transitions(
+        {}, {"conditions": [{"type": "Stalled", "status": "True", "reason": "R", "message": "m" * 5000}]}
+    )[0]
+    made = event_manifest(mqtt_cluster(), event, "pod" * 100, datetime.now(UTC))
+    assert made["regarding"]["uid"] == mqtt_cluster()["metadata"]["uid"]
+    assert len(made["note"]) <= 1024
+    assert len(made["reportingInstance"]) <= 128

@@ -1,0 +1,280 @@
+"""What builders make: pods that the restricted standard admits, and the promises that a manifest alone can keep."""
+
+import json
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+from flockmq_operator.manifest import Manifest, Ref, ref
+from flockmq_operator.resources import build, config
+from flockmq_operator.resources.labels import CONFIG_DIGEST
+from unit.operator.world import NAMESPACE, UID, context
+
+EXTERNAL = {"redis": {"external": {"url": "redis://elsewhere:6379/0", "passwordSecretRef": {"name": "pw", "key": "k"}}}}
+
+
+def built(spec: Manifest | None = None, floor: int | None = None) -> dict[Ref, Manifest]:
+    return {ref(manifest): manifest for manifest in build(context(spec, floor=floor))}
+
+
+def templates(spec: Manifest | None = None) -> dict[str, Manifest]:
+    """Component → pod template."""
+    found = {}
+    for manifest in built(spec).values():
+        template = manifest.get("spec", {}).get("template")
+        if manifest["kind"] == "CronJob":
+            template = manifest["spec"]["jobTemplate"]["spec"]["template"]
+        if template:
+            found[template["metadata"]["labels"]["app.kubernetes.io/component"]] = template
+    return found
+
+
+COMPONENTS = ("core", "replicant", "redis", "report")
+
+
+def restricted_violations(pod: Manifest) -> Iterator[str]:
+    """The restricted Pod Security Standard, rule by rule (kubernetes.io: pod-security-standards)."""
+    for field in ("hostNetwork", "hostPID", "hostIPC"):
+        if pod.get(field):
+            yield field
+    kinds = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+    for volume in pod.get("volumes", ()):
+        if not kinds & volume.keys():
+            yield f"volume {volume['name']}"
+    security = pod.get("securityContext", {})
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        own = container.get("securityContext", {})
+        both = {**security, **own}
+        if own.get("privileged") or own.get("procMount", "Default") != "Default":
+            yield "privileged"
+        if own.get("allowPrivilegeEscalation") is not False:
+            yield "allowPrivilegeEscalation"
+        if both.get("runAsNonRoot") is not True or both.get("runAsUser") == 0:
+            yield "runAsNonRoot"
+        if both.get("seccompProfile", {}).get("type") not in ("RuntimeDefault", "Localhost"):
+            yield "seccompProfile"
+        capabilities = own.get("capabilities", {})
+        if capabilities.get("drop") != ["ALL"] or set(capabilities.get("add", ())) - {"NET_BIND_SERVICE"}:
+            yield "capabilities"
+        if any("hostPort" in port for port in container.get("ports", ())):
+            yield "hostPort"
+
+
+def test_the_checker_of_the_standard_finds_an_ordinary_pod_at_fault() -> None:
+    pod = {"hostNetwork": True, "volumes": [{"name": "v", "hostPath": {}}], "containers": [{"name": "c"}]}
+    assert set(restricted_violations(pod)) == {
+        "hostNetwork", "volume v", "allowPrivilegeEscalation", "runAsNonRoot", "seccompProfile", "capabilities",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+class TestEveryPod:
+    def test_satisfies_the_restricted_standard(self, component: str) -> None:
+        assert list(restricted_violations(templates()[component]["spec"])) == []
+
+    def test_has_a_read_only_root_and_no_token(self, component: str) -> None:
+        pod = templates()[component]["spec"]
+        assert pod["automountServiceAccountToken"] is False
+        assert all(container["securityContext"]["readOnlyRootFilesystem"] for container in pod["containers"])
+
+    def test_has_a_memory_limit_and_runs_as_the_images_user(self, component: str) -> None:
+        pod = templates()[component]["spec"]
+        assert pod["securityContext"]["runAsUser"] == 10001
+        assert all("memory" in container["resources"]["limits"] for container in pod["containers"])
+
+    def test_mounts_only_volumes_it_has(self, component: str) -> None:
+        pod = templates()[component]["spec"]
+        claims = {"data"} if component in ("core", "redis") else set()
+        mounted = {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]}
+        assert mounted == {volume["name"] for volume in pod["volumes"]} | claims
+
+    def test_uses_a_service_account_that_is_made(self, component: str) -> None:
+        assert Ref("ServiceAccount", templates()[component]["spec"]["serviceAccountName"]) in built()
+
+
+@pytest.mark.parametrize(
+    "manifest", built({"autoscaling": {"maxReplicas": 3}}).values(), ids=lambda item: str(ref(item))
+)
+def test_every_object_is_owned_labelled_and_in_the_namespace(manifest: Manifest) -> None:
+    metadata = manifest["metadata"]
+    assert metadata["namespace"] == NAMESPACE
+    assert [(owner["uid"], owner["controller"]) for owner in metadata["ownerReferences"]] == [(UID, True)]
+    assert metadata["labels"]["app.kubernetes.io/instance"] == "demo"
+    assert metadata["labels"]["app.kubernetes.io/managed-by"] == "flockmq-operator"
+    assert "finalizers" not in metadata
+
+
+def test_no_secret_value_stands_in_a_pod_template_or_a_config_map() -> None:
+    objects = built()
+    values = [value for name, item in objects.items() if name.kind == "Secret" for value in item["data"].values()]
+    rest = json.dumps([item for name, item in objects.items() if name.kind != "Secret"])
+    assert values
+    assert not any(value in rest for value in values)
+
+
+def test_secrets_are_drawn_anew_each_time_and_long() -> None:
+    secret = Ref("Secret", "demo-redis")
+    assert built()[secret]["data"]["password"] != built()[secret]["data"]["password"]
+    assert len(built()[secret]["data"]["password"]) >= 64
+
+
+def test_redis_keeps_what_is_acknowledged_within_60_percent_of_its_memory() -> None:
+    conf = config.files(context({"redis": {"resources": {"limits": {"memory": "1000Mi"}}}}))["valkey.conf"].splitlines()
+    assert {"appendonly yes", "appendfsync always", "maxmemory-policy noeviction", "dir /data"} <= set(conf)
+    assert f"maxmemory {600 * 1024 * 1024}" in conf
+
+
+def test_redis_gets_its_password_by_a_file_never_on_a_command_line() -> None:
+    container = templates()["redis"]["spec"]["containers"][0]
+    assert container["command"] == ["valkey-server", "/etc/flockmq/valkey.conf"]
+    assert "args" not in container
+    assert "include /etc/flockmq/secrets/auth.conf" in config.files(context())["valkey.conf"]
+
+
+def test_redis_may_load_its_file_for_an_hour() -> None:
+    probe = templates()["redis"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 3600
+
+
+@pytest.mark.parametrize(("when_deleted", "policy"), [(None, "Retain"), ("Retain", "Retain"), ("Delete", "Delete")])
+def test_redis_volume_outlives_the_cluster_unless_told_otherwise(when_deleted: str | None, policy: str) -> None:
+    storage = {"storage": {"whenDeleted": when_deleted}} if when_deleted else {}
+    stateful_set = built({"redis": storage})[Ref("StatefulSet", "demo-redis")]
+    assert stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == policy
+
+
+def test_core_volumes_go_with_the_cluster() -> None:
+    stateful_set = built()[Ref("StatefulSet", "demo-core")]
+    assert stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
+
+
+def test_cores_start_together_and_are_restarted_by_the_operator() -> None:
+    spec = built()[Ref("StatefulSet", "demo-core")]["spec"]
+    assert (spec["podManagementPolicy"], spec["updateStrategy"]) == ("Parallel", {"type": "OnDelete"})
+    assert built()[Ref("Service", "demo-core")]["spec"]["publishNotReadyAddresses"] is True
+
+
+@pytest.mark.parametrize(("role", "listen"), [("core", ""), ("replicant", "0.0.0.0:1883")])
+def test_a_nodes_file_is_toml_with_what_the_spec_says(role: str, listen: str) -> None:
+    text = config.files(context({"mqtt": {"allowAnonymous": False, "maxInflight": 7}}))[f"{role}.toml"]
+    parsed = tomllib.loads(text)
+    assert parsed["mqtt"] == {"listen": listen, "allow_anonymous": False, "max_inflight": 7}
+    assert parsed["cluster"]["seeds"] == ["demo-core:4370"]
+    assert parsed["redis"]["password_file"] == "/etc/flockmq/secrets/redis-password"
+    assert parsed["management"]["listen"] == "0.0.0.0:18083"
+
+
+@pytest.mark.parametrize("role", ["core", "replicant"])
+def test_a_nodes_file_is_one_that_the_broker_accepts(
+    role: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pathlib import Path
+
+    from flockmq.config import load
+
+    everything = {
+        "allowAnonymous": True, "maxPacketSizeBytes": 64, "maxInflight": 1, "maxMqueueLen": 1, "maxAwaitingRel": 1,
+        "idleTimeoutSeconds": 1, "maxConnections": 1,
+    }  # fmt: skip
+    text = config.files(context({"mqtt": everything}))[f"{role}.toml"]
+    secrets = Path(str(tmp_path))
+    for name in ("redis-password", "cluster-key"):
+        (secrets / name).write_text("x" * 32)
+    file = secrets / "flockmq.toml"
+    file.write_text(text.replace("/etc/flockmq/secrets", str(secrets)))
+    loaded = load(file=file, environment={"FLOCKMQ_ROLE": role})
+    assert loaded.role == role
+    assert (loaded.mqtt.listen is None) == (role == "core")
+
+
+@pytest.mark.parametrize(
+    ("spec", "rolled"),
+    [
+        ({"mqtt": {"maxInflight": 7}}, {"core", "replicant"}),
+        ({"redis": {"resources": {"limits": {"memory": "2Gi"}}}}, {"redis"}),
+    ],
+)
+def test_a_change_of_a_configuration_file_changes_the_pods_that_read_it(spec: Manifest, rolled: set[str]) -> None:
+    def digests(spec: Manifest) -> dict[str, str]:
+        return {
+            component: template["metadata"]["annotations"][CONFIG_DIGEST]
+            for component, template in templates(spec).items()
+            if component != "report"
+        }
+
+    before, after = digests({}), digests(spec)
+    assert {component for component in before if before[component] != after[component]} == rolled
+
+
+def test_an_external_redis_makes_none_and_is_reached_with_its_secret() -> None:
+    objects = built(EXTERNAL)
+    assert not any(name.name == "demo-redis" for name in objects)
+    assert tomllib.loads(config.files(context(EXTERNAL))["core.toml"])["redis"]["url"] == "redis://elsewhere:6379/0"
+    for component in ("core", "replicant", "report"):
+        volumes = {volume["name"]: volume for volume in templates(EXTERNAL)[component]["spec"]["volumes"]}
+        sources = volumes["secrets"]["projected"]["sources"]
+        assert {"secret": {"name": "pw", "items": [{"key": "k", "path": "redis-password"}]}} in sources
+
+
+def test_the_report_has_redis_password_and_not_the_cluster_key() -> None:
+    assert "cluster-key" not in json.dumps(templates()["report"])
+
+
+def test_the_autoscaler_scales_the_mqtt_cluster_above_the_floor() -> None:
+    spec = built({"autoscaling": {"minReplicas": 2, "maxReplicas": 9}}, floor=5)[
+        Ref("HorizontalPodAutoscaler", "demo")
+    ]["spec"]
+    assert spec["scaleTargetRef"] == {"apiVersion": "flockmq.io/v1alpha1", "kind": "MqttCluster", "name": "demo"}
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (5, 9)
+
+
+def test_further_metrics_and_behavior_are_passed_through() -> None:
+    metric = {"type": "Pods", "pods": {"metric": {"name": "m"}}}
+    autoscaling = {"maxReplicas": 9, "metrics": [metric], "behavior": {"scaleUp": {}}}
+    spec = built({"autoscaling": autoscaling})[Ref("HorizontalPodAutoscaler", "demo")]["spec"]
+    assert [item["type"] for item in spec["metrics"]] == ["Resource", "Pods"]
+    assert spec["behavior"] == {"scaleUp": {}}
+
+
+def admitted(policy: str, port: int) -> list[Manifest] | None:
+    """Who may reach a port of the policy's pods: peers; [] everybody; None nobody."""
+    for rule in built()[Ref("NetworkPolicy", policy)]["spec"]["ingress"]:
+        if port in [entry["port"] for entry in rule["ports"]]:
+            return rule.get("from", [])
+    return None
+
+
+def components(peers: list[Manifest] | None) -> list[str]:
+    return [peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in peers or ()]
+
+
+def test_who_may_connect_to_what() -> None:
+    assert admitted("demo-replicant", 1883) == []
+    assert admitted("demo-core", 1883) is None
+    assert (
+        components(admitted("demo-core", 4370)) == components(admitted("demo-replicant", 4370)) == ["core", "replicant"]
+    )
+    assert components(admitted("demo-redis", 6379)) == ["core", "replicant", "report"]
+    names = [
+        peer["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for peer in admitted("demo-core", 18083) or ()
+    ]
+    assert names == ["flockmq-operator", "prometheus"]
+    assert built()[Ref("NetworkPolicy", "demo-report")]["spec"]["ingress"] == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "missing"),
+    [
+        ({"networkPolicy": {"enabled": False}}, "NetworkPolicy"),
+        ({"report": {"enabled": False}}, "CronJob"),
+        ({}, "HorizontalPodAutoscaler"),
+    ],
+)
+def test_what_the_spec_turns_off_is_not_made(spec: Manifest, missing: str) -> None:
+    assert missing not in {name.kind for name in built(spec)}
+
+
+def test_a_node_port_is_given_to_the_client_service() -> None:
+    service = built({"service": {"type": "NodePort", "nodePort": 31883}})[Ref("Service", "demo")]
+    assert service["spec"]["ports"] == [{"name": "mqtt", "port": 1883, "targetPort": "mqtt", "nodePort": 31883}]

@@ -1,0 +1,60 @@
+"""Decoding specs, and the digest by which pods are held."""
+
+import pytest
+
+from flockmq_operator.spec import NODE_RESOURCES, SpecError, decode, pods_digest
+from unit.operator.schema import SCHEMA, with_defaults
+from unit.operator.world import mqtt_cluster
+
+
+def digest(spec: dict[str, object], component: str = "core") -> str:
+    return pods_digest(decode(mqtt_cluster(spec)).spec, component)
+
+
+def test_a_wrong_type_is_refused_naming_the_field() -> None:
+    with pytest.raises(SpecError, match=r"spec\.cores\.replicas: Expected `int`, got `str`"):
+        decode(mqtt_cluster({"cores": {"replicas": "three"}}))
+
+
+def test_the_defaults_that_the_api_server_writes_change_no_digest() -> None:
+    defaulted = with_defaults(mqtt_cluster({"mqtt": {"maxInflight": 5}}), SCHEMA)["spec"]
+    assert digest(defaulted) == digest({"mqtt": {"maxInflight": 5}})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"replicants": {"replicas": 9}},
+        {"cores": {"replicas": 5}},
+        {"autoscaling": {"maxReplicas": 9}},
+        {"service": {"type": "LoadBalancer"}},
+        {"cores": {"storage": {"size": "9Gi"}}},
+        {"report": {"enabled": False}},
+        {"update": "Automatic"},
+    ],
+)
+@pytest.mark.parametrize("component", ["core", "replicant", "redis"])
+def test_what_shows_in_no_pod_changes_no_digest(spec: dict[str, object], component: str) -> None:
+    assert digest(spec, component) == digest({}, component)
+
+
+@pytest.mark.parametrize(
+    ("spec", "changed"),
+    [
+        ({"image": "b:9"}, {"core", "replicant"}),
+        ({"mqtt": {"maxInflight": 5}}, {"core", "replicant"}),
+        ({"cores": {"resources": {"limits": {"memory": "9Gi"}}}}, {"core"}),
+        ({"replicants": {"resources": {"limits": {"memory": "9Gi"}}}}, {"replicant"}),
+        ({"redis": {"image": "r:9"}}, {"redis"}),
+        ({"imagePullSecrets": [{"name": "x"}]}, {"core", "replicant", "redis"}),
+        ({"terminationGracePeriodSeconds": 9}, {"core", "replicant"}),
+    ],
+)
+def test_what_shows_in_pods_changes_their_digest_and_no_others(spec: dict[str, object], changed: set[str]) -> None:
+    assert {
+        component for component in ("core", "replicant", "redis") if digest(spec, component) != digest({}, component)
+    } == changed
+
+
+def test_the_default_resources_have_a_cpu_request_for_the_autoscaler() -> None:
+    assert "cpu" in NODE_RESOURCES.requests

@@ -1,0 +1,144 @@
+"""Conditions: one fact each, kstatus' three among them."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.resources.context import Context
+from flockmq_operator.status import make_status
+from flockmq_operator.status.condition import Situation
+from unit.operator.schema import SCHEMA, violations
+from unit.operator.test_plan import CORES, REDIS, REPLICANTS, TestCores, running
+from unit.operator.world import World, context
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LATER = datetime(2026, 11, 21, 13, tzinfo=UTC)
+
+
+async def status(
+    world: World, at: Context | None = None, previous: Manifest | None = None, **facts: object
+) -> Manifest:
+    at = at or context()
+    situation = Situation(generation=4, context=at, observed=await world.observe(at))._replace(**facts)
+    made = make_status(situation, previous or {}, NOW)
+    assert list(violations(made, SCHEMA["properties"]["status"])) == []
+    return made
+
+
+def condition(status: Manifest, kind: str) -> Manifest:
+    found: Manifest = next(item for item in status["conditions"] if item["type"] == kind)
+    return found
+
+
+def summary(status: Manifest) -> dict[str, str]:
+    return {item["type"]: item["status"] for item in status["conditions"]}
+
+
+async def test_a_running_cluster_is_ready_and_says_where_it_is_reached() -> None:
+    made = await status(await running())
+    assert summary(made) == {
+        "Ready": "True",
+        "Reconciling": "False",
+        "Stalled": "False",
+        "CoresReady": "True",
+        "ReplicantsReady": "True",
+        "RedisReady": "True",
+    }
+    assert made["endpoint"] == "demo.fleet.svc:1883"
+    assert made["observedGeneration"] == 4
+    assert all(item["observedGeneration"] == 4 for item in made["conditions"])
+    assert made["cores"] == {"replicas": 3, "ready": 3, "updated": 3}
+    assert made["replicants"] == {"replicas": 2, "ready": 2, "updated": 2}
+
+
+async def test_the_selector_is_the_deployments() -> None:
+    world = await running()
+    labels = world.objects[REPLICANTS]["spec"]["selector"]["matchLabels"]
+    selector = (await status(world))["selector"]
+    assert dict(pair.split("=") for pair in selector.split(",")) == labels
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(CORES, "CoresReady"), (REPLICANTS, "ReplicantsReady"), (REDIS, "RedisReady")]
+)
+async def test_one_pod_less_is_that_parts_condition_and_ready(name: Ref, kind: str) -> None:
+    world = await running()
+    world.objects[name]["status"]["readyReplicas"] -= 1
+    made = await status(world)
+    not_true = {kind for kind, value in summary(made).items() if value == "False"} - {"Stalled"}
+    assert not_true == {kind, "Ready"}
+    assert summary(made)["Reconciling"] == "True"
+    assert condition(made, "Ready")["message"].startswith(f"{kind}: ")
+
+
+async def test_cores_that_are_still_to_be_restarted_are_named() -> None:
+    world = await TestCores().outdated()
+    found = condition(await status(world, context(TestCores.CHANGED)), "CoresReady")
+    assert (found["status"], found["reason"]) == ("False", "Restarting")
+    assert found["message"].endswith("one at a time: demo-core-0, demo-core-1, demo-core-2")
+
+
+async def test_a_problem_is_stalled_and_not_ready_though_everything_runs() -> None:
+    made = await status(await running(), problem=("NameTaken", "it is taken: rename it"))
+    assert summary(made)["Stalled"] == "True"
+    assert summary(made)["Ready"] == "False"
+    assert summary(made)["Reconciling"] == "False"
+    assert condition(made, "Ready")["message"] == condition(made, "Stalled")["message"] == "it is taken: rename it"
+
+
+async def test_what_was_just_changed_is_not_ready_yet() -> None:
+    made = await status(await running(), changed=True)
+    assert (summary(made)["Ready"], summary(made)["Reconciling"]) == ("False", "True")
+
+
+async def test_waiting_says_for_what() -> None:
+    made = await status(World(), waiting_for="Redis (demo-redis) to be ready")
+    assert condition(made, "Reconciling")["message"] == "waiting for Redis (demo-redis) to be ready"
+    assert made["cores"] == {"replicas": 0, "ready": 0, "updated": 0}
+
+
+async def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
+    world = await running()
+    before = await status(world)
+    for item in before["conditions"]:
+        item["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    world.objects[CORES]["status"]["readyReplicas"] = 2
+    after = await status(world, previous=before)
+    moved = {item["type"] for item in after["conditions"] if item["lastTransitionTime"] != "2026-01-01T00:00:00Z"}
+    assert moved == {"Ready", "Reconciling", "CoresReady"}
+
+
+async def test_the_status_of_an_unchanged_cluster_is_equal_to_the_one_before() -> None:
+    world = await running()
+    at = context()
+    situation = Situation(generation=1, context=at, observed=await world.observe(at))
+    first = make_status(situation, {}, NOW)
+    assert make_status(situation, first, LATER) == first
+
+
+def test_a_spec_that_cannot_be_decoded_keeps_what_was_known() -> None:
+    made = make_status(Situation(5, problem=("InvalidSpec", "spec.x: mend it")), {"endpoint": "here"}, NOW)
+    assert made["endpoint"] == "here"
+    assert summary(made) == {
+        "Ready": "False",
+        "Reconciling": "False",
+        "Stalled": "True",
+        "CoresReady": "Unknown",
+        "ReplicantsReady": "Unknown",
+        "RedisReady": "Unknown",
+    }
+
+
+async def test_a_load_balancers_address_and_a_node_port_are_told() -> None:
+    world = await running({"service": {"type": "LoadBalancer"}})
+    service = world.objects[Ref("Service", "demo")]
+    service["spec"]["ports"][0]["nodePort"] = 31883
+    service["status"] = {"loadBalancer": {"ingress": [{"hostname": "mqtt.example.com"}]}}
+    made = await status(world)
+    assert (made["endpoint"], made["nodePort"]) == ("mqtt.example.com:1883", 31883)
+
+
+async def test_a_long_message_is_cut_to_what_the_schema_admits() -> None:
+    made = await status(await running(), problem=("ApplyRefused", "x" * 5000))
+    assert len(condition(made, "Stalled")["message"]) == 1000
