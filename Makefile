@@ -56,13 +56,13 @@ format: $(VENV)/.dev ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 test-interpreted: $(VENV)/.dev ## unit and integration tests, from the sources
-	FLOCKMQ_EXPECT_BUILD=interpreted PYTHONPATH=broker/src $(PYTEST)
+	EXPECT_BUILD=interpreted PYTHONPATH=broker/src $(PYTEST)
 
 # The compiled tree is put before the sources by PYTHONPATH: what .venv runs stays as it was.
 test-compiled: $(VENV)/.dev ## the broker's tests once more, on the compiled modules
 	@if $(BIN)/python broker/can_compile.py; then \
 	  $(MAKE) --no-print-directory build/compiled && \
-	  FLOCKMQ_EXPECT_BUILD=compiled PYTHONPATH=build/compiled $(PYTEST) $(BROKER_TESTS); \
+	  EXPECT_BUILD=compiled PYTHONPATH=build/compiled $(PYTEST) $(BROKER_TESTS); \
 	else \
 	  printf '\n*** NOT TESTED: the compiled broker (see the line above).\n\n'; [ -z "$$CI" ]; \
 	fi

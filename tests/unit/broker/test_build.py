@@ -8,7 +8,7 @@ from pathlib import Path
 
 from flockmq import build
 
-EXPECTED = os.environ.get("FLOCKMQ_EXPECT_BUILD", "interpreted")
+EXPECTED = os.environ.get("EXPECT_BUILD", "interpreted")
 """`make test` runs the tests on both; by hand, they are for the sources (`make interpreted`)."""
 
 

@@ -35,7 +35,7 @@ def one_error_line(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_version_says_what_runs() -> None:
-    expected = os.environ.get("FLOCKMQ_EXPECT_BUILD", "interpreted")
+    expected = os.environ.get("EXPECT_BUILD", "interpreted")
     for arguments in (["--version"], ["version"]):
         done = flockmq(*arguments)
         assert done.returncode == 0
