@@ -1,0 +1,80 @@
+"""The lease, against a real Valkey and a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from flockmq import bounds
+from flockmq.cluster.leader import LEASE_KEY, Lease
+from flockmq.rlog.redis import RedisConfig, RedisLink
+
+A, B = "core-0@00000001", "core-1@00000001"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def redis(valkey: RedisConfig) -> AsyncIterator[RedisLink]:
+    link = RedisLink(valkey)
+    yield link
+    await link.close()
+
+
+async def test_one_core_leads_until_it_gives_the_lease_back(redis: RedisLink) -> None:
+    clock = Clock()
+    first, second = Lease(redis, A, clock), Lease(redis, B, clock)
+    fence = await first.take_or_renew()
+    assert fence > 0
+    assert await second.take_or_renew() == 0
+    assert await first.take_or_renew() == fence
+    await first.release()
+    assert first.fence == 0
+    assert await second.take_or_renew() == fence + 1
+    assert await first.take_or_renew() == 0
+
+
+async def test_a_leader_that_can_not_renew_steps_down_before_redis_lets_another_lead(redis: RedisLink) -> None:
+    clock = Clock()
+    lease = Lease(redis, A, clock)
+    await lease.take_or_renew()
+    left_ms = await redis.call("PTTL", LEASE_KEY)
+    assert isinstance(left_ms, int)
+    assert left_ms <= bounds.LEASE_TTL_S * 1000
+    clock.now += bounds.LEASE_TTL_S - 0.001
+    assert lease.fence
+    clock.now += 0.001
+    assert lease.fence == 0
+    assert lease.remaining_s == 0
+
+
+async def test_a_lease_that_ran_out_is_another_fence_to_its_old_holder(redis: RedisLink) -> None:
+    lease = Lease(redis, A, Clock())
+    fence = await lease.take_or_renew()
+    await redis.call("DEL", LEASE_KEY)
+    assert await lease.take_or_renew() == fence + 1
+
+
+async def test_a_late_release_leaves_the_next_leader_alone(redis: RedisLink) -> None:
+    late, other = Lease(redis, A, Clock()), Lease(redis, B, Clock())
+    await late.take_or_renew()
+    await redis.call("DEL", LEASE_KEY)
+    fence = await other.take_or_renew()
+    await late.release()
+    assert await other.take_or_renew() == fence
+
+
+async def test_a_restarted_core_takes_over_from_its_former_self_only_at_its_first_try(redis: RedisLink) -> None:
+    former, other = Lease(redis, A, Clock()), Lease(redis, "core-00@00000001", Clock())
+    fence = await former.take_or_renew()
+    assert await other.take_or_renew() == 0
+    again = Lease(redis, "core-0@00000002", Clock())
+    assert await again.take_or_renew() == fence + 1
+    assert await former.take_or_renew() == 0
