@@ -27,7 +27,7 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         resource = RESOURCES[kind]
         selector = f"{MANAGED_BY}={MANAGER}"
         if kind == "Pod":
-            selector += f",{COMPONENT}=core"
+            selector += f",{COMPONENT} in (core,redis)"  # of replicants the Deployment tells
         settings.watching.label_selectors[resource.group, resource.version, resource.plural] = selector
 
 

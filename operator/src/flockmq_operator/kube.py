@@ -155,10 +155,13 @@ class Kube:
                 response = await self.api.call_api(method, url, headers, data)
                 text = await response.read()  # type: ignore[no-untyped-call]
         except (TimeoutError, OSError, aiohttp.ClientError) as error:
-            raise Unreachable(f"{method} {path}: {error or type(error).__name__}") from None
+            raise Unreachable(f"{method} {path}: {str(error) or type(error).__name__}") from None
         if response.status >= 500 or response.status == 429:
             raise Unreachable(f"{method} {path}: HTTP {response.status}")
-        answer: Manifest = json.loads(text)
+        try:
+            answer: Manifest = json.loads(text)
+        except ValueError:
+            raise Unreachable(f"{method} {path}: HTTP {response.status} without JSON: is it an API server?") from None
         if response.status >= 400:
             raise Refused(response.status, str(answer.get("message") or response.reason))
         return answer

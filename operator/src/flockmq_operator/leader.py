@@ -106,7 +106,7 @@ class Candidate:
             if refused.status != 409:  # 409: another was faster
                 log.error("the Lease %s: %s", LEASE, refused)
         except (Unreachable, TimeoutError) as error:
-            log.warning("the Lease %s can't be asked for: %s", LEASE, error or "no answer in time")
+            log.warning("the Lease %s can't be asked for: %s", LEASE, str(error) or "no answer in time")
         return False
 
     async def _read(self) -> Manifest | None:
@@ -131,4 +131,4 @@ class Candidate:
                     spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
                     await self._kube.request("PUT", f"{self._base}/{LEASE}", body={**lease, "spec": spec})
         except (Refused, Unreachable, TimeoutError) as error:
-            log.info("the Lease %s wasn't given back, and will run out: %s", LEASE, error or "no answer in time")
+            log.info("the Lease %s wasn't given back, and will run out: %s", LEASE, str(error) or "no answer in time")

@@ -33,6 +33,7 @@ class Observed(NamedTuple):
     claims: list[Manifest]
     """Volume claims of its StatefulSets' pods."""
     core_pods: list[Manifest]
+    redis_pods: list[Manifest]
     foreign: frozenset[Ref]
     """Objects that stand where the MqttCluster's should, and belong to somebody else."""
     leftover: frozenset[Ref]
@@ -47,10 +48,11 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     """Read everything that a plan for `context` needs; `wanted` are the objects it will ask for."""
     labels = {INSTANCE: context.name, MANAGED_BY: MANAGER}
     namespace = context.namespace
-    kinds, secrets, pods, external = await asyncio.gather(
+    kinds, secrets, cores, redis, external = await asyncio.gather(
         asyncio.gather(*(kube.list(kind, namespace, labels) for kind in OWNED_KINDS)),
         kube.list("Secret", namespace, labels, metadata_only=True),
         kube.list("Pod", namespace, {**selector(context, "core"), MANAGED_BY: MANAGER}),
+        kube.list("Pod", namespace, {**selector(context, "redis"), MANAGED_BY: MANAGER}),
         _external_secret_keys(kube, context),
     )
     listed = [item for items in kinds for item in items] + secrets
@@ -62,7 +64,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     objects |= {name: item for name, item in strangers.items() if _owned(item, context)}  # it lost its labels
     others = {name: item for name, item in strangers.items() if not _owned(item, context)}
     leftover = frozenset(name for name, item in others.items() if _of_namesake(item, context))
-    return Observed(objects, claims, pods, frozenset(others) - leftover, leftover, external, status)
+    return Observed(objects, claims, cores, redis, frozenset(others) - leftover, leftover, external, status)
 
 
 def _owned(item: Manifest, context: Context) -> bool:

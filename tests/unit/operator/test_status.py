@@ -142,3 +142,21 @@ async def test_a_load_balancers_address_and_a_node_port_are_told() -> None:
 async def test_a_long_message_is_cut_to_what_the_schema_admits() -> None:
     made = await status(await running(), problem=("ApplyRefused", "x" * 5000))
     assert len(condition(made, "Stalled")["message"]) == 1000
+
+
+async def test_what_keeps_a_pod_from_starting_is_told() -> None:
+    world = await running()
+    for name, number in ((CORES, 2), (REDIS, 0)):
+        world.objects[name]["status"]["readyReplicas"] = number
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "b:9"'}}
+    world.objects[Ref("Pod", "demo-core-1")]["status"] = {"containerStatuses": [{"state": waiting}]}
+    unscheduled = {"type": "PodScheduled", "status": "False", "message": "no StorageClass is the default"}
+    world.objects[Ref("Pod", "demo-redis-0")]["status"] = {"conditions": [unscheduled]}
+    failure = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: small"}
+    world.objects[REPLICANTS]["status"] |= {"readyReplicas": 0, "conditions": [failure]}
+    made = await status(world)
+    assert {kind: condition(made, kind)["message"] for kind in ("CoresReady", "RedisReady", "ReplicantsReady")} == {
+        "CoresReady": '2 of 3 ready; demo-core-1: ImagePullBackOff: Back-off pulling image "b:9"',
+        "RedisReady": "demo-redis-0 can't be scheduled: no StorageClass is the default",
+        "ReplicantsReady": "0 of 2 ready; exceeded quota: small",
+    }

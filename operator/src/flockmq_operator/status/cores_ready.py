@@ -21,9 +21,10 @@ def judge(situation: Situation) -> Condition:
         for pod in observed.core_pods
         if pod["metadata"]["labels"].get("controller-revision-hash") != newest
     ]
+    counted = progress(live, replicas, observed.core_pods)
     if outdated:
-        sentence = f"{progress(live, replicas)}; still to be restarted, one at a time: {', '.join(sorted(outdated))}"
-        return Condition(TYPE, False, "Restarting", sentence)
+        left = ", ".join(sorted(outdated))
+        return Condition(TYPE, False, "Restarting", f"{counted}; still to be restarted, one at a time: {left}")
     if not rolled_out(live, replicas):
-        return Condition(TYPE, False, "NotAllReady", progress(live, replicas))
-    return Condition(TYPE, True, "AllReady", progress(live, replicas))
+        return Condition(TYPE, False, "NotAllReady", counted)
+    return Condition(TYPE, True, "AllReady", counted)

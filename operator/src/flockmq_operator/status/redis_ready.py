@@ -2,7 +2,7 @@
 
 from flockmq_operator.manifest import Ref
 from flockmq_operator.status.condition import Condition, Situation
-from flockmq_operator.status.workload import rolled_out
+from flockmq_operator.status.workload import pod_trouble, rolled_out
 
 TYPE = "RedisReady"
 
@@ -20,5 +20,6 @@ def judge(situation: Situation) -> Condition:
     if status.get("currentRevision") != status.get("updateRevision"):
         return Condition(TYPE, False, "Rolling", "being restarted from its newest template")
     if not rolled_out(live, 1):
-        return Condition(TYPE, False, "NotReady", "starting, or loading its append-only file")
+        trouble = [said for pod in observed.redis_pods if (said := pod_trouble(pod))]
+        return Condition(TYPE, False, "NotReady", "; ".join(trouble) or "starting, or loading its append-only file")
     return Condition(TYPE, True, "Answers", "it answers")

@@ -15,5 +15,25 @@ def pod_ready(pod: Manifest) -> bool:
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
-def progress(live: Manifest, replicas: int) -> str:
-    return f"{live.get('status', {}).get('readyReplicas', 0)} of {replicas} ready"
+def progress(live: Manifest, replicas: int, pods: list[Manifest] | None = None) -> str:
+    """How many are ready, and what Kubernetes says of those that aren't."""
+    troubles = [trouble for pod in pods or () if (trouble := pod_trouble(pod))]
+    for condition in live.get("status", {}).get("conditions", ()):
+        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+            troubles.append(condition.get("message", condition.get("reason", "")))
+    counted = f"{live.get('status', {}).get('readyReplicas', 0)} of {replicas} ready"
+    return "; ".join((counted, *troubles))
+
+
+def pod_trouble(pod: Manifest) -> str:
+    """Why a pod can't become ready, as far as Kubernetes knows; empty: it may just be starting."""
+    name = pod["metadata"]["name"]
+    status = pod.get("status", {})
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return f"{name} can't be scheduled: {condition.get('message', '')}"
+    for container in status.get("containerStatuses") or ():
+        waiting = container.get("state", {}).get("waiting", {})
+        if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+            return f"{name}: {waiting['reason']}: {waiting.get('message', '')}".removesuffix(": ")
+    return ""

@@ -1,0 +1,113 @@
+"""Requests to an API server, over HTTP: what is asked, and how each way to fail is told."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from kubernetes.aio import client
+
+from flockmq_operator import kube as kube_module
+from flockmq_operator.kube import Kube, Refused, Unreachable
+
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "demo", "namespace": "ns", "uid": "u"}}
+
+
+class Server:
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, str, object]] = []
+        self.status, self.body = 200, "{}"
+        self.delay_s = 0.0
+
+    async def answer(self, request: web.Request) -> web.Response:
+        body = await request.text()
+        asked = (request.method, request.path_qs, request.headers.get("Content-Type", ""), json.loads(body or "null"))
+        self.asked.append(asked)
+        await asyncio.sleep(self.delay_s)
+        return web.Response(status=self.status, text=self.body, content_type="application/json")
+
+
+@pytest.fixture
+async def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+async def kube(server: Server) -> AsyncIterator[Kube]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    async with Kube(client.ApiClient(client.Configuration(host=f"http://127.0.0.1:{runner.addresses[0][1]}"))) as kube:
+        yield kube
+    await runner.cleanup()
+
+
+async def test_apply_is_server_side_and_forced(kube: Kube, server: Server) -> None:
+    await kube.apply(SERVICE)
+    await kube.apply({**SERVICE, "kind": "MqttCluster"}, "status")
+    assert [asked[:3] for asked in server.asked] == [
+        (
+            "PATCH",
+            "/api/v1/namespaces/ns/services/demo?fieldManager=flockmq-operator&force=true",
+            "application/apply-patch+yaml",
+        ),
+        (
+            "PATCH",
+            "/apis/flockmq.io/v1alpha1/namespaces/ns/mqttclusters/demo/status?fieldManager=flockmq-operator&force=true",
+            "application/apply-patch+yaml",
+        ),
+    ]
+    assert server.asked[0][3] == SERVICE
+
+
+async def test_a_list_is_by_label_and_its_elements_say_what_they_are(kube: Kube, server: Server) -> None:
+    server.body = '{"items": [{"metadata": {"name": "a"}}]}'
+    found = await kube.list("StatefulSet", "ns", {"a/b": "c", "d": "e"})
+    assert found == [{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "a"}}]
+    assert server.asked[0][1] == "/apis/apps/v1/namespaces/ns/statefulsets?labelSelector=a/b%3Dc,d%3De"
+    server.body = '{"items": null}'
+    assert await kube.list("Secret", "ns", {}, metadata_only=True) == []
+
+
+async def test_only_the_very_object_is_deleted_and_gone_is_fine(kube: Kube, server: Server) -> None:
+    for server.status in (200, 404, 409):
+        await kube.delete(SERVICE)
+    body = server.asked[0][3]
+    assert isinstance(body, dict)
+    assert body["preconditions"] == {"uid": "u"}
+
+
+async def test_what_is_not_there_is_none(kube: Kube, server: Server) -> None:
+    server.status, server.body = 404, '{"message": "not found"}'
+    assert await kube.get("Service", "ns", "demo") is None
+
+
+@pytest.mark.parametrize("status", [400, 403, 409, 422])
+async def test_a_no_is_refused_with_the_servers_sentence(kube: Kube, server: Server, status: int) -> None:
+    server.status, server.body = status, '{"message": "quota exceeded"}'
+    with pytest.raises(Refused, match=r"^quota exceeded$") as refusal:
+        await kube.apply(SERVICE)
+    assert refusal.value.status == status
+
+
+@pytest.mark.parametrize(("status", "body"), [(500, "{}"), (503, "down"), (429, "{}"), (200, "<p>"), (404, "<p>")])
+async def test_no_proper_answer_is_unreachable(kube: Kube, server: Server, status: int, body: str) -> None:
+    server.status, server.body = status, body
+    with pytest.raises(Unreachable, match=f"HTTP {status}"):
+        await kube.get("Service", "ns", "demo")
+
+
+async def test_no_answer_in_time_is_unreachable(kube: Kube, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_module, "REQUEST_S", 0.05)
+    server.delay_s = 0.5
+    with pytest.raises(Unreachable, match="TimeoutError"):
+        await kube.get("Service", "ns", "demo")
+
+
+async def test_no_server_is_unreachable() -> None:
+    async with Kube(client.ApiClient(client.Configuration(host="http://127.0.0.1:1"))) as kube:
+        with pytest.raises(Unreachable, match="GET /api/v1/namespaces/ns/services/demo: "):
+            await kube.get("Service", "ns", "demo")
