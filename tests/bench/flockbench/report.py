@@ -131,7 +131,7 @@ def _notes(results: Results, shapes: Sequence[Shape], columns: Columns, setting:
         lines.append("≥: the client's core was busy too, so the broker may be faster than this.")
     if setting.load_before >= IDLE_MACHINE_LOAD:
         lines.append(
-            f"Other work ran on this machine (load average {setting.load_before:.1f} before): figures are low and ratios rough."
+            f"Other work ran here (load average {setting.load_before:.1f} before): figures are low, ratios rough."
         )
     widest = max((cell.spread for cell in cells if cell), default=0.0)
     lines.append(f"Between the rounds of one cell lie {widest:.0%} of its median at most.")
