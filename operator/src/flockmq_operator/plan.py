@@ -95,7 +95,7 @@ def make_plan(context: Context, observed: Observed) -> Plan:
         core = core_to_restart(context, observed)
         if core:
             delete.append(core)
-            events.append(describe_restart(observed, core))
+            events.append(describe_restart(context, observed, core))
     shortened = tuple(event._replace(message=event.message[:MESSAGE_MAX]) for event in events)
     return Plan(create, (*apply, *grown), tuple(delete), shortened, None, waiting_for, update_pending)
 
@@ -288,11 +288,11 @@ def ordinal(pod: Manifest) -> int:
     return int(name.rpartition("-")[2])
 
 
-def describe_restart(observed: Observed, pod: Manifest) -> Event:
-    newest = pod["metadata"]["labels"].get("controller-revision-hash")
-    left = sum(other["metadata"]["labels"].get("controller-revision-hash") == newest for other in observed.core_pods)
-    name = pod["metadata"]["name"]
-    sentence = f"Restarting core {name} for its new pod template; {left - 1} more to restart"
+def describe_restart(context: Context, observed: Observed, pod: Manifest) -> Event:
+    newest = observed.objects[Ref("StatefulSet", context.core)]["status"]["updateRevision"]
+    revisions = [other["metadata"]["labels"].get("controller-revision-hash") for other in observed.core_pods]
+    left = sum(revision != newest for revision in revisions) - 1
+    sentence = f"Restarting core {pod['metadata']['name']} for its new pod template; {left} more to restart"
     return Event("Normal", "RestartingCore", sentence)
 
 

@@ -206,10 +206,11 @@ class TestCores:
     async def test_the_last_one_first_and_one_after_the_other(self) -> None:
         world = await self.outdated()
         order = []
-        for _ in range(3):
+        for left in (2, 1, 0):
             plan = await step(world, context(self.CHANGED))
             order += self.restarted(plan)
             assert reasons(plan) == ["RestartingCore"]
+            assert plan.events[0].message.endswith(f"{left} more to restart")
             assert not (await world.plan(context(self.CHANGED))).changes, "it has not come back yet"
             world.settle()
         assert order == ["demo-core-2", "demo-core-1", "demo-core-0"]
