@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from harness import ROOT, KubectlError, MqttCluster, Namespace, helm, kubectl
 
 CHAPTERS = ["install", "admission", "samples", "cluster", "failures", "autoscaling", "report", "uninstall"]
-SYSTEM = "flockmq-system"
+SYSTEM = "flockmq"
 DEMO = "flockmq-demo"
 
 

@@ -102,7 +102,7 @@ class Namespace:
 def is_ready(pod: Json) -> bool:
     """Whether it is ready, and isn't about to end."""
     conditions = [(condition["type"], condition["status"]) for condition in pod["status"].get("conditions", [])]
-    return ("Ready", "True") in conditions and "deletionTimestamp" not in pod["metadata"]
+    return "deletionTimestamp" not in pod["metadata"] and ("Ready", "True") in conditions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +133,7 @@ class MqttCluster:
 
     def wait_ready(self, timeout_s: float = 240) -> None:
         def ready() -> bool:
-            return self.condition("Ready")["status"] == "True"
+            return bool(self.condition("Ready")["status"] == "True")
 
         until(ready, f"MqttCluster {self.name} is Ready", timeout_s, lambda: self.object().get("status"))
 

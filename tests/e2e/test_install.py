@@ -1,10 +1,11 @@
 """The chart installs an operator that runs, and the plain manifest is one that Kubernetes takes."""
 
+from conftest import SYSTEM
 from harness import ROOT, Namespace, kubectl
 
 
 def test_the_operator_is_available_and_has_not_restarted(operator: None) -> None:
-    pods = Namespace("flockmq-system").list("pods", "app.kubernetes.io/name=flockmq-operator")
+    pods = Namespace(SYSTEM).list("pods", "app.kubernetes.io/name=flockmq-operator")
     assert pods
     for pod in pods:
         assert [status["restartCount"] for status in pod["status"]["containerStatuses"]] == [0]
