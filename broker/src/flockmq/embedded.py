@@ -80,7 +80,7 @@ async def embedded_valkey(data_dir: Path | None) -> AsyncIterator[str]:
 
 
 async def _wait_until_it_answers(process: Process, socket: Path, log: Path) -> None:
-    client = redis.asyncio.Redis(unix_socket_path=str(socket))
+    client = redis.asyncio.Redis(unix_socket_path=str(socket), retry=None)  # the client's own retries take seconds
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
             while process.returncode is None:
