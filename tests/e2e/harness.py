@@ -156,7 +156,7 @@ class MqttCluster:
         return until(ready, f"{count} {component} pods of {self.name} are ready", timeout_s, states)
 
     def kill(self, pod: str) -> None:
-        """End a pod without any warning to it."""
+        """End a pod without the time to hand anything over: the kubelet gives it two seconds at most."""
         self.namespace.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
 
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from harness import Client, MqttCluster, until
+from harness import Client, Json, MqttCluster, until
 
 PAYLOAD = "x" * 1024
 BURST = 200
@@ -13,11 +13,14 @@ def test_load_adds_a_replicant(demo: MqttCluster) -> None:
     here = demo.wait_ready_pods("replicant", 2)[0]
     demo.patch({"autoscaling": {"minReplicas": 2, "maxReplicas": 3, "targetCPUUtilizationPercentage": 30}})
 
+    def autoscalers() -> list[Json]:
+        return demo.namespace.list("hpa", demo.selector)
+
     def measured() -> bool:
-        metrics = demo.namespace.get("hpa", "demo")["status"].get("currentMetrics") or []
+        metrics = [metric for hpa in autoscalers() for metric in hpa["status"].get("currentMetrics") or []]
         return any("averageUtilization" in metric["resource"]["current"] for metric in metrics)
 
-    until(measured, "the autoscaler has the replicants' CPU", 120, lambda: demo.namespace.get("hpa", "demo")["status"])
+    until(measured, "the autoscaler has the replicants' CPU", 120, autoscalers)
     stop = threading.Event()
     with demo.namespace.forward(here, 1883) as port, Client(port) as client:
         load = threading.Thread(target=publish_until, args=(client, stop))
