@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Final
 
 import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from flockmq.errors import RedisUnreachable, UserError
 from flockmq.processes import die_with_parent
@@ -80,7 +82,7 @@ async def embedded_valkey(data_dir: Path | None) -> AsyncIterator[str]:
 
 
 async def _wait_until_it_answers(process: Process, socket: Path, log: Path) -> None:
-    client = redis.asyncio.Redis(unix_socket_path=str(socket), retry=None)  # the client's own retries take seconds
+    client = redis.asyncio.Redis(unix_socket_path=str(socket), retry=Retry(NoBackoff(), 0))  # its own take seconds
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
             while process.returncode is None:

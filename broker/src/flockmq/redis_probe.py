@@ -7,6 +7,8 @@ import logging
 from typing import Final
 
 import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from flockmq.config import Redis
@@ -26,7 +28,7 @@ async def wait_for_redis(settings: Redis) -> None:
         password=settings.password.reveal() if settings.password else None,
         socket_connect_timeout=TRY_TIMEOUT_S,
         socket_timeout=TRY_TIMEOUT_S,
-        retry=None,
+        retry=Retry(NoBackoff(), 0),
     )
     deadline = asyncio.get_running_loop().time() + settings.connect_timeout_s
     try:
