@@ -18,7 +18,8 @@ def test_load_adds_a_replicant(demo: MqttCluster) -> None:
 
     def measured() -> bool:
         metrics = [metric for hpa in autoscalers() for metric in hpa["status"].get("currentMetrics") or []]
-        return any("averageUtilization" in metric["resource"]["current"] for metric in metrics)
+        # Before the first measurement there is an entry of no type.
+        return any("averageUtilization" in metric["resource"]["current"] for metric in metrics if metric["type"])
 
     until(measured, "the autoscaler has the replicants' CPU", 120, autoscalers)
     stop = threading.Event()
