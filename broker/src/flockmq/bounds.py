@@ -58,7 +58,7 @@ EVENTS_ENTRY_MAX: Final = 1000
 EVENTS_NOTES_MAX: Final = 1000
 EVENTS_STREAM_MAX_BYTES: Final = 64 * 1024 * 1024
 
-# --- home: who holds a client id --------------------------------------------------------------------------------------
+# --- home: who holds a client id ------------------------------------------------------------------------------------
 SLOTS: Final = 1024
 ATTACH_WAIT_S: Final = 6.0
 KICK_WAIT_S: Final = 5.0
@@ -68,7 +68,7 @@ HOME_OUT_MAX: Final = 100_000
 """Notes for one node while there is no link to it; more are dropped: stale ones are found when kicked."""
 REGISTERS_EARLY_MAX: Final = 100_000
 
-# --- rlog: the replicated log ----------------------------------------------------------------------------------------
+# --- rlog: the replicated log ---------------------------------------------------------------------------------------
 MAX_ROUTES: Final = 10_000_000
 MAX_RETAINED_BYTES: Final = 1024 * 1024 * 1024
 LOG_TABLE_MAX_ROWS: Final = 10_000_000
@@ -101,13 +101,13 @@ SNAPSHOT_EVERY_S: Final = 60.0
 SNAPSHOT_FRAME_MAX_BYTES: Final = 64 * 1024 * 1024
 REDIS_CONNECT_MAX_S: Final = 2.0
 
-# --- mqtt: what one packet may hold ------------------------------------------------------------------------------------
+# --- mqtt: what one packet may hold ---------------------------------------------------------------------------------
 TOPIC_MAX_LEVELS: Final = 128
 PACKET_MAX_FILTERS: Final = 4096
 """Topic filters in one SUBSCRIBE or UNSUBSCRIBE."""
 PACKET_MAX_USER_PROPERTIES: Final = 1024
 
-# --- routing: filters, the match cache, retained messages --------------------------------------------------------------
+# --- routing: filters, the match cache, retained messages -----------------------------------------------------------
 FILTER_SHAPES_MAX: Final = 256
 """Different places where wildcards stand, in one index; a match that isn't cached costs one lookup for each."""
 MATCH_CACHE_MAX_TOPICS: Final = 65_536
@@ -118,9 +118,9 @@ MATCH_CACHE_MAX_TARGETS: Final = 4 * 1024 * 1024
 RETAINED_SLICE_MAX_TOPICS: Final = 2048
 """Retained topics looked at between two turns of the event loop."""
 
-# --- session: what waits for a client or comes from one ----------------------------------------------------------------
+# --- session: what waits for a client or comes from one -------------------------------------------------------------
 HEADS_MAX: Final = 262_144
-"""Packet heads that are recognised without a parse, for each protocol version; the table starts anew when it is full."""
+"""Packet heads that are recognised without a parse, for each protocol version; a full table starts anew."""
 HEADS_PER_TOPIC_MAX: Final = 16
 REMOTE_SHAPES_MAX: Final = 4096
 """Shapes of all other nodes' filters together; each node bounds its own clients' (`FILTER_SHAPES_MAX`)."""
@@ -138,7 +138,7 @@ SINK_LIMIT_BYTES: Final = 8 * 1024 * 1024
 SINK_CONGESTED_MAX_S: Final = 0.5
 """A client that reads nothing for so long holds its publishers no more: it lags."""
 
-# --- listeners: descriptors and turns ---------------------------------------------------------------------------------
+# --- listeners: descriptors and turns -------------------------------------------------------------------------------
 READ_MAX_BYTES: Final = 64 * 1024
 """One read of one connection."""
 WRITE_JOIN_MAX_BYTES: Final = 256 * 1024
@@ -157,5 +157,5 @@ LAGGING_MAX_S: Final = 30.0
 LINGER_MAX_S: Final = 1.0
 """How long a client that was cut off may take to read why."""
 
-# --- node ---------------------------------------------------------------------------------------------------------------
+# --- node -----------------------------------------------------------------------------------------------------------
 LAG_SAMPLE_INTERVAL_S: Final = 10.0
