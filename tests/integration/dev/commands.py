@@ -95,9 +95,7 @@ class Commands:
         self._started.append(command)
         return command
 
-    def start_node(
-        self, *arguments: str, environment: dict[str, str] | None = None
-    ) -> tuple[Command, dict[str, int]]:
+    def start_node(self, *arguments: str, environment: dict[str, str] | None = None) -> tuple[Command, dict[str, int]]:
         """`flockmq run` on free ports, and the ports it tells once it is ready."""
         told, tell = os.pipe()
         free = ("--listen", "127.0.0.1:0", "--management", "127.0.0.1:0", "--ready-fd", str(tell))
