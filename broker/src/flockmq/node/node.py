@@ -187,7 +187,8 @@ class Node(NodePort):
             await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
             at_ms = time.time_ns() // 1_000_000
             lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
-            self.cluster.hand_events("lag", [(at_ms, self.name, shard, entries, round(ms)) for shard, entries, ms in lags])
+            samples = [(at_ms, self.name, shard, entries, round(ms)) for shard, entries, ms in lags]
+            self.cluster.hand_events("lag", samples)
 
     def close_clients(self) -> None:
         """Send every client away; a 5.0 client hears 0x8B."""
