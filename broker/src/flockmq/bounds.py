@@ -102,6 +102,8 @@ SNAPSHOT_FRAME_MAX_BYTES: Final = 64 * 1024 * 1024
 REDIS_CONNECT_MAX_S: Final = 2.0
 
 # --- mqtt: what one packet may hold ---------------------------------------------------------------------------------
+PACKET_MAX_BYTES: Final = 16 * 1024 * 1024
+"""The highest `max_packet_size_bytes`: half a link's frame, so that every message can be forwarded."""
 TOPIC_MAX_LEVELS: Final = 128
 PACKET_MAX_FILTERS: Final = 4096
 """Topic filters in one SUBSCRIBE or UNSUBSCRIBE."""

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import msgspec
 from msgspec import Meta
 
-from flockmq.bounds import CONFIG_MAX_BYTES, SECRET_MAX_BYTES
+from flockmq.bounds import CONFIG_MAX_BYTES, PACKET_MAX_BYTES, SECRET_MAX_BYTES
 from flockmq.errors import ConfigError
 
 ENVIRONMENT_PREFIX: Final = "FLOCKMQ_"
@@ -85,7 +85,7 @@ class Mqtt(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address | None = Address("127.0.0.1", 1883)
     """None ("" in the file): no MQTT listener, as on cores."""
     allow_anonymous: bool = True
-    max_packet_size_bytes: Annotated[int, Meta(ge=64, le=268_435_455)] = 1024 * 1024
+    max_packet_size_bytes: Annotated[int, Meta(ge=64, le=PACKET_MAX_BYTES)] = 1024 * 1024
     max_inflight: PacketIds = 32
     max_mqueue_len: Count = 1_000
     max_awaiting_rel: PacketIds = 100

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import resource
@@ -83,13 +84,16 @@ async def _until_cast_out(purged: asyncio.Event, rlog: Rlog) -> None:
 async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[None]:
     """Member of the cluster, tables complete, epoll running; all of it closed behind the block."""
     async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(rlog.stop)
+        stack.push_async_callback(cluster.stop)  # before the log: a leader that leaves purges its own rows
         try:
-            stack.push_async_callback(cluster.stop)
             await cluster.start()
         except OSError as error:
-            raise AddressInUse(f"cluster.listen: can't bind: {error.strerror}") from None
+            why = "is in use" if error.errno == errno.EADDRINUSE else f"can't be bound: {error.strerror}"
+            raise AddressInUse(
+                f"cluster.listen: {cluster.settings.listen} {why}; choose another with --cluster-listen HOST:PORT"
+            ) from None
         try:
-            stack.push_async_callback(rlog.stop)
             await rlog.start()
         except RedisUnreachable as error:
             raise UserError(str(error)) from None
