@@ -124,6 +124,10 @@ RETAINED_SLICE_MAX_TOPICS: Final = 2048
 HEADS_MAX: Final = 262_144
 """Packet heads that are recognised without a parse, for each protocol version; a full table starts anew."""
 HEADS_PER_TOPIC_MAX: Final = 16
+FANOUTS_MAX: Final = 65_536
+"""Different sets of subscribers that are kept to be shared by topics."""
+FANOUTS_MAX_TARGETS: Final = 1024 * 1024
+"""References to subscribers in them together."""
 REMOTE_SHAPES_MAX: Final = 4096
 """Shapes of all other nodes' filters together; each node bounds its own clients' (`FILTER_SHAPES_MAX`)."""
 MQUEUE_MAX_BYTES: Final = 16 * 1024 * 1024

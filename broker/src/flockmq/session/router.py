@@ -16,7 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flockmq.bounds import HEADS_MAX, HEADS_PER_TOPIC_MAX, REMOTE_SHAPES_MAX, SINK_LIMIT_BYTES
+from flockmq.bounds import (
+    FANOUTS_MAX,
+    FANOUTS_MAX_TARGETS,
+    HEADS_MAX,
+    HEADS_PER_TOPIC_MAX,
+    REMOTE_SHAPES_MAX,
+    SINK_LIMIT_BYTES,
+)
 from flockmq.mqtt.frame import remaining_length
 from flockmq.routing.cache import MatchCache
 from flockmq.routing.matcher import FilterIndex
@@ -95,13 +102,18 @@ class Router:
         self.acknowledged_heads5: dict[bytes, Head] = {}
         self._cache = MatchCache(on_drop=self._forget_heads)
         self._routes = self._cache.entries
+        self._forget_fanouts()
+
+    def _forget_fanouts(self) -> None:
+        """From now on equal matches share a new fan-out; those in use stay what they are."""
         self._fanouts: dict[tuple[object, ...], Fanout] = {}
+        self._fanouts_targets: int = 0
 
     def changed(self, filter: bytes) -> None:
         """A filter was added to or removed from one of the indexes."""
         self._cache.filter_changed(filter)
         if self._fanouts:
-            self._fanouts = {}
+            self._forget_fanouts()
 
     def _forget_heads(self, value: object) -> None:
         assert isinstance(value, Route)
@@ -127,19 +139,26 @@ class Router:
         targets = 1
         if fan is None:
             fan = fanout.build(matched)
-            self._fanouts[key] = fan
             targets += len(matched)
+            if len(self._fanouts) >= FANOUTS_MAX or self._fanouts_targets >= FANOUTS_MAX_TARGETS:
+                self._forget_fanouts()
+            self._fanouts[key] = fan
+            self._fanouts_targets += targets
         route = Route(fan)
         self._cache.put(topic, route, targets)
         return route
 
     def recognise(self, heads: dict[bytes, Head], head: bytes, topic: bytes, length: int) -> Head:
-        """Remember the head of a packet of `length` bytes, within the bounds, and say where it goes."""
+        """Remember the head of a packet of `length` bytes, within the bounds, and say where it goes.
+
+        Only heads of cached topics are remembered: nobody would tell the others that their filters changed.
+        """
         route = self.route(topic)
         known = Head(length, route.fanout)
-        if len(route.heads) < HEADS_PER_TOPIC_MAX:
+        if len(route.heads) < HEADS_PER_TOPIC_MAX and self.knows(topic):
             if len(heads) >= HEADS_MAX:
-                heads.clear()
+                self._cache.clear()  # and with it all heads; the topics at work are back at once
+                return known
             heads[head] = known
             route.heads.append(head)
         return known
