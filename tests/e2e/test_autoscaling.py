@@ -1,16 +1,19 @@
 """The HorizontalPodAutoscaler adds a replicant when the replicants' CPU, as metrics-server saw it, asks for one."""
 
+import socket
 import threading
 
-from harness import Client, Json, MqttCluster, until
+from harness import SERVICE_HOST, SERVICE_PORT, Json, MqttCluster, until
 
-PAYLOAD = "x" * 1024
-BURST = 200
-"""Messages between two acknowledgements of the load, so that it is bounded by what the broker takes."""
+CONNECT = b"\x10\x10\x00\x04MQTT\x04\x02\x00\x00\x00\x04load"
+PUBLISH = b"\x30\x30\x00\x0bload/nobody" + b"x" * 35
+PINGREQ, PINGRESP = b"\xc0\x00", b"\xd0\x00"
+BURST = 1000
+"""Messages between two pings: the load waits for the broker's answer, so it is as much as one connection can give."""
 
 
 def test_load_adds_a_replicant(demo: MqttCluster) -> None:
-    here = demo.wait_ready_pods("replicant", 2)[0]
+    demo.wait_ready_pods("replicant", 2)
     demo.patch({"autoscaling": {"minReplicas": 2, "maxReplicas": 3, "targetCPUUtilizationPercentage": 30}})
 
     def autoscalers() -> list[Json]:
@@ -23,21 +26,23 @@ def test_load_adds_a_replicant(demo: MqttCluster) -> None:
 
     until(measured, "the autoscaler has the replicants' CPU", 120, autoscalers)
     stop = threading.Event()
-    with demo.namespace.forward(here, 1883) as port, Client(port) as client:
-        load = threading.Thread(target=publish_until, args=(client, stop))
-        load.start()
-        try:
-            demo.wait_ready_pods("replicant", 3, timeout_s=240)
-        finally:
-            stop.set()
-            load.join()
+    load = threading.Thread(target=publish_until, args=(stop,))
+    load.start()
+    try:
+        demo.wait_ready_pods("replicant", 3, timeout_s=240)
+    finally:
+        stop.set()
+        load.join()
     assert demo.object()["spec"]["replicants"]["replicas"] == 3
     demo.patch({"autoscaling": None, "replicants": {"replicas": 2}})
     demo.wait_ready_pods("replicant", 2)
 
 
-def publish_until(client: Client, stop: threading.Event) -> None:
-    while not stop.is_set():
-        for _ in range(BURST):
-            client.publish("load/nobody", PAYLOAD)
-        client.publish("load/nobody", PAYLOAD, qos=1)
+def publish_until(stop: threading.Event) -> None:
+    """Encoded once and sent as it is: a client that encodes each message takes more CPU than the broker."""
+    with socket.create_connection((SERVICE_HOST, int(SERVICE_PORT)), timeout=30) as connection:
+        connection.sendall(CONNECT)
+        assert connection.recv(4) == b"\x20\x02\x00\x00"
+        while not stop.is_set():
+            connection.sendall(PUBLISH * BURST + PINGREQ)
+            assert connection.recv(2) == PINGRESP
