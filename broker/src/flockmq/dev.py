@@ -34,6 +34,9 @@ STOP_TIMEOUT_S: Final = 1.5
 LAST_LINES: Final = 8
 LAST_BYTES: Final = 8192
 
+OPTIONS: Final = {"--listen HOST:PORT": "--port P", "--management HOST:PORT": "--management-port P"}
+"""What mends a node's address: the node's option, and the one of `flockmq dev`."""
+
 
 class NodeFailed(UserError):
     """A node ended, or didn't get ready. Leaves with the node's own exit code."""
@@ -64,24 +67,24 @@ async def run(
     *, cores: int, replicants: int, mqtt_port: int, management_port: int, redis_url: str | None, once: bool
 ) -> int:
     """Run the cluster until cancelled; with `once`, until a message crossed. Gives the exit code."""
+    nodes: list[DevNode] = []
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flockmq-dev-")))
         if redis_url is None:
             redis_url = await stack.enter_async_context(embedded_valkey(None))
-        nodes = await stack.enter_async_context(
-            _cluster(folder, cores, replicants, mqtt_port, management_port, shared_settings(redis_url))
-        )
+        shared = shared_settings(redis_url)
+        await stack.enter_async_context(_cluster(nodes, folder, cores, replicants, mqtt_port, management_port, shared))
         _say(*table(nodes))
         if not await _show_crossing(nodes):
             return 1
-        if once:
-            return 0
-        _say(
-            "",
-            "Anonymous clients are allowed: this is for trying things out, and listens on 127.0.0.1 only.",
-            f"Logs: {folder}/*.log. Press Ctrl-C to stop.",
-        )
-        return await _watch(nodes)
+        if not once:
+            _say(
+                "",
+                "Anonymous clients are allowed: this is for trying things out, and listens on 127.0.0.1 only.",
+                f"Logs: {folder}/*.log. Press Ctrl-C to stop.",
+            )
+            return await _watch(nodes)
+    return int(any(_failed_to_stop(node) for node in nodes))
 
 
 # --- starting and stopping ------------------------------------------------------------------------------------------
@@ -100,10 +103,15 @@ def shared_settings(redis_url: str) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def _cluster(
-    folder: Path, cores: int, replicants: int, mqtt_port: int, management_port: int, shared: dict[str, str]
-) -> AsyncIterator[list[DevNode]]:
-    """The nodes, all ready, while the block runs."""
-    nodes: list[DevNode] = []
+    nodes: list[DevNode],
+    folder: Path,
+    cores: int,
+    replicants: int,
+    mqtt_port: int,
+    management_port: int,
+    shared: dict[str, str],
+) -> AsyncIterator[None]:
+    """Fill `nodes`, and have them all ready while the block runs."""
 
     async def start(role: str, number: int, mqtt: str) -> DevNode:
         own = {
@@ -127,7 +135,7 @@ async def _cluster(
         for number in range(1, replicants + 1):
             await start("replicant", number, str(Address(LOOPBACK, mqtt_port and mqtt_port + number - 1)))
         await _wait_ready(nodes[1:])
-        yield nodes
+        yield
     finally:
         await _stop([node for node in nodes if node.role == "replicant"])
         await _stop([node for node in nodes if node.role == "core"])
@@ -182,26 +190,37 @@ async def _obituary(node: DevNode) -> str:
     code = await node.process.wait()
     lines = node.last_lines()
     if lines and lines[-1].startswith("flockmq: error: "):
-        return f"{node.name}: {lines[-1].removeprefix('flockmq: error: ')}"
+        line = lines[-1].removeprefix("flockmq: error: ")
+        for theirs, ours in OPTIONS.items():
+            line = line.replace(theirs, ours)
+        return f"{node.name}: {line}"
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     return f"{node.name} {how}; its last lines:" + "".join(f"\n  {line}" for line in lines)
 
 
 async def _stop(nodes: Sequence[DevNode]) -> None:
     """SIGTERM to all, then SIGKILL to whichever takes too long."""
-    running = [node.process for node in nodes if node.process.returncode is None]
-    for process in running:
+    running = [node for node in nodes if node.process.returncode is None]
+    for node in running:
         with contextlib.suppress(ProcessLookupError):
-            process.terminate()
+            node.process.terminate()
     if not running:
         return
-    ends = [asyncio.ensure_future(process.wait()) for process in running]
+    ends = [asyncio.ensure_future(node.process.wait()) for node in running]
     await asyncio.wait(ends, timeout=STOP_TIMEOUT_S)
-    for process in running:
-        if process.returncode is None:
+    for node in running:
+        if node.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                process.kill()
+                node.process.kill()
     await asyncio.wait(ends)
+    for node in running:
+        if _failed_to_stop(node):
+            _say(await _obituary(node))
+
+
+def _failed_to_stop(node: DevNode) -> bool:
+    """Whether it ended by an error of its own. A busy machine may have made us kill it: that is none."""
+    return (node.process.returncode or 0) > 0
 
 
 # --- what the user sees ---------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ def test_a_single_node_tells_its_ports_is_ready_and_stops_cleanly(flockmq: Comma
         assert answer.status == 200
     with urllib.request.urlopen(f"http://127.0.0.1:{ports['management']}/metrics") as answer:
         assert b"flockmq_ready 1.0\n" in answer.read()
-    assert command.end(signal.SIGTERM) == 0
+    assert command.end(signal.SIGTERM) == 0, command.errors()
     assert command.pids() == []
 
 
