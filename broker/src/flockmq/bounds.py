@@ -136,6 +136,13 @@ SUBSCRIPTIONS_MAX: Final = 100_000
 """Subscriptions of one client."""
 INBOUND_LINE_MAX: Final = 1024
 """Messages of one client that wait for the log or for other nodes; then it is not read until half of them are done."""
+INBOUND_LINE_MAX_BYTES: Final = 4 * 1024 * 1024
+SUBSCRIBES_WAITING_MAX: Final = 64
+"""SUBSCRIBEs of one client that wait for the log; then it is not read until one of them is answered."""
+PARTIAL_CHUNKS_MAX: Final = 256
+"""Reads that the beginning of one packet is kept as; then they are joined."""
+PARTIALS_MAX_BYTES: Final = 512 * 1024 * 1024
+"""Beginnings of packets of all clients; whoever is amid a packet of several reads when there is more is cut off."""
 SINK_CONGESTED_BYTES: Final = 1024 * 1024
 """Bytes that wait for one client before its publishers are paused."""
 SINK_DRAINED_BYTES: Final = 256 * 1024
@@ -143,6 +150,8 @@ SINK_LIMIT_BYTES: Final = 8 * 1024 * 1024
 """QoS 0 messages beyond it are dropped for that client and counted."""
 SINK_CONGESTED_MAX_S: Final = 0.5
 """A client that reads nothing for so long holds its publishers no more: it lags."""
+SINK_HELD_MAX_S: Final = 5.0
+"""However steadily it reads, a client doesn't hold its publishers longer than that without draining once."""
 
 # --- listeners: descriptors and turns -------------------------------------------------------------------------------
 READ_MAX_BYTES: Final = 64 * 1024

@@ -58,8 +58,12 @@ class Connection(Channel):
         """Write what waits; close behind the last packet of a channel that has ended."""
         if self.fd < 0:
             return
-        if self.out and not self.blocked:
-            self.write()
+        if self.out:
+            if not self.blocked:
+                self.write()
+            elif self.out_bytes > SINK_CONGESTED_BYTES:
+                self.choke()
+                self.engine.watch(self)
         if self.state == CLOSED and self.fd >= 0:
             self.engine.end(self)
 
@@ -91,7 +95,7 @@ class Connection(Channel):
         if sent and self.flow != FLOWING:
             self.progressed()
         if self.out_bytes > SINK_CONGESTED_BYTES:
-            self.congest()
+            self.choke()
         self.engine.watch(self)
 
     def _keep_from(self, sent: int) -> None:

@@ -4,17 +4,19 @@ A turn reads once from each ready connection, lets its channel work, and then fl
 one write carries all that a turn put. The loop sees a single readable descriptor: our epoll.
 
 What always holds: between two turns no sink is dirty, no resumed channel waits; a connection is read at most once a
-round and rounds are bounded, so no client starves another or the rest of the node.
+round and rounds are bounded, so no client starves another or the rest of the node; a defect that one connection meets
+ends that connection, with a traceback in the log, and no other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import os
 import select
 import socket
 import time
-from collections.abc import Callable
 from typing import Final
 
 from flockmq.bounds import (
@@ -29,12 +31,18 @@ from flockmq.bounds import (
     TURN_SPINS_MAX,
 )
 from flockmq.listeners.connection import EPOLLIN, EPOLLOUT, Connection
+from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import CLOSED
 from flockmq.session.limits import Limits
 from flockmq.session.port import NodePort
 from flockmq.session.router import Router
+from flockmq.session.sink import Sink
+
+log: Final = logging.getLogger(__name__)
 
 _SMALL_TURN_EVENTS: Final = 8
+_FULL_LOGGED_EVERY_S: Final = 1.0
+_GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class Engine:
@@ -47,8 +55,9 @@ class Engine:
         self.epoll = select.epoll()
         self.connections: list[Connection | None] = []
         self.listeners: dict[int, socket.socket] = {}
-        self.lingering: list[Connection] = []
-        self.on_full: Callable[[str], None] | None = None
+        self.lingering: set[Connection] = set()
+        self._deaf: bool = False
+        self._full_logged_s: float = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._soon: bool = False
         self._swept: int = 0
@@ -60,7 +69,7 @@ class Engine:
         self._loop = loop
         self.router.now_s = time.monotonic()
         loop.add_reader(self.epoll.fileno(), self.turn)
-        self._timer = loop.call_later(SWEEP_INTERVAL_S, self._tick)
+        self._timer = loop.call_later(SWEEP_INTERVAL_S, self.tick)
 
     def listen(self, listener: socket.socket) -> None:
         """Accept clients on a bound, non-blocking socket, which the engine owns from now on."""
@@ -114,7 +123,7 @@ class Engine:
                 continue
             if mask & EPOLLOUT:
                 connection.blocked = False
-                connection.flush()
+                self._flush(connection)
                 if connection.fd >= 0:
                     self.watch(connection)
             if mask & ~EPOLLOUT and connection.fd >= 0:
@@ -131,9 +140,24 @@ class Engine:
             connection.lost()
             self.close(connection)
         elif connection.state != CLOSED:
-            connection.feed(data)
+            self._feed(connection, data)
             if connection.paused:
                 self.watch(connection)
+
+    def _feed(self, connection: Connection, data: bytes) -> None:
+        try:
+            connection.feed(data)
+        except Exception:
+            self._failed(connection)
+
+    def _failed(self, connection: Connection) -> None:
+        """A defect of ours: this connection can't be trusted any more; the others go on."""
+        log.exception("client %r from %s met a defect and is closed", connection.client_id(), connection.address())
+        try:
+            connection.close(Reason.UNSPECIFIED_ERROR)
+        except Exception:
+            log.exception("it could not be closed in order")
+            self.close(connection)
 
     def end_turn(self) -> None:
         """Let resumed channels go on, and flush every dirty sink."""
@@ -145,16 +169,25 @@ class Engine:
                 batch = resumed.copy()
                 resumed.clear()
                 for channel in batch:
-                    if channel.paused == 0 and channel.state != CLOSED and isinstance(channel, Connection):
-                        channel.feed(b"")
+                    if isinstance(channel, Connection) and channel.paused == 0 and channel.state != CLOSED:
+                        self._feed(channel, b"")
                         self.watch(channel)
             at = 0
             while at < len(turn):
                 sink = turn[at]
                 at += 1
                 sink.dirty = False
-                sink.flush()
+                self._flush(sink)
             turn.clear()
+
+    def _flush(self, sink: Sink) -> None:
+        try:
+            sink.flush()
+        except Exception:
+            if isinstance(sink, Connection):
+                self._failed(sink)
+            else:
+                log.exception("a peer's messages could not be handed to its link")
 
     def soon(self) -> None:
         """Something was put outside a turn: flush in the loop's next iteration."""
@@ -170,8 +203,11 @@ class Engine:
                 accepted, _ = listener.accept()
             except BlockingIOError:
                 return
-            except OSError as error:  # out of descriptors or memory: those who wait in the backlog are served later
+            except OSError as error:
+                if error.errno in _GONE_IN_THE_BACKLOG:
+                    continue
                 self._full(f"can't accept: {error.strerror}")
+                self._listen(False)  # out of descriptors or memory: the backlog waits for the next tick
                 return
             if self.router.counters.connections >= self.limits.max_connections:
                 self._full(f"max_connections of {self.limits.max_connections} reached")
@@ -182,8 +218,14 @@ class Engine:
 
     def _full(self, why: str) -> None:
         self.router.counters.connects_refused += 1
-        if self.on_full is not None:
-            self.on_full(why)
+        if self.router.now_s - self._full_logged_s >= _FULL_LOGGED_EVERY_S:
+            self._full_logged_s = self.router.now_s
+            log.warning("clients are turned away: %s", why)
+
+    def _listen(self, on: bool) -> None:
+        self._deaf = not on
+        for fd in self.listeners:
+            self.epoll.modify(fd, EPOLLIN if on else 0)
 
     def adopt(self, fd: int) -> Connection:
         """Serve a connected, non-blocking descriptor."""
@@ -219,13 +261,14 @@ class Engine:
         connection.last_seen_s = self.router.now_s
         connection.paused = 0
         self.watch(connection)
-        self.lingering.append(connection)
+        self.lingering.add(connection)
 
     def close(self, connection: Connection) -> None:
         fd = connection.fd
         if fd < 0:
             return
         connection.fd = -1
+        self.lingering.discard(connection)
         self.connections[fd] = None
         os.close(fd)
         connection.out.clear()
@@ -235,9 +278,14 @@ class Engine:
 
     # Time.
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Every SWEEP_INTERVAL_S: who is silent, who is slow, who was cut off long enough ago."""
+        if self._loop is not None:
+            self._timer = self._loop.call_later(SWEEP_INTERVAL_S, self.tick)
         now_s = time.monotonic()
         self.router.now_s = now_s
+        if self._deaf:
+            self._listen(True)
         connections = self.connections
         for fd in range(self._swept, len(connections), SWEEP_TICKS):
             connection = connections[fd]
@@ -245,19 +293,10 @@ class Engine:
                 connection.expire()
         self._swept = (self._swept + 1) % SWEEP_TICKS
         slow = self.router.slow
-        if slow:
-            slow[:] = [channel for channel in slow if channel.judge(now_s)]
-        self._end_lingering(now_s)
+        for channel in list(slow):
+            if not channel.judge(now_s):
+                slow.discard(channel)
+        for connection in list(self.lingering):
+            if now_s - connection.last_seen_s > LINGER_MAX_S:
+                self.close(connection)
         self.end_turn()
-        assert self._loop is not None
-        self._timer = self._loop.call_later(SWEEP_INTERVAL_S, self._tick)
-
-    def _end_lingering(self, now_s: float) -> None:
-        still: list[Connection] = []
-        for connection in self.lingering:
-            if connection.fd >= 0:
-                if now_s - connection.last_seen_s > LINGER_MAX_S:
-                    self.close(connection)
-                else:
-                    still.append(connection)
-        self.lingering = still

@@ -78,6 +78,9 @@ class Node(NodePort):
         cluster.on_drained = self._peer_drained
         cluster.local_status = self._local_status
 
+    def flush_soon(self) -> None:
+        self.engine.soon()
+
     # Connections.
 
     def admit(self, channel: Channel, connect: Connect) -> None:
@@ -132,7 +135,6 @@ class Node(NodePort):
 
     async def _retain_then(self, inbound: Inbound) -> None:
         inbound.logged(await self._retain(inbound.message))
-        self.engine.soon()
 
     def publish(self, message: Publish) -> None:
         self._spawn(self._publish(message))

@@ -16,7 +16,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import INBOUND_LINE_MAX, LAGGING_MAX_S, SINK_CONGESTED_MAX_S, SINK_DRAINED_BYTES
+from flockmq.bounds import PARTIAL_CHUNKS_MAX, PARTIALS_MAX_BYTES, READ_MAX_BYTES, SUBSCRIBES_WAITING_MAX
 from flockmq.mqtt import decode, encode, frame
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.properties import encode as encode_properties
@@ -25,11 +25,12 @@ from flockmq.mqtt.topics import check_topic_name
 from flockmq.session import ingress
 from flockmq.session.inbound import LOGGING, READY, Line
 from flockmq.session.limits import Limits
+from flockmq.session.pacing import Paced
 from flockmq.session.port import NodePort
 from flockmq.session.publish import Publish, parse_publish, publication
 from flockmq.session.router import Router
 from flockmq.session.session import Session
-from flockmq.session.sink import CONGESTED, FLOWING, LAGGING, Sink
+from flockmq.session.sink import FLOWING
 from flockmq.session.subscribing import Subscribing
 from flockmq.session.subscription import Subscription
 
@@ -42,7 +43,7 @@ _ACK_HEADS: Final = (b"", b"\x40\x02", b"\x50\x02")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
-class Channel(Sink):
+class Channel(Paced):
     """`protocol_version` is 4 for 3.1 and 3.1.1 and 5 for 5.0 (4 before CONNECT); times are the router's seconds."""
 
     __slots__ = (
@@ -53,23 +54,19 @@ class Channel(Sink):
         "clean_end",
         "close_reason",
         "keepalive_s",
-        "last_seen_s",
         "limits",
         "line",
         "line_paused",
-        "paused",
         "port",
-        "progress_s",
-        "router",
         "session",
         "state",
+        "subscribes_waiting",
         "token",
         "will",
     )
 
     def __init__(self, router: Router, port: NodePort, limits: Limits) -> None:
-        super().__init__(router.turn, 4)
-        self.router = router
+        super().__init__(router, 4)
         self.port = port
         self.limits = limits
         self.state: int = OPENED
@@ -78,12 +75,10 @@ class Channel(Sink):
         self.line_paused: bool = False
         self.will: Publish | None = None
         self.token: object = None
-        self.paused: int = 0
+        self.subscribes_waiting: int = 0
         self.keepalive_s: float = limits.idle_timeout_s
-        self.last_seen_s: float = router.now_s
         self.clean_end: bool = False
         self.admitted_once: bool = False
-        self.progress_s: float = 0.0
         self.close_reason: int = Reason.SUCCESS
         self._rest: list[bytes] | None = None
         self._rest_bytes: int = 0
@@ -101,6 +96,10 @@ class Channel(Sink):
     def has_ended(self) -> bool:
         return self.state == CLOSED
 
+    def is_crowded(self) -> bool:
+        session = self.session
+        return session is not None and session.is_crowded()
+
     # Bytes in.
 
     def feed(self, data: bytes) -> None:
@@ -113,10 +112,12 @@ class Channel(Sink):
             if data:
                 rest.append(data)
                 self._rest_bytes += len(data)
+                self.router.partial_bytes += len(data)
             if self._rest_bytes < self._need:
+                self._wait(rest)
                 return
             data = b"".join(rest) if len(rest) > 1 else rest[0]
-            self._rest = None
+            self._forget_rest()
         try:
             at = self._consume(data)
         except PacketError as error:
@@ -125,6 +126,19 @@ class Channel(Sink):
         if at < len(data) and self.state != CLOSED:
             self._rest = [data[at:] if at else data]
             self._rest_bytes = len(data) - at
+            self.router.partial_bytes += self._rest_bytes
+
+    def _wait(self, rest: list[bytes]) -> None:
+        """For the rest of a packet, within bounds: neither crumbs nor many large beginnings may take all memory."""
+        if len(rest) > PARTIAL_CHUNKS_MAX:
+            rest[:] = [b"".join(rest)]
+        if self.router.partial_bytes > PARTIALS_MAX_BYTES and self._rest_bytes > READ_MAX_BYTES:
+            self.close(Reason.QUOTA_EXCEEDED)
+
+    def _forget_rest(self) -> None:
+        if self._rest is not None:
+            self._rest = None
+            self.router.partial_bytes -= self._rest_bytes
 
     def _consume(self, data: bytes) -> int:
         """Process whole packets; the offset of the first byte that wasn't."""
@@ -279,7 +293,8 @@ class Channel(Sink):
         assert session is not None
         if message.qos == 2:
             if session.is_repeat(message.packet_id):
-                self.acknowledge(2, message.packet_id, Reason.SUCCESS)
+                if self.line is None or not self.line.holds(message.packet_id):  # else its PUBREC is on its way
+                    self.acknowledge(2, message.packet_id, Reason.SUCCESS)
                 return
             if session.awaiting_rel is not None and len(session.awaiting_rel) >= self.limits.max_awaiting_rel:
                 raise PacketError(
@@ -293,13 +308,12 @@ class Channel(Sink):
             if fan.peers:
                 router.forward(fan, message, _nobody_waits)
             router.deliver(fan, message, self)
-            if message.qos:
-                self.put(_ACK_HEADS[message.qos] + message.packet_id.to_bytes(2, "big"))
+            self.acknowledge(message.qos, message.packet_id, Reason.SUCCESS)
             return
         if line is None:
             self.line = line = Line(self)
         inbound = line.join(message, LOGGING if message.retain else READY)
-        if len(line) >= INBOUND_LINE_MAX and not self.line_paused:
+        if line.is_full() and not self.line_paused:
             self.line_paused = True
             self.pause()
         if message.retain:
@@ -328,7 +342,7 @@ class Channel(Sink):
         line = self.line
         if line is None:
             return
-        if self.line_paused and len(line) <= INBOUND_LINE_MAX // 2:
+        if self.line_paused and line.has_room():
             self.line_paused = False
             self.unpause()
         if len(line) == 0:
@@ -365,6 +379,17 @@ class Channel(Sink):
         assert session is not None
         packet = decode.subscribe(self.protocol_version, body)
         Subscribing(self, session, packet).start()
+
+    def subscribe_waits(self) -> None:
+        """A SUBSCRIBE waits for the log; with too many of them nothing more is read."""
+        self.subscribes_waiting += 1
+        if self.subscribes_waiting == SUBSCRIBES_WAITING_MAX:
+            self.pause()
+
+    def subscribe_answered(self) -> None:
+        if self.subscribes_waiting == SUBSCRIBES_WAITING_MAX:
+            self.unpause()
+        self.subscribes_waiting -= 1
 
     def _unsubscribe(self, body: bytes) -> None:
         packet = decode.unsubscribe(self.protocol_version, body)
@@ -433,7 +458,8 @@ class Channel(Sink):
             return
         self.state = CLOSED
         self.close_reason = reason
-        self._rest = None
+        self.pause()  # for good
+        self._forget_rest()
         if not self.dirty:
             self.dirty = True
             self.turn.append(self)
@@ -453,66 +479,20 @@ class Channel(Sink):
         self.will = None
         if will is not None and was == CONNECTED:
             self.port.publish(will)
+        self.session = None  # which refers to this channel: objects without cycles go at once
 
-    # Time and back-pressure.
+    # Time and pace.
 
     def overdue(self, now_s: float) -> bool:
-        """The client was silent for longer than it promised [MQTT-3.1.2-22], or took too long to say CONNECT."""
-        if self.keepalive_s == 0.0 or now_s - self.last_seen_s <= self.keepalive_s:
-            return False
-        return self.state != ADMITTING
+        """The client was silent for longer than it promised [MQTT-3.1.2-22], or took too long to say CONNECT.
+
+        While it is paused it isn't listened to.
+        """
+        return self.paused == 0 and self.keepalive_s != 0.0 and now_s - self.last_seen_s > self.keepalive_s
 
     def expire(self) -> None:
         """End an overdue connection."""
         self.close(Reason.KEEP_ALIVE_TIMEOUT)
-
-    def pause(self) -> None:
-        """Stop processing; the listener stops reading. Each pause needs its unpause."""
-        self.paused += 1
-
-    def unpause(self) -> None:
-        self.paused -= 1
-        if self.paused == 0:
-            self.router.resumed.append(self)
-
-    def congest(self) -> None:
-        """FLOWING → CONGESTED: from now on publishers to this client are paused."""
-        if self.flow == FLOWING:
-            self.flow = CONGESTED
-            self.router.congested += 1
-            self.progress_s = self.router.now_s
-            self.router.slow.append(self)
-
-    def progressed(self) -> None:
-        """The client read or acknowledged something: does it flow again?"""
-        self.progress_s = self.router.now_s
-        session = self.session
-        if self.out_bytes < SINK_DRAINED_BYTES and (session is None or not session.is_crowded()):
-            self.flows()
-
-    def judge(self, now_s: float) -> bool:
-        """Called now and then while it doesn't flow; False once it does, or has ended.
-
-        CONGESTED without progress → LAGGING → cut off.
-        """
-        if self.flow == FLOWING or self.state == CLOSED:
-            return False
-        stalled_s = now_s - self.progress_s
-        if self.flow == CONGESTED and stalled_s > SINK_CONGESTED_MAX_S:
-            self.flow = LAGGING
-            self.router.counters.slow_readers += 1
-            self.router.release(self)
-        elif self.flow == LAGGING and stalled_s > LAGGING_MAX_S:
-            self.overflow()
-            return False
-        return True
-
-    def flows(self) -> None:
-        """It drained, or is gone: its publishers go on."""
-        if self.flow != FLOWING:
-            self.flow = FLOWING
-            self.router.congested -= 1
-            self.router.release(self)
 
     def overflow(self) -> None:
         """Cut off with a reason rather than left with a gap: the session ends here, and the client knows it."""

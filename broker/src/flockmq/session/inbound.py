@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
+from flockmq.bounds import INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
 from flockmq.mqtt.reason import Reason
 from flockmq.session.publish import Publish
 
@@ -41,25 +42,31 @@ class Inbound:
         """The log has the retained message, or refused it with a reason ≥ 0x80."""
         self.reason = reason
         self.state = READY if reason < 0x80 else DONE
-        self.line.advance()
+        self._moved()
 
     def accepted(self) -> None:
         """One of the nodes that were asked has the message."""
         self.waits -= 1
         if self.waits == 0 and self.state == FORWARDED:
             self.state = DONE
-            self.line.advance()
+            self._moved()
+
+    def _moved(self) -> None:
+        """Answers come between turns: what is put now must not wait for the next event."""
+        self.line.advance()
+        self.line.channel.port.flush_soon()
 
 
 @mypyc_attr(acyclic=True)
 class Line:
     """The publishes of one client that wait; the client is told in their order."""
 
-    __slots__ = ("_waiting", "channel")
+    __slots__ = ("_waiting", "_waiting_bytes", "channel")
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self._waiting: deque[Inbound] = deque()
+        self._waiting_bytes: int = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -67,7 +74,18 @@ class Line:
     def join(self, message: Publish, state: int) -> Inbound:
         inbound = Inbound(self, message, state)
         self._waiting.append(inbound)
+        self._waiting_bytes += len(message.packet)
         return inbound
+
+    def is_full(self) -> bool:
+        return len(self._waiting) >= INBOUND_LINE_MAX or self._waiting_bytes >= INBOUND_LINE_MAX_BYTES
+
+    def has_room(self) -> bool:
+        return len(self._waiting) * 2 <= INBOUND_LINE_MAX and self._waiting_bytes * 2 <= INBOUND_LINE_MAX_BYTES
+
+    def holds(self, packet_id: int) -> bool:
+        """A QoS 2 message with this packet id waits."""
+        return any(inbound.message.qos == 2 and inbound.message.packet_id == packet_id for inbound in self._waiting)
 
     def advance(self) -> None:
         """Deliver what may be delivered, acknowledge what is done."""
@@ -79,6 +97,7 @@ class Line:
                 self._deliver(inbound)
         while waiting and waiting[0].state == DONE:
             inbound = waiting.popleft()
+            self._waiting_bytes -= len(inbound.message.packet)
             self.channel.acknowledge(inbound.message.qos, inbound.message.packet_id, inbound.reason)
         self.channel.line_moved()
 

@@ -97,7 +97,8 @@ def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Channel) 
             break
     if acknowledged:
         router.counters.messages_received += len(acknowledged)
-        publisher.put(b"\x40\x02" + b"\x40\x02".join(acknowledged))
+        if not publisher.has_ended():
+            publisher.put(b"\x40\x02" + b"\x40\x02".join(acknowledged))
     return at
 
 

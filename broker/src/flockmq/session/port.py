@@ -52,6 +52,10 @@ class NodePort:
         """A message that no connection waits for: a will."""
         raise NotImplementedError
 
+    def flush_soon(self) -> None:
+        """Something was put outside a turn: have it written."""
+        raise NotImplementedError
+
     def violated(self, channel: Channel, error: PacketError) -> None:
         """The client broke the protocol and is being closed: say so in the log."""
         raise NotImplementedError

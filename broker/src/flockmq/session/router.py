@@ -37,6 +37,7 @@ from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
     from flockmq.session.channel import Channel
+    from flockmq.session.pacing import Paced
 
 
 class Head:
@@ -70,9 +71,10 @@ class Router:
         self.remote = FilterIndex(REMOTE_SHAPES_MAX)
         self._forget()
         self.congested: int = 0
-        self.slow: list[Channel] = []
+        self.partial_bytes: int = 0
+        self.slow: set[Paced] = set()
         self._paused: dict[Sink, list[Channel]] = {}
-        self.resumed: list[Channel] = []
+        self.resumed: list[Paced] = []
         self.now_s: float = 0.0
 
     # The table.
@@ -269,6 +271,8 @@ class Router:
     # Back-pressure: a congested subscriber pauses its publishers until it drains or is found to lag.
 
     def pause(self, sink: Sink, publisher: Channel) -> None:
+        if sink is publisher:
+            return  # its acknowledgements come behind its messages: to read on is what helps
         waiting = self._paused.setdefault(sink, [])
         if publisher not in waiting:
             waiting.append(publisher)

@@ -1,7 +1,8 @@
 """One SUBSCRIBE on its way: checked, put into the router, routed by the cluster, answered, given what is retained.
 
 What always holds: SUBACK is sent when this node's own table routes by the filters [MQTT-3.8.4-2];
-a filter that the cluster did not take is out of the router again, and its reason code says so.
+a filter that the cluster did not take is out of the router again, and its reason code says so: unless a later
+SUBSCRIBE of the same filter took its place, which gets an answer of its own.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 
 
 class Subscribing:
-    """`filters` are those that need a route; `retained` the subscriptions that are owed retained messages."""
+    """`filters` are those that need a route, `made` their subscriptions; `retained` the subscriptions that are owed
+    retained messages.
+    """
 
-    __slots__ = ("channel", "filters", "packet", "reasons", "retained", "session")
+    __slots__ = ("channel", "filters", "made", "packet", "reasons", "retained", "session")
 
     def __init__(self, channel: Channel, session: Session, packet: Subscribe) -> None:
         self.channel = channel
@@ -34,6 +37,7 @@ class Subscribing:
         self.packet = packet
         self.reasons: list[int] = []
         self.filters: list[bytes] = []
+        self.made: list[Subscription] = []
         self.retained: list[Subscription] = []
 
     def start(self) -> None:
@@ -42,6 +46,7 @@ class Subscribing:
         for request in self.packet.subscriptions:
             self.reasons.append(self._subscribe(request, identifiers))
         if self.filters:
+            self.channel.subscribe_waits()
             self.channel.port.routed(self)
         else:
             self.finish(Reason.SUCCESS)
@@ -69,6 +74,7 @@ class Subscribing:
             router.counters.subscriptions += 1
         if not self.channel.port.is_routed(request.filter):
             self.filters.append(request.filter)
+            self.made.append(subscription)
         if request.retain_handling == 0 or (request.retain_handling == 1 and older is None):
             self.retained.append(subscription)
         return request.qos
@@ -78,8 +84,10 @@ class Subscribing:
         channel = self.channel
         if channel.has_ended():
             return
+        if self.filters:
+            channel.subscribe_answered()
         if reason >= 0x80:
-            channel.unsubscribe(self.filters)
+            channel.unsubscribe([filter for filter in self.filters if self.session.subscription(filter) in self.made])
             refused = set(self.filters)
             for position, request in enumerate(self.packet.subscriptions):
                 if request.filter in refused:

@@ -9,6 +9,7 @@ from flockmq.session.channel import Channel
 from flockmq.session.counters import Counters
 from flockmq.session.inbound import Inbound
 from flockmq.session.limits import Limits
+from flockmq.session.pacing import Paced
 from flockmq.session.port import NodePort
 from flockmq.session.publish import Publish
 from flockmq.session.router import Router
@@ -48,6 +49,7 @@ class Port(NodePort):
         self.ended: list[Channel] = []
         self.violations: list[PacketError] = []
         self.given: list[Held] = []
+        self.flushes = 0
 
     def admit(self, channel: Channel, connect: Connect) -> None:
         channel.admitted(7, encode.connack(connect.version, 0))
@@ -79,6 +81,9 @@ class Port(NodePort):
     def send_retained(self, subscriptions: list[Held]) -> None:
         self.given += subscriptions
 
+    def flush_soon(self) -> None:
+        self.flushes += 1
+
     def violated(self, channel: Channel, error: PacketError) -> None:
         self.violations.append(error)
 
@@ -108,8 +113,8 @@ class Node:
         return taken
 
     @staticmethod
-    def _taken_channels(channels: list[Channel]) -> list[Channel]:
-        taken = channels.copy()
+    def _taken_channels(channels: list[Paced]) -> list[Channel]:
+        taken = [channel for channel in channels if isinstance(channel, Channel)]
         channels.clear()
         return taken
 

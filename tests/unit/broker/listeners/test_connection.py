@@ -1,0 +1,104 @@
+"""Writing to a socket that takes what it likes: nothing is lost, reordered, or kept without bound."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from flockmq.bounds import READ_MAX_BYTES, SINK_CONGESTED_BYTES, SINK_LIMIT_BYTES
+from flockmq.mqtt import encode
+from flockmq.mqtt.packets import Subscription
+from flockmq.session.sink import CONGESTED, FLOWING, LAGGING
+from unit.broker.listeners.harness import Served
+from unit.broker.session.harness import publish
+
+
+def drain(served: Served, client: socket.socket, wanted_bytes: int) -> bytes:
+    got = b""
+    while len(got) < wanted_bytes:
+        served.engine.turn()
+        got += client.recv(1 << 20)
+    return got
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 700, 100_000, 3_000_000])
+def test_what_the_socket_does_not_take_follows_in_order(chunk_bytes: int) -> None:
+    with Served() as served:
+        connection, client = served.client("c")
+        chunks = [bytes((number % 251,)) * chunk_bytes for number in range(4_000_000 // chunk_bytes % 5000 + 2)]
+        for chunk in chunks:
+            connection.put(chunk)
+        served.engine.turn()
+        served.engine.end_turn()
+        wanted = b"".join(chunks)
+        assert drain(served, client, len(wanted)) == wanted
+        served.engine.turn()
+        assert (connection.out, connection.out_bytes, connection.blocked) == ([], 0, False)
+        assert connection.flow == FLOWING
+        assert connection.paused == 0
+
+
+def test_a_subscriber_that_reads_nothing_is_bounded_at_qos_0() -> None:
+    with Served() as served:
+        connection, stalled = served.client("s")
+        stalled.sendall(encode.subscribe(4, 1, [Subscription(b"a", 0)]))
+        served.engine.turn()
+        publishing, publisher = served.client("p")
+        run = publish(4, "a", "x" * 1000) * 50
+        paused = 0
+        for _ in range(1000):
+            if publishing.paused:
+                paused += 1
+                assert connection.flow == CONGESTED
+                connection.judge(served.router.now_s + 1.0)
+                assert connection.flow == LAGGING
+                served.engine.end_turn()
+            publisher.sendall(run)
+            served.engine.turn()
+        assert paused == 1
+        assert connection.out_bytes <= SINK_CONGESTED_BYTES + 2 * READ_MAX_BYTES
+        assert served.router.counters.dropped_slow_reader > 40_000
+
+
+def test_a_client_that_asks_and_never_reads_the_answers_is_not_read_any_more() -> None:
+    with Served() as served:
+        connection, client = served.client("c")
+        client.setblocking(False)
+        asked = 0
+        while True:
+            try:
+                asked += client.send(encode.PINGREQ * 30_000)
+            except BlockingIOError:
+                if connection.paused:
+                    break
+            served.engine.turn()
+        assert SINK_CONGESTED_BYTES < connection.out_bytes < SINK_LIMIT_BYTES
+        client.setblocking(True)
+        answered = 0
+        while connection.paused:
+            answered += len(client.recv(1 << 20))
+            served.engine.turn()
+        assert answered > 0
+        assert connection.flow == FLOWING
+
+
+def test_a_channel_that_ends_with_a_full_socket_is_closed_at_once() -> None:
+    with Served() as served:
+        connection, _ = served.client("c", 5)
+        connection.put(b"\0" * 4_000_000)
+        served.engine.end_turn()
+        assert connection.blocked
+        connection.close(0x97)
+        served.engine.end_turn()
+        assert connection.fd == -1
+
+
+def test_a_write_to_a_client_that_is_gone_ends_the_connection() -> None:
+    with Served() as served:
+        connection, client = served.client("c")
+        client.close()
+        connection.put(b"\0")
+        served.engine.end_turn()
+        assert connection.fd == -1
+        assert served.port.ended == [connection]

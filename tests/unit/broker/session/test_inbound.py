@@ -1,0 +1,144 @@
+"""Messages that wait keep their order, are bounded, and are acknowledged as soon as they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from flockmq.bounds import INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
+from flockmq.mqtt.reason import Reason
+from flockmq.session.channel import CLOSED
+from flockmq.session.sink import Peer, Sink
+from unit.broker.session.harness import Client, Node, publish
+
+
+class OtherNode(Peer):
+    """Takes what is forwarded; accepts when it is told to."""
+
+    def __init__(self, turn: list[Sink]) -> None:
+        super().__init__(turn, 5)
+        self.taken: list[bytes] = []
+        self.waiting: list[Callable[[], None]] = []
+        self.has_room = True
+
+    def put_run(self, version: int, chunk: bytes) -> None:
+        self.taken.append(chunk)
+
+    def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        if self.has_room:
+            self.taken.append(packet)
+            self.waiting.append(on_accepted)
+        return self.has_room
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def other(node: Node, filter: bytes) -> OtherNode:
+    peer = OtherNode(node.router.turn)
+    node.router.remote.add(filter, peer)
+    node.router.changed(filter)
+    return peer
+
+
+def message(number: int, qos: int = 1, retain: bool = False) -> bytes:
+    return publish(4, "a", str(number), qos=qos, packet_id=number if qos else 0, retain=retain)
+
+
+def acks(client: Client) -> list[int]:
+    return [packet[3] for packet in client.packets()]
+
+
+def test_a_message_is_acknowledged_when_every_node_that_wants_it_has_accepted_it(node: Node) -> None:
+    one, two, publisher = other(node, b"a"), other(node, b"#"), node.client("p")
+    node.feed(publisher, message(1))
+    one.waiting[0]()
+    node.turn()
+    assert acks(publisher) == []
+    two.waiting[0]()
+    assert node.port.flushes == 1, "acceptance comes between turns: nobody else would write the PUBACK"
+    node.turn()
+    assert acks(publisher) == [1]
+
+
+def test_acknowledgements_keep_the_order_of_messages(node: Node) -> None:
+    peer, publisher = other(node, b"a"), node.client("p")
+    node.feed(publisher, message(1) + message(2) + message(3))
+    peer.waiting[2]()
+    peer.waiting[1]()
+    node.turn()
+    assert acks(publisher) == []
+    peer.waiting[0]()
+    node.turn()
+    assert acks(publisher) == [1, 2, 3]
+    assert publisher.line is None
+
+
+def test_a_peer_that_answers_at_once_is_not_waited_for(node: Node) -> None:
+    class Gone(OtherNode):
+        def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+            on_accepted()
+            return True
+
+    publisher = node.client("p")
+    node.router.remote.add(b"a", Gone(node.router.turn))
+    node.router.changed(b"a")
+    assert node.feed(publisher, message(1)) == [b"\x40\x02\x00\x01"]
+    assert publisher.line is None
+
+
+def test_a_link_without_room_refuses_to_a_5_0_client_and_ends_a_3_1_1_client(node: Node) -> None:
+    other(node, b"a").has_room = False
+    subscriber, new, old = node.client("s"), node.client("n", 5), node.client("o")
+    node.subscribe(subscriber, ("a", 1))
+    assert node.feed(new, publish(5, "a", "x", qos=1, packet_id=1)) == [b"\x40\x03\x00\x01\x97"]
+    assert node.feed(old, message(1)) == []
+    assert old.state == CLOSED
+    assert subscriber.packets() == []
+
+
+def test_what_a_lost_client_published_goes_on(node: Node) -> None:
+    subscriber, publisher = node.client("s"), node.client("p")
+    node.subscribe(subscriber, ("a", 1))
+    node.port.hold = True
+    node.feed(publisher, message(1, retain=True) + message(2))
+    publisher.lost()
+    node.turn()
+    node.port.inbound[0].logged(Reason.SUCCESS)
+    node.turn()
+    assert [packet[-1:] for packet in subscriber.packets()] == [b"1", b"2"]
+    assert publisher.packets() == []
+
+
+def test_a_qos_2_repeat_of_a_message_that_waits_is_not_acknowledged_early(node: Node) -> None:
+    peer, publisher = other(node, b"a"), node.client("p")
+    assert node.feed(publisher, message(7, qos=2) * 2) == []
+    peer.waiting[0]()
+    node.turn()
+    assert publisher.packets() == [b"\x50\x02\x00\x07"]
+    assert node.feed(publisher, message(7, qos=2)) == [b"\x50\x02\x00\x07"]
+    assert len(peer.taken) == 1
+
+
+@pytest.mark.parametrize("payload_bytes", [0, 100_000])
+def test_the_line_is_bounded_in_messages_and_bytes(node: Node, payload_bytes: int) -> None:
+    peer, publisher = other(node, b"a"), node.client("p")
+    packet = publish(4, "a", "x" * payload_bytes, qos=1, packet_id=1)
+    most = min(INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES // len(packet) + 1)
+    for _ in range(2 * most):
+        node.feed(publisher, packet)
+    assert len(peer.waiting) == most
+    answered = 0
+    while answered < len(peer.waiting):
+        peer.waiting[answered]()
+        answered += 1
+        node.turn()
+    assert answered == 2 * most
+    assert (publisher.paused, publisher.line) == (0, None)
+    assert len(publisher.packets()) == answered

@@ -1,0 +1,32 @@
+"""SUBACK tells the truth, whatever else the client asked for meanwhile."""
+
+from __future__ import annotations
+
+from flockmq.mqtt.reason import Reason
+from unit.broker.session.harness import Node, publish
+
+
+def test_a_late_refusal_leaves_a_later_subscription_of_the_filter_alone() -> None:
+    node = Node()
+    client, publisher = node.client("c", 5), node.client("p")
+    node.port.hold = True
+    node.subscribe(client, ("a", 0))
+    node.subscribe(client, ("a", 1))
+    first, second = node.port.subscribing
+    first.finish(Reason.UNSPECIFIED_ERROR)
+    second.finish(Reason.SUCCESS)
+    node.turn()
+    assert [packet[-1] for packet in client.packets()] == [Reason.UNSPECIFIED_ERROR, 1]
+    node.feed(publisher, publish(4, "a", "x"))
+    assert len(client.packets()) == 1
+
+
+def test_a_filter_twice_in_one_packet_is_one_subscription() -> None:
+    node = Node()
+    client, publisher = node.client("c"), node.client("p")
+    assert node.subscribe(client, ("a", 0), ("a", 1)) == [b"\x90\x04\x00\x01\x00\x01"]
+    node.feed(publisher, publish(4, "a", "x"))
+    assert len(client.packets()) == 1
+    assert node.router.counters.subscriptions == 1
+    client.lost()
+    assert len(node.router.local) == 0
