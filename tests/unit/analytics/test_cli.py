@@ -1,16 +1,14 @@
 """The command line without Spark: which days, and how each failure ends."""
 
-import os
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from flockmq_analytics.cli import explain, main
 from flockmq_analytics.days import Days, yesterday_and_today
-from flockmq_analytics.java import JavaNotFound, java_home
 from flockmq_analytics.output import OutputError, locked
 
 UNREACHABLE = "redis://127.0.0.1:1/0"  # port 1 is reserved, and nothing listens there
@@ -90,26 +88,6 @@ def test_what_spark_itself_raised_is_its_first_line() -> None:
         "Spark failed: [X] disk full (--verbose tells more)",
     )
     assert explain(Py4JError("gone\n\tat py4j…")) == (1, "Spark failed: gone (--verbose tells more)")
-
-
-def test_java_home_of_the_environment_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/opt/java")
-    assert java_home(tmp_path) == Path("/opt/java")
-
-
-def test_the_wheels_java_is_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    home = java_home(tmp_path)
-    assert home is not None
-    assert os.access(home / "bin" / "java", os.X_OK)
-
-
-def test_no_java_at_all_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JavaNotFound, match="install Java 17 or 21"):
-        java_home(tmp_path)
 
 
 def test_an_output_in_use_is_one_line_and_exit_1(tmp_path: Path) -> None:

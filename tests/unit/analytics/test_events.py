@@ -1,6 +1,6 @@
 """Decoding: what fits becomes events; what doesn't is named, and costs nothing else."""
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

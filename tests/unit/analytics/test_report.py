@@ -26,7 +26,10 @@ def report(hours: list[HourFigures] | None = None, reading: StreamReading | None
 
 
 def test_markdown_lines_its_tables_up() -> None:
-    hours = [HourFigures("2026-11-20T00:00Z", "n", 1, 2, 0, 3), HourFigures("2026-11-20T01:00Z", "node-b", 1000, 2, 0, 3)]
+    hours = [
+        HourFigures("2026-11-20T00:00Z", "n", 1, 2, 0, 3),
+        HourFigures("2026-11-20T01:00Z", "node-b", 1000, 2, 0, 3),
+    ]
     assert (
         "| hour              | node   | connects | disconnects | abnormal | clients |\n"
         "|-------------------|--------|---------:|------------:|---------:|--------:|\n"
@@ -37,7 +40,7 @@ def test_markdown_lines_its_tables_up() -> None:
 
 def test_lag_reads_in_entries_and_in_milliseconds() -> None:
     row = next(line for line in to_markdown(report()).splitlines() if "route" in line)
-    assert row.split() == "| route | 3 | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 70 |".split()
+    assert row.replace("|", "").split() == ["route", *["3", "0", "1", "2", "3", "4", "5", "6", "70"]]
 
 
 def test_an_empty_table_says_so() -> None:

@@ -1,0 +1,265 @@
+"""The job on random events: its figures against a naive count, and what reruns do to the files.
+
+The events of two days are dealt to batches in the order of their arrival: delayed, across midnights, with clocks that
+run ahead, and with malformed ones between. `EVENTS_SEED` in the environment picks another deal.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import msgpack  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+import redis
+from pyspark.sql import SparkSession
+
+from flockmq_analytics import job
+from flockmq_analytics.days import Days
+from flockmq_analytics.output import EVENTS_FILE, STAGING, locked, partition_file
+from flockmq_analytics.report import DayFigures, HourFigures, LagFigures, Percentiles, Report
+from pyspark_flockmq.events import STREAMS
+
+SEED = int(os.environ.get("EVENTS_SEED", "20261120"))
+DAYS = Days(date(2026, 11, 19), date(2026, 11, 20))
+NOW = datetime(2026, 11, 21, 2, 17, tzinfo=UTC)
+DAY_MS = 86_400_000
+START_MS = int(DAYS.start.timestamp() * 1000)
+END_MS = int(DAYS.end.timestamp() * 1000)
+NODES = ("demo-core-0", "demo-replicant-a", "demo-replicant-b")
+SHARDS = ("cluster", "route", "retained", "auth")
+
+
+def connection_events(rng: random.Random, count: int) -> list[tuple[int, str, str, str, int, int]]:
+    return [
+        (
+            rng.randrange(START_MS - DAY_MS // 12, END_MS + DAY_MS // 12),
+            rng.choice(NODES),
+            rng.choice(("connected", "disconnected")),
+            f"device-{rng.randrange(200)}",
+            rng.choice((0x00, 0x04, 0x80, 0x8E)),
+            rng.choice((4, 5)),
+        )
+        for _ in range(count)
+    ]
+
+
+def lag_events(rng: random.Random, count: int) -> list[tuple[int, str, str, int, int]]:
+    return [
+        (
+            rng.randrange(START_MS - DAY_MS // 12, END_MS + DAY_MS // 12),
+            rng.choice(NODES),
+            rng.choice(SHARDS),
+            int(rng.expovariate(1 / 10)),
+            int(rng.expovariate(1 / 200)),
+        )
+        for _ in range(count)
+    ]
+
+
+def append(client: redis.Redis, key: str, events: Iterable[tuple[object, ...]], rng: random.Random) -> int:
+    """Append the events as their cores would, with malformed ones between; returns how many of those are the days'."""
+    arrivals = []
+    for event in events:
+        at_ms = event[0]
+        assert isinstance(at_ms, int)
+        early = rng.random() < 0.1
+        arrivals.append((at_ms + (-rng.randrange(60_000) if early else int(rng.expovariate(1 / 5_000))), event))
+    arrivals.sort(key=lambda arrival: arrival[0])
+    malformed = 0
+    while arrivals:
+        size = rng.randrange(1, 40)
+        batch, arrivals = arrivals[:size], arrivals[size:]
+        entry_ms = batch[-1][0]
+        packed = [list(event) for _, event in batch]
+        if rng.random() < 0.1:
+            packed.insert(rng.randrange(len(packed) + 1), ["nonsense"])
+            malformed += START_MS <= entry_ms < END_MS
+        client.xadd(key, {"events": msgpack.packb(packed)}, id=f"{entry_ms}-*")
+        if rng.random() < 0.05:
+            client.xadd(key, {"events": b"\xc1"}, id=f"{entry_ms}-*")
+            malformed += START_MS <= entry_ms < END_MS
+    return malformed
+
+
+def within(event: tuple[object, ...], start_ms: int = START_MS, end_ms: int = END_MS) -> bool:
+    at_ms = event[0]
+    assert isinstance(at_ms, int)
+    return start_ms <= at_ms < end_ms
+
+
+def naive_connections(
+    events: list[tuple[int, str, str, str, int, int]],
+) -> tuple[list[DayFigures], list[HourFigures]]:
+    counts: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    clients: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for at_ms, node, kind, client_id, reason_code, _ in filter(within, events):
+        at = datetime.fromtimestamp(at_ms / 1000, UTC)
+        for key in ((f"{at:%Y-%m-%d}",), (f"{at:%Y-%m-%dT%H}:00Z", node)):
+            counts[key][kind] += 1
+            counts[key]["abnormal"] += kind == "disconnected" and reason_code >= 0x80
+            clients[key].add(client_id)
+
+    def figures(key: tuple[str, ...]) -> tuple[int, int, int, int]:
+        count = counts[key]
+        return count["connected"], count["disconnected"], count["abnormal"], len(clients[key])
+
+    days = [DayFigures(key[0], *figures(key)) for key in sorted(counts) if len(key) == 1]
+    hours = [HourFigures(key[0], key[1], *figures(key)) for key in sorted(counts) if len(key) == 2]
+    return days, hours
+
+
+def naive_percentiles(samples: list[int]) -> Percentiles:
+    ranked = sorted(samples)
+    p50, p90, p99 = (ranked[(len(ranked) * percent + 99) // 100 - 1] for percent in (50, 90, 99))
+    return Percentiles(p50, p90, p99, ranked[-1])
+
+
+def naive_lag(events: list[tuple[int, str, str, int, int]]) -> list[LagFigures]:
+    samples: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for _, _, shard, lag_entries, lag_ms in filter(within, events):
+        samples[shard].append((lag_entries, lag_ms))
+    return [
+        LagFigures(shard, len(pairs), *(naive_percentiles(list(column)) for column in zip(*pairs, strict=True)))
+        for shard, pairs in sorted(samples.items())
+    ]
+
+
+class Runner:
+    """Runs the job on one output directory."""
+
+    def __init__(self, spark: SparkSession, url: str, password_file: str, output: Path) -> None:
+        self.spark, self.url, self.password_file, self.output = spark, url, password_file, output
+
+    def __call__(self, days: Days = DAYS, keep_days: int = 90) -> Report:
+        task = job.Job(self.url, self.password_file, self.output, days, keep_days)
+        with locked(self.output) as staging:
+            return job.run(self.spark, task, staging, NOW)
+
+    def rows(self, stream: str, day: date) -> list[dict[str, object]]:
+        return pq.ParquetFile(partition_file(self.output, stream, day)).read().to_pylist()  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def run(spark: SparkSession, client: redis.Redis, url: str, password_file: str, tmp_path: Path) -> Runner:
+    return Runner(spark, url, password_file, tmp_path / "output")
+
+
+def test_the_figures_equal_a_naive_count(run: Runner, client: redis.Redis) -> None:
+    rng = random.Random(SEED)
+    connections, lag = connection_events(rng, 4_000), lag_events(rng, 4_000)
+    malformed = {
+        "connections": append(client, STREAMS["connections"].key, connections, rng),
+        "lag": append(client, STREAMS["lag"].key, lag, rng),
+    }
+    report = run()
+    days, hours = naive_connections(connections)
+    assert report.days == days
+    assert report.hours == hours
+    assert len(hours) == 48 * len(NODES)
+    assert report.lag == naive_lag(lag)
+    assert {name: reading.malformed for name, reading in report.streams.items()} == malformed
+    assert all(count > 0 for count in malformed.values())
+    for stream, events in (("connections", connections), ("lag", lag)):
+        wanted: Counter[object] = Counter(event for event in events if within(event))
+        found: Counter[object] = Counter()
+        for day in DAYS.each():
+            columns = [column.name for column in STREAMS[stream].columns]
+            for row in run.rows(stream, day):
+                at = row["at"]
+                assert isinstance(at, datetime)
+                assert at.date() == day
+                row["at"] = round(at.timestamp() * 1000)
+                found[tuple(row[name] for name in columns)] += 1
+        assert found == wanted
+    assert json.loads((run.output / "report.json").read_text()) == asdict(report)
+    assert (run.output / "report.md").read_text().startswith("# FlockMQ report, 2026-11-19 to 2026-11-20 (UTC)\n")
+
+
+def lag_at(day: date, hour: int, entries: int) -> tuple[object, ...]:
+    at = datetime(day.year, day.month, day.day, hour, tzinfo=UTC)
+    return int(at.timestamp() * 1000), "n", "route", entries, 0
+
+
+def add(client: redis.Redis, *events: tuple[object, ...], late_ms: int = 100) -> None:
+    at_ms = events[-1][0]
+    assert isinstance(at_ms, int)
+    client.xadd(STREAMS["lag"].key, {"events": msgpack.packb(events)}, id=f"{at_ms + late_ms}-*")
+
+
+def test_reruns_only_ever_add_what_is_new(run: Runner, client: redis.Redis) -> None:
+    """A rerun doubles nothing, touches no other day, adds what came late, and keeps what the stream has lost."""
+    first, second = DAYS.each()
+
+    def samples(day: date) -> list[object]:
+        return [row["lag_entries"] for row in run.rows("lag", day)]
+
+    add(client, lag_at(first, 1, 1), lag_at(first, 2, 2))
+    add(client, lag_at(first, 23, 3), lag_at(second, 0, 4))  # one batch, two days
+    add(client, lag_at(second, 5, 5))
+    assert run().streams["lag"].events == 5
+    assert (samples(first), samples(second)) == ([1, 2, 3], [4, 5])
+
+    untouched = partition_file(run.output, "lag", first).stat()
+    add(client, lag_at(second, 6, 6), late_ms=20 * 3_600_000)
+    report = run(Days(second, second))
+    assert report.streams["lag"].events == 3
+    assert (samples(first), samples(second)) == ([1, 2, 3], [4, 5, 6])
+    assert partition_file(run.output, "lag", first).stat() == untouched
+
+    client.xtrim(STREAMS["lag"].key, maxlen=2, approximate=False)
+    report = run()
+    assert (samples(first), samples(second)) == ([1, 2, 3], [4, 5, 6])
+    assert report.lag == [LagFigures("route", 6, Percentiles(3, 6, 6, 6), Percentiles(0, 0, 0, 0))]
+    assert report.streams["lag"].trimmed
+    assert report.streams["lag"].oldest_entry == "2026-11-20T05:00:00+00:00"
+
+    client.delete(STREAMS["lag"].key)
+    assert run().lag == report.lag
+    assert (samples(first), samples(second)) == ([1, 2, 3], [4, 5, 6])
+    assert sorted(path.name for path in (run.output / "lag" / f"date={first}").iterdir()) == [EVENTS_FILE]
+    assert not (run.output / STAGING).exists()
+
+
+def test_old_partitions_expire_but_not_those_asked_for(run: Runner, client: redis.Redis) -> None:
+    old, asked = date(2026, 1, 1), date(2026, 1, 2)
+    add(client, lag_at(old, 1, 1))
+    add(client, lag_at(asked, 1, 2))
+    run(Days(old, asked))
+    run(Days(asked, asked), keep_days=30)
+    assert sorted(path.name for path in (run.output / "lag").iterdir()) == [f"date={asked}"]
+
+
+def test_the_command_prints_its_report_and_nothing_else(
+    client: redis.Redis, url: str, password_file: str, tmp_path: Path
+) -> None:
+    """Run as in a pod: the CronJob's arguments, a working directory that can't be written."""
+    today = datetime.now(UTC)
+    key = STREAMS["connections"].key
+    client.xadd(key, {"events": msgpack.packb([[int(today.timestamp() * 1000), "n", "connected", "c", 0, 5]])})
+    output, scratch = tmp_path / "output", tmp_path / "scratch"
+    scratch.mkdir()
+    command = Path(sys.executable).with_name("flockmq-analytics")
+    arguments = ["--redis-url", url, "--password-file", password_file, "--output", str(output), "--memory", "512m"]
+    environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(scratch), "HOME": "/nonexistent"}
+    done = subprocess.run(
+        [command, "run", *arguments, "--format", "json"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd="/proc",
+        env=environment,
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+    report = json.loads(done.stdout)
+    assert [row["connects"] for row in report["days"]] == [1]
+    assert report["first_day"] == str((today - timedelta(days=1)).date())
+    assert sorted(path.name for path in output.iterdir()) == [".lock", "connections", "report.json", "report.md"]
+    assert list(scratch.iterdir()) == []
