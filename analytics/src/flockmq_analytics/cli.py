@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_positive,
         default=CORES_DEFAULT,
         metavar="N",
-        help=f"how many tasks run at once (default here: {CORES_DEFAULT})",
+        help=f"how many tasks run at once (default: {CORES_DEFAULT})",
     )
     run.add_argument("--verbose", action="store_true", help="show Spark's warnings, and tracebacks")
     return parser

@@ -20,7 +20,7 @@ from flockmq_analytics.java import java_home
 
 LOOPBACK: Final = "127.0.0.1"
 MEMORY_DEFAULT: Final = "1g"
-CORES_DEFAULT: Final = min(4, os.cpu_count() or 1)  # each costs a Python process beside Java's heap
+CORES_DEFAULT: Final = 2  # each costs a Python process beside the heap; so all fits into 2 GiB
 
 
 @contextmanager
