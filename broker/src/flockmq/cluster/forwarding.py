@@ -78,6 +78,16 @@ class Forwarding:
         for incarnation in list(self._peers):
             self.purge(incarnation)
 
+    @property
+    def resend_messages(self) -> int:
+        """QoS ≥ 1 messages that other nodes have not accepted yet."""
+        return sum(peer.resend_messages for peer in self._peers.values())
+
+    @property
+    def dropped_bytes(self) -> int:
+        """QoS 0 messages that found no room on their way to nodes that are members now."""
+        return sum(peer.dropped for peer in self._peers.values())
+
     def is_idle(self, incarnation: str, now: float) -> bool:
         peer = self._peers.get(incarnation)
         return peer is None or peer.idle(now)

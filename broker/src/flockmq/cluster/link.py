@@ -66,6 +66,8 @@ class Link(asyncio.Protocol):
         self.resumed = False
         """The peer said what it accepted: numbered messages may go."""
         self.data_bytes = 0
+        self.sent_bytes = 0
+        self.received_bytes = 0
         self.on_room: Callable[[], None] | None = None
         """Called when data was written and fewer than PEER_DRAINED_BYTES wait."""
         self.closed: asyncio.Future[str]
@@ -203,6 +205,7 @@ class Link(asyncio.Protocol):
                 self.data_bytes -= frame_bytes
             if not batch:
                 return
+            self.sent_bytes += sum(map(len, batch))
             transport.writelines(batch)
             if room < bounds.LINK_TRANSPORT_HIGH_BYTES and self.on_room and self.data_bytes < bounds.PEER_DRAINED_BYTES:
                 self.on_room()
@@ -229,6 +232,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._loop.time()
+        self.received_bytes += len(data)
         try:
             for kind, body in self._reader.feed(data):
                 if self._why:

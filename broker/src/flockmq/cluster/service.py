@@ -22,7 +22,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -74,6 +74,14 @@ class LocalStatus:
     routes: int = 0
     ready: bool = False
     draining: bool = False
+
+
+class Traffic(NamedTuple):
+    """With one other node, since its links came up."""
+
+    sent_bytes: int
+    received_bytes: int
+    queue_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +218,27 @@ class Cluster:
                 )
             )  # fmt: skip
         return sorted(views, key=lambda view: (view.name, view.incarnation))
+
+    def traffic(self) -> dict[str, Traffic]:
+        """By name: what goes over the links with each node that is linked now."""
+        by_name: dict[str, Traffic] = {}
+        for link in self.mesh.links():
+            name = link.peer.incarnation.rpartition("@")[0]
+            so_far = by_name.get(name, Traffic(0, 0, 0))
+            by_name[name] = Traffic(
+                so_far.sent_bytes + link.sent_bytes,
+                so_far.received_bytes + link.received_bytes,
+                so_far.queue_bytes + link.data_bytes,
+            )
+        return by_name
+
+    @property
+    def resend_messages(self) -> int:
+        return self._forwarding.resend_messages
+
+    @property
+    def dropped_bytes(self) -> int:
+        return self._forwarding.dropped_bytes
 
     def epoch(self) -> int:
         """The place in the log of members and slots that this node is at, as one integer that only grows."""

@@ -141,6 +141,11 @@ class Homes:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    @property
+    def attaching(self) -> int:
+        """Connections of this node whose home has not answered yet."""
+        return len(self._pending)
+
     # --- for the node's own clients ---------------------------------------------------------------------------------
 
     def attach(self, client_id: bytes, done: Done) -> None:

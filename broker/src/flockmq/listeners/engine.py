@@ -17,6 +17,7 @@ import os
 import select
 import socket
 import time
+from collections.abc import Callable
 from typing import Final
 
 from flockmq.bounds import (
@@ -93,7 +94,10 @@ class Engine:
         if self._timer is not None:
             self._timer.cancel()
         if self._loop is not None:
-            self._loop.remove_reader(self.epoll.fileno())
+            forget: Callable[[int], object] = (
+                self._loop.remove_reader
+            )  # uvloop's returns None, where a bool is promised
+            forget(self.epoll.fileno())
         self.epoll.close()
 
     # The turn.

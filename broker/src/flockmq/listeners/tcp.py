@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 
-from flockmq.errors import AddressInUse
+from flockmq.errors import AddressInUse, cannot_bind
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -27,6 +26,5 @@ def bound(host: str, port: int) -> socket.socket:
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        why = "is in use" if error.errno == errno.EADDRINUSE else f"can't be bound: {error.strerror}"
-        raise AddressInUse(f"mqtt.listen: {host}:{port} {why}; choose another with --listen HOST:PORT") from None
+        raise cannot_bind("mqtt.listen", f"{host}:{port}", "--listen", error) from None
     return listener

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from flockmq.home.service import AttachError, Done, Superseded
+from flockmq.home.service import AttachError, Done
 from flockmq.mqtt import encode
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Connect
@@ -70,8 +70,7 @@ class Clients:
         def answered(answer: int | AttachError) -> None:
             if isinstance(answer, AttachError):
                 log.info("client %r isn't admitted: %s", session.client_id, answer)
-                taken_over = isinstance(answer, Superseded)
-                channel.refuse(Reason.SESSION_TAKEN_OVER if taken_over else Reason.SERVER_UNAVAILABLE)
+                channel.refuse(Reason.SERVER_UNAVAILABLE)  # there is no code for "superseded" in CONNACK
             elif channel.state != ADMITTING:
                 self._home().detach(session.client_id, answer)
             else:
@@ -99,7 +98,7 @@ class Clients:
             self._violations_since_s, self._violations = now_s, 0
         self._violations += 1
         if self._violations <= VIOLATIONS_LOGGED_PER_S:
-            name = channel.client_id().decode() or "(before CONNECT)"
+            name = repr(channel.client_id().decode()) if channel.client_id() else "(before CONNECT)"
             log.warning("client %s from %s: %s; closed with 0x%02X", name, channel.address(), error, error.reason)
 
     # What homes ask of this node.

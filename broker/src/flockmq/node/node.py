@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from functools import partial
 from typing import Final
 
 from flockmq import __version__, build
-from flockmq.bounds import LAG_SAMPLE_INTERVAL_S
+from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, WILLS_MAX_S
 from flockmq.cluster.service import Cluster, LocalStatus
 from flockmq.home.service import Homes
 from flockmq.listeners.engine import Engine
@@ -27,12 +27,12 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.node.clients import Clients
 from flockmq.node.remote import RemoteRoutes
-from flockmq.node.retained import Retained
+from flockmq.node.retained import Feeds, Retained
+from flockmq.node.routes import OwnRoutes
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogFull
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import MESSAGES, NODES, RETAINED, ROUTE, ROUTES, SHARDS, RetainedMessage
-from flockmq.rlog.tables import RouteTable
 from flockmq.session import forwarded
 from flockmq.session.channel import Channel
 from flockmq.session.counters import Counters
@@ -65,11 +65,13 @@ class Node(NodePort):
         self.homes = Homes(cluster, self.clients)
         self.clients.homes = self.homes
         self.remote = RemoteRoutes(router, self.incarnation, cluster.peer)
+        self.routes = OwnRoutes(self.incarnation, partial(rlog.submit, ROUTE), self._holders, router.has_local, _reason)
         self.retained = Retained()
+        self.feeds = Feeds(self.retained, router, partial(self._caught_up, RETAINED), self.engine.soon)
         self.state = "starting"
-        self._unrouting: dict[bytes, int] = {}
         self._started_s = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
+        cluster.watch(rlog)  # first, because the cluster must know a member before its routes are placed
         rlog.on_change(NODES.name, self.remote.members)
         rlog.on_change(ROUTES.name, self.remote)
         rlog.on_change(MESSAGES.name, self.retained)
@@ -95,38 +97,20 @@ class Node(NodePort):
     # Subscriptions.
 
     def is_routed(self, filter: bytes) -> bool:
-        return filter not in self._unrouting and self.incarnation in self._routes().nodes(filter)
+        return self.routes.has(filter)
 
     def routed(self, subscribing: Subscribing) -> None:
-        ops = [ROUTES.put((filter, self.incarnation), None) for filter in subscribing.filters]
-        self.rlog.submit(ROUTE, ops).add_done_callback(partial(self._routed, subscribing))
+        self.routes.put(subscribing.filters, partial(self._routed, subscribing))
 
-    def _routed(self, subscribing: Subscribing, done: asyncio.Future[StreamId]) -> None:
-        subscribing.finish(_reason(done))
+    def _routed(self, subscribing: Subscribing, reason: int) -> None:
+        subscribing.finish(reason)
         self.engine.soon()
 
     def unrouted(self, filters: list[bytes]) -> None:
-        for filter in filters:
-            self._unrouting[filter] = self._unrouting.get(filter, 0) + 1
-        ops = [ROUTES.delete((filter, self.incarnation)) for filter in filters]
-        self.rlog.submit(ROUTE, ops).add_done_callback(partial(self._unrouted, filters))
-
-    def _unrouted(self, filters: list[bytes], done: asyncio.Future[StreamId]) -> None:
-        _reason(done)
-        for filter in filters:
-            left = self._unrouting[filter] - 1
-            if left:
-                self._unrouting[filter] = left
-            else:
-                del self._unrouting[filter]
+        self.routes.delete(filters)
 
     def send_retained(self, subscriptions: list[Subscription]) -> None:
-        self._spawn(self._send_retained(subscriptions))
-
-    async def _send_retained(self, subscriptions: list[Subscription]) -> None:
-        if await self._caught_up(RETAINED):
-            for subscription in subscriptions:
-                await self.retained.send(self.router, subscription, self.engine.soon)
+        self.feeds.owe(subscriptions)
 
     # Messages.
 
@@ -192,14 +176,17 @@ class Node(NodePort):
             samples = [(at_ms, self.name, shard, entries, round(ms)) for shard, entries, ms in lags]
             self.cluster.hand_events("lag", samples)
 
-    def close_clients(self) -> None:
-        """Send every client away; a 5.0 client hears 0x8B."""
+    async def close_clients(self) -> None:
+        """Send every client away; a 5.0 client hears 0x8B. Returns when their wills are on their way."""
         self.state = "draining"
         self.engine.stop_accepting()
         for connection in list(self.engine.connections):
             if connection is not None:
                 connection.close(Reason.SERVER_SHUTTING_DOWN)
         self.engine.end_turn()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=WILLS_MAX_S)
+            self.engine.end_turn()
 
     def _connection_event(self, kind: str, client_id: bytes, reason: int, version: int) -> None:
         at_ms = time.time_ns() // 1_000_000
@@ -208,15 +195,13 @@ class Node(NodePort):
     def _local_status(self) -> LocalStatus:
         return LocalStatus(
             connections=self.counters.connections,
-            routes=len(self._routes()),
+            routes=len(self.rlog.tables.routes),
             ready=self.state == "ready",
             draining=self.draining(),
         )
 
-    def _routes(self) -> RouteTable:
-        table = self.rlog.tables.named(ROUTES.name)
-        assert isinstance(table, RouteTable)
-        return table
+    def _holders(self, filter: bytes) -> Collection[str]:
+        return self.rlog.tables.routes.nodes(filter)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -269,8 +254,21 @@ class Node(NodePort):
         return [
             *counter_samples(self.counters),
             Sample("flockmq_sessions", len(self.clients.by_id)),
-            Sample("flockmq_routes", len(self._routes())),
+            Sample("flockmq_routes", len(self.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(self.retained.index)),
+            Sample("flockmq_queue_length", self.homes.attaching, ("attaches",)),
+            Sample("flockmq_queue_length", self.cluster.resend_messages, ("resend_messages",)),
+            Sample("flockmq_queue_length", self.rlog.pending_bytes, ("log_pending_bytes",)),
+            Sample("flockmq_forward_dropped_bytes", self.cluster.dropped_bytes),
+            *(
+                Sample(name, value, (peer,))
+                for peer, traffic in self.cluster.traffic().items()
+                for name, value in (
+                    ("flockmq_link_sent_bytes", traffic.sent_bytes),
+                    ("flockmq_link_received_bytes", traffic.received_bytes),
+                    ("flockmq_link_queue_bytes", traffic.queue_bytes),
+                )
+            ),
         ]
 
 

@@ -1,32 +1,50 @@
 """Other nodes' routes: the `routes` table, kept as an index of filters whose values are peers.
 
 What always holds: the index has a filter under a peer exactly while the table has the row and the node is a member;
-rows that come before their node's own row wait for it.
+rows that come before their node's own row wait for it. A filter that the index has no shape left for makes its node a
+target of every message: a node matches again what it gets, so that costs traffic, never a message.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final, Self
 
 from flockmq.bounds import REMOTE_SHAPES_MAX
 from flockmq.rlog.shards import NodeInfo
-from flockmq.routing.matcher import FilterIndex
+from flockmq.routing.matcher import FilterIndex, ShapeLimitError
 from flockmq.session.router import Router
 from flockmq.session.sink import Peer
+
+log: Final = logging.getLogger(__name__)
 
 FindPeer = Callable[[str], Peer | None]
 
 
-class RemoteRoutes:
-    """Listens to `routes`; `members` listens to `nodes`. `find_peer` gives None for a node that isn't a member."""
+class _Placed:
+    """A node with routes: `rows` of them, the `shapeless` among them not in the index."""
 
-    def __init__(self, router: Router, me: str, find_peer: FindPeer) -> None:
+    __slots__ = ("peer", "rows", "shapeless")
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.rows = 0
+        self.shapeless: set[bytes] = set()
+
+
+class RemoteRoutes:
+    """Listens to `routes`; `members` listens to `nodes`. `find_peer` gives None for a node that isn't a member: it must
+    know of a node before `members` hears of it."""
+
+    def __init__(self, router: Router, me: str, find_peer: FindPeer, max_shapes: int = REMOTE_SHAPES_MAX) -> None:
         self._router = router
         self._me: Final = me
         self._find_peer = find_peer
-        self._index = FilterIndex(REMOTE_SHAPES_MAX)
-        self._peers: dict[str, Peer] = {}
+        self._max_shapes = max_shapes
+        self._index = FilterIndex(max_shapes)
+        self._placed: dict[str, _Placed] = {}
+        self._everywhere: list[Peer] = []
         self._unplaced: dict[str, set[bytes]] = {}
         self._live = False
         self.members = Members(self)
@@ -34,85 +52,102 @@ class RemoteRoutes:
     def go_live(self) -> None:
         """From now on the router matches by this index."""
         self._live = True
-        self._router.replace_remote(self._index)
+        self._router.replace_remote(self._index, self._everywhere)
 
     def put(self, key: tuple[bytes, str], value: None, old: None) -> None:
         filter, incarnation = key
         if incarnation == self._me:
             return
-        peer = self._peers.get(incarnation) or self._find_peer(incarnation)
-        if peer is None:
-            self._unplaced.setdefault(incarnation, set()).add(filter)
-            return
-        self._peers[incarnation] = peer
-        self._add(filter, peer)
+        placed = self._placed.get(incarnation)
+        if placed is None:
+            peer = self._find_peer(incarnation)
+            if peer is None:
+                self._unplaced.setdefault(incarnation, set()).add(filter)
+                return
+            placed = self._placed[incarnation] = _Placed(peer)
+        placed.rows += 1
+        try:
+            self._index.add(filter, placed.peer)
+        except ShapeLimitError as error:
+            if not placed.shapeless:
+                log.warning("%s gets every message, for its filter %r: %s", incarnation, filter, error)
+                self._everywhere.append(placed.peer)
+            placed.shapeless.add(filter)
+        self._changed(filter, placed)
 
     def delete(self, key: tuple[bytes, str], old: None) -> None:
         filter, incarnation = key
-        peer = self._peers.get(incarnation)
-        if peer is not None:
-            self._index.remove(filter, peer)
-            if self._live:
-                self._router.changed(filter)
+        placed = self._placed.get(incarnation)
+        if placed is not None:
+            self._take(filter, placed)
+            if placed.rows == 0:
+                del self._placed[incarnation]
         elif (waiting := self._unplaced.get(incarnation)) is not None:
             waiting.discard(filter)
             if not waiting:
                 del self._unplaced[incarnation]
 
     def fresh(self) -> Self:
-        return type(self)(self._router, self._me, self._find_peer)
+        return type(self)(self._router, self._me, self._find_peer, self._max_shapes)
 
     def swap(self, fresh: Self) -> None:
-        self._index, self._peers, self._unplaced = fresh._index, fresh._peers, fresh._unplaced
+        self._index, self._placed, self._unplaced = fresh._index, fresh._placed, fresh._unplaced
+        self._everywhere = fresh._everywhere
         self.go_live()
+        for incarnation in list(self._unplaced):  # those who joined while the fresh one was filled
+            self.joined(incarnation)
 
     def joined(self, incarnation: str) -> None:
         """The node is a member now: place the rows that came before."""
-        for filter in self._unplaced.pop(incarnation, ()):
-            self.put((filter, incarnation), None, None)
+        if incarnation in self._unplaced and self._find_peer(incarnation) is not None:
+            for filter in self._unplaced.pop(incarnation):
+                self.put((filter, incarnation), None, None)
 
     def gone(self, incarnation: str) -> None:
         """The node was purged. Its rows go as the table sweeps them; until then its peer takes and forgets."""
         self._unplaced.pop(incarnation, None)
 
-    def _add(self, filter: bytes, peer: Peer) -> None:
-        self._index.add(filter, peer)
+    def _take(self, filter: bytes, placed: _Placed) -> None:
+        placed.rows -= 1
+        if filter in placed.shapeless:
+            self._changed(filter, placed)
+            placed.shapeless.discard(filter)
+            if not placed.shapeless:
+                self._everywhere.remove(placed.peer)
+        else:
+            self._index.remove(filter, placed.peer)
+            self._changed(filter, placed)
+
+    def _changed(self, filter: bytes, placed: _Placed) -> None:
         if self._live:
-            self._router.changed(filter)
+            self._router.changed(b"#" if filter in placed.shapeless else filter)
 
 
 class Members:
     """Tells the routes which nodes there are."""
 
-    def __init__(self, routes: RemoteRoutes) -> None:
+    def __init__(self, routes: RemoteRoutes | None) -> None:
         self._routes = routes
         self._known: set[str] = set()
 
     def put(self, key: str, value: NodeInfo, old: NodeInfo | None) -> None:
         self._known.add(key)
-        self._routes.joined(key)
+        if self._routes is not None:
+            self._routes.joined(key)
 
     def delete(self, key: str, old: NodeInfo) -> None:
         self._known.discard(key)
-        self._routes.gone(key)
+        if self._routes is not None:
+            self._routes.gone(key)
 
     def fresh(self) -> Self:
-        return type(self)(_Nothing())
+        """Nobody reads it before it is swapped in."""
+        return type(self)(None)
 
     def swap(self, fresh: Self) -> None:
-        self._known = fresh._known
-        for incarnation in self._known:
-            self._routes.joined(incarnation)
-
-
-class _Nothing(RemoteRoutes):
-    """What members that nobody reads yet tell."""
-
-    def __init__(self) -> None:
-        pass
-
-    def joined(self, incarnation: str) -> None:
-        pass
-
-    def gone(self, incarnation: str) -> None:
-        pass
+        gone, self._known = self._known - fresh._known, fresh._known
+        if self._routes is not None:
+            for incarnation in gone:
+                self._routes.gone(incarnation)
+            for incarnation in self._known:
+                self._routes.joined(incarnation)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import gc
 import logging
 import resource
@@ -17,13 +16,13 @@ from typing import Final
 
 from flockmq import __version__
 from flockmq.cluster.service import Cluster, ClusterSettings
-from flockmq.config import Config
-from flockmq.errors import AddressInUse, UserError
+from flockmq.config import Address, Config
+from flockmq.errors import RedisUnreachable, UserError, cannot_bind
 from flockmq.listeners import tcp
 from flockmq.management import server
 from flockmq.management.view import NodePorts
 from flockmq.node.node import Node
-from flockmq.rlog.errors import RedisUnreachable
+from flockmq.rlog import errors as rlog_errors
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
 from flockmq.session.counters import Counters
@@ -58,7 +57,6 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             data_dir=config.node.data_dir if is_core else None,
         )
         node = Node(config.role, config.node.name, limits, router, cluster, rlog)
-        cluster.watch(rlog)
         management_port = await stack.enter_async_context(server.serve(node, config.management.listen))
         await stack.enter_async_context(_running(node, cluster, rlog))
         if listener is not None:
@@ -89,14 +87,13 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
         try:
             await cluster.start()
         except OSError as error:
-            why = "is in use" if error.errno == errno.EADDRINUSE else f"can't be bound: {error.strerror}"
-            raise AddressInUse(
-                f"cluster.listen: {cluster.settings.listen} {why}; choose another with --cluster-listen HOST:PORT"
+            raise cannot_bind(
+                "cluster.listen", Address(*(cluster.settings.listen or ("", 0))), "--cluster-listen", error
             ) from None
         try:
             await rlog.start()
-        except RedisUnreachable as error:
-            raise UserError(str(error)) from None
+        except rlog_errors.RedisUnreachable as error:
+            raise RedisUnreachable(str(error)) from None
         await cluster.join()
         node.homes.start()
         stack.push_async_callback(node.homes.stop)
@@ -104,7 +101,7 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
         stack.callback(node.engine.stop)
         samples = asyncio.ensure_future(node.sample_lag())
         stack.callback(samples.cancel)
-        stack.callback(node.close_clients)
+        stack.push_async_callback(node.close_clients)
         yield
 
 
