@@ -1,19 +1,33 @@
-"""`/livez` and `/readyz` of the operator itself: the process answers, so its loop runs. Followers are as alive as the
-leader; whether one acts is what the Lease says."""
+"""`/livez` and `/readyz` of the operator itself.
+
+Alive: the process answers, so its loop runs. Ready: it is logged in to an API server that knows MqttClusters; followers
+are as ready as the leader, and whether one acts is what the Lease says.
+"""
+
+import asyncio
 
 from aiohttp import web
 
+READY = web.AppKey("ready", asyncio.Event)
 
-async def serve_health(port: int) -> web.AppRunner:
+
+async def serve_health(port: int, ready: asyncio.Event) -> web.AppRunner:
     """Listen on all addresses; `cleanup()` the result in the end."""
     app = web.Application()
-    app.router.add_get("/livez", _alive)
-    app.router.add_get("/readyz", _alive)
+    app[READY] = ready
+    app.router.add_get("/livez", _livez)
+    app.router.add_get("/readyz", _readyz)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, port=port).start()
     return runner
 
 
-async def _alive(_: web.Request) -> web.Response:
+async def _livez(_: web.Request) -> web.Response:
     return web.Response(text="ok\n")
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    if request.app[READY].is_set():
+        return web.Response(text="ok\n")
+    return web.Response(status=503, text="not logged in to the API server yet\n")

@@ -60,16 +60,17 @@ def configure_logs(settings: Settings) -> None:
 
 
 async def operate(settings: Settings) -> None:
-    stop = asyncio.Event()
+    stop, ready = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
-        health = await serve_health(settings.flockmq_health_port)
+        health = await serve_health(settings.flockmq_health_port, ready)
     except OSError as error:
         raise Unusable(4, f"FLOCKMQ_HEALTH_PORT={settings.flockmq_health_port}: {error.strerror}") from None
     try:
         async with await open_kube() as kube, aiohttp.ClientSession() as session:
             await check_cluster(kube)
+            ready.set()
             reconciler = Reconciler(kube, settings, functools.partial(count_connections, session))
             lead = functools.partial(run_kopf, settings, reconciler)
             candidate = Candidate(kube, settings.pod_namespace, settings.pod_name)
