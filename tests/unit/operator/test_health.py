@@ -10,7 +10,7 @@ from flockmq_operator.health import serve_health
 async def test_it_is_alive_at_once_and_ready_when_logged_in() -> None:
     ready = asyncio.Event()
     health = await serve_health(0, ready)
-    port = health.addresses[0][1]
+    port = next(address[1] for address in health.addresses if len(address) == 2)  # the IPv4 one
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
 
