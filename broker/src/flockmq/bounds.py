@@ -174,3 +174,7 @@ LINGER_MAX_S: Final = 1.0
 
 # --- node -----------------------------------------------------------------------------------------------------------
 LAG_SAMPLE_INTERVAL_S: Final = 10.0
+RETAINED_FEED_TOPICS: Final = 512
+"""Retained topics looked at, for one new subscription, between two turns of the event loop."""
+WILLS_MAX_S: Final = 2.0
+"""How long a node that stops waits until its clients' wills are on their way."""

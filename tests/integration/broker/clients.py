@@ -28,6 +28,7 @@ class Client:
         version: MQTTProtocolVersion = V5,
         will: tuple[str, str] | None = None,
         reconnects: bool = False,
+        retains_will: bool = False,
     ) -> None:
         self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self.connected = threading.Event()
@@ -39,7 +40,7 @@ class Client:
             CallbackAPIVersion.VERSION2, client_id, protocol=version, reconnect_on_failure=reconnects
         )
         if will is not None:
-            self._paho.will_set(will[0], will[1], qos=1)
+            self._paho.will_set(will[0], will[1], qos=1, retain=retains_will)
         self._paho.on_connect = self._on_connect
         self._paho.on_disconnect = self._on_disconnect
         self._paho.on_message = lambda _client, _userdata, message: self.messages.put(message)

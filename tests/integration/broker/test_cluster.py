@@ -129,6 +129,53 @@ def test_a_malformed_packet_is_one_line_in_the_log_and_its_reason_code(fleet: Fl
         assert broken.disconnected.wait(10)
         assert broken.reason == "Malformed packet"
     node.command.end(signal.SIGTERM)
-    line = next(line for line in node.command.errors().splitlines() if "client broken" in line)
+    line = next(line for line in node.command.errors().splitlines() if "client 'broken'" in line)
     assert "from 127.0.0.1:" in line
     assert line.endswith("PUBLISH with QoS 3 [MQTT-3.3.1-4]; closed with 0x81")
+
+
+def test_the_wills_of_a_node_that_stops_reach_the_others(fleet: Fleet) -> None:
+    fleet.core("core-0")
+    here, there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
+    with Client(here.mqtt, "subscriber") as subscriber, Client(there.mqtt, "publisher") as publisher:
+        subscriber.subscribe("wills/#")
+        await_route(publisher, "wills/probe", subscriber)
+        with (
+            Client(there.mqtt, "plain", will=("wills/plain", "gone")) as plain,
+            Client(there.mqtt, "kept", will=("wills/kept", "gone"), retains_will=True),
+        ):
+            there.command.end(signal.SIGTERM)
+            assert plain.disconnected.wait(10)
+            assert plain.reason == "Server shutting down"
+            assert {subscriber.receive()[:2] for _ in range(2)} == {("wills/plain", "gone"), ("wills/kept", "gone")}
+    with Client(here.mqtt, "late") as late:
+        late.subscribe("wills/#")
+        assert late.receive() == ("wills/kept", "gone", 1, True)
+
+
+def test_a_stopped_node_that_goes_on_loses_nothing_acknowledged_and_keeps_the_order(fleet: Fleet) -> None:
+    fleet.core("core-0")
+    here, there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
+    with Client(here.mqtt, "subscriber") as subscriber, Client(there.mqtt, "publisher") as publisher:
+        subscriber.subscribe("t/#")
+        await_route(publisher, "t/probe", subscriber)
+        here.command.process.send_signal(signal.SIGSTOP)
+        try:
+            for number in range(5):
+                publisher.publish("t/x", f"stopped {number}")
+        finally:
+            here.command.process.send_signal(signal.SIGCONT)
+        for number in range(5):
+            publisher.publish("t/x", f"again {number}")
+        wanted = [f"{when} {number}" for when in ("stopped", "again") for number in range(5)]
+        assert [subscriber.receive()[1] for _ in wanted] == wanted
+
+
+def test_a_node_that_starts_late_forwards_to_subscribers_that_were_there_before(fleet: Fleet) -> None:
+    fleet.core("core-0")
+    here = fleet.replicant("replicant-0")
+    with Client(here.mqtt, "subscriber") as subscriber:
+        subscriber.subscribe("t")
+        with Client(fleet.replicant("replicant-1").mqtt, "publisher") as publisher:
+            publisher.publish("t", "first")
+        assert subscriber.receive()[:2] == ("t", "first")

@@ -168,9 +168,10 @@ class Node(NodePort):
     # Life.
 
     async def sample_lag(self) -> None:
-        """Lag events for the nightly report, for as long as the node lives."""
+        """Lag events for the nightly report, for as long as the node lives; and another try at routes in doubt."""
         while True:
             await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
+            self.routes.delete_again()
             at_ms = time.time_ns() // 1_000_000
             lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
             samples = [(at_ms, self.name, shard, entries, round(ms)) for shard, entries, ms in lags]

@@ -49,6 +49,9 @@ class RemoteRoutes:
         self._live = False
         self.members = Members(self)
 
+    def nodes_with_rows(self) -> int:
+        return len(self._placed) + len(self._unplaced)
+
     def go_live(self) -> None:
         """From now on the router matches by this index."""
         self._live = True
@@ -68,12 +71,13 @@ class RemoteRoutes:
         placed.rows += 1
         try:
             self._index.add(filter, placed.peer)
+            self._changed(filter)
         except ShapeLimitError as error:
             if not placed.shapeless:
                 log.warning("%s gets every message, for its filter %r: %s", incarnation, filter, error)
                 self._everywhere.append(placed.peer)
+                self._changed(b"#")
             placed.shapeless.add(filter)
-        self._changed(filter, placed)
 
     def delete(self, key: tuple[bytes, str], old: None) -> None:
         filter, incarnation = key
@@ -109,18 +113,18 @@ class RemoteRoutes:
 
     def _take(self, filter: bytes, placed: _Placed) -> None:
         placed.rows -= 1
-        if filter in placed.shapeless:
-            self._changed(filter, placed)
-            placed.shapeless.discard(filter)
-            if not placed.shapeless:
-                self._everywhere.remove(placed.peer)
-        else:
+        if filter not in placed.shapeless:
             self._index.remove(filter, placed.peer)
-            self._changed(filter, placed)
+            self._changed(filter)
+            return
+        placed.shapeless.discard(filter)
+        if not placed.shapeless:
+            self._everywhere.remove(placed.peer)
+            self._changed(b"#")
 
-    def _changed(self, filter: bytes, placed: _Placed) -> None:
+    def _changed(self, filter: bytes) -> None:
         if self._live:
-            self._router.changed(b"#" if filter in placed.shapeless else filter)
+            self._router.changed(filter)
 
 
 class Members:

@@ -32,7 +32,7 @@ from flockmq.session.counters import Counters
 from flockmq.session.fanout import Fanout
 from flockmq.session.publish import Publish, transcode_run
 from flockmq.session.session import QUEUED, REFUSED, Session
-from flockmq.session.sink import CONGESTED, FLOWING, LAGGING, Sink
+from flockmq.session.sink import CONGESTED, FLOWING, LAGGING, Peer, Sink
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Router:
         self.turn: list[Sink] = []
         self.local = FilterIndex()
         self.remote = FilterIndex(REMOTE_SHAPES_MAX)
+        self.everywhere: list[Peer] = []
         self._forget()
         self.congested: int = 0
         self.partial_bytes: int = 0
@@ -92,9 +93,10 @@ class Router:
         """A client of this node subscribes to this very filter."""
         return filter in self.local
 
-    def replace_remote(self, remote: FilterIndex) -> None:
-        """Other nodes' filters, as a whole: after a bootstrap. Constant time."""
+    def replace_remote(self, remote: FilterIndex, everywhere: list[Peer]) -> None:
+        """Other nodes' filters, as a whole: after a bootstrap; `everywhere` get every message. Constant time."""
         self.remote = remote
+        self.everywhere = everywhere
         self._forget()
 
     def _forget(self) -> None:
@@ -136,6 +138,8 @@ class Router:
             assert isinstance(known, Route)
             return known
         matched = self.local.match(topic) + self.remote.match(topic)
+        if self.everywhere:
+            matched += self.everywhere
         key = tuple(matched)
         fan = self._fanouts.get(key)
         targets = 1
@@ -196,7 +200,7 @@ class Router:
         for sink in sinks:
             if sink.flow == FLOWING:
                 sink.put(chunk)
-            elif sink.flow == LAGGING or sink.out_bytes + len(chunk) > SINK_LIMIT_BYTES:
+            elif sink.flow == LAGGING or sink.out_bytes > SINK_LIMIT_BYTES:
                 self.counters.dropped_slow_reader += count
             else:
                 sink.put(chunk)
@@ -251,7 +255,7 @@ class Router:
             self.counters.dropped_too_large += 1  # [MQTT-3.1.2-25]
         elif qos:
             self.acknowledged_send(session, packet, message.packet_id, qos)
-        elif sink.flow == LAGGING or sink.out_bytes + len(packet) > SINK_LIMIT_BYTES:
+        elif sink.flow == LAGGING or sink.out_bytes > SINK_LIMIT_BYTES:
             self.counters.dropped_slow_reader += 1
         else:
             sink.put(packet)

@@ -139,8 +139,13 @@ class Session:
             len(queue) * 2 > self.max_queue_messages or self.queue_bytes * 2 > MQUEUE_MAX_BYTES
         )
 
-    def queue_length(self) -> int:
-        return 0 if self.queue is None else len(self.queue)
+    def has_room(self, packet_bytes: int) -> bool:
+        """A packet more leaves most of the queue to what is published."""
+        queue = self.queue
+        if not queue and (self.inflight is None or len(self.inflight) < self.max_inflight):
+            return True
+        waiting = 0 if queue is None else len(queue)
+        return waiting * 4 < self.max_queue_messages and self.queue_bytes + packet_bytes <= MQUEUE_MAX_BYTES // 4
 
     def _enqueue(self, packet: bytes) -> int:
         queue = self.queue

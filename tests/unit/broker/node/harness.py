@@ -1,0 +1,47 @@
+"""The log's `routes` table, which answers when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from flockmq.rlog.entry import PUT, Op, StreamId
+from flockmq.rlog.errors import LogUnavailable
+
+
+class RouteLog:
+    """The `routes` table with a write behind it; `answer` applies the oldest write that waits, or fails it."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, set[str]] = {}
+        self._waiting: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
+
+    def submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+        done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
+        self._waiting.append((ops, done))
+        return done
+
+    def holders(self, filter: bytes) -> set[str]:
+        return self.rows.get(filter, set())
+
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    async def answer(self, applied: bool = True) -> None:
+        """Callbacks ran when it returns."""
+        ops, done = self._waiting.pop(0)
+        if applied:
+            self.apply(ops)
+            done.set_result(StreamId(1, 1))
+        else:
+            done.set_exception(LogUnavailable("the log is away"))
+        await asyncio.sleep(0)
+
+    def apply(self, ops: Sequence[Op]) -> None:
+        for op in ops:
+            _, kind, incarnation, filter, _ = op
+            holders = self.rows.setdefault(filter, set())
+            if kind == PUT:
+                holders.add(incarnation)
+            else:
+                holders.discard(incarnation)

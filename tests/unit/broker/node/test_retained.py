@@ -1,0 +1,142 @@
+"""New subscriptions get what is retained: all of it, as fast as their client reads, and nothing once they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from flockmq.bounds import SINK_CONGESTED_BYTES
+from flockmq.node.retained import Feeds, Retained
+from flockmq.rlog.shards import RetainedMessage
+from flockmq.session.channel import CONNECTED
+from flockmq.session.limits import Limits
+from flockmq.session.subscription import Subscription
+from unit.broker.session.harness import Client, Node, Port
+
+PATIENCE_S = 30
+
+
+class Fed(Port):
+    """A node whose feeds are real; its log is caught up when `caught_up` is set."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__()
+        self.node = Node(limits)
+        self.node.port = self
+        self.table = Retained()
+        self.caught_up = asyncio.Event()
+        self.caught_up.set()
+        self.feeds = Feeds(self.table, self.node.router, self.caught_up.wait, self.node.turn)
+
+    def send_retained(self, subscriptions: list[Subscription]) -> None:
+        self.feeds.owe(subscriptions)
+
+    def retain_many(self, count: int, payload: bytes = b"x", qos: int = 1) -> None:
+        for number in range(count):
+            self.table.put(b"r/%05d" % number, RetainedMessage(payload, qos, b"", 4), None)
+
+    async def read(self, client: Client) -> list[bytes]:
+        """Read and acknowledge until the feed is through; the topics, in order."""
+        topics = []
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                packets = [packet for packet in client.packets() if packet[0] >> 4 == 3]
+                acknowledgements = b""
+                for packet in packets:
+                    at = packet.index(b"r/")
+                    topics.append(packet[at : at + 7])
+                    if packet[0] & 2:
+                        acknowledgements += b"\x40\x02" + packet[at + 7 : at + 9]
+                self.node.feed(client, b"")
+                if acknowledgements:
+                    client.feed(acknowledgements)
+                    self.node.turn()
+                elif not packets and not len(self.feeds):
+                    return topics
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def fed() -> Fed:
+    return Fed(Limits())
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize(("count", "payload_bytes"), [(3000, 1), (60, 1_000_000)])
+async def test_a_new_subscription_gets_all_of_it_once(fed: Fed, qos: int, count: int, payload_bytes: int) -> None:
+    fed.retain_many(count, b"x" * payload_bytes)
+    client = fed.node.client("c")
+    fed.node.subscribe(client, ("r/#", qos))
+    assert await fed.read(client) == [b"r/%05d" % number for number in range(count)]
+    assert client.state == CONNECTED
+
+
+@pytest.mark.parametrize("max_mqueue_len", [0, 1, 10])
+async def test_a_short_queue_is_no_obstacle(max_mqueue_len: int) -> None:
+    fed = Fed(Limits(max_inflight=2, max_mqueue_len=max_mqueue_len))
+    fed.retain_many(20)
+    client = fed.node.client("c")
+    fed.node.subscribe(client, ("r/+", 1))
+    assert len(await fed.read(client)) == 20
+    assert client.state == CONNECTED
+
+
+async def test_a_client_that_does_not_read_keeps_little_waiting(fed: Fed) -> None:
+    fed.retain_many(100, b"x" * 100_000, qos=0)
+    client = fed.node.client("c")
+    client.stuck = True
+    fed.node.subscribe(client, ("r/#", 0))
+    await turns(100)
+    assert 0 < client.out_bytes < SINK_CONGESTED_BYTES
+    client.stuck = False
+    client.flush()
+    assert len(await fed.read(client)) == 100
+
+
+@pytest.mark.parametrize("end", ["lost", "unsubscribed", "replaced"])
+async def test_a_subscription_that_is_gone_gets_nothing(fed: Fed, end: str) -> None:
+    fed.retain_many(10)
+    client = fed.node.client("c")
+    fed.caught_up.clear()
+    fed.node.subscribe(client, ("r/#", 1))
+    await asyncio.sleep(0)
+    if end == "lost":
+        client.lost()
+    elif end == "unsubscribed":
+        client.unsubscribe([b"r/#"])
+    else:
+        fed.node.subscribe(client, ("r/#", 0))
+    fed.caught_up.set()
+    topics = await fed.read(client)
+    assert len(topics) == (10 if end == "replaced" else 0)
+    assert client.out == []
+
+
+async def test_what_is_deleted_before_it_is_read_is_not_sent(fed: Fed) -> None:
+    fed.retain_many(10, b"x" * 500_000, qos=0)
+    client = fed.node.client("c")
+    client.stuck = True
+    fed.node.subscribe(client, ("r/#", 0))
+    await turns(100)
+    assert client.out_bytes > 0
+    fed.table.delete(b"r/00009", RetainedMessage(b"", 0, b"", 4))
+    client.stuck = False
+    client.flush()
+    assert await fed.read(client) == [b"r/%05d" % number for number in range(9)]
+
+
+async def test_many_subscribes_of_one_client_are_one_task(fed: Fed) -> None:
+    fed.caught_up.clear()
+    client = fed.node.client("c")
+    for number in range(100):
+        fed.node.subscribe(client, (f"r/{number % 10}/#", 0))
+        await asyncio.sleep(0)
+    assert len(fed.feeds) == 1
+    fed.caught_up.set()
+    await fed.read(client)
