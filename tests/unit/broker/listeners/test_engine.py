@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 import socket
+import sys
 
 import pytest
 
@@ -195,3 +196,16 @@ async def test_keep_alive_is_checked_by_the_clock() -> None:
         client.setblocking(False)
         async with asyncio.timeout(PATIENCE_S):
             assert await loop.sock_recv(client, 1) == b""
+
+
+def test_a_connection_that_is_gone_is_referred_to_by_nobody() -> None:
+    """Compiled objects have no part in cycles that somebody would collect."""
+    with Served() as served:
+        connection, client = served.client("c")
+        served.ask(client, subscribe(b"a", 1))
+        served.ask(client, publish(4, "a", "x", qos=1, packet_id=1))
+        client.close()
+        served.engine.turn()
+        served.port.ended.clear()
+        served.port.given.clear()
+        assert sys.getrefcount(connection) == 2
