@@ -202,6 +202,7 @@ class Router:
                 sink.put(chunk)
             elif sink.flow == LAGGING or sink.out_bytes > SINK_LIMIT_BYTES:
                 self.counters.dropped_slow_reader += count
+                self.counters.messages_sent -= count  # which counts all sinks of the run
             else:
                 sink.put(chunk)
                 if publisher is not None:

@@ -145,3 +145,16 @@ def test_subscribes_that_wait_for_the_log_are_bounded(node: Node) -> None:
     assert client.paused == 0
     assert len(client.packets()) == 100
     assert client.state == CONNECTED
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_what_is_dropped_for_a_lagging_client_is_counted_as_dropped_only(node: Node, version: int) -> None:
+    lagging, other, publisher = node.client("l", version), node.client("o"), node.client("p")
+    node.subscribe(lagging, ("a", 0))
+    node.subscribe(other, ("a", 0))
+    lagging.congest()
+    lagging.judge(node.router.now_s + SINK_CONGESTED_MAX_S + 0.1)
+    node.feed(publisher, publish(4, "a", "x") * 5)
+    assert (len(lagging.packets()), len(other.packets())) == (0, 5)
+    assert node.router.counters.messages_sent == 5
+    assert node.router.counters.dropped_slow_reader == 5
