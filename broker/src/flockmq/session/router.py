@@ -221,18 +221,21 @@ class Router:
             self._deliver(subscription, message, publisher)
 
     def forward(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
-        """One message, to the other nodes of a fan-out: how many will call `on_accepted`; -1: a link has no room."""
+        """One message, to the other nodes of a fan-out: how many will call `on_accepted`; -1: some link has no room,
+        the others have the message all the same.
+        """
         waits = 0
+        refused = False
         self.counters.messages_forwarded += len(fan.peers)
         for peer in fan.peers:
             if message.qos == 0:
                 peer.put_run(message.version, message.packet)
             elif not peer.put_acknowledged(message.version, message.packet, on_accepted):
                 self.counters.dropped_no_room += 1
-                return -1
+                refused = True
             else:
                 waits += 1
-        return waits
+        return -1 if refused else waits
 
     def _deliver(self, subscription: Subscription, message: Publish, publisher: Channel | None) -> None:
         session = subscription.session

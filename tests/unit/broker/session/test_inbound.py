@@ -142,3 +142,14 @@ def test_the_line_is_bounded_in_messages_and_bytes(node: Node, payload_bytes: in
     assert answered == 2 * most
     assert (publisher.paused, publisher.line) == (0, None)
     assert len(publisher.packets()) == answered
+
+
+def test_a_link_without_room_keeps_a_message_from_no_other_node(node: Node) -> None:
+    full, other_node, publisher = other(node, b"a"), other(node, b"#"), node.client("p", 5)
+    full.has_room = False
+    answer = node.feed(publisher, publish(5, "a", "1", qos=1, packet_id=1))
+    assert answer == [b"\x40\x03\x00\x01\x97"]
+    assert len(other_node.taken) == 1
+    other_node.waiting[0]()
+    node.turn()
+    assert publisher.packets() == []
