@@ -178,3 +178,7 @@ RETAINED_FEED_TOPICS: Final = 512
 """Retained topics looked at, for one new subscription, between two turns of the event loop."""
 WILLS_MAX_S: Final = 2.0
 """How long a node that stops waits until its clients' wills are on their way."""
+RETAINED_SEEN_MAX_S: Final = 2.0
+"""How long a SUBACK waits for the log to say what is retained."""
+RETAINED_LIVE_MAX_TOPICS: Final = 100_000
+"""Topics that changed while one subscription is given what is retained."""

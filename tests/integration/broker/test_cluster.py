@@ -47,6 +47,19 @@ def test_messages_retained_messages_wills_and_takeovers_cross_nodes(fleet: Fleet
             assert newer.receive()[:2] == ("a", "still here")
 
 
+def test_what_is_retained_behind_a_suback_comes_live_and_once(fleet: Fleet) -> None:
+    fleet.core("core-0")
+    here, there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
+    with Client(here.mqtt, "subscriber") as subscriber, Client(there.mqtt, "publisher") as publisher:
+        for number in range(20):
+            topic = f"state/{number}"
+            subscriber.subscribe(topic, 2)
+            publisher.publish(topic, "on", 2, retain=True)
+            publisher.publish(topic, "the next", 2)
+            assert subscriber.receive() == (topic, "on", 2, False)
+            assert subscriber.receive() == (topic, "the next", 2, False)
+
+
 def test_a_dead_replicants_routes_are_purged_and_its_client_comes_back_elsewhere(fleet: Fleet) -> None:
     core = fleet.core("core-0")
     doomed, other = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")

@@ -10,6 +10,7 @@ the other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Collection, Sequence
@@ -17,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from flockmq import __version__, build
-from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, WILLS_MAX_S
+from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, RETAINED_SEEN_MAX_S, WILLS_MAX_S
 from flockmq.cluster.service import Cluster, LocalStatus
 from flockmq.home.service import Homes
 from flockmq.listeners.engine import Engine
@@ -100,17 +101,31 @@ class Node(NodePort):
         return self.routes.has(filter)
 
     def routed(self, subscribing: Subscribing) -> None:
-        self.routes.put(subscribing.filters, partial(self._routed, subscribing))
+        if subscribing.filters:
+            self.routes.put(subscribing.filters, partial(self._routed, subscribing))
+        else:
+            self._routed(subscribing, Reason.SUCCESS)
 
     def _routed(self, subscribing: Subscribing, reason: int) -> None:
-        subscribing.finish(reason)
+        if reason < 0x80 and subscribing.retained:
+            self._spawn(self._see_retained(subscribing))
+        else:
+            subscribing.finish(reason)
+            self.engine.soon()
+
+    async def _see_retained(self, subscribing: Subscribing) -> None:
+        """While the log is away SUBACK waits for a moment only; the retained messages then come when it is back."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RETAINED_SEEN_MAX_S):
+                subscribing.saw_retained = await self._caught_up(RETAINED)
+        subscribing.finish(Reason.SUCCESS)
         self.engine.soon()
 
     def unrouted(self, filters: list[bytes]) -> None:
         self.routes.delete(filters)
 
-    def send_retained(self, subscriptions: list[Subscription]) -> None:
-        self.feeds.owe(subscriptions)
+    def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        self.feeds.owe(subscriptions, saw_all)
 
     # Messages.
 

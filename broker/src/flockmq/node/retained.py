@@ -1,7 +1,8 @@
 """Retained messages: the `messages` table by topic, and how a new subscription gets what matches [MQTT-3.3.1-9].
 
 What always holds: a client gets its retained messages no faster than it reads them, and none for a subscription that
-is gone; a slice of them never holds the event loop; one task at most works for one session.
+is gone; a slice of them never holds the event loop; one task at most works for one session. What changes after the
+node saw all that is owed is left out: it is delivered live, by the route that was written before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, Self
 
-from flockmq.bounds import RETAINED_FEED_TOPICS, SINK_DRAINED_BYTES
+from flockmq.bounds import RETAINED_FEED_TOPICS, RETAINED_LIVE_MAX_TOPICS, SINK_DRAINED_BYTES
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.routing.retained import RetainedIndex
 from flockmq.session.publish import publication
@@ -33,9 +34,12 @@ class Retained:
 
     def __init__(self) -> None:
         self.index = RetainedIndex(_size)
+        self.owed: set[Owed] = set()
 
     def put(self, key: bytes, value: RetainedMessage, old: RetainedMessage | None) -> None:
         self.index.put(key, value)
+        for owed in self.owed:
+            owed.note(key)
 
     def delete(self, key: bytes, old: RetainedMessage) -> None:
         self.index.remove(key)
@@ -45,6 +49,22 @@ class Retained:
 
     def swap(self, fresh: Self) -> None:
         self.index = fresh.index
+
+
+class Owed:
+    """What one subscription is owed: all that is retained, but not `live`, the topics that changed since."""
+
+    __slots__ = ("live", "saw_all", "subscription")
+
+    def __init__(self, subscription: Subscription, saw_all: bool) -> None:
+        self.subscription = subscription
+        self.saw_all = saw_all
+        self.live: set[bytes] = set()
+
+    def note(self, topic: bytes) -> None:
+        """Beyond the bound a message may come twice, live and retained."""
+        if self.saw_all and len(self.live) < RETAINED_LIVE_MAX_TOPICS:
+            self.live.add(topic)
 
 
 class Feeds:
@@ -57,41 +77,52 @@ class Feeds:
         self._router = router
         self._catch_up = catch_up
         self._flush = flush
-        self._owed: dict[Session, dict[bytes, Subscription]] = {}
+        self._owed: dict[Session, dict[bytes, Owed]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         """Sessions that are owed something."""
         return len(self._owed)
 
-    def owe(self, subscriptions: list[Subscription]) -> None:
-        """Give new subscriptions of one session what is retained for them."""
+    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        """Give new subscriptions of one session what is retained for them. `saw_all`: the table has it all now."""
         session = subscriptions[0].session
-        owed = self._owed.get(session)
-        if owed is None:
-            owed = self._owed[session] = {}
+        queue = self._owed.get(session)
+        if queue is None:
+            queue = self._owed[session] = {}
             task = asyncio.ensure_future(self._feed(session))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        owed.update((subscription.filter, subscription) for subscription in subscriptions)
+        for subscription in subscriptions:
+            older = queue.pop(subscription.filter, None)
+            if older is not None:
+                self._retained.owed.discard(older)
+            owed = queue[subscription.filter] = Owed(subscription, saw_all)
+            self._retained.owed.add(owed)
 
     async def _feed(self, session: Session) -> None:
+        queue = self._owed[session]
         try:
-            while owed := self._owed[session]:
-                self._owed[session] = {}
-                await self._catch_up()
-                for subscription in owed.values():
-                    await self._send(session, subscription)
+            while queue:
+                owed = queue[next(iter(queue))]
+                if not owed.saw_all:
+                    await self._catch_up()
+                await self._send(session, owed)
+                self._retained.owed.discard(owed)
+                if queue.get(owed.subscription.filter) is owed:
+                    del queue[owed.subscription.filter]
         finally:
+            self._retained.owed.difference_update(queue.values())
             del self._owed[session]
 
-    async def _send(self, session: Session, subscription: Subscription) -> None:
+    async def _send(self, session: Session, owed: Owed) -> None:
+        subscription = owed.subscription
         filter = subscription.filter
         for found in self._retained.index.match_filter(filter, RETAINED_FEED_TOPICS):
             for topic, _ in found:
                 row = self._retained.index.get(topic)
-                if row is None:
-                    continue  # deleted, while the client had no room for it
+                if row is None or topic in owed.live:
+                    continue  # deleted while the client had no room for it, or on its way to it
                 assert isinstance(row, RetainedMessage)
                 qos = min(row.qos, subscription.qos)
                 message = publication(row.version, qos, True, topic, row.payload, row.properties)

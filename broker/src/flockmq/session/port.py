@@ -29,15 +29,19 @@ class NodePort:
         raise NotImplementedError
 
     def routed(self, subscribing: Subscribing) -> None:
-        """Have the cluster route `subscribing.filters` to this node, then `subscribing.finish`."""
+        """Have the cluster route `subscribing.filters` to this node, and, where `subscribing.retained` are owed
+        something, see all that is retained by then (`saw_retained`); then `subscribing.finish`.
+        """
         raise NotImplementedError
 
     def is_routed(self, filter: bytes) -> bool:
         """This node's own table routes by the filter to this node."""
         raise NotImplementedError
 
-    def send_retained(self, subscriptions: list[Subscription]) -> None:
-        """Give new subscriptions of one session what is retained, as fast as their client reads."""
+    def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        """Give new subscriptions of one session what is retained, as fast as their client reads. `saw_all`: this node
+        has it; what it hears of from now on is delivered live.
+        """
         raise NotImplementedError
 
     def unrouted(self, filters: list[bytes]) -> None:

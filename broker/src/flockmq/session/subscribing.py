@@ -1,6 +1,7 @@
 """One SUBSCRIBE on its way: checked, put into the router, routed by the cluster, answered, given what is retained.
 
-What always holds: SUBACK is sent when this node's own table routes by the filters [MQTT-3.8.4-2];
+What always holds: SUBACK is sent when this node's own table routes by the filters [MQTT-3.8.4-2], and has all that
+was retained before: so what is published behind the SUBACK comes once, live, and not as a retained message too;
 a filter that the cluster did not take is out of the router again, and its reason code says so: unless a later
 SUBSCRIBE of the same filter took its place, which gets an answer of its own.
 """
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 class Subscribing:
     """`filters` are those that need a route, `made` their subscriptions; `retained` the subscriptions that are owed
-    retained messages.
+    retained messages; `saw_retained`: the node has all that was retained when the routes were written.
     """
 
-    __slots__ = ("channel", "filters", "made", "packet", "reasons", "retained", "session")
+    __slots__ = ("_waits", "channel", "filters", "made", "packet", "reasons", "retained", "saw_retained", "session")
 
     def __init__(self, channel: Channel, session: Session, packet: Subscribe) -> None:
         self.channel = channel
@@ -39,13 +40,16 @@ class Subscribing:
         self.filters: list[bytes] = []
         self.made: list[Subscription] = []
         self.retained: list[Subscription] = []
+        self.saw_retained: bool = False
+        self._waits: bool = False
 
     def start(self) -> None:
         identifier = None if self.packet.properties is None else self.packet.properties.subscription_identifier
         identifiers = b"" if identifier is None else subscription_identifier(identifier)
         for request in self.packet.subscriptions:
             self.reasons.append(self._subscribe(request, identifiers))
-        if self.filters:
+        if self.filters or self.retained:
+            self._waits = True
             self.channel.subscribe_waits()
             self.channel.port.routed(self)
         else:
@@ -84,7 +88,7 @@ class Subscribing:
         channel = self.channel
         if channel.has_ended():
             return
-        if self.filters:
+        if self._waits:
             channel.subscribe_answered()
         if reason >= 0x80:
             channel.unsubscribe([filter for filter in self.filters if self.session.subscription(filter) in self.made])
@@ -95,4 +99,4 @@ class Subscribing:
             self.retained = [subscription for subscription in self.retained if subscription.filter not in refused]
         channel.put(encode.suback(channel.protocol_version, self.packet.packet_id, self.reasons))
         if self.retained:
-            channel.port.send_retained(self.retained)
+            channel.port.send_retained(self.retained, self.saw_retained)

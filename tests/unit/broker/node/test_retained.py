@@ -25,12 +25,18 @@ class Fed(Port):
         self.node = Node(limits)
         self.node.port = self
         self.table = Retained()
+        self.saw_all = True
         self.caught_up = asyncio.Event()
         self.caught_up.set()
         self.feeds = Feeds(self.table, self.node.router, self.caught_up.wait, self.node.turn)
 
-    def send_retained(self, subscriptions: list[Subscription]) -> None:
-        self.feeds.owe(subscriptions)
+    def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        self.feeds.owe(subscriptions, self.saw_all)
+
+    def hold_back(self) -> None:
+        """The log is away: what is retained isn't known to be all there until `caught_up`."""
+        self.saw_all = False
+        self.caught_up.clear()
 
     def retain_many(self, count: int, payload: bytes = b"x", qos: int = 1) -> None:
         for number in range(count):
@@ -103,7 +109,7 @@ async def test_a_client_that_does_not_read_keeps_little_waiting(fed: Fed) -> Non
 async def test_a_subscription_that_is_gone_gets_nothing(fed: Fed, end: str) -> None:
     fed.retain_many(10)
     client = fed.node.client("c")
-    fed.caught_up.clear()
+    fed.hold_back()
     fed.node.subscribe(client, ("r/#", 1))
     await asyncio.sleep(0)
     if end == "lost":
@@ -131,8 +137,25 @@ async def test_what_is_deleted_before_it_is_read_is_not_sent(fed: Fed) -> None:
     assert await fed.read(client) == [b"r/%05d" % number for number in range(9)]
 
 
+async def test_what_changes_once_all_was_seen_comes_live_only(fed: Fed) -> None:
+    fed.retain_many(10)
+    client = fed.node.client("c")
+    fed.node.subscribe(client, ("r/#", 1))
+    fed.retain_many(3, b"newer")
+    assert await fed.read(client) == [b"r/%05d" % number for number in range(3, 10)]
+
+
+async def test_what_changes_while_the_log_is_away_is_not_missed(fed: Fed) -> None:
+    fed.hold_back()
+    client = fed.node.client("c")
+    fed.node.subscribe(client, ("r/#", 1))
+    fed.retain_many(3)
+    fed.caught_up.set()
+    assert await fed.read(client) == [b"r/%05d" % number for number in range(3)]
+
+
 async def test_many_subscribes_of_one_client_are_one_task(fed: Fed) -> None:
-    fed.caught_up.clear()
+    fed.hold_back()
     client = fed.node.client("c")
     for number in range(100):
         fed.node.subscribe(client, (f"r/{number % 10}/#", 0))

@@ -78,7 +78,7 @@ class Port(NodePort):
     def publish(self, message: Publish) -> None:
         self.published.append(message)
 
-    def send_retained(self, subscriptions: list[Held]) -> None:
+    def send_retained(self, subscriptions: list[Held], saw_all: bool) -> None:
         self.given += subscriptions
 
     def flush_soon(self) -> None:
