@@ -1,9 +1,12 @@
-"""The HorizontalPodAutoscaler adds a replicant when the replicants' CPU, as metrics-server saw it, asks for one."""
+"""The HorizontalPodAutoscaler adds a replicant when the replicants' CPU, as metrics-server saw it, asks for one; and
+never goes below the floor that connections ask for.
+"""
 
+import contextlib
 import socket
 import threading
 
-from harness import SERVICE_HOST, SERVICE_PORT, Json, MqttCluster, until
+from harness import SERVICE_HOST, SERVICE_PORT, Json, MqttCluster, service_client, until
 
 CONNECT = b"\x10\x10\x00\x04MQTT\x04\x02\x00\x00\x00\x04load"
 PUBLISH = b"\x30\x30\x00\x0bload/nobody" + b"x" * 35
@@ -34,6 +37,17 @@ def test_load_adds_a_replicant(demo: MqttCluster) -> None:
         stop.set()
         load.join()
     assert demo.object()["spec"]["replicants"]["replicas"] == 3
+    demo.patch({"autoscaling": None, "replicants": {"replicas": 2}})
+    demo.wait_ready_pods("replicant", 2)
+
+
+def test_connections_raise_the_floor(demo: MqttCluster) -> None:
+    demo.patch({"autoscaling": {"minReplicas": 1, "maxReplicas": 3, "connectionsPerReplicant": 2}})
+    with contextlib.ExitStack() as clients:
+        for _ in range(5):
+            clients.enter_context(service_client())
+        until(lambda: demo.object()["status"].get("autoscalingFloor") == 3, "five connections ask for three", 60)
+        demo.wait_ready_pods("replicant", 3, timeout_s=120)
     demo.patch({"autoscaling": None, "replicants": {"replicas": 2}})
     demo.wait_ready_pods("replicant", 2)
 

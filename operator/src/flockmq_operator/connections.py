@@ -25,7 +25,8 @@ async def count_connections(session: aiohttp.ClientSession, context: Context) ->
                 answer += chunk
                 if len(answer) > ANSWER_MAX_BYTES:
                     return None
-            return sum(node.connections for node in msgspec.json.decode(answer, type=list[Node]))
+            nodes = msgspec.json.decode(answer, type=list[Node])
+            return sum(max(node.connections, 0) for node in nodes)  # -1: nothing was heard of that node yet
     except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError):
         return None
 
