@@ -15,7 +15,7 @@ PROXY=iptables,nftables,conntrack,ipset,kmod
 
 bootstrap() { # FOLDER NAME SUITE PACKAGES
   local root=$1/$2
-  debootstrap --variant=minbase --include="$4" "$3" "$root" "$(mirror)" >"$1/$2.log" 2>&1 || { tail -20 "$1/$2.log"; return 1; }
+  debootstrap --variant=minbase --include="$4" "$3" "$root" $(mirror) >"$1/$2.log" 2>&1 || { tail -20 "$1/$2.log"; return 1; }
   rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$root"/usr/share/doc/* "$root"/usr/share/man/* \
     "$root"/usr/share/locale/* "$root"/usr/lib/python3*/EXTERNALLY-MANAGED "$root"/usr/lib/*/libpython*.a
   ln -sf python3 "$root/usr/bin/python"
@@ -24,9 +24,8 @@ bootstrap() { # FOLDER NAME SUITE PACKAGES
   say "  $2: $(du -h "$1/$2.tar" | cut -f1)"
 }
 
-mirror() { # the first Debian archive in this machine's apt sources
-  apt-get indextargets --format '$(REPO_URI) $(LABEL)' | sed -n 's/ Debian$//p' | grep . -m1 ||
-    echo http://deb.debian.org/debian
+mirror() { # the first Debian archive in this machine's apt sources; none: debootstrap's own default
+  apt-get indextargets --format '$(REPO_URI) $(LABEL)' | sed -n 's/ Debian$//p' | grep . -m1 || true
 }
 
 build() {
