@@ -37,7 +37,7 @@ bench: $(VENV)/.dev ## throughput and latency beside other brokers
 e2e: $(VENV)/.dev ## the whole on a real Kubernetes: kind, or the cluster of KUBECONFIG
 	tests/e2e/run
 
-CONTAINERS ?= $(if $(shell command -v docker),docker,buildah)
+CONTAINERS ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo buildah)
 TAG ?= dev
 images: ## build the three container images
 	for part in broker operator analytics; do \

@@ -116,7 +116,7 @@ def test_a_cached_head_follows_the_subscriptions() -> None:
     assert other.packets() == [packet]
 
 
-def test_heads_and_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heads_of_a_topic_are_bounded() -> None:
     node = Node()
     publisher = node.client("p")
     for size in range(100):
