@@ -1,0 +1,262 @@
+"""The shape of `[authentication]`, `[authorization]` and `[flapping]`, by EMQX's names where it has them.
+
+A secret is never written into the configuration: a key says in which file it is. What only several keys together can
+get wrong raises ValueError here, so that a configuration that was read can be used.
+
+    [authentication]
+    allow_anonymous = false
+    chain = [
+      { mechanism = "jwt", algorithm = "public-key", endpoint = "https://id.example/jwks.json" },
+      { mechanism = "password_based:built_in_database" },
+    ]
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from flockmq.config.values import HttpUrl, Kind, RedisUrl, Seconds, Secret
+
+Timeout = Annotated[float, Meta(ge=0.1, le=60.0), Kind.DURATION]
+Interval = Annotated[float, Meta(ge=1.0, le=31_536_000.0), Kind.DURATION]
+Connections = Annotated[int, Meta(ge=1, le=1000)]
+Iterations = Annotated[int, Meta(ge=4096, le=10_000_000)]
+
+Permission = Literal["allow", "deny"]
+UserIdType = Literal["username", "clientid"]
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class _Authenticator(_Section, frozen=True, kw_only=True, tag_field="mechanism"):
+    pass
+
+
+class _Source(_Section, frozen=True, kw_only=True, tag_field="type"):
+    pass
+
+
+# --- authentication -------------------------------------------------------------------------------------------------
+
+
+class Argon2id(_Section, frozen=True, kw_only=True, tag_field="name", tag="argon2id"):
+    """By default the least that OWASP's Password Storage Cheat Sheet asks for: 19 MiB and 2 passes."""
+
+    memory_kib: Annotated[int, Meta(ge=8192, le=262_144)] = 19 * 1024
+    passes: Annotated[int, Meta(ge=1, le=16)] = 2
+
+
+class Pbkdf2(_Section, frozen=True, kw_only=True, tag_field="name", tag="pbkdf2"):
+    mac_fun: Literal["sha256", "sha512"] = "sha256"
+    iterations: Iterations = 600_000
+
+
+class Bcrypt(_Section, frozen=True, kw_only=True, tag_field="name", tag="bcrypt"):
+    salt_rounds: Annotated[int, Meta(ge=5, le=14)] = 10
+    """The work doubles with each."""
+
+
+HashAlgorithm = Argon2id | Pbkdf2 | Bcrypt
+
+
+class BuiltIn(_Authenticator, frozen=True, kw_only=True, tag="password_based:built_in_database"):
+    """Users in the cluster's own log; see `/api/v1/users`."""
+
+    user_id_type: UserIdType = "username"
+    password_hash_algorithm: HashAlgorithm = Argon2id()
+    """How passwords are hashed from now on; each stored hash says how it was made."""
+
+
+class Scram(_Authenticator, frozen=True, kw_only=True, tag="scram:built_in_database"):
+    """Enhanced authentication by SCRAM-SHA-256 (RFC 5802, RFC 7677) of the users in the cluster's own log."""
+
+    iteration_count: Iterations = 4096
+
+
+class Jwt(_Authenticator, frozen=True, kw_only=True, tag="jwt"):
+    """A signed token (RFC 7519) in place of a password. One of `secret`, `public_key_file`, `endpoint`."""
+
+    algorithm: Literal["hmac-based", "public-key"]
+    secret: Secret | None = None
+    """hmac-based: of HS256, HS384 and HS512."""
+    secret_file: Path | None = None
+    public_key_file: Path | None = None
+    """public-key: holds a PEM key or certificate for RS*, PS*, ES* or EdDSA."""
+    endpoint: HttpUrl | None = None
+    """public-key: where the issuer's key set (JWKS, RFC 7517) is fetched."""
+    refresh_interval: Interval = 300.0
+    taken_from: Literal["password", "username"] = "password"
+    verify_claims: dict[str, str] = {}
+    """Claim → what it must be; `${clientid}` and `${username}` stand for the client's."""
+    acl_claim_name: str = "acl"
+    disconnect_after_expire: bool = True
+
+    def __post_init__(self) -> None:
+        if self.algorithm == "hmac-based":
+            if self.secret is None or self.public_key_file is not None or self.endpoint is not None:
+                raise ValueError("algorithm hmac-based needs secret_file, and neither public_key_file nor endpoint")
+        elif self.secret is not None or (self.public_key_file is None) == (self.endpoint is None):
+            raise ValueError("algorithm public-key needs either public_key_file or endpoint, and no secret_file")
+
+
+class _HttpRequest(_Section, frozen=True, kw_only=True):
+    """`${clientid}`, `${username}`, `${peerhost}`, `${cert_common_name}`, … stand for the client's."""
+
+    method: Literal["get", "post"] = "post"
+    url: HttpUrl
+    headers: dict[str, str] = {}
+    authorization: Secret | None = None
+    """What the header `Authorization` says."""
+    authorization_file: Path | None = None
+    body: dict[str, str] = {}
+    """What is sent: a query (get) or a JSON object (post)."""
+    request_timeout: Timeout = 5.0
+    connect_timeout: Timeout = 5.0
+    pool_size: Connections = 8
+    cacertfile: Path | None = None
+
+
+class Http(_Authenticator, _HttpRequest, frozen=True, kw_only=True, tag="password_based:http"):
+    """Another service decides: `{"result": "allow"|"deny"|"ignore", "is_superuser": …, "acl": […], "expire_at": …}`."""
+
+    body: dict[str, str] = msgspec.field(
+        default_factory=lambda: {"clientid": "${clientid}", "username": "${username}", "password": "${password}"}
+    )
+
+
+class Redis(_Authenticator, frozen=True, kw_only=True, tag="password_based:redis"):
+    """Users in a Redis of yours, as hashes."""
+
+    url: RedisUrl
+    password: Secret | None = None
+    password_file: Path | None = None
+    cmd: str = "HMGET mqtt_user:${username} password_hash is_superuser"
+    """HMGET KEY FIELD…, with the fields `password_hash` and, if wanted, `salt` and `is_superuser`."""
+    password_hash_algorithm: HashAlgorithm = Argon2id()
+    """For hashes that stand beside a `salt` and so don't say themselves how they were made (pbkdf2, in hex)."""
+    request_timeout: Timeout = 5.0
+    pool_size: Connections = 8
+
+    def __post_init__(self) -> None:
+        words = self.cmd.split()
+        if len(words) < 3 or words[0].upper() != "HMGET" or "password_hash" not in words[2:]:
+            raise ValueError(f"cmd {self.cmd!r} must be HMGET KEY password_hash, and if wanted salt and is_superuser")
+        if unknown := set(words[2:]) - {"password_hash", "salt", "is_superuser"}:
+            raise ValueError(f"cmd asks for {', '.join(sorted(unknown))}; known: password_hash, salt, is_superuser")
+
+
+class Certificate(_Authenticator, frozen=True, kw_only=True, tag="cert"):
+    """A client certificate that the listener verified (`verify = "peer"`) is enough."""
+
+    username: Literal["cn", "dn"] = "cn"
+    """What the user name is taken from: the common name or the whole subject."""
+    clientid: Literal["cn", "dn"] | None = None
+    """The client id must be this; who gives none gets it."""
+
+
+Authenticator = BuiltIn | Scram | Jwt | Http | Redis | Certificate
+
+
+class Authentication(_Section, frozen=True, kw_only=True):
+    """Who may connect. The first of the chain that knows the client decides."""
+
+    allow_anonymous: bool | None = None
+    """Whether clients without any credentials may connect. Not said: from this machine only, and only while there is
+    no chain."""
+    chain: tuple[Authenticator, ...] = ()
+    bootstrap_file: Path | None = None
+    """Users (CSV or JSON) that a core puts into the cluster's log, once for each content of the file."""
+    bootstrap_type: Literal["plain", "hash"] = "hash"
+    """Whether the file holds passwords or their hashes."""
+
+
+# --- authorization --------------------------------------------------------------------------------------------------
+
+
+class Rule(_Section, frozen=True, kw_only=True, omit_defaults=True):
+    """What one rule permits or denies to whom. What isn't said holds for all.
+
+    A topic may hold `+`, `#`, `${clientid}` and `${username}`; `eq FILTER` means exactly these letters. To subscribe
+    to a filter, an `allow` must cover all of it; a `deny` holds as soon as it overlaps.
+    """
+
+    permit: Permission
+    action: Literal["publish", "subscribe", "all"] = "all"
+    topics: tuple[str, ...] = ()
+    qos: tuple[Annotated[int, Meta(ge=0, le=2)], ...] = ()
+    retain: bool | None = None
+    """Publishes only: those that are retained, or that are not."""
+    username: str | None = None
+    clientid: str | None = None
+    """Also `username` and `clientid`: a pattern with `*` and `?`."""
+    ipaddr: tuple[str, ...] = ()
+    """Addresses or networks (CIDR), any of them."""
+
+
+class FileSource(_Source, frozen=True, kw_only=True, tag="file"):
+    """Rules of this node, of which the first that fits decides: `rules` here, or in a TOML or JSON file of that key."""
+
+    path: Path | None = None
+    rules: tuple[Rule, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.path is None) == (not self.rules):
+            raise ValueError("needs either path or rules")
+
+
+class BuiltInSource(_Source, frozen=True, kw_only=True, tag="built_in_database"):
+    """Rules in the cluster's log, of a client id, of a user name, and of all; see `/api/v1/rules`."""
+
+
+class HttpSource(_Source, _HttpRequest, frozen=True, kw_only=True, tag="http"):
+    """Another service decides: `{"result": "allow"|"deny"|"ignore"}`. `${action}`, `${topic}`, `${qos}`, `${retain}`
+    stand for what is tried."""
+
+    body: dict[str, str] = msgspec.field(
+        default_factory=lambda: {
+            "clientid": "${clientid}",
+            "username": "${username}",
+            "action": "${action}",
+            "topic": "${topic}",
+        }
+    )
+
+
+Source = FileSource | BuiltInSource | HttpSource
+
+
+class Cache(_Section, frozen=True, kw_only=True):
+    """Answers that are kept for each client; a change of rules forgets them."""
+
+    max_size: Annotated[int, Meta(ge=1, le=10_000)] = 32
+    ttl: Seconds = 60.0
+    """0: nothing is kept."""
+
+
+class Authorization(_Section, frozen=True, kw_only=True):
+    """Who may publish and subscribe to what. The first source with a rule that fits decides."""
+
+    sources: tuple[Source, ...] = ()
+    no_match: Permission | None = None
+    """When nothing fits. Not said: deny, as soon as there are rules to go by."""
+    deny_action: Literal["ignore", "disconnect"] = "ignore"
+    """Whether a client that tries what it may not is only told so, or disconnected."""
+    cache: Cache = Cache()
+
+
+# --- flapping -------------------------------------------------------------------------------------------------------
+
+
+class Flapping(_Section, frozen=True, kw_only=True):
+    """A client id that was disconnected `max_count` times within `window_time` is banned for `ban_time`."""
+
+    enable: bool = False
+    max_count: Annotated[int, Meta(ge=2, le=1000)] = 15
+    window_time: Interval = 60.0
+    ban_time: Interval = 300.0
