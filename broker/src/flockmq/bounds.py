@@ -132,8 +132,13 @@ REMOTE_SHAPES_MAX: Final = 4096
 """Shapes of all other nodes' filters together; each node bounds its own clients' (`FILTER_SHAPES_MAX`)."""
 MQUEUE_MAX_BYTES: Final = 16 * 1024 * 1024
 """Messages that wait for a place in one client's window; `max_mqueue_len` bounds their number."""
-SUBSCRIPTIONS_MAX: Final = 100_000
-"""Subscriptions of one client."""
+OUTGOING_ALIASES_MAX: Final = 32
+"""Topic aliases that we use towards one client, however many it allows."""
+ALLOWED_HEADS_MAX: Final = 1024
+"""Packet heads that one client is known to be allowed to publish; a full set starts anew."""
+AWAY_SESSIONS_MAX: Final = 1_000_000
+"""Sessions of one node whose clients are away; beyond it the one that would expire first ends."""
+SESSIONS_EXPIRED_PER_TICK_MAX: Final = 256
 INBOUND_LINE_MAX: Final = 1024
 """Messages of one client that wait for the log or for other nodes; then it is not read until half of them are done."""
 INBOUND_LINE_MAX_BYTES: Final = 4 * 1024 * 1024
@@ -172,6 +177,46 @@ LAGGING_MAX_S: Final = 30.0
 LINGER_MAX_S: Final = 1.0
 """How long a client that was cut off may take to read why."""
 
+# --- auth: who may connect, and do what -----------------------------------------------------------------------------
+USERS_MAX: Final = 1_000_000
+RULED_MAX: Final = 1_000_000
+"""Users, client ids and "all" that have rules in the log."""
+RULES_OF_ONE_MAX: Final = 1000
+RULES_MAX_BYTES: Final = 64 * 1024
+"""The rules of one user or client id in the log, or in a token or an answer of another service."""
+BANS_MAX: Final = 1_000_000
+BAN_PATTERNS_MAX: Final = 1000
+"""Bans by pattern, each of which every CONNECT is held against."""
+HASH_THREADS_MAX: Final = 2
+HASHES_WAITING_MAX: Final = 256
+"""Passwords that wait to be hashed; then the address with the most of them waiting is told to come later (0x89)."""
+VERIFIED_MAX: Final = 100_000
+"""Passwords that were found right, kept as a keyed sum: a client that comes back costs no hash."""
+PASSWORD_MAX_BYTES: Final = 4096
+JWT_MAX_BYTES: Final = 8192
+JWKS_MAX_BYTES: Final = 256 * 1024
+JWKS_RETRY_S: Final = 5.0
+"""An unknown key, or a key set that couldn't be had, is asked for no sooner again."""
+HTTP_ASKED_MAX: Final = 1000
+"""Questions to one service that are under way or wait for a connection; then clients are told to come later (0x89)."""
+HTTP_ANSWER_MAX_BYTES: Final = 64 * 1024
+AUTH_EXCHANGE_MAX_BYTES: Final = 4096
+"""Authentication data of one step of an enhanced authentication."""
+AUTHORIZATIONS_MAX_TOPIC_BYTES: Final = 1024
+"""Answers about longer topics are not kept."""
+RULES_COMPILED_MAX: Final = 10_000
+"""Clients whose rules are kept compiled; those that are not come from the log again."""
+FLAPPING_MAX_CLIENTS: Final = 100_000
+"""Client ids whose disconnects are counted; more push out the one that was quiet for the longest."""
+KICK_SLICE_CLIENTS: Final = 1000
+"""Clients that are held against a new ban between two turns of the event loop."""
+BOOTSTRAP_MAX_BYTES: Final = 64 * 1024 * 1024
+BOOTSTRAP_BATCH_USERS: Final = 500
+AUTH_HOUSEKEEPING_S: Final = 5.0
+"""How often the leader looks for users to take in and for bans that ran out."""
+AUTH_PAGE_MAX: Final = 1000
+AUTH_REQUEST_MAX_BYTES: Final = 128 * 1024
+
 # --- node -----------------------------------------------------------------------------------------------------------
 LAG_SAMPLE_INTERVAL_S: Final = 10.0
 RETAINED_FEED_TOPICS: Final = 512
@@ -182,3 +227,14 @@ RETAINED_SEEN_MAX_S: Final = 2.0
 """How long a SUBACK waits for the log to say what is retained."""
 RETAINED_LIVE_MAX_TOPICS: Final = 100_000
 """Topics that changed while one subscription is given what is retained."""
+
+# --- plugins, topic rewrite -----------------------------------------------------------------------------------------
+PLUGIN_CALL_MAX_S: Final = 0.005
+"""A handler that takes longer has failed: nobody else is served meanwhile."""
+PLUGIN_FAILURES_MAX: Final = 10
+"""So many failures of one plugin within the window, and it is fenced off."""
+PLUGIN_FAILURES_WINDOW_S: Final = 60.0
+PLUGIN_FILTERS_MAX: Final = 256
+"""Topic filters of one handler of message.publish."""
+REWRITE_RULES_MAX: Final = 1024
+AUTO_SUBSCRIPTIONS_MAX: Final = 64

@@ -46,6 +46,30 @@ class RetainedMessage(msgspec.Struct, frozen=True, array_like=True):
     version: int
 
 
+class User(msgspec.Struct, frozen=True, array_like=True):
+    """Who may connect with a password; `password_hash` and `scram` as `auth.hashing` writes them, "" for none."""
+
+    password_hash: str
+    scram: str = ""
+    is_superuser: bool = False
+
+
+class Ban(msgspec.Struct, frozen=True, array_like=True):
+    """Times are seconds since the epoch; `until_s` 0: for good."""
+
+    until_s: float
+    by: str
+    reason: str
+    at_s: float
+
+
+class Import(msgspec.Struct, frozen=True, array_like=True):
+    """A file of users that was taken in, `users` of it new."""
+
+    at_s: float
+    users: int
+
+
 @dataclass(frozen=True, slots=True)
 class TableSpec(Generic[K, V]):
     """A table: how to write to it. `split` gives (owner, key bytes) of a row to put; `join` gives the key back."""
@@ -72,6 +96,16 @@ class TableSpec(Generic[K, V]):
 
 def _int_key(raw: bytes) -> int:
     return int.from_bytes(raw, "big")
+
+
+def _pair(key: tuple[str, str]) -> bytes:
+    """The first has no NUL: it is one of ours."""
+    return f"{key[0]}\0{key[1]}".encode()
+
+
+def _unpair(raw: bytes) -> tuple[str, str]:
+    first, _, second = raw.decode().partition("\0")
+    return first, second
 
 
 def _no_value(_: None) -> bytes:
@@ -118,10 +152,37 @@ MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(
 )  # fmt: skip
 """topic → retained message; outlives nodes."""
 
-USERS: Final[TableSpec[str, str]] = TableSpec(
+USERS: Final[TableSpec[str, User]] = TableSpec(
     5, "users", AUTH,
     split=lambda key, _: ("", key.encode()),
     join=lambda _, raw: raw.decode(),
-    encode=str.encode, decode=bytes.decode,
+    encode=_pack, decode=msgspec.msgpack.Decoder(User).decode,
+    buckets=256, max_rows=bounds.USERS_MAX,
 )  # fmt: skip
-"""user name → password hash; outlives nodes."""
+"""user name or client id → User; outlives nodes, as do all rows of this shard."""
+
+RULES: Final[TableSpec[tuple[str, str], bytes]] = TableSpec(
+    20, "rules", AUTH,
+    split=lambda key, _: ("", _pair(key)),
+    join=lambda _, raw: _unpair(raw),
+    encode=bytes, decode=bytes,
+    buckets=256, max_rows=bounds.RULED_MAX,
+)  # fmt: skip
+"""("username", "clientid" or "all", which) → a list of `auth.settings.Rule` in JSON."""
+
+BANS: Final[TableSpec[tuple[str, str], Ban]] = TableSpec(
+    21, "bans", AUTH,
+    split=lambda key, _: ("", _pair(key)),
+    join=lambda _, raw: _unpair(raw),
+    encode=_pack, decode=msgspec.msgpack.Decoder(Ban).decode,
+    buckets=256, max_rows=bounds.BANS_MAX,
+)  # fmt: skip
+"""(what, who) → Ban; `what` is one of `auth.bans.KINDS`."""
+
+IMPORTS: Final[TableSpec[str, Import]] = TableSpec(
+    22, "imports", AUTH,
+    split=lambda key, _: ("", key.encode()),
+    join=lambda _, raw: raw.decode(),
+    encode=_pack, decode=msgspec.msgpack.Decoder(Import).decode,
+)  # fmt: skip
+"""SHA-256 of a bootstrap file, in hex → Import."""

@@ -24,19 +24,25 @@ from flockmq.rlog.entry import DELETE, PURGE, PUT, START, Run, StreamId, Transac
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.shards import (
     AUTH,
+    BANS,
     CLUSTER,
+    IMPORTS,
     MESSAGES,
     NODES,
     RETAINED,
     ROUTE,
     ROUTES,
+    RULES,
     SHARDS,
     SLOTS,
     USERS,
+    Ban,
+    Import,
     K,
     NodeInfo,
     RetainedMessage,
     TableSpec,
+    User,
     V,
 )
 
@@ -494,8 +500,20 @@ class Tables:
         return cast(RowTable[bytes, RetainedMessage], self.shards[RETAINED].tables[MESSAGES.number])
 
     @property
-    def users(self) -> RowTable[str, str]:
-        return cast(RowTable[str, str], self.shards[AUTH].tables[USERS.number])
+    def users(self) -> RowTable[str, User]:
+        return cast(RowTable[str, User], self.shards[AUTH].tables[USERS.number])
+
+    @property
+    def rules(self) -> RowTable[tuple[str, str], bytes]:
+        return cast(RowTable[tuple[str, str], bytes], self.shards[AUTH].tables[RULES.number])
+
+    @property
+    def bans(self) -> RowTable[tuple[str, str], Ban]:
+        return cast(RowTable[tuple[str, str], Ban], self.shards[AUTH].tables[BANS.number])
+
+    @property
+    def imports(self) -> RowTable[str, Import]:
+        return cast(RowTable[str, Import], self.shards[AUTH].tables[IMPORTS.number])
 
 
 def _new_shard(name: str) -> Shard:
@@ -503,6 +521,6 @@ def _new_shard(name: str) -> Shard:
         CLUSTER: lambda: [RowTable(NODES), RowTable(SLOTS)],
         ROUTE: lambda: [RouteTable(ROUTES)],
         RETAINED: lambda: [RowTable(MESSAGES)],
-        AUTH: lambda: [RowTable(USERS)],
+        AUTH: lambda: [RowTable(USERS), RowTable(RULES), RowTable(BANS), RowTable(IMPORTS)],
     }
     return Shard(name, cast(list[Table[object, object]], tables[name]()))

@@ -27,6 +27,7 @@ from flockmq.rlog.shards import (
     USERS,
     NodeInfo,
     RetainedMessage,
+    User,
 )
 from flockmq.rlog.tables import Shard, Tables
 
@@ -79,12 +80,12 @@ def test_rows_are_read_back_as_they_were_written() -> None:
     write(tables.shards[CLUSTER], NODES.put(A, info), SLOTS.put(1023, A))
     write(tables.shards[ROUTE], ROUTES.put((b"home/+", A), None))
     write(tables.shards[RETAINED], MESSAGES.put(b"home/t", message))
-    write(tables.shards["auth"], USERS.put("jo", "hash"))
+    write(tables.shards["auth"], USERS.put("jo", User("hash")))
     assert tables.nodes.get(A) == info
     assert tables.slots.get(1023) == A
     assert tables.routes.nodes(b"home/+") == {A}
     assert tables.messages.get(b"home/t") == message
-    assert tables.users.get("jo") == "hash"
+    assert tables.users.get("jo") == User("hash")
     assert tables.shards[ROUTE].sequences == {A: 1}
 
 
