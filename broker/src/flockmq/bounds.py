@@ -101,6 +101,21 @@ SNAPSHOT_EVERY_S: Final = 60.0
 SNAPSHOT_FRAME_MAX_BYTES: Final = 64 * 1024 * 1024
 REDIS_CONNECT_MAX_S: Final = 2.0
 
+# --- shared, exclusive and delayed ----------------------------------------------------------------------------------
+SHARED_TURNS_MAX: Final = 65_536
+"""Publishers, for each group, whose turn or sticky member is known; the oldest start anew."""
+SHARED_COUNTS_S: Final = 0.1
+"""How many members a group has here is written at most so often."""
+SHARED_RETRY_S: Final = 1.0
+EXCLUSIVE_MAX: Final = 1_000_000
+DELAYED_MAX_MESSAGES: Final = 1_000_000
+DELAYED_MAX_BYTES: Final = 256 * 1024 * 1024
+DELAYED_MAX_S: Final = 4_294_967
+DELAYED_BATCH_MAX: Final = 256
+"""Messages that are due and under way at once."""
+DELAYED_LOOK_S: Final = 0.5
+"""How often a core looks whether it leads; what couldn't be published is tried again no sooner."""
+
 # --- mqtt: what one packet may hold ---------------------------------------------------------------------------------
 PACKET_MAX_BYTES: Final = 16 * 1024 * 1024
 """The highest `max_packet_size_bytes`: half a link's frame, so that every message can be forwarded."""
@@ -238,3 +253,7 @@ PLUGIN_FILTERS_MAX: Final = 256
 """Topic filters of one handler of message.publish."""
 REWRITE_RULES_MAX: Final = 1024
 AUTO_SUBSCRIPTIONS_MAX: Final = 64
+
+# --- $SYS -----------------------------------------------------------------------------------------------------------
+SYSTEM_VALUES_MAX_S: Final = 1.0
+"""What a new subscriber is told of its node may be so old."""

@@ -70,6 +70,24 @@ class Import(msgspec.Struct, frozen=True, array_like=True):
     users: int
 
 
+class Members(msgspec.Struct, frozen=True, array_like=True):
+    """How many members of a shared subscription one node has: connected, and sessions whose clients are away."""
+
+    connected: int
+    away: int
+
+
+class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
+    """As RetainedMessage, with the topic that it is for."""
+
+    topic: bytes
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: bytes
+    version: int
+
+
 @dataclass(frozen=True, slots=True)
 class TableSpec(Generic[K, V]):
     """A table: how to write to it. `split` gives (owner, key bytes) of a row to put; `join` gives the key back."""
@@ -143,6 +161,24 @@ ROUTES: Final[TableSpec[tuple[bytes, str], None]] = TableSpec(
 )  # fmt: skip
 """(topic filter, incarnation that wants it) → nothing; owned by that incarnation."""
 
+SHARES: Final[TableSpec[tuple[bytes, str], Members]] = TableSpec(
+    10, "shares", ROUTE,
+    split=lambda key, _: (key[1], key[0]),
+    join=lambda owner, raw: (raw, owner),
+    encode=_pack, decode=msgspec.msgpack.Decoder(Members).decode,
+    buckets=256, max_rows=bounds.MAX_ROUTES,
+)  # fmt: skip
+"""(`$share/group/filter`, incarnation that has members) → how many; owned by that incarnation."""
+
+CLAIMS: Final[TableSpec[tuple[bytes, str], bytes]] = TableSpec(
+    11, "claims", ROUTE,
+    split=lambda key, _: (key[1], key[0]),
+    join=lambda owner, raw: (raw, owner),
+    encode=bytes, decode=bytes,
+    buckets=256, max_rows=bounds.EXCLUSIVE_MAX,
+)  # fmt: skip
+"""(filter of an exclusive subscription, incarnation) → client id that claims it there; owned by that incarnation."""
+
 MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(
     4, "messages", RETAINED,
     split=lambda key, _: ("", key),
@@ -151,6 +187,15 @@ MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(
     buckets=1024, max_bytes=bounds.MAX_RETAINED_BYTES,
 )  # fmt: skip
 """topic → retained message; outlives nodes."""
+
+DELAYED: Final[TableSpec[bytes, DelayedMessage]] = TableSpec(
+    12, "delayed", RETAINED,
+    split=lambda key, _: ("", key),
+    join=lambda _, raw: raw,
+    encode=_pack, decode=msgspec.msgpack.Decoder(DelayedMessage).decode,
+    buckets=256, max_rows=bounds.DELAYED_MAX_MESSAGES, max_bytes=bounds.DELAYED_MAX_BYTES,
+)  # fmt: skip
+"""when it is due (milliseconds since the epoch, 8 bytes) and 8 random bytes → message; outlives nodes."""
 
 USERS: Final[TableSpec[str, User]] = TableSpec(
     5, "users", AUTH,

@@ -25,7 +25,9 @@ from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.shards import (
     AUTH,
     BANS,
+    CLAIMS,
     CLUSTER,
+    DELAYED,
     IMPORTS,
     MESSAGES,
     NODES,
@@ -34,11 +36,14 @@ from flockmq.rlog.shards import (
     ROUTES,
     RULES,
     SHARDS,
+    SHARES,
     SLOTS,
     USERS,
     Ban,
+    DelayedMessage,
     Import,
     K,
+    Members,
     NodeInfo,
     RetainedMessage,
     TableSpec,
@@ -500,6 +505,18 @@ class Tables:
         return cast(RowTable[bytes, RetainedMessage], self.shards[RETAINED].tables[MESSAGES.number])
 
     @property
+    def shares(self) -> RowTable[tuple[bytes, str], Members]:
+        return cast(RowTable[tuple[bytes, str], Members], self.shards[ROUTE].tables[SHARES.number])
+
+    @property
+    def claims(self) -> RowTable[tuple[bytes, str], bytes]:
+        return cast(RowTable[tuple[bytes, str], bytes], self.shards[ROUTE].tables[CLAIMS.number])
+
+    @property
+    def delayed(self) -> RowTable[bytes, DelayedMessage]:
+        return cast(RowTable[bytes, DelayedMessage], self.shards[RETAINED].tables[DELAYED.number])
+
+    @property
     def users(self) -> RowTable[str, User]:
         return cast(RowTable[str, User], self.shards[AUTH].tables[USERS.number])
 
@@ -519,8 +536,8 @@ class Tables:
 def _new_shard(name: str) -> Shard:
     tables: dict[str, Callable[[], list[object]]] = {
         CLUSTER: lambda: [RowTable(NODES), RowTable(SLOTS)],
-        ROUTE: lambda: [RouteTable(ROUTES)],
-        RETAINED: lambda: [RowTable(MESSAGES)],
+        ROUTE: lambda: [RouteTable(ROUTES), RowTable(SHARES), RowTable(CLAIMS)],
+        RETAINED: lambda: [RowTable(MESSAGES), RowTable(DELAYED)],
         AUTH: lambda: [RowTable(USERS), RowTable(RULES), RowTable(BANS), RowTable(IMPORTS)],
     }
     return Shard(name, cast(list[Table[object, object]], tables[name]()))
