@@ -21,8 +21,10 @@ from typing import Final, NoReturn
 import msgspec
 import uvloop
 
-from flockmq import __version__, build, config, logs
-from flockmq.config import Config, Setting
+from flockmq import __version__, build, logs
+from flockmq.config.layers import Setting
+from flockmq.config.schema import Config
+from flockmq.config.whole import DEFAULT_LISTENER, load
 from flockmq.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ log = logging.getLogger(__name__)
 RUN_OPTIONS: Final = {
     "role": ("role", "ROLE", "core, replicant or single (default: single, a whole broker in one process)"),
     "redis": ("redis.url", "URL", "redis://, rediss:// or unix:// (default: an embedded Valkey, role single only)"),
-    "listen": ("mqtt.listen", "HOST:PORT", 'where MQTT clients connect; "" for nowhere (default: 127.0.0.1:1883)'),
+    "listen": (DEFAULT_LISTENER, "HOST:PORT", 'where MQTT clients connect; "" for nowhere (default: 127.0.0.1:1883)'),
     "management": ("management.listen", "HOST:PORT", "health, metrics, REST (default: 127.0.0.1:18083)"),
     "name": ("node.name", "NAME", "unique in the cluster (default: the host's name)"),
     "host": ("node.host", "HOST", "the address at which other nodes reach this one (default: 127.0.0.1)"),
@@ -76,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         "run",
         help="run one node",
         description="Run one node until SIGTERM or Ctrl-C.",
-        epilog="Precedence: these options, then the environment (FLOCKMQ_MQTT__LISTEN is mqtt.listen), then the file, "
+        epilog="Precedence: these options, then the environment (FLOCKMQ_LOG__LEVEL is log.level), then the file, "
         "then the defaults.",
         allow_abbrev=False,
     )
@@ -141,7 +143,7 @@ def _dispatch(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    settings = config.load(file=options.config, command_line=_command_line(options))
+    settings = load(file=options.config, command_line=_command_line(options))
     logs.configure(settings.log.format, settings.log.level)
     return _until_signalled(lambda: _node(settings, options.ready_fd))
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
-from flockmq.config import Address
+from flockmq.config.values import Address
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.packets import Connect, Subscription
 

@@ -20,7 +20,9 @@ from typing import Final
 
 import msgspec
 
-from flockmq.config import Address, environment_name
+from flockmq.config.layers import environment_name
+from flockmq.config.values import Address
+from flockmq.config.whole import DEFAULT_LISTENER
 from flockmq.crossing import check_crossing
 from flockmq.embedded import embedded_valkey
 from flockmq.errors import UserError
@@ -118,7 +120,7 @@ async def _cluster(
             "role": role,
             "node.name": f"{role}-{number}",
             "node.data_dir": str(folder / f"{role}-{number}"),
-            "mqtt.listen": mqtt,
+            DEFAULT_LISTENER: mqtt,
             "management.listen": str(Address(LOOPBACK, management_port and management_port + len(nodes))),
         }
         node = await _start(own["node.name"], role, folder / f"{own['node.name']}.log", {**shared, **own})

@@ -11,7 +11,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
-from flockmq.config import Redis
+from flockmq.config.schema import Redis
 from flockmq.errors import RedisUnreachable
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ async def wait_for_redis(settings: Redis) -> None:
         socket_timeout=TRY_TIMEOUT_S,
         retry=Retry(NoBackoff(), 0),
     )
-    deadline = asyncio.get_running_loop().time() + settings.connect_timeout_s
+    deadline = asyncio.get_running_loop().time() + settings.connect_timeout
     try:
         while True:
             try:
@@ -43,7 +43,7 @@ async def wait_for_redis(settings: Redis) -> None:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise RedisUnreachable(
                         f"redis.url: {settings.url} can't be reached: {_one_line(error)}; is it running there? "
-                        f"(waited {settings.connect_timeout_s:g} s, redis.connect_timeout_s)"
+                        f"(waited {settings.connect_timeout:g} s, redis.connect_timeout)"
                     ) from None
                 log.warning("waiting for Redis at %s: %s", settings.url, _one_line(error))
                 await asyncio.sleep(RETRY_EVERY_S)

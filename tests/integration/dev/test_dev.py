@@ -67,7 +67,7 @@ def test_a_port_in_use_is_one_line_and_exit_code_4(flockmq: Commands) -> None:
         refusal = flockmq.refused("dev", "--port", str(port), "--management-port", "0")
     code, line = refusal
     assert code == 4
-    assert line == f"replicant-1: mqtt.listen: 127.0.0.1:{port} is in use; choose another with --port P"
+    assert line == f"replicant-1: listeners.tcp.default.bind: 127.0.0.1:{port} is in use; choose another with --port P"
 
 
 def test_an_unreachable_redis_is_one_line_and_exit_code_3(flockmq: Commands) -> None:
@@ -75,7 +75,7 @@ def test_an_unreachable_redis_is_one_line_and_exit_code_3(flockmq: Commands) -> 
         held.bind(("127.0.0.1", 0))
         url = f"redis://127.0.0.1:{held.getsockname()[1]}/0"
         code, line = flockmq.refused(
-            "dev", *FREE_PORTS, "--redis", url, environment={"FLOCKMQ_REDIS__CONNECT_TIMEOUT_S": "0"}
+            "dev", *FREE_PORTS, "--redis", url, environment={"FLOCKMQ_REDIS__CONNECT_TIMEOUT": "0"}
         )
     assert code == 3
     assert line.startswith(f"core-1: redis.url: {url} can't be reached: ")

@@ -159,7 +159,8 @@ def test_cores_start_together_and_are_restarted_by_the_operator() -> None:
 def test_a_nodes_file_is_toml_with_what_the_spec_says(role: str, listen: str) -> None:
     text = config.files(context({"mqtt": {"allowAnonymous": False, "maxInflight": 7}}))[f"{role}.toml"]
     parsed = tomllib.loads(text)
-    assert parsed["mqtt"] == {"listen": listen, "allow_anonymous": False, "max_inflight": 7}
+    assert parsed["mqtt"] == {"allow_anonymous": False, "max_inflight": 7}
+    assert parsed["listeners"]["tcp"]["default"] == {"bind": listen}
     assert parsed["cluster"]["seeds"] == ["demo-core:4370"]
     assert parsed["redis"]["password_file"] == "/etc/flockmq/secrets/redis-password"
     assert parsed["management"]["listen"] == "0.0.0.0:18083"
@@ -171,7 +172,8 @@ def test_a_nodes_file_is_one_that_the_broker_accepts(
 ) -> None:
     from pathlib import Path
 
-    from flockmq.config import load
+    from flockmq.config.schema import named_listeners
+    from flockmq.config.whole import load
 
     everything = {
         "allowAnonymous": True, "maxPacketSizeBytes": 64, "maxInflight": 1, "maxMqueueLen": 1, "maxAwaitingRel": 1,
@@ -185,7 +187,7 @@ def test_a_nodes_file_is_one_that_the_broker_accepts(
     file.write_text(text.replace("/etc/flockmq/secrets", str(secrets)))
     loaded = load(file=file, environment={"FLOCKMQ_ROLE": role})
     assert loaded.role == role
-    assert (loaded.mqtt.listen is None) == (role == "core")
+    assert [str(each) for each in named_listeners(loaded)] == (["tcp:default"] if role == "replicant" else [])
 
 
 @pytest.mark.parametrize(

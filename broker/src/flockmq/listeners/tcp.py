@@ -7,7 +7,7 @@ import socket
 from flockmq.errors import AddressInUse, cannot_bind
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int, key: str = "listeners.tcp.default.bind") -> socket.socket:
     """A bound, non-blocking socket, which refuses clients until the engine listens on it. Raises AddressInUse.
 
     TCP_NODELAY is set here: on Linux the accepted sockets inherit it, which saves a system call for each client.
@@ -17,7 +17,7 @@ def bound(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror as error:
-        raise AddressInUse(f"mqtt.listen: {host}:{port} isn't an address of this machine: {error.strerror}") from None
+        raise AddressInUse(f"{key}: {host}:{port} isn't an address of this machine: {error.strerror}") from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -26,5 +26,5 @@ def bound(host: str, port: int) -> socket.socket:
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise cannot_bind("mqtt.listen", f"{host}:{port}", "--listen", error) from None
+        raise cannot_bind(key, f"{host}:{port}", "--listen", error) from None
     return listener

@@ -26,7 +26,7 @@ from flockmq.bounds import (
     MANAGEMENT_REQUEST_LINE_MAX_BYTES,
     MANAGEMENT_REQUEST_MAX_BYTES,
 )
-from flockmq.config import Address
+from flockmq.config.values import Address
 from flockmq.errors import cannot_bind
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics

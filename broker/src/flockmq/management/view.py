@@ -15,6 +15,9 @@ class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
     """Where a node listens, once it does. None: it has no such listener."""
 
     mqtt: int | None
+    """The listener `tcp:default`'s."""
+    listeners: dict[str, int] = {}
+    """By name, `ssl:default`; a Unix socket's is 0."""
     link: int | None
     management: int
 

@@ -16,7 +16,8 @@ from typing import Final
 
 from flockmq import __version__
 from flockmq.cluster.service import Cluster, ClusterSettings
-from flockmq.config import Address, Config
+from flockmq.config.schema import Config, Mqtt, named_listeners
+from flockmq.config.values import Address
 from flockmq.errors import RedisUnreachable, UserError, cannot_bind
 from flockmq.listeners import tcp
 from flockmq.management import server
@@ -39,13 +40,13 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
     _raise_descriptor_limit()
     purged = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
-        listen = config.mqtt.listen
-        listener = None if listen is None else tcp.bound(listen.host, listen.port)
+        listen = next((each.settings.bind for each in named_listeners(config)), None)
+        listener = tcp.bound(listen.host, listen.port) if isinstance(listen, Address) else None
         if listener is not None:
             stack.callback(listener.close)
         mqtt_port = None if listener is None else int(listener.getsockname()[1])
-        limits = _limits(config)
-        router = Router(Counters(), limits.max_packet_bytes)
+        limits = _limits("default", config.mqtt, config.node.max_connections)
+        router = Router(Counters(), max(zone.max_packet_size for zone in (config.mqtt, *config.zones.values())))
         redis = _redis(config)
         is_core = config.role != "replicant"
         cluster = Cluster(_cluster_settings(config, mqtt_port or 0), router.turn, redis)
@@ -105,16 +106,33 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
         yield
 
 
-def _limits(config: Config) -> Limits:
-    mqtt = config.mqtt
+def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
+    """What the clients of one zone may do."""
     return Limits(
-        max_packet_bytes=mqtt.max_packet_size_bytes,
+        name,
+        max_packet_size=mqtt.max_packet_size,
+        max_clientid_len=mqtt.max_clientid_len,
+        max_topic_levels=mqtt.max_topic_levels,
+        max_qos_allowed=mqtt.max_qos_allowed,
+        max_topic_alias=mqtt.max_topic_alias,
+        retain_available=mqtt.retain_available,
+        wildcard_subscription=mqtt.wildcard_subscription,
+        shared_subscription=mqtt.shared_subscription,
+        exclusive_subscription=mqtt.exclusive_subscription,
         max_inflight=mqtt.max_inflight,
         max_mqueue_len=mqtt.max_mqueue_len,
+        mqueue_store_qos0=mqtt.mqueue_store_qos0,
         max_awaiting_rel=mqtt.max_awaiting_rel,
+        await_rel_timeout=mqtt.await_rel_timeout,
+        session_expiry_interval=mqtt.session_expiry_interval,
+        max_session_expiry_interval=mqtt.max_session_expiry_interval,
         keepalive_multiplier=mqtt.keepalive_multiplier,
-        idle_timeout_s=mqtt.idle_timeout_s,
-        max_connections=mqtt.max_connections,
+        server_keepalive=mqtt.server_keepalive,
+        idle_timeout=mqtt.idle_timeout,
+        max_subscriptions=mqtt.max_subscriptions,
+        max_wildcard_shapes=mqtt.max_wildcard_shapes,
+        response_information=mqtt.response_information,
+        max_connections=max_connections,
         allow_anonymous=mqtt.allow_anonymous,
     )
 

@@ -26,7 +26,7 @@ def test_a_port_in_use_is_said_with_its_mend() -> None:
     with tcp.bound("127.0.0.1", 0) as listener:
         listener.listen()
         port = listener.getsockname()[1]
-        with pytest.raises(AddressInUse, match=rf"mqtt.listen: 127.0.0.1:{port} is in use; choose another"):
+        with pytest.raises(AddressInUse, match=rf"listeners.tcp.default.bind: 127.0.0.1:{port} is in use; choose another"):
             tcp.bound("127.0.0.1", port)
 
 

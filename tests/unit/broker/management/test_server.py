@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from flockmq.bounds import MANAGEMENT_REQUEST_LINE_MAX_BYTES
-from flockmq.config import Address
+from flockmq.config.values import Address
 from flockmq.errors import AddressInUse
 from flockmq.management.server import serve
 from flockmq.management.view import NodeRow, NodeStatus, Sample, ShardStatus

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flockmq import config
 from flockmq.bounds import CONFIG_MAX_BYTES
-from flockmq.config import Address, Secret, Setting
+from flockmq.config import layers, whole
+from flockmq.config.layers import Setting
+from flockmq.config.schema import named_listeners
+from flockmq.config.values import Address, Secret, parse_address
 from flockmq.errors import ConfigError
 
 
@@ -21,7 +23,7 @@ def write(folder: Path, text: str) -> Path:
 
 def refusal(**layers: object) -> str:
     with pytest.raises(ConfigError) as caught:
-        config.load(**{"environment": {}, **layers})  # type: ignore[arg-type]
+        whole.load(**{"environment": {}, **layers})  # type: ignore[arg-type]
     message = str(caught.value)
     assert "\n" not in message
     assert caught.value.exit_code == 2
@@ -29,9 +31,11 @@ def refusal(**layers: object) -> str:
 
 
 def test_with_no_layer_a_node_is_single_and_listens_on_loopback_only() -> None:
-    settings = config.load(environment={})
+    settings = whole.load(environment={})
     assert settings.role == "single"
-    assert settings.mqtt.listen == Address("127.0.0.1", 1883)
+    assert [(str(each), each.settings.bind) for each in named_listeners(settings)] == [
+        ("tcp:default", Address("127.0.0.1", 1883))
+    ]
     assert settings.cluster.listen.host == settings.management.listen.host == "127.0.0.1"
     assert settings.node.name == socket.gethostname()
     assert settings.node.data_dir is not None
@@ -39,20 +43,25 @@ def test_with_no_layer_a_node_is_single_and_listens_on_loopback_only() -> None:
 
 
 def test_command_line_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
-    file = write(tmp_path, '[mqtt]\nlisten = "1.1.1.1:1"\nmax_inflight = 7\nmax_mqueue_len = 5\n')
-    environment = {"FLOCKMQ_MQTT__LISTEN": "2.2.2.2:2", "FLOCKMQ_MQTT__MAX_INFLIGHT": "8"}
-    command_line = [Setting("mqtt.listen", "3.3.3.3:3", "--listen")]
-    settings = config.load(file=file, environment=environment, command_line=command_line)
-    assert settings.mqtt.listen == Address("3.3.3.3", 3)
+    file = write(
+        tmp_path, '[mqtt]\nmax_inflight = 7\nmax_mqueue_len = 5\n[listeners.tcp.default]\nbind = "1.1.1.1:1"\n'
+    )
+    environment = {"FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND": "2.2.2.2:2", "FLOCKMQ_MQTT__MAX_INFLIGHT": "8"}
+    command_line = [Setting("listeners.tcp.default.bind", "3.3.3.3:3", "--listen")]
+    settings = whole.load(file=file, environment=environment, command_line=command_line)
+    assert settings.listeners.tcp["default"].bind == Address("3.3.3.3", 3)
     assert settings.mqtt.max_inflight == 8
     assert settings.mqtt.max_mqueue_len == 5
     assert settings.mqtt.max_awaiting_rel == 100
 
 
 def test_every_key_can_come_from_the_environment() -> None:
-    assert {config.environment_name(path) for path in config.FIELDS} >= {"FLOCKMQ_ROLE", "FLOCKMQ_NODE__NAME"}
-    for path in config.FIELDS:
-        assert config.environment_name(path).removeprefix("FLOCKMQ_").lower().replace("__", ".") == path
+    keys = [key.replace("NAME", "some_name-1") for key in layers.every_key()]
+    assert {"role", "node.name", "listeners.wss.some_name-1.certfile", "zones.some_name-1.max_inflight"} <= set(keys)
+    for key in keys:
+        assert layers.environment_name(key).removeprefix("FLOCKMQ_").lower().replace("__", ".") == key
+        assert layers.kind_of(key) is not None
+        assert not layers.NOT_SETTINGS.fullmatch(layers.environment_name(key))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +73,7 @@ def test_every_key_can_come_from_the_environment() -> None:
     ],
 )
 def test_an_address_is_read_and_shown_alike(text: str, address: Address) -> None:
-    assert config.parse_address(text) == address
+    assert parse_address(text) == address
     assert str(address) == text
 
 
@@ -74,21 +83,80 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     assert message.startswith(f"FLOCKMQ_MANAGEMENT__LISTEN: {text!r} isn't HOST:PORT; for example")
 
 
-def test_no_mqtt_listener_is_said_by_an_empty_text() -> None:
-    assert config.load(environment={"FLOCKMQ_MQTT__LISTEN": ""}).mqtt.listen is None
+def test_an_empty_text_switches_a_listener_off() -> None:
+    settings = whole.load(environment={"FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND": ""})
+    assert list(named_listeners(settings)) == []
+
+
+def test_a_core_listens_for_clients_only_where_it_is_told_to() -> None:
+    core = {"FLOCKMQ_ROLE": "core", "FLOCKMQ_REDIS__URL": "redis://h:1", "FLOCKMQ_CLUSTER__KEY": "k"}
+    assert list(named_listeners(whole.load(environment=core))) == []
+    told = whole.load(environment={**core, "FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND": "0.0.0.0:0"})
+    assert [str(each) for each in named_listeners(told)] == ["tcp:default"]
+
+
+def test_sections_with_names_stand_beside_the_default_and_each_layer_adds_to_them(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        """
+        [listeners.ssl.public]
+        bind = "0.0.0.0:8883"
+        certfile = "/tls/tls.crt"
+        keyfile = "/tls/tls.key"
+        allow = ["10.0.0.0/8"]
+        [[listeners.ssl.public.sni]]
+        host = "*.example.com"
+        certfile = "/other/tls.crt"
+        keyfile = "/other/tls.key"
+        """,
+    )
+    environment = {"FLOCKMQ_LISTENERS__SSL__PUBLIC__MAX_CONN_RATE": "100/s", "FLOCKMQ_LISTENERS__WS__A__BIND": "h:80"}
+    settings = whole.load(file=file, environment=environment)
+    assert [str(each) for each in named_listeners(settings)] == ["tcp:default", "ssl:public", "ws:a"]
+    public = settings.listeners.ssl["public"]
+    assert (public.max_conn_rate, public.sni[0].host) == (100, "*.example.com")
+    assert str(public.allow[0]) == "10.0.0.0/8"
+
+
+def test_a_key_that_has_no_default_is_asked_for() -> None:
+    assert refusal(environment={"FLOCKMQ_LISTENERS__WS__A__ZONE": "default"}) == (
+        "listeners.ws.a.bind: is missing; it must be HOST:PORT"
+    )
+
+
+def test_a_listener_that_verifies_needs_to_know_by_whom() -> None:
+    where = "FLOCKMQ_LISTENERS__SSL__A__"
+    said = {"BIND": "h:1", "CERTFILE": "/c", "KEYFILE": "/k", "VERIFY": "peer"}
+    assert refusal(environment={f"{where}{key}": value for key, value in said.items()}) == (
+        "listeners.ssl.a: verify = peer needs a cacertfile: who signs clients' certificates"
+    )
+
+
+def test_a_zone_has_what_mqtt_has_but_for_what_it_says_itself(tmp_path: Path) -> None:
+    file = write(tmp_path, '[mqtt]\nmax_inflight = 7\nidle_timeout = "5s"\n[zones.slow]\nmax_inflight = 1\n')
+    settings = whole.load(file=file, environment={"FLOCKMQ_MQTT__IDLE_TIMEOUT": "2m"})
+    slow = settings.zones["slow"]
+    assert (slow.max_inflight, slow.idle_timeout, slow.max_mqueue_len) == (1, 120, 1000)
 
 
 def test_seeds_are_a_list_in_the_file_and_comma_separated_elsewhere(tmp_path: Path) -> None:
     both = (Address("a", 1), Address("b", 2))
-    assert config.load(file=write(tmp_path, '[cluster]\nseeds = ["a:1", "b:2"]'), environment={}).cluster.seeds == both
-    assert config.load(environment={"FLOCKMQ_CLUSTER__SEEDS": "a:1, b:2"}).cluster.seeds == both
+    assert whole.load(file=write(tmp_path, '[cluster]\nseeds = ["a:1", "b:2"]'), environment={}).cluster.seeds == both
+    assert whole.load(environment={"FLOCKMQ_CLUSTER__SEEDS": "a:1, b:2"}).cluster.seeds == both
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[mqtt]\nlisten_on = 1", "mqtt.listen_on: unknown key; did you mean mqtt.listen?"),
+        ("[management]\nlisten_on = 1", "management.listen_on: unknown key; did you mean management.listen?"),
         ("[mqqt]\nlisten = 1", "mqqt: unknown key; did you mean mqtt?"),
+        ("[listeners.sssl.a]\nbind = 1", "listeners.sssl: unknown key; did you mean listeners.ssl?"),
+        ("[listeners.ws.a]\nbnid = 1", "listeners.ws.a.bnid: unknown key; did you mean listeners.ws.a.bind?"),
+        (
+            '[listeners.ws.a]\nbind = "h:1"\nzone = "fats"',
+            "listeners.ws.a.zone: 'fats' isn't a zone; did you mean default?",
+        ),
+        ("[listeners.ws.'A b']\nbind = 1", "listeners.ws.A b: 'A b' can't be a name;"),
         ("role = 3", "role: 3 must be core or replicant or single"),
         ('[mqtt]\nmax_inflight = "32"', "mqtt.max_inflight: '32' must be a whole number from 1 to 65535"),
         ("[mqtt]\nmax_inflight = 0", "mqtt.max_inflight: 0 must be a whole number from 1 to 65535"),
@@ -106,8 +174,10 @@ def test_a_mistake_in_the_file_is_named_with_file_key_value_and_mend(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("FLOCKMQ_MQT__LISTEN", "a:1", "unknown key; did you mean FLOCKMQ_MQTT__LISTEN?"),
-        ("FLOCKMQ_ZZZ", "1", "unknown key; known: FLOCKMQ_ROLE, FLOCKMQ_NODE__NAME"),
+        ("FLOCKMQ_LOOG__LEVEL", "a:1", "unknown key; did you mean FLOCKMQ_LOG__LEVEL?"),
+        ("FLOCKMQ_ZZZ", "1", "unknown key; did you mean FLOCKMQ_"),
+        ("FLOCKMQ_MQTT", "1", "is a section, not a value; say one of its keys"),
+        ("FLOCKMQ_ROLE__X", "1", "unknown key; FLOCKMQ_ROLE is a value, not a section"),
         ("FLOCKMQ_MQTT__ALLOW_ANONYMOUS", "maybe", "'maybe' must be true or false"),
         ("FLOCKMQ_MQTT__KEEPALIVE_MULTIPLIER", "0", "'0' must be a number from 1 to 10"),
     ],
@@ -120,11 +190,7 @@ def test_a_mistake_in_the_environment_is_named_with_its_variable(name: str, valu
     "name", ["FLOCKMQ_SERVICE_HOST", "FLOCKMQ_DEMO_SERVICE_PORT_MQTT", "FLOCKMQ_PORT", "FLOCKMQ_PORT_1883_TCP_ADDR"]
 )
 def test_the_variables_that_kubernetes_makes_for_services_are_no_settings(name: str) -> None:
-    assert config.read_environment({name: "tcp://10.0.0.1:1883"}) == []
-
-
-def test_no_key_looks_like_a_variable_of_kubernetes() -> None:
-    assert not [p for p in config.FIELDS if config.NOT_SETTINGS.fullmatch(config.environment_name(p))]
+    assert layers.read_environment({name: "tcp://10.0.0.1:1883"}) == []
 
 
 def test_a_file_that_is_missing_not_toml_or_huge_is_named(tmp_path: Path) -> None:
@@ -142,7 +208,7 @@ def test_secrets_come_from_files_and_are_never_shown(tmp_path: Path) -> None:
         "FLOCKMQ_REDIS__PASSWORD_FILE": str(tmp_path / "password"),
         "FLOCKMQ_REDIS__URL": "redis://me:other@h:1/0",
     }
-    settings = config.load(environment=environment)
+    settings = whole.load(environment=environment)
     assert settings.cluster.key == Secret("k3y")
     assert settings.redis.password == Secret("pa55")
     assert settings.redis.url == "redis://me@h:1/0"
@@ -150,7 +216,7 @@ def test_secrets_come_from_files_and_are_never_shown(tmp_path: Path) -> None:
 
 
 def test_a_password_in_the_url_is_moved_to_where_it_is_hidden() -> None:
-    settings = config.load(environment={"FLOCKMQ_REDIS__URL": "redis://:p%40ss@[::1]:6379/2"})
+    settings = whole.load(environment={"FLOCKMQ_REDIS__URL": "redis://:p%40ss@[::1]:6379/2"})
     assert settings.redis.url == "redis://[::1]:6379/2"
     assert settings.redis.password is not None
     assert settings.redis.password.reveal() == "p@ss"
@@ -188,6 +254,6 @@ def test_a_replicant_needs_redis_key_and_seeds(missing: str, expected: str) -> N
         "FLOCKMQ_CLUSTER__KEY": "k",
         "FLOCKMQ_CLUSTER__SEEDS": "core:4370",
     }
-    assert config.load(environment=environment).role == "replicant"
+    assert whole.load(environment=environment).role == "replicant"
     del environment[missing]
     assert refusal(environment=environment).startswith(expected)

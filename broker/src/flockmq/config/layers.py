@@ -1,0 +1,142 @@
+"""Where settings are said: the file, the environment, the command line. Each layer is a list of `Setting`s.
+
+A dotted path names a key: `listeners.tcp.default.bind` is `bind` below `[listeners.tcp.default]` in the TOML file and
+`FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND` in the environment. A list of tables is one value: JSON in the environment.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, get_args, get_origin
+
+from flockmq.bounds import CONFIG_MAX_BYTES
+from flockmq.config.schema import Config
+from flockmq.config.values import field_types, is_struct, nearest
+from flockmq.errors import ConfigError
+
+ENVIRONMENT_PREFIX: Final = "FLOCKMQ_"
+
+NOT_SETTINGS: Final = re.compile(r"FLOCKMQ_(MYPYC|(.*_)?SERVICE_(HOST|PORT.*)|(.*_)?PORT(_[0-9]+_(TCP|UDP).*)?)")
+"""Variables with our prefix that say nothing to a node: what Kubernetes adds for a Service whose name starts with
+`flockmq` (`FLOCKMQ_SERVICE_HOST`, `FLOCKMQ_PORT_1883_TCP`, …), and the switch of the build."""
+
+NAME: Final = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]{0,30}[a-z0-9]|[a-z0-9]")
+"""What a user may call a listener or a zone; the environment can say it too."""
+
+
+class Setting(NamedTuple):
+    """One value of one layer."""
+
+    path: str
+    value: object
+    source: str
+    """Where it was said, as the user would look for it: `flockmq.toml: log.level`, `--listen`, `FLOCKMQ_ROLE`."""
+    is_text: bool = True
+    """Whether the layer knows nothing but text ("32", "true"), as all do but the file."""
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+
+def named(kind: object) -> Any:
+    """The struct of a section that has a name; None for anything else."""
+    of = get_args(kind)
+    return of[1] if get_origin(kind) is dict and is_struct(of[1]) else None
+
+
+def kind_of(path: str) -> Any:
+    """The type at a dotted path; None where there is no such section or key."""
+    kind: Any = Config
+    for name in path.split("."):
+        below = field_types(kind).get(name) if is_struct(kind) else None
+        kind = named(kind) if NAME.fullmatch(name) and not is_struct(kind) else below
+    return kind
+
+
+def is_section(kind: object) -> bool:
+    return is_struct(kind) or named(kind) is not None
+
+
+def every_key(kind: Any = Config, prefix: str = "") -> Iterator[str]:
+    """Every key; NAME stands for what a user may name."""
+    if is_struct(kind):
+        for name, of in field_types(kind).items():
+            yield from every_key(of, f"{prefix}.{name}" if prefix else name)
+    elif (struct := named(kind)) is not None:
+        yield from every_key(struct, f"{prefix}.NAME")
+    else:
+        yield prefix
+
+
+def _unknown(path: str, source: str, shown: Callable[[str], str]) -> ConfigError:
+    """With the nearest of the names that could stand where the path goes wrong."""
+    names = path.split(".")
+    kind: Any = Config
+    for at, name in enumerate(names):
+        if is_struct(kind):
+            kinds = field_types(kind)
+            if name not in kinds:
+                known = [shown(".".join([*names[:at], other, *names[at + 1 :]])) for other in kinds]
+                return ConfigError(f"{source}: unknown key; {nearest(shown(path), known)}")
+            kind = kinds[name]
+        elif (one := named(kind)) is not None:
+            if not NAME.fullmatch(name):
+                return ConfigError(f"{source}: {name!r} can't be a name; it takes 1 to 32 of a-z 0-9 _ -")
+            kind = one
+        else:
+            return ConfigError(f"{source}: unknown key; {shown('.'.join(names[:at]))} is a value, not a section")
+    return ConfigError(f"{source}: is a section, not a value; say one of its keys")
+
+
+# --- layers ---------------------------------------------------------------------------------------------------------
+
+
+def read_file(file: Path) -> list[Setting]:
+    """The settings of a TOML file, in its order."""
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(CONFIG_MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{file}: can't be read: {error.strerror}; name a readable TOML file with --config") from None
+    if len(text) > CONFIG_MAX_BYTES:
+        raise ConfigError(f"{file}: larger than {CONFIG_MAX_BYTES} bytes; is it the right file?")
+    try:
+        document = tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: not valid TOML: {error}") from None
+    return list(_flatten(document, "", str(file)))
+
+
+def _flatten(table: Mapping[str, object], prefix: str, file: str) -> Iterable[Setting]:
+    for key, value in table.items():
+        path = f"{prefix}{key}"
+        source = f"{file}: {path}"
+        kind = None if "." in key else kind_of(path)
+        if kind is None:
+            raise _unknown(path, source, str)
+        if not is_section(kind):
+            yield Setting(path, value, source, is_text=False)
+        elif isinstance(value, dict):
+            yield from _flatten(value, f"{path}.", file)
+        else:
+            raise ConfigError(f"{source}: is a section, not a value; write [{path}] above its keys")
+
+
+def read_environment(environment: Mapping[str, str]) -> list[Setting]:
+    """The settings among the variables: `FLOCKMQ_LOG__LEVEL` is `log.level`."""
+    settings = []
+    for name in sorted(environment):
+        if name.startswith(ENVIRONMENT_PREFIX) and not NOT_SETTINGS.fullmatch(name):
+            path = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+            kind = kind_of(path)
+            if kind is None or is_section(kind):
+                raise _unknown(path, name, environment_name)
+            settings.append(Setting(path, environment[name], name))
+    return settings
+
+
+def environment_name(path: str) -> str:
+    return ENVIRONMENT_PREFIX + path.upper().replace(".", "__")

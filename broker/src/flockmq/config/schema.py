@@ -1,0 +1,250 @@
+"""Every key of a node's configuration: its name, its kind, its bounds, its default.
+
+A struct is a section, `[node]`; a dict of structs is a section for each name, `[listeners.tcp.default]`; everything
+else is a key. EMQX's names where it has the thing. A key added here can be said in the file and in the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta, field
+
+from flockmq.bounds import PACKET_MAX_BYTES
+from flockmq.config.values import Address, ByteRate, Count, Kind, Network, Rate, RedisUrl, Seconds, Secret
+
+Role = Literal["core", "replicant", "single"]
+PacketIds = Annotated[int, Meta(ge=1, le=65_535)]
+Whole = Annotated[int, Meta(ge=0, le=0xFFFFFFFF), Kind.DURATION]
+"""Seconds as the protocol counts them; 4294967295: for ever."""
+UrlPath = Annotated[str, Meta(pattern=r"^/[!-~]*$", max_length=256)]
+Some = Annotated[float, Meta(ge=0.1, le=3600.0), Kind.DURATION]
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read at most: whoever is over it is read more slowly, never cut off. 0: no limit.
+
+    A burst is what may come at once after a silence; 0: one second's worth.
+    """
+
+    messages_rate: Rate = 0.0
+    messages_burst: Rate = 0.0
+    bytes_rate: ByteRate = 0.0
+    bytes_burst: Annotated[float, Meta(ge=0.0, le=1e12), Kind.SIZE] = 0.0
+
+
+class Node(Rates, frozen=True, kw_only=True):
+    """The rates are of all clients of this node together."""
+
+    name: str = ""
+    """Unique in the cluster; default: the host's name."""
+    host: str = "127.0.0.1"
+    """The address at which the other nodes reach this one."""
+    data_dir: Path | None = None
+    """Cores: snapshots; single: also the embedded Valkey's files. Default: below the user's state folder."""
+    max_connections: Count = 1_000_000
+    max_conn_rate: Rate = 0.0
+
+
+class Mqtt(Rates, frozen=True, kw_only=True):
+    """The limits of the default zone; `[zones.NAME]` takes what it doesn't say from here. The rates are per client."""
+
+    allow_anonymous: bool = True
+    max_packet_size: Annotated[int, Meta(ge=64, le=PACKET_MAX_BYTES), Kind.SIZE] = 1024 * 1024
+    max_clientid_len: Annotated[int, Meta(ge=23, le=65_535)] = 65_535
+    max_topic_levels: Annotated[int, Meta(ge=1, le=128)] = 128
+    max_qos_allowed: Annotated[int, Meta(ge=0, le=2)] = 2
+    max_topic_alias: Annotated[int, Meta(ge=0, le=65_535)] = 32
+    """Memory is spent for each."""
+    retain_available: bool = True
+    wildcard_subscription: bool = True
+    shared_subscription: bool = True
+    shared_subscription_strategy: Literal[
+        "random", "round_robin", "round_robin_per_group", "sticky", "local", "hash_clientid", "hash_topic"
+    ] = "round_robin"
+    exclusive_subscription: bool = True
+    max_inflight: PacketIds = 32
+    max_mqueue_len: Count = 1_000
+    mqueue_store_qos0: bool = True
+    max_awaiting_rel: PacketIds = 100
+    await_rel_timeout: Seconds = 300.0
+    session_expiry_interval: Whole = 7200
+    """What a 3.x client that doesn't ask for a clean session gets."""
+    max_session_expiry_interval: Whole = 0xFFFFFFFF
+    """The most that a 5.0 client gets."""
+    keepalive_multiplier: Annotated[float, Meta(ge=1.0, le=10.0)] = 1.5
+    server_keepalive: Annotated[int, Meta(ge=0, le=65_535), Kind.DURATION] = 0
+    """Replaces what clients ask for; 0: it doesn't."""
+    idle_timeout: Some = 15.0
+    """How long a connection may take until its CONNECT is complete, TLS and all included."""
+    max_subscriptions: Count = 100_000
+    max_wildcard_shapes: Annotated[int, Meta(ge=1, le=256)] = 16
+    """Different places where wildcards stand in one client's filters."""
+    response_information: Annotated[str, Meta(max_length=1024)] = ""
+
+
+# --- listeners ------------------------------------------------------------------------------------------------------
+
+
+class Listener(Rates, frozen=True, kw_only=True):
+    """What listeners of all types have. The rates are of all its clients together."""
+
+    zone: str = "default"
+    max_connections: Count = 1_000_000
+    max_conn_rate: Rate = 0.0
+
+
+class Inet(Listener, frozen=True, kw_only=True):
+    bind: Address | None
+    """None ("" in the file): this listener is off."""
+    allow: tuple[Network, ...] = ()
+    """Clients' addresses; empty: all that `deny` doesn't name."""
+    deny: tuple[Network, ...] = ()
+    proxy_protocol: bool = False
+    """A load balancer says who the client is (PROXY protocol, version 1 or 2); whoever doesn't say it is refused."""
+    proxy_protocol_timeout: Some = 3.0
+
+
+class TcpListener(Inet, frozen=True, kw_only=True):
+    pass
+
+
+class ServerName(msgspec.Struct, frozen=True, kw_only=True):
+    """Another certificate, for clients that ask for this host."""
+
+    host: str
+    """`mqtt.example.com`, or `*.example.com`."""
+    certfile: Path
+    keyfile: Path
+
+
+class SslListener(Inet, frozen=True, kw_only=True):
+    certfile: Path
+    """PEM: the server's certificate, then the chain. Read again when it changes, as are all files here."""
+    keyfile: Path
+    password: Secret | None = None
+    """Of the key."""
+    password_file: Path | None = None
+    cacertfile: Path | None = None
+    """PEM: who signs clients' certificates."""
+    crlfile: Path | None = None
+    """PEM: which of them were revoked."""
+    verify: Literal["none", "peer"] = "none"
+    fail_if_no_peer_cert: bool = False
+    versions: tuple[Literal["tlsv1.2", "tlsv1.3"], ...] = ("tlsv1.2", "tlsv1.3")
+    ciphers: str = ""
+    """OpenSSL's names for TLS 1.2; empty: OpenSSL's choice."""
+    sni: tuple[ServerName, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.verify == "peer" and self.cacertfile is None:
+            raise ValueError("verify = peer needs a cacertfile: who signs clients' certificates")
+        if self.verify == "none" and (self.fail_if_no_peer_cert or self.crlfile is not None):
+            raise ValueError("fail_if_no_peer_cert and crlfile need verify = peer")
+        if not self.versions:
+            raise ValueError("versions must name tlsv1.2, tlsv1.3 or both")
+
+
+class WsListener(Inet, frozen=True, kw_only=True):
+    path: UrlPath = "/mqtt"
+    origins: tuple[str, ...] = ()
+    """Web pages whose scripts may connect (`https://app.example.com`); empty: all."""
+
+
+class WssListener(SslListener, frozen=True, kw_only=True):
+    path: UrlPath = "/mqtt"
+    origins: tuple[str, ...] = ()
+
+
+class UnixListener(Listener, frozen=True, kw_only=True):
+    bind: Path | None
+    """The socket's path; None ("" in the file): this listener is off."""
+    mode: Annotated[str, Meta(pattern=r"^0?[0-7]{3}$")] = "0660"
+    """Who may connect, as `chmod` takes it."""
+
+
+class Listeners(msgspec.Struct, frozen=True, kw_only=True):
+    tcp: dict[str, TcpListener] = field(
+        default_factory=lambda: {"default": TcpListener(bind=Address("127.0.0.1", 1883))}
+    )
+    """Cores: `default` is off unless it is told where to listen."""
+    ssl: dict[str, SslListener] = {}
+    ws: dict[str, WsListener] = {}
+    wss: dict[str, WssListener] = {}
+    unix: dict[str, UnixListener] = {}
+
+
+# --- the rest -------------------------------------------------------------------------------------------------------
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    listen: Address = Address("127.0.0.1", 4370)
+    seeds: tuple[Address, ...] = ()
+    """Cores to ask first; a DNS name may stand for many."""
+    key: Secret | None = None
+    """What links authenticate with; every node of a cluster has the same."""
+    key_file: Path | None = None
+
+
+class Redis(msgspec.Struct, frozen=True, kw_only=True):
+    url: RedisUrl | None = None
+    """None: the embedded Valkey (role `single` only)."""
+    password: Secret | None = None
+    password_file: Path | None = None
+    connect_timeout: Annotated[float, Meta(ge=0.0, le=3600.0), Kind.DURATION] = 10.0
+    """How long a starting node waits for Redis before it gives up with exit code 3."""
+
+
+class Management(msgspec.Struct, frozen=True, kw_only=True):
+    listen: Address = Address("127.0.0.1", 18083)
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True):
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    role: Role = "single"
+    node: Node = Node()
+    mqtt: Mqtt = Mqtt()
+    zones: dict[str, Mqtt] = {}
+    listeners: Listeners = field(default_factory=Listeners)
+    cluster: Cluster = Cluster()
+    redis: Redis = Redis()
+    management: Management = Management()
+    log: Log = Log()
+
+
+AnyListener = TcpListener | SslListener | WsListener | WssListener | UnixListener
+ListenerType = Literal["tcp", "ssl", "ws", "wss", "unix"]
+
+
+class NamedListener(NamedTuple):
+    """One listener of the configuration that is on; `str()` is `tcp:default`."""
+
+    type: ListenerType
+    name: str
+    settings: AnyListener
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+def named_listeners(config: Config) -> Iterator[NamedListener]:
+    """Those that are on, in the order of their types."""
+    of = config.listeners
+    by_type: tuple[tuple[ListenerType, Mapping[str, AnyListener]], ...] = (
+        ("tcp", of.tcp),
+        ("ssl", of.ssl),
+        ("ws", of.ws),
+        ("wss", of.wss),
+        ("unix", of.unix),
+    )
+    for type, listeners in by_type:
+        for name, settings in listeners.items():
+            if settings.bind is not None:
+                yield NamedListener(type, name, settings)

@@ -1,0 +1,389 @@
+"""The kinds of value that a configuration is made of, and how each is read from what a layer says.
+
+A key's type says all: its kind, its bounds and how a refusal describes it. Structs, lists of them and unions of them
+by tag are read as whole documents; the place of a refusal then goes down into them (`authentication.chain[1].url`).
+
+What always holds: a value that was read is within its bounds; secrets are never shown by `repr`, in a log or in an
+error; a struct that has both `url` and `password` keeps no password in the URL.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum
+from pathlib import Path
+from types import MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import msgspec
+from msgspec import Meta
+
+from flockmq.bounds import SECRET_MAX_BYTES
+from flockmq.errors import ConfigError
+
+
+class Address(NamedTuple):
+    """Where something listens or is reached. Port 0 on a listener: any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Secret:
+    """A value that is never shown: only `reveal()` gives it. A key `name` of this kind may have a `name_file`."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Kind(Enum):
+    """What a number or text stands for, where its type alone doesn't say; with what a user is told of it."""
+
+    DURATION = 'in seconds, or for example "15s", "2h"'
+    SIZE = 'in bytes, or for example "64KB", "1MB"'
+    RATE = 'a second, or for example "100/s"'
+    BYTE_RATE = 'bytes a second, or for example "1MB/s"'
+    REDIS_URL = "redis://, rediss:// or unix://"
+    HTTP_URL = "http:// or https://"
+
+
+Bytes = Annotated[int, Meta(ge=1, le=256 * 1024 * 1024), Kind.SIZE]
+Count = Annotated[int, Meta(ge=1, le=10_000_000)]
+Seconds = Annotated[float, Meta(ge=0.0, le=86_400.0), Kind.DURATION]
+Rate = Annotated[float, Meta(ge=0.0, le=1e9), Kind.RATE]
+"""Things a second; 0: as many as come."""
+ByteRate = Annotated[float, Meta(ge=0.0, le=1e12), Kind.BYTE_RATE]
+RedisUrl = Annotated[str, Kind.REDIS_URL]
+"""redis://, rediss:// or unix://."""
+HttpUrl = Annotated[str, Kind.HTTP_URL]
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+_ADDRESS: Final = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^:\[\]\s]+)):([0-9]{1,5})")
+_UNITS: Final[Mapping[Kind, Mapping[str, float]]] = {
+    Kind.DURATION: {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400},
+    Kind.SIZE: {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3},
+    Kind.RATE: {"/s": 1},
+    Kind.BYTE_RATE: {"b/s": 1, "kb/s": 1024, "mb/s": 1024**2, "gb/s": 1024**3, "kb": 1024, "mb": 1024**2},
+}
+_AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z/]*)")
+
+
+def parse_address(text: object) -> Address:
+    """`HOST:PORT`, IPv6 in brackets. Raises ValueError."""
+    match = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
+    if match is None or int(match[3]) > 65_535:
+        raise ValueError("isn't HOST:PORT; for example 127.0.0.1:1883 or [::1]:1883")
+    return Address(match[1] or match[2], int(match[3]))
+
+
+def _optional_address(text: object) -> Address | None:
+    return None if text == "" else parse_address(text)
+
+
+def _path(value: object) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError("isn't the path of a file or folder")
+    return Path(value).expanduser()
+
+
+def _optional_path(value: object) -> Path | None:
+    return None if value == "" else _path(value)
+
+
+def _secret(value: object) -> Secret:
+    if not isinstance(value, str) or not value:
+        raise ValueError("isn't a text with at least one character")
+    return Secret(value)
+
+
+def _network(value: object) -> Network:
+    try:
+        if isinstance(value, str):
+            return ipaddress.ip_network(value)
+    except ValueError:
+        pass
+    raise ValueError("isn't a network or an address; for example 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32")
+
+
+def _amount(value: object, kind: Kind) -> object:
+    """A number as it is; a text by its units ("1h30m", "1MB", "100/s"), or as it is where it has none."""
+    if not isinstance(value, str):
+        return value
+    text, total, at = value.strip().lower(), 0.0, 0
+    for match in _AMOUNT.finditer(text):
+        unit = _UNITS[kind].get(match[2])
+        if match.start() != at or unit is None:
+            return value
+        total, at = total + float(match[1]) * unit, match.end()
+    if at == 0 or at != len(text):
+        return value
+    return int(total) if total.is_integer() else total
+
+
+def _redis_url(value: object) -> str:
+    parts = _url_parts(value)
+    tcp = parts is not None and parts.scheme in ("redis", "rediss") and parts.hostname and parts.port != 0
+    if not tcp and not (parts is not None and parts.scheme == "unix" and parts.path):
+        raise ValueError("isn't a Redis URL; for example redis://127.0.0.1:6379/0 or unix:///run/valkey.sock")
+    return str(value)
+
+
+def _http_url(value: object) -> str:
+    parts = _url_parts(value)
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("isn't an HTTP URL; for example https://auth.example.com/mqtt")
+    return str(value)
+
+
+def _url_parts(value: object) -> Any:
+    """`urlsplit`'s result, its port checked; None where it is no URL."""
+    try:
+        parts = urlsplit(value) if isinstance(value, str) else None
+        return parts if parts is None or parts.port is None or parts.port >= 0 else None
+    except ValueError:
+        return None
+
+
+_PARSERS: Final[Mapping[object, Callable[[object], object]]] = {
+    Address: parse_address,
+    Address | None: _optional_address,
+    Path: _path,
+    Path | None: _optional_path,
+    Secret: _secret,
+    Secret | None: _secret,
+    Network: _network,
+    RedisUrl: _redis_url,
+    RedisUrl | None: _redis_url,
+    HttpUrl: _http_url,
+    HttpUrl | None: _http_url,
+}
+"""Types that need more than msgspec's own conversion."""
+_HIDDEN: Final = frozenset((Secret, Secret | None, RedisUrl, RedisUrl | None, HttpUrl, HttpUrl | None))
+"""Values that no error shows: secrets, and URLs that may hold one."""
+
+
+def read(value: object, kind: object, where: str, *, is_text: bool = False) -> object:
+    """`value` as its type asks. `is_text`: the layer knows nothing but text ("32", "true", "a, b", JSON).
+
+    Raises ConfigError: one line that names the place, the value, unless it is secret, and the mend.
+    """
+    if (parse := _PARSERS.get(kind)) is not None:
+        return _parsed(value, kind, where, parse)
+    if is_struct(kind):
+        return _document(value, kind, where, is_text)
+    origin, of = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        if value is None and NoneType in of:
+            return None
+        some = [member for member in of if member is not NoneType]
+        return _tagged(value, some, where, is_text) if len(some) > 1 else read(value, some[0], where, is_text=is_text)
+    if origin in (tuple, list):
+        items = _items(value, of[0], where, is_text)
+        return origin([read(item, of[0], f"{where}[{at}]") for at, item in enumerate(items)])
+    if origin is dict:
+        table = _table(value, where, is_text)
+        return {key: read(item, of[1], f"{where}.{key}") for key, item in table.items()}
+    return _plain(value, kind, where, is_text)
+
+
+def _parsed(value: object, kind: object, where: str, parse: Callable[[object], object]) -> object:
+    shown = "" if kind in _HIDDEN else f"{value!r} "
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {shown}{error}") from None
+
+
+def _plain(value: object, kind: object, where: str, is_text: bool) -> object:
+    marks = [mark for mark in get_args(kind) if isinstance(mark, Kind)] if get_origin(kind) is Annotated else []
+    given = _amount(value, marks[0]) if marks else value
+    try:
+        return msgspec.convert(given, kind, strict=not is_text)
+    except (msgspec.ValidationError, ValueError):
+        raise ConfigError(f"{where}: {value!r} must be {describe(kind)}") from None
+
+
+def _items(value: object, of: object, where: str, is_text: bool) -> list[object]:
+    plain = of == Network or not (is_struct(of) or get_origin(of) in (Union, UnionType, dict))
+    if is_text and isinstance(value, str):
+        text = value.strip()
+        value = [part.strip() for part in text.split(",") if part.strip()] if plain and text[:1] != "[" else _json(text)
+    if not isinstance(value, list):
+        raise ConfigError(f"{where}: must be a list of {describe(of)}" + (", as JSON" if is_text and not plain else ""))
+    return value
+
+
+def _table(value: object, where: str, is_text: bool) -> dict[str, object]:
+    if is_text and isinstance(value, str):
+        value = _json(value)
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: must be a table of keys and values" + (", as JSON" if is_text else ""))
+    return value
+
+
+def _json(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+# --- documents ------------------------------------------------------------------------------------------------------
+
+
+def is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _tagged(value: object, kinds: list[Any], where: str, is_text: bool) -> object:
+    """One of several structs, by the tag that msgspec gives them."""
+    table = _table(value, where, is_text)
+    field = kinds[0].__struct_config__.tag_field
+    by_tag = {kind.__struct_config__.tag: kind for kind in kinds}
+    tag = table.get(field)
+    if not isinstance(tag, str) or tag not in by_tag:
+        said = f"{tag!r} must be" if field in table else "is missing; it must be"
+        raise ConfigError(f"{where}.{field}: {said} {' or '.join(map(str, by_tag))}")
+    return _document({key: item for key, item in table.items() if key != field}, by_tag[tag], where, False)
+
+
+def _document(value: object, struct: Any, where: str, is_text: bool) -> object:
+    table = _table(value, where, is_text)
+    config = struct.__struct_config__
+    if config.tag_field in table and table[config.tag_field] == config.tag:
+        table = {key: item for key, item in table.items() if key != config.tag_field}
+    kinds = field_types(struct)
+    for key in table:
+        if key not in kinds:
+            raise ConfigError(f"{where}.{key}: unknown key; {nearest(key, kinds)}")
+    return build(struct, {key: read(item, kinds[key], f"{where}.{key}") for key, item in table.items()}, where)
+
+
+def field_types(struct: Any) -> dict[str, Any]:
+    return get_type_hints(struct, include_extras=True)
+
+
+def build(
+    struct: Any, given: Mapping[str, object], where: str, sources: Mapping[str, str] = MappingProxyType({})
+) -> Any:
+    """The struct with these fields, its secrets read from their files, its own checks made. `sources`: where a key was
+    said, if not at `where`.
+    """
+    values = dict(given)
+    kinds = field_types(struct)
+
+    def place(name: str) -> str:
+        path = f"{where}.{name}" if where else name
+        return sources.get(path, path)
+
+    for name, kind in kinds.items():
+        file = values.get(f"{name}_file")
+        if kind == Secret | None and values.get(name) is None and isinstance(file, Path):
+            values[name] = _secret_file(file, place(f"{name}_file"))
+    url = values.get("url")
+    if kinds.get("password") == Secret | None and isinstance(url, str):
+        values["url"], password = split_password(url)
+        values["password"] = values.get("password") or password
+    for field in msgspec.structs.fields(struct):
+        if field.required and field.name not in values:
+            raise ConfigError(f"{place(field.name)}: is missing; it must be {describe(kinds[field.name])}")
+    try:
+        return struct(**values)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _secret_file(file: Path, where: str) -> Secret:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(SECRET_MAX_BYTES + 1).decode().strip()
+    except OSError as error:
+        raise ConfigError(f"{where}: {str(file)!r} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where}: {str(file)!r} isn't UTF-8 text") from None
+    if not 0 < len(text) <= SECRET_MAX_BYTES:
+        raise ConfigError(f"{where}: {str(file)!r} must hold 1 to {SECRET_MAX_BYTES} characters")
+    return Secret(text)
+
+
+def split_password(url: str) -> tuple[str, Secret | None]:
+    """The URL without its password, and the password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url, None
+    user, _, host = parts.netloc.rpartition("@")
+    name = user.partition(":")[0]
+    shown = urlunsplit(parts._replace(netloc=f"{name}@{host}" if name else host))
+    return shown, Secret(unquote(parts.password)) if parts.password else None
+
+
+# --- what a user is told --------------------------------------------------------------------------------------------
+
+
+_DESCRIBED: Final[Mapping[object, str]] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    Path: "a path",
+    Address: "HOST:PORT",
+    Address | None: "HOST:PORT",
+    Network: "networks or addresses",
+    RedisUrl: "a Redis URL",
+    HttpUrl: "an HTTP URL",
+    Secret: "a text",
+}
+
+
+def describe(kind: object) -> str:
+    """A type as a user is told of it: `Literal["a", "b"]` is "a or b"."""
+    if kind in _DESCRIBED:
+        return _DESCRIBED[kind]
+    origin, of = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return " or ".join(map(str, of))
+    if origin is Annotated:
+        said = describe(of[0])
+        for mark in of[1:]:
+            if isinstance(mark, Meta) and mark.ge is not None:
+                said += f" from {mark.ge:g} to {mark.le}" if mark.le is not None else f" of at least {mark.ge:g}"
+            elif isinstance(mark, Meta) and mark.max_length is not None:
+                said += f" of at most {mark.max_length} characters"
+            elif isinstance(mark, Kind):
+                said += f" ({mark.value})"
+        return said
+    if origin in (Union, UnionType):
+        some = [member for member in of if member is not NoneType]
+        return describe(some[0]) if len(some) == 1 else "tables of keys and values"
+    return f"a list of {describe(of[0])}" if origin in (list, tuple) else "a table of keys and values"
+
+
+def nearest(wrong: str, known: Collection[str]) -> str:
+    """The mend for an unknown name."""
+    near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
