@@ -212,9 +212,9 @@ JWT_MAX_BYTES: Final = 8192
 JWKS_MAX_BYTES: Final = 256 * 1024
 JWKS_RETRY_S: Final = 5.0
 """An unknown key, or a key set that couldn't be had, is asked for no sooner again."""
-HTTP_ASKED_MAX: Final = 1000
+ASKED_MAX: Final = 1000
 """Questions to one service that are under way or wait for a connection; then clients are told to come later (0x89)."""
-HTTP_ANSWER_MAX_BYTES: Final = 64 * 1024
+ANSWER_MAX_BYTES: Final = 64 * 1024
 AUTH_EXCHANGE_MAX_BYTES: Final = 4096
 """Authentication data of one step of an enhanced authentication."""
 AUTHORIZATIONS_MAX_TOPIC_BYTES: Final = 1024

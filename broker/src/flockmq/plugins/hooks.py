@@ -1,0 +1,178 @@
+"""The handlers of all plugins by point, and the fence around them.
+
+What always holds: a point that nobody is hooked to costs one look into a dict. A handler that raises, answers what its
+point doesn't take, or takes longer than `PLUGIN_CALL_MAX_S`, has failed; `PLUGIN_FAILURES_MAX` failures within
+`PLUGIN_FAILURES_WINDOW_S` fence its plugin off until somebody enables it again. Of a plugin that is fenced off only
+the handlers that are *required* stay in place, and these say no: whom a plugin was to keep out stays out.
+
+Handlers run on the node's event loop. What they are told they are told at once, in the order of their priorities, the
+highest first, and among equals in the order in which they were hooked.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, Literal
+
+import msgspec
+
+from flockmq.bounds import PLUGIN_CALL_MAX_S, PLUGIN_FAILURES_MAX, PLUGIN_FAILURES_WINDOW_S
+from flockmq.plugins.points import A, Allow, Deny, E, Point
+
+log: Final = logging.getLogger(__name__)
+
+State = Literal["running", "fenced"]
+_DENIED: Final = Deny()
+
+
+class Record:
+    """One enabled plugin, and how it behaved; `seconds` is what its handlers took in all."""
+
+    def __init__(self, name: str, version: str) -> None:
+        self.name = name
+        self.version = version
+        self.state: State = "running"
+        self.calls = 0
+        self.seconds = 0.0
+        self.failures = 0
+        self.last_failure = ""
+        self.recent: deque[float] = deque(maxlen=PLUGIN_FAILURES_MAX)
+
+
+class Handler:
+    """One function of one plugin at one point. `filters`: the topics it is for, where its point goes by topic."""
+
+    __slots__ = ("call", "filters", "order", "plugin", "point", "required")
+
+    def __init__(
+        self,
+        plugin: Record,
+        point: Point[E, A],
+        call: Callable[[E], A],
+        required: bool,
+        order: tuple[int, int],
+        filters: tuple[bytes, ...],
+    ) -> None:
+        self.plugin = plugin
+        self.point: Point[msgspec.Struct, object] = point  # type: ignore[assignment]  # its event is the point's
+        self.call: Callable[[msgspec.Struct], object] = call  # type: ignore[assignment]
+        self.required = required
+        self.order = order
+        self.filters = filters
+
+
+class Hooks:
+    """`on_change` is called when other handlers are in place than before; `clock` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.on_change: Callable[[], None] = _nothing
+        self.plugins: dict[str, Record] = {}
+        self._clock = clock
+        self._all: list[Handler] = []
+        self._chains: dict[str, tuple[Handler, ...]] = {}
+
+    def __contains__(self, point: Point[E, A]) -> bool:
+        return point.name in self._chains
+
+    def at(self, point: Point[E, A]) -> tuple[Handler, ...]:
+        """The handlers in place, in their order."""
+        return self._chains.get(point.name, ())
+
+    def add(
+        self,
+        plugin: Record,
+        point: Point[E, A],
+        call: Callable[[E], A],
+        priority: int,
+        required: bool,
+        filters: tuple[bytes, ...],
+    ) -> None:
+        self._all.append(Handler(plugin, point, call, required, (-priority, len(self._all)), filters))
+        self._place()
+
+    def tell(self, point: Point[E, A], event: E) -> None:
+        """Tell of what happened."""
+        for handler in self._chains.get(point.name, ()):
+            self._call(handler, event)
+
+    def ask(self, point: Point[E, A], event: E) -> E | Allow | Deny:
+        """What the handlers say to it: `Allow`, `Deny`, or the event, which they may have changed."""
+        return self.ask_all(self._chains.get(point.name, ()), event)
+
+    def ask_all(self, handlers: Iterable[Handler], event: E) -> E | Allow | Deny:
+        """The same of some handlers of a point, in the order given."""
+        for handler in handlers:
+            answer = self._call(handler, event)
+            if answer is None:
+                continue
+            if isinstance(answer, Allow | Deny):
+                return answer
+            assert isinstance(answer, type(event))
+            event = answer
+        return event
+
+    def enable(self, name: str) -> bool:
+        """Take the fence away; False: there is no such plugin."""
+        plugin = self.plugins.get(name)
+        if plugin is None:
+            return False
+        if plugin.state != "running":
+            log.info("plugin %s is enabled again", name)
+            plugin.state = "running"
+            plugin.recent.clear()
+            self._place()
+        return True
+
+    def _place(self) -> None:
+        chains: dict[str, list[Handler]] = {}
+        for handler in sorted(self._all, key=lambda handler: handler.order):
+            if handler.required or handler.plugin.state == "running":
+                chains.setdefault(handler.point.name, []).append(handler)
+        self._chains = {name: tuple(chain) for name, chain in chains.items()}
+        self.on_change()
+
+    def _call(self, handler: Handler, event: msgspec.Struct) -> object:
+        plugin = handler.plugin
+        if plugin.state != "running":
+            return _DENIED if handler.required else None
+        began_s = self._clock()
+        answer: object = None
+        failure = ""
+        try:
+            answer = handler.call(event)
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+            log.warning("plugin %s failed at %s", plugin.name, handler.point, exc_info=True)
+        took_s = self._clock() - began_s
+        plugin.calls += 1
+        plugin.seconds += took_s
+        if not failure and answer is not None and not isinstance(answer, handler.point.answers):
+            failure = f"answered with {type(answer).__name__}"
+        if failure:
+            answer = _DENIED if handler.required else None
+        elif took_s > PLUGIN_CALL_MAX_S:
+            failure = f"took {took_s * 1000:.0f} ms, more than {PLUGIN_CALL_MAX_S * 1000:.0f}"
+        if failure:
+            self._failed(plugin, f"{failure}, at {handler.point}", began_s)
+        return answer
+
+    def _failed(self, plugin: Record, failure: str, now_s: float) -> None:
+        plugin.failures += 1
+        plugin.last_failure = failure
+        recent = plugin.recent
+        recent.append(now_s)
+        if len(recent) == PLUGIN_FAILURES_MAX and now_s - recent[0] <= PLUGIN_FAILURES_WINDOW_S:
+            plugin.state = "fenced"
+            self._place()
+            log.error(
+                "plugin %s is fenced off: %d failures within %d s; the last: %s; to try it again: "
+                "POST /api/v1/plugins/%s/enable",
+                *(plugin.name, PLUGIN_FAILURES_MAX, PLUGIN_FAILURES_WINDOW_S, failure, plugin.name),
+            )
+
+
+def _nothing() -> None:
+    """Nobody wants to know yet."""

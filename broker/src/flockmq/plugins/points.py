@@ -1,0 +1,181 @@
+"""Where a plugin may hook in, what its handlers are told there, and what they may answer.
+
+Two kinds of points. A *notice* tells what happened; its answer is None. A *question* comes before something is done:
+None leaves it to the next handler and at last to the node; a changed event takes the event's place; `Allow` and `Deny`
+end the questioning. `POINTS` is the whole list.
+
+There is no point for what was delivered to a subscriber or acknowledged by one: a run of messages reaches all its
+subscribers as one chunk, and there is no moment at which the node has one message and one subscriber in hand.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, Literal, TypeVar
+
+import msgspec
+
+from flockmq.mqtt.properties import Properties
+from flockmq.mqtt.reason import Reason
+
+E = TypeVar("E", bound=msgspec.Struct)
+A = TypeVar("A")
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True):
+    """A connection. `protocol` is 4 for MQTT 3.1 and 3.1.1, 5 for 5.0; `listener` is as in the configuration:
+    `tcp:default`. `username` is "" for none, and before authentication what the client says."""
+
+    client_id: str
+    username: str
+    host: str
+    port: int
+    listener: str
+    protocol: int
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client says to prove who it is."""
+
+    client: Client
+    password: bytes | None
+
+    def __repr__(self) -> str:
+        return f"Credentials(client={self.client!r}, password=…)"
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """`topic` is a filter where the action is to subscribe."""
+
+    client: Client
+    action: Literal["publish", "subscribe"]
+    topic: str
+    qos: int
+    retain: bool
+
+
+class Connack(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to CONNECT: a reason code, 0 for success."""
+
+    client: Client
+    reason: int
+
+
+class Disconnected(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of an admitted connection: a reason code, 0 when the client said DISCONNECT."""
+
+    client: Client
+    reason: int
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """`filter` includes `$share/…` and the like. Only the filter can be changed."""
+
+    client: Client
+    filter: str
+    qos: int
+
+
+class Unsubscription(msgspec.Struct, frozen=True, kw_only=True):
+    client: Client
+    filter: str
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A session begins, is taken up, or ends; it may have no connection then."""
+
+    client_id: str
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A PUBLISH. Topic, payload, retain and properties can be changed; the QoS is the publisher's.
+
+    `properties` are a copy; to change them change it and hand it back with the message.
+    """
+
+    client: Client
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: Properties | None = None
+
+
+class Dropped(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a subscriber, `client_id`, doesn't get; `cause` is that of `flockmq_messages_dropped_total`."""
+
+    client_id: str
+    topic: str
+    payload: bytes
+    qos: int
+    cause: str
+
+
+class Allow(msgspec.Struct, frozen=True, kw_only=True):
+    """Yes, and nobody else is asked. The rest counts for client.authenticate: whom the client is from now on."""
+
+    username: str | None = None
+    """None: what the client says."""
+    superuser: bool = False
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """No. `reason` is an MQTT 5.0 reason code from 0x80 on: what a 5.0 client is told, as far as its packet allows."""
+
+    reason: int = Reason.NOT_AUTHORIZED
+
+
+class Point(Generic[E, A]):
+    """`answers`: what a handler may answer besides None; `required`: what a handler that fails counts for, unless it
+    was hooked otherwise: True: no; False: as if it had said nothing."""
+
+    __slots__ = ("answers", "name", "required")
+
+    def __init__(self, name: str, *answers: type, required: bool = False) -> None:
+        self.name = name
+        self.answers = answers
+        self.required = required
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+CLIENT_CONNECT: Final = Point[Client, Deny | None]("client.connect", Deny, required=True)
+"""CONNECT came: before authentication."""
+CLIENT_AUTHENTICATE: Final = Point[Credentials, Allow | Deny | None]("client.authenticate", Allow, Deny, required=True)
+"""Before the authenticators of the configuration; without an answer these are asked."""
+CLIENT_AUTHORIZE: Final = Point[Access, Allow | Deny | None]("client.authorize", Allow, Deny, required=True)
+"""Before the rules of the configuration. An allowed publish topic isn't asked about again for a while."""
+CLIENT_CONNACK: Final = Point[Connack, None]("client.connack")
+CLIENT_CONNECTED: Final = Point[Client, None]("client.connected")
+CLIENT_DISCONNECTED: Final = Point[Disconnected, None]("client.disconnected")
+CLIENT_SUBSCRIBE: Final = Point[Subscription, Subscription | Deny | None]("client.subscribe", Subscription, Deny)
+"""For each filter of a SUBSCRIBE, authorized and rewritten."""
+CLIENT_UNSUBSCRIBE: Final = Point[Unsubscription, Unsubscription | None]("client.unsubscribe", Unsubscription)
+SESSION_CREATED: Final = Point[Session, None]("session.created")
+SESSION_RESUMED: Final = Point[Session, None]("session.resumed")
+SESSION_TERMINATED: Final = Point[Session, None]("session.terminated")
+SESSION_TAKENOVER: Final = Point[Session, None]("session.takenover")
+SESSION_SUBSCRIBED: Final = Point[Subscription, None]("session.subscribed")
+SESSION_UNSUBSCRIBED: Final = Point[Unsubscription, None]("session.unsubscribed")
+MESSAGE_PUBLISH: Final = Point[Message, Message | Deny | None]("message.publish", Message, Deny)
+"""For messages to the topics that the handler's `filters` name: only these leave the fast road."""
+MESSAGE_DROPPED: Final = Point[Dropped, None]("message.dropped")
+
+POINTS: Final = (
+    CLIENT_CONNECT,
+    CLIENT_AUTHENTICATE,
+    CLIENT_AUTHORIZE,
+    CLIENT_CONNACK,
+    CLIENT_CONNECTED,
+    CLIENT_DISCONNECTED,
+    CLIENT_SUBSCRIBE,
+    CLIENT_UNSUBSCRIBE,
+    SESSION_CREATED,
+    SESSION_RESUMED,
+    SESSION_TERMINATED,
+    SESSION_TAKENOVER,
+    SESSION_SUBSCRIBED,
+    SESSION_UNSUBSCRIBED,
+    MESSAGE_PUBLISH,
+    MESSAGE_DROPPED,
+)

@@ -1,0 +1,174 @@
+"""Plugins from their entry points to their end: found, started with a context, stopped.
+
+What always holds: a node whose plugin can't be found or started doesn't start. It might be the one that keeps
+somebody out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final, Protocol, runtime_checkable
+
+from flockmq.bounds import PLUGIN_FILTERS_MAX
+from flockmq.errors import ConfigError, UserError
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.topics import check_filter, check_topic_name, split_share
+from flockmq.plugins.hooks import Hooks, Record
+from flockmq.plugins.points import MESSAGE_PUBLISH, POINTS, A, E, Point
+
+log: Final = logging.getLogger(__name__)
+
+GROUP: Final = "flockmq.plugins"
+
+Publish = Callable[[bytes, bytes, int, bool], None]
+"""(topic, payload, QoS, retain) of a message that a plugin sends."""
+
+
+class Context:
+    """What a plugin gets when it starts. To be used on the node's event loop; from a thread of its own, a plugin
+    goes through `loop.call_soon_threadsafe`."""
+
+    def __init__(
+        self, record: Record, hooks: Hooks, node: str, settings: Mapping[str, object], publish: Publish
+    ) -> None:
+        self.name: Final = record.name
+        self.node: Final = node
+        self.settings: Final = settings
+        """The table `[plugins.settings.NAME]` of the configuration; empty when there is none."""
+        self.log: Final = logging.getLogger(f"{GROUP}.{record.name}")
+        self._record = record
+        self._hooks = hooks
+        self._publish = publish
+
+    def hook(
+        self,
+        point: Point[E, A],
+        handler: Callable[[E], A],
+        *,
+        priority: int = 0,
+        required: bool | None = None,
+        filters: Sequence[str] = (),
+    ) -> None:
+        """Have `handler` called at `point`; higher priorities come first. `required`: whether the answer is no when
+        it fails or is fenced off (default: the point's own way). `filters`: the topics, at message.publish only.
+
+        Raises ValueError for what can't be hooked.
+        """
+        if point not in POINTS:
+            raise ValueError(f"{point!r} is none of flockmq.plugins.POINTS")
+        if inspect.iscoroutinefunction(handler):
+            raise ValueError(f"the handler of {point} is a coroutine function; handlers answer at once")
+        if bool(filters) != (point is MESSAGE_PUBLISH):
+            raise ValueError(f"{point} {'has no' if filters else 'needs'} filters")
+        if len(filters) > PLUGIN_FILTERS_MAX:
+            raise ValueError(f"{len(filters)} filters of one handler; {PLUGIN_FILTERS_MAX} are the most")
+        self._hooks.add(
+            self._record,
+            point,
+            handler,
+            priority,
+            point.required if required is None else required,
+            tuple(_filter(text) for text in filters),
+        )
+
+    def publish(self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False) -> None:
+        """Send a message; handlers of message.publish don't see it. Raises ValueError for what isn't a topic."""
+        if qos not in (0, 1, 2):
+            raise ValueError(f"QoS {qos}")
+        name = topic.encode()
+        try:
+            check_topic_name(name)
+        except PacketError as error:
+            raise ValueError(str(error)) from None
+        self._publish(name, payload, qos, retain)
+
+
+class Plugin(Protocol):
+    """What an entry point's class makes. `name` is the entry point's."""
+
+    name: str
+
+    def start(self, context: Context) -> None:
+        """Hook in. What it raises stops the node from starting."""
+
+
+@runtime_checkable
+class Stops(Protocol):
+    """A plugin that wants to know when the node stops."""
+
+    def stop(self) -> None: ...
+
+
+class Plugins:
+    """The enabled plugins of a node, in the order in which the configuration names them."""
+
+    def __init__(self, enabled: Sequence[str]) -> None:
+        """Load what is enabled. Raises ConfigError for what isn't installed, UserError for what can't be loaded."""
+        self.hooks = Hooks()
+        self._loaded: list[tuple[Plugin, Record]] = []
+        self._started: list[Plugin] = []
+        installed = {point.name: point for point in entry_points(group=GROUP)} if enabled else {}
+        for name in enabled:
+            if name not in installed:
+                known = f"installed: {', '.join(sorted(installed))}" if installed else "none is installed"
+                raise ConfigError(f"plugins.enabled: no plugin {name!r} is installed; {known}")
+            self._loaded.append((_load(installed[name]), self._record(installed[name])))
+
+    def _record(self, point: EntryPoint) -> Record:
+        record = Record(point.name, point.dist.version if point.dist is not None else "")
+        self.hooks.plugins[record.name] = record
+        return record
+
+    def start(self, node: str, settings: Mapping[str, Mapping[str, object]], publish: Publish) -> None:
+        """Let them hook in. Raises UserError."""
+        for plugin, record in self._loaded:
+            context = Context(record, self.hooks, node, settings.get(record.name, {}), publish)
+            try:
+                plugin.start(context)
+            except Exception as error:
+                log.debug("plugin %s", record.name, exc_info=True)
+                raise _failed(record.name, "start", error) from None
+            self._started.append(plugin)
+            log.info("plugin %s %s started", record.name, record.version)
+
+    def stop(self) -> None:
+        """In the reverse order; one that raises doesn't keep the others from being stopped."""
+        while self._started:
+            plugin = self._started.pop()
+            if isinstance(plugin, Stops):
+                try:
+                    plugin.stop()
+                except Exception:
+                    log.exception("plugin %s failed to stop", plugin.name)
+
+
+def _load(point: EntryPoint) -> Plugin:
+    try:
+        plugin: Plugin = point.load()()
+        named, starts = plugin.name, callable(plugin.start)
+    except Exception as error:
+        log.debug("plugin %s", point.name, exc_info=True)
+        raise _failed(point.name, "load", error) from None
+    if named != point.name or not starts:
+        raise UserError(f"plugin {point.name} ({point.value}): its name is {named!r}; it must be the entry point's")
+    return plugin
+
+
+def _failed(name: str, what: str, error: Exception) -> UserError:
+    return UserError(
+        f"plugin {name} failed to {what}: {type(error).__name__}: {error}; mend it, or take it out of plugins.enabled"
+    )
+
+
+def _filter(text: str) -> bytes:
+    topic_filter = text.encode()
+    try:
+        check_filter(topic_filter)
+    except PacketError as error:
+        raise ValueError(f"{text!r}: {error}") from None
+    if split_share(topic_filter)[0]:
+        raise ValueError(f"{text!r}: a shared subscription; say the filter alone")
+    return topic_filter
