@@ -13,8 +13,10 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, field
 
+from flockmq.auth.settings import Authentication, Authorization, Flapping
 from flockmq.bounds import PACKET_MAX_BYTES
 from flockmq.config.values import Address, ByteRate, Count, Kind, Network, Rate, RedisUrl, Seconds, Secret
+from flockmq.plugins.settings import AutoSubscribe, Plugins, Rewrite, SysTopics
 
 Role = Literal["core", "replicant", "single"]
 PacketIds = Annotated[int, Meta(ge=1, le=65_535)]
@@ -200,6 +202,9 @@ class Redis(msgspec.Struct, frozen=True, kw_only=True):
 
 class Management(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address = Address("127.0.0.1", 18083)
+    api_key: Secret | None = None
+    """Who may manage users, rules and bans: `Authorization: Bearer KEY`. Without it nobody may."""
+    api_key_file: Path | None = None
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,7 +220,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     listeners: Listeners = field(default_factory=Listeners)
     cluster: Cluster = Cluster()
     redis: Redis = Redis()
+    plugins: Plugins = Plugins()
+    rewrite: tuple[Rewrite, ...] = ()
+    auto_subscribe: tuple[AutoSubscribe, ...] = ()
+    sys_topics: SysTopics = SysTopics()
     management: Management = Management()
+    authentication: Authentication = Authentication()
+    authorization: Authorization = Authorization()
+    flapping: Flapping = Flapping()
     log: Log = Log()
 
 
