@@ -2,7 +2,8 @@
 
 Both are `bytes` everywhere on the data path. Whoever holds one that went through `check_topic_name` or `check_filter`
 may rely on it: well-formed UTF-8 without U+0000, 1 to 65,535 bytes, at most TOPIC_MAX_LEVELS levels, wildcards only
-where the specification allows them. `$share/group/filter` is a shared subscription in every protocol version.
+where the specification allows them. `$share/group/filter` is a shared subscription in every protocol version,
+`$exclusive/filter` one that nobody else may have.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from flockmq.mqtt.wire import STRING_MAX_BYTES, check_text
 
 MAX_LEVELS: Final = TOPIC_MAX_LEVELS
 _SHARE: Final = b"$share/"
+_EXCLUSIVE: Final = b"$exclusive/"
 
 
 def check_topic_name(topic: bytes, statement: str = "MQTT-4.7.0-1") -> None:
@@ -41,8 +43,30 @@ def check_filter(topic_filter: bytes) -> None:
         if not inner:
             raise malformed("shared subscription without a topic filter", "MQTT-4.8.2-2")
         _check_levels(inner)
+    elif is_exclusive(topic_filter):
+        inner = matching(topic_filter)
+        if not inner or is_shared(inner) or is_exclusive(inner):
+            raise PacketError(
+                Reason.TOPIC_FILTER_INVALID, "section 4.7.3", "exclusive subscription without a plain topic filter"
+            )
+        _check_levels(inner)
     else:
         _check_levels(topic_filter)
+
+
+def is_shared(topic_filter: bytes) -> bool:
+    return topic_filter[:7] == _SHARE
+
+
+def is_exclusive(topic_filter: bytes) -> bool:
+    return topic_filter[:11] == _EXCLUSIVE
+
+
+def matching(topic_filter: bytes) -> bytes:
+    """What topics are held against: the filter without `$share/group/` or `$exclusive/`."""
+    if topic_filter[:1] != b"$":
+        return topic_filter
+    return topic_filter[11:] if is_exclusive(topic_filter) else split_share(topic_filter)[1]
 
 
 def split_share(topic_filter: bytes) -> tuple[bytes, bytes]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flockmq.bounds import TOPIC_MAX_LEVELS
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import check_filter, check_topic_name, split_share
+from flockmq.mqtt.topics import check_filter, check_topic_name, matching, split_share
 
 NAMES = [
     b"a",
@@ -108,6 +108,29 @@ def test_levels_are_bounded() -> None:
 )
 def test_split_share(topic_filter: bytes, parts: tuple[bytes, bytes]) -> None:
     assert split_share(topic_filter) == parts
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "inner"),
+    [
+        (b"a/+", b"a/+"),
+        (b"$SYS/#", b"$SYS/#"),
+        (b"$share/g/a/#", b"a/#"),
+        (b"$exclusive/a/#", b"a/#"),
+        (b"$exclusive", b"$exclusive"),
+        (b"$exclusively/a", b"$exclusively/a"),
+    ],
+)
+def test_what_topics_are_held_against(topic_filter: bytes, inner: bytes) -> None:
+    check_filter(topic_filter)
+    assert matching(topic_filter) == inner
+
+
+@pytest.mark.parametrize("topic_filter", [b"$exclusive/", b"$exclusive/$share/g/a", b"$exclusive/$exclusive/a"])
+def test_an_exclusive_subscription_needs_a_plain_filter(topic_filter: bytes) -> None:
+    with pytest.raises(PacketError) as refused:
+        check_filter(topic_filter)
+    assert refused.value.reason == Reason.TOPIC_FILTER_INVALID
 
 
 @given(st.binary(max_size=40))
