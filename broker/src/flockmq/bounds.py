@@ -67,6 +67,15 @@ HOME_BATCH_MAX: Final = 4096
 HOME_OUT_MAX: Final = 100_000
 """Notes for one node while there is no link to it; more are dropped: stale ones are found when kicked."""
 REGISTERS_EARLY_MAX: Final = 100_000
+HANDOVER_PIECE_BYTES: Final = 256 * 1024
+"""A session that moves to another node travels in pieces of this size."""
+HANDOVERS_MAX_BYTES: Final = 256 * 1024 * 1024
+"""Sessions on their way to one node."""
+HANDOVER_WAIT_S: Final = 4.0
+HANDOVER_TAIL_WAIT_S: Final = 0.5
+"""How long the old node still queues when the new one has the routes: as long as a table may be stale."""
+TAKEN_WAIT_S: Final = 15.0
+"""How long the old node waits until the new one has the session."""
 
 # --- rlog: the replicated log ---------------------------------------------------------------------------------------
 MAX_ROUTES: Final = 10_000_000
@@ -234,6 +243,8 @@ AUTH_REQUEST_MAX_BYTES: Final = 128 * 1024
 
 # --- node -----------------------------------------------------------------------------------------------------------
 LAG_SAMPLE_INTERVAL_S: Final = 10.0
+SESSIONS_TICK_S: Final = 0.25
+"""How often wills that are due and sessions that expired are looked for."""
 RETAINED_FEED_TOPICS: Final = 512
 """Retained topics looked at, for one new subscription, between two turns of the event loop."""
 WILLS_MAX_S: Final = 2.0

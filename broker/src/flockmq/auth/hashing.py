@@ -1,0 +1,125 @@
+"""Passwords and their hashes. A stored hash says how it was made, so that the way may change with the configuration.
+
+| algorithm | as stored |
+|---|---|
+| argon2id | `$argon2id$v=19$m=19456,t=2,p=1$SALT$HASH` (RFC 9106, PHC string) |
+| bcrypt | `$2b$10$…` |
+| pbkdf2 | `$pbkdf2-sha256$i=600000,l=32$SALT$HASH` (RFC 8018, PHC string) |
+
+Everything here takes as long as it is meant to: it belongs into `pool`, never on the loop.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+from typing import Final
+
+import argon2
+import bcrypt
+
+from flockmq.auth.settings import Argon2id, Bcrypt, HashAlgorithm, Pbkdf2
+
+SALT_BYTES: Final = 16
+HASH_BYTES: Final = 32
+ARGON2_MAX_KIB: Final = 262_144
+ARGON2_MAX_PASSES: Final = 16
+BCRYPT_MAX_ROUNDS: Final = 14
+BCRYPT_MAX_BYTES: Final = 72
+PBKDF2_MAX_ITERATIONS: Final = 10_000_000
+
+_PBKDF2: Final = re.compile(
+    r"\$pbkdf2-(sha256|sha512)\$i=([0-9]{1,8}),l=([0-9]{1,3})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)"
+)
+_BCRYPT: Final = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
+_ARGON2: Final = re.compile(
+    r"\$argon2id\$v=19\$m=([0-9]{1,7}),t=([0-9]{1,3}),p=([0-9]{1,2})\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+"
+)
+
+
+def made(password: bytes, algorithm: HashAlgorithm) -> str:
+    """The hash to store. Raises ValueError for a password that the algorithm can't take."""
+    match algorithm:
+        case Argon2id():
+            salt = secrets.token_bytes(SALT_BYTES)
+            passes, memory = algorithm.passes, algorithm.memory_kib
+            return argon2.low_level.hash_secret(
+                password, salt, passes, memory, 1, HASH_BYTES, argon2.low_level.Type.ID
+            ).decode()
+        case Bcrypt():
+            if len(password) > BCRYPT_MAX_BYTES:
+                raise ValueError(f"bcrypt takes passwords of at most {BCRYPT_MAX_BYTES} bytes; this one has more")
+            return bcrypt.hashpw(password, bcrypt.gensalt(algorithm.salt_rounds)).decode()
+        case Pbkdf2():
+            salt = secrets.token_bytes(SALT_BYTES)
+            derived = hashlib.pbkdf2_hmac(algorithm.mac_fun, password, salt, algorithm.iterations, HASH_BYTES)
+            return _pbkdf2_text(algorithm.mac_fun, algorithm.iterations, salt, derived)
+
+
+def is_right(password: bytes, stored: str) -> bool:
+    """Whether the hash was made of this password; False for a hash that can't be read."""
+    if _ARGON2.fullmatch(stored):
+        try:
+            return argon2.low_level.verify_secret(stored.encode(), password, argon2.low_level.Type.ID)
+        except argon2.exceptions.VerificationError:
+            return False
+    if _BCRYPT.fullmatch(stored):
+        return len(password) <= BCRYPT_MAX_BYTES and bcrypt.checkpw(password, stored.encode())
+    if match := _PBKDF2.fullmatch(stored):
+        salt, expected = _from_base64(match[4]), _from_base64(match[5])
+        derived = hashlib.pbkdf2_hmac(match[1], password, salt, int(match[2]), len(expected))
+        return hmac.compare_digest(derived, expected)
+    return False
+
+
+def check_stored(stored: str) -> None:
+    """Raise ValueError unless this is a hash that can be checked, and for a cost that this broker is ready to pay."""
+    if match := _ARGON2.fullmatch(stored):
+        if int(match[1]) > ARGON2_MAX_KIB or not 1 <= int(match[2]) <= ARGON2_MAX_PASSES:
+            raise ValueError(
+                f"an argon2id hash may ask for {ARGON2_MAX_KIB} KiB and {ARGON2_MAX_PASSES} passes at most"
+            )
+    elif match := _BCRYPT.fullmatch(stored):
+        if not 4 <= int(match[1]) <= BCRYPT_MAX_ROUNDS:
+            raise ValueError(f"a bcrypt hash may have a cost of {BCRYPT_MAX_ROUNDS} at most")
+    elif match := _PBKDF2.fullmatch(stored):
+        if not 1 <= int(match[2]) <= PBKDF2_MAX_ITERATIONS or not 16 <= len(_from_base64(match[5])) <= 64:
+            raise ValueError(f"a pbkdf2 hash may have {PBKDF2_MAX_ITERATIONS} iterations and 16 to 64 bytes")
+    else:
+        raise ValueError("isn't a hash that is known: $argon2id$…, $2b$… or $pbkdf2-sha256$i=…,l=…$SALT$HASH")
+
+
+def from_salted(digest: str, salt: str, algorithm: HashAlgorithm) -> str:
+    """A hash in hex that stands beside its salt, as EMQX keeps pbkdf2, in the form that is stored here; a hash that has
+    its salt in itself stays as it is. Raises ValueError."""
+    if digest.startswith("$"):
+        check_stored(digest)
+        return digest
+    if not isinstance(algorithm, Pbkdf2):
+        raise ValueError("a hash beside a salt must be pbkdf2's: say so in password_hash_algorithm")
+    try:
+        derived = bytes.fromhex(digest)
+    except ValueError:
+        raise ValueError("a pbkdf2 hash beside a salt must be in hex") from None
+    stored = _pbkdf2_text(algorithm.mac_fun, algorithm.iterations, salt.encode(), derived)
+    check_stored(stored)
+    return stored
+
+
+def _pbkdf2_text(mac_fun: str, iterations: int, salt: bytes, derived: bytes) -> str:
+    return f"$pbkdf2-{mac_fun}$i={iterations},l={len(derived)}${_base64(salt)}${_base64(derived)}"
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode().rstrip("=")
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except binascii.Error:
+        return b""

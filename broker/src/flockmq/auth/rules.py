@@ -1,0 +1,303 @@
+"""Access rules, compiled: whether one client may do one thing to one topic. Pure.
+
+The first rule that fits decides. To publish, a rule fits when one of its filters matches the topic. To subscribe, an
+`allow` fits when one of its filters covers the whole of the filter asked for, a `deny` as soon as one overlaps it: what
+is denied can't be had by a wider wildcard. `eq FILTER` fits nothing but these very letters.
+
+What always holds: what a client says of itself can't widen a rule. An `allow` with `${clientid}` or `${username}` never
+fits a client whose value has `/`, `+` or `#` in it, or who has none.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import ipaddress
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from flockmq.auth.settings import Rule
+from flockmq.auth.template import Template
+from flockmq.bounds import RULES_OF_ONE_MAX
+from flockmq.session.port import PUBLISH, SUBSCRIBE
+
+ACTIONS: Final = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "all": PUBLISH | SUBSCRIBE}
+CLIENT_VALUES: Final = ("clientid", "username", "peerhost", "cert_common_name")
+
+_PLUS: Final = b"+"
+_HASH: Final = b"#"
+Levels = Sequence[bytes]
+
+
+class Subject:
+    """Whom rules are held against."""
+
+    __slots__ = ("clientid", "common_name", "peerhost", "username")
+
+    def __init__(self, clientid: str, username: str, peerhost: str, common_name: str | None = None) -> None:
+        self.clientid = clientid
+        self.username = username
+        self.peerhost = peerhost
+        self.common_name = common_name
+
+    def value(self, name: str) -> str | None:
+        """What `${name}` stands for; None: this client has none."""
+        match name:
+            case "clientid":
+                return self.clientid
+            case "username":
+                return self.username or None
+            case "peerhost":
+                return self.peerhost
+        return self.common_name
+
+
+class Rules:
+    """Some rules in their order. Raises ValueError that names the rule and the mend."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        if len(rules) > RULES_OF_ONE_MAX:
+            raise ValueError(f"{len(rules)} rules are more than {RULES_OF_ONE_MAX}")
+        self._rules: list[_Compiled] = []
+        for place, rule in enumerate(rules, start=1):
+            try:
+                self._rules.append(_Compiled(rule))
+            except ValueError as error:
+                raise ValueError(f"rule {place}: {error}") from None
+
+    def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
+        """Whether it may; None: no rule says anything of it."""
+        levels = topic.split(b"/")
+        for rule in self._rules:
+            if rule.fits(subject, action, topic, levels, qos, retain):
+                return rule.permits
+        return None
+
+
+class _Compiled:
+    __slots__ = ("_action", "_networks", "_patterns", "_qos", "_retain", "_who", "permits")
+
+    def __init__(self, rule: Rule) -> None:
+        self.permits = rule.permit == "allow"
+        self._action = ACTIONS[rule.action]
+        self._patterns = [_pattern(topic) for topic in rule.topics]
+        self._qos = frozenset(rule.qos)
+        self._retain = rule.retain
+        self._who = [
+            (name, glob(wanted))
+            for name, wanted in (("clientid", rule.clientid), ("username", rule.username))
+            if wanted
+        ]
+        self._networks = [_network(text) for text in rule.ipaddr]
+        if rule.clientid == "" or rule.username == "":
+            raise ValueError('clientid and username must not be empty; leave them away, or say "*"')
+        if rule.retain is not None and rule.action == "subscribe":
+            raise ValueError("retain is of publishes only")
+
+    def fits(self, subject: Subject, action: int, topic: bytes, levels: Levels, qos: int, retain: bool) -> bool:
+        if not self._action & action or (self._qos and qos not in self._qos):
+            return False
+        if self._retain is not None and (action != PUBLISH or retain != self._retain):
+            return False
+        for name, is_wanted in self._who:
+            if not is_wanted(subject.value(name) or ""):
+                return False
+        if self._networks and not _is_in(subject.peerhost, self._networks):
+            return False
+        return not self._patterns or any(
+            pattern.fits(subject, self.permits, action, topic, levels) for pattern in self._patterns
+        )
+
+
+# --- topics ---------------------------------------------------------------------------------------------------------
+
+
+class _Equal:
+    """`eq FILTER`."""
+
+    __slots__ = ("_filter",)
+
+    def __init__(self, filter: bytes) -> None:
+        self._filter = filter
+
+    def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
+        return topic == self._filter
+
+
+class _Fixed:
+    """A filter without placeholders."""
+
+    __slots__ = ("_levels",)
+
+    def __init__(self, filter: bytes) -> None:
+        self._levels = filter.split(b"/")
+
+    def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
+        return _fits(self._levels, permits, action, levels)
+
+
+class _Personal:
+    """A filter with placeholders, each of which stands for a part of one level."""
+
+    __slots__ = ("_template",)
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+
+    def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
+        values = [subject.value(name) for name in self._template.names]
+        if None in values or (permits and any(_UNSAFE.search(value) for value in values if value is not None)):
+            return False
+        return _fits(self._template.render(subject.value).encode().split(b"/"), permits, action, levels)
+
+
+_UNSAFE: Final = re.compile(r"[/+#]|^$")
+Pattern = _Equal | _Fixed | _Personal
+
+
+def _pattern(text: str) -> Pattern:
+    if text.startswith("eq "):
+        return _Equal(text[3:].encode())
+    _check_filter(text)
+    template = Template(text, CLIENT_VALUES)
+    return _Personal(template) if template.names else _Fixed(text.encode())
+
+
+def _check_filter(text: str) -> None:
+    levels = text.split("/")
+    if not text or "\0" in text:
+        raise ValueError(f"topic {text!r} is empty or has a NUL in it")
+    for place, level in enumerate(levels, start=1):
+        if ("#" in level and (level != "#" or place != len(levels))) or ("+" in level and level != "+"):
+            raise ValueError(f"topic {text!r}: '+' must be a whole level, and '#' the whole last one")
+
+
+def _fits(own: Levels, permits: bool, action: int, asked: Levels) -> bool:
+    if _is_system(asked[0]) and own[0] in (_PLUS, _HASH):
+        return False
+    if action == PUBLISH or permits:
+        return covers(own, asked)
+    return overlaps(own, asked)
+
+
+def covers(own: Levels, asked: Levels) -> bool:
+    """Every topic that `asked`, a topic or a filter, matches is matched by the filter `own`."""
+    for place, level in enumerate(own):
+        if level == _HASH:
+            return True
+        if place == len(asked) or asked[place] == _HASH:
+            return False
+        if level not in (_PLUS, asked[place]) or (level != _PLUS and asked[place] == _PLUS):
+            return False
+    return len(own) == len(asked)
+
+
+def overlaps(one: Levels, other: Levels) -> bool:
+    """There is a topic that both filters match."""
+    if (_is_system(one[0]) and other[0] in (_PLUS, _HASH)) or (_is_system(other[0]) and one[0] in (_PLUS, _HASH)):
+        return False
+    for mine, theirs in zip(one, other, strict=False):
+        if _HASH in (mine, theirs):
+            return True
+        if mine != theirs and _PLUS not in (mine, theirs):
+            return False
+    longer = max(one, other, key=len)
+    return len(one) == len(other) or longer[min(len(one), len(other))] == _HASH
+
+
+def _is_system(level: bytes) -> bool:
+    """Wildcards in the first level don't match `$SYS` and its like [MQTT-4.7.2-1]."""
+    return level[:1] == b"$"
+
+
+def behind(topic: bytes) -> bytes:
+    """What a special topic is about: `$share/GROUP/t`, `$delayed/SECONDS/t` and `$exclusive/t` are about `t`."""
+    if topic[:1] != b"$":
+        return topic
+    kind, _, rest = topic.partition(b"/")
+    if kind == b"$exclusive":
+        return rest
+    if kind in (b"$share", b"$delayed"):
+        return rest.partition(b"/")[2]
+    return topic
+
+
+# --- who ------------------------------------------------------------------------------------------------------------
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def glob(wanted: str) -> Callable[[str], bool]:
+    """A text, in which `*` stands for any letters and `?` for one."""
+    if not any(letter in wanted for letter in "*?["):
+        return wanted.__eq__
+    match = re.compile(fnmatch.translate(wanted)).fullmatch
+    return lambda text: match(text) is not None
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        raise ValueError(
+            f"ipaddr {text!r} isn't an address or a network; for example 192.0.2.7 or 10.0.0.0/8"
+        ) from None
+
+
+def _is_in(host: str, networks: Sequence[Network]) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return any(mapped in network for network in networks)
+
+
+# --- what others say ------------------------------------------------------------------------------------------------
+
+
+class _Claimed(msgspec.Struct, frozen=True):
+    """A rule as EMQX has it in tokens and answers; ours is taken too."""
+
+    permit: str | None = None
+    permission: str | None = None
+    action: str = "all"
+    topic: str | None = None
+    topics: tuple[str, ...] = ()
+    qos: tuple[int, ...] | int = ()
+    retain: bool | str | None = None
+
+
+def claimed(value: object) -> Rules:
+    """Rules in a token or in another service's answer: a list of rules, or `{"pub": [FILTER…], "sub": […], "all": […]}`
+    of what is allowed. Raises ValueError: a client whose rules can't be read must not go without."""
+    if isinstance(value, Mapping):
+        if unknown := set(value) - {"pub", "sub", "all"}:
+            raise ValueError(f"{', '.join(map(repr, sorted(map(str, unknown))))} is none of pub, sub, all")
+        lists = msgspec.convert(value, dict[str, tuple[str, ...]])
+        names = {"pub": "publish", "sub": "subscribe", "all": "all"}
+        said = [
+            {"permit": "allow", "action": names[name], "topics": topics} for name, topics in lists.items() if topics
+        ]
+        return Rules([msgspec.convert(rule, Rule) for rule in said])
+    return Rules([_own(rule) for rule in msgspec.convert(value, tuple[_Claimed, ...])])
+
+
+def _own(rule: _Claimed) -> Rule:
+    topics = rule.topics if rule.topic is None else (*rule.topics, rule.topic)
+    return msgspec.convert(
+        {
+            "permit": rule.permit or rule.permission,
+            "action": rule.action,
+            "topics": topics,
+            "qos": (rule.qos,) if isinstance(rule.qos, int) else rule.qos,
+            "retain": {"all": None, "true": True, "false": False}.get(rule.retain, rule.retain)
+            if isinstance(rule.retain, str)
+            else rule.retain,
+        },
+        Rule,
+    )
