@@ -97,11 +97,14 @@ class Kube:
             raise
 
     async def list(
-        self, kind: str, namespace: str, labels: dict[str, str], *, metadata_only: bool = False
+        self, kind: str, namespace: str, labels: dict[str, str], *, metadata_only: bool = False, limit: int = 0
     ) -> list[Manifest]:
-        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        """`limit`: the most that are listed; 0: all."""
+        query = {"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())}
+        if limit:
+            query["limit"] = str(limit)
         accept = METADATA_ONLY if metadata_only else "application/json"
-        answer = await self.request("GET", _path(kind, namespace), query={"labelSelector": selector}, accept=accept)
+        answer = await self.request("GET", _path(kind, namespace), query=query, accept=accept)
         items: list[Manifest] = answer["items"] or []  # null in an empty list of metadata
         return [
             {**item, "apiVersion": RESOURCES[kind].api_version, "kind": kind} for item in items

@@ -1,7 +1,7 @@
 """What exists of a MqttCluster, read from the API server anew for each pass.
 
 Lists by label rather than caches: a pass sees what the one before it did, so a plan never acts twice on one cause.
-Values of Secrets are not read: their metadata is enough.
+Values of Secrets are not kept: their names, and of those that the spec names the keys, are enough.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from flockmq_operator.kube import Kube
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import INSTANCE, MANAGED_BY, MANAGER, selector
+from flockmq_operator.resources.secret_files import named
 from flockmq_operator.spec import KIND
 
 OWNED_KINDS = (
@@ -26,6 +27,9 @@ OWNED_KINDS = (
     "CronJob",
 )
 
+UNAVAILABLE_MAX = 200
+"""Replicant pods that are looked at for what keeps one from starting."""
+
 
 class Observed(NamedTuple):
     objects: dict[Ref, Manifest]
@@ -34,12 +38,14 @@ class Observed(NamedTuple):
     """Volume claims of its StatefulSets' pods."""
     core_pods: list[Manifest]
     redis_pods: list[Manifest]
+    replicant_pods: list[Manifest]
+    """Up to UNAVAILABLE_MAX, while some aren't available; else empty, for there may be many."""
     foreign: frozenset[Ref]
     """Objects that stand where the MqttCluster's should, and belong to somebody else."""
     leftover: frozenset[Ref]
     """The like, of an earlier MqttCluster of this name: Kubernetes is deleting them."""
-    external_secret_keys: frozenset[str] | None
-    """Keys of the Secret that redis.external names; None: there is no such Secret, or none is named."""
+    named_secrets: dict[str, frozenset[str]]
+    """Of the Secrets that the spec names: those that exist, with their keys."""
     status: Manifest
     """The MqttCluster's status, as it was last reported."""
 
@@ -48,12 +54,12 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     """Read everything that a plan for `context` needs; `wanted` are the objects it will ask for."""
     labels = {INSTANCE: context.name, MANAGED_BY: MANAGER}
     namespace = context.namespace
-    kinds, secrets, cores, redis, external = await asyncio.gather(
+    kinds, secrets, cores, redis, named_secrets = await asyncio.gather(
         asyncio.gather(*(kube.list(kind, namespace, labels) for kind in OWNED_KINDS)),
         kube.list("Secret", namespace, labels, metadata_only=True),
         kube.list("Pod", namespace, {**selector(context, "core"), MANAGED_BY: MANAGER}),
         kube.list("Pod", namespace, {**selector(context, "redis"), MANAGED_BY: MANAGER}),
-        _external_secret_keys(kube, context),
+        _named_secrets(kube, context),
     )
     listed = [item for items in kinds for item in items] + secrets
     objects = {ref(item): item for item in listed if _owned(item, context)}
@@ -64,7 +70,9 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     objects |= {name: item for name, item in strangers.items() if _owned(item, context)}  # it lost its labels
     others = {name: item for name, item in strangers.items() if not _owned(item, context)}
     leftover = frozenset(name for name, item in others.items() if _of_namesake(item, context))
-    return Observed(objects, claims, cores, redis, frozenset(others) - leftover, leftover, external, status)
+    replicants = await _replicant_pods(kube, context, objects.get(Ref("Deployment", context.replicant)))
+    foreign = frozenset(others) - leftover
+    return Observed(objects, claims, cores, redis, replicants, foreign, leftover, named_secrets, status)
 
 
 def _owned(item: Manifest, context: Context) -> bool:
@@ -77,8 +85,14 @@ def _of_namesake(item: Manifest, context: Context) -> bool:
     return any(owner["kind"] == KIND and owner["name"] == context.name for owner in owners)
 
 
-async def _external_secret_keys(kube: Kube, context: Context) -> frozenset[str] | None:
-    if context.spec.redis.external is None or context.redis_password is None:
-        return None
-    secret = await kube.get("Secret", context.namespace, context.redis_password[0])
-    return None if secret is None else frozenset(secret.get("data", ()))
+async def _replicant_pods(kube: Kube, context: Context, live: Manifest | None) -> list[Manifest]:
+    if live is None or not live.get("status", {}).get("unavailableReplicas"):
+        return []
+    labels = {**selector(context, "replicant"), MANAGED_BY: MANAGER}
+    return await kube.list("Pod", context.namespace, labels, limit=UNAVAILABLE_MAX)
+
+
+async def _named_secrets(kube: Kube, context: Context) -> dict[str, frozenset[str]]:
+    names = sorted({file.secret for file in named(context)})
+    found = await asyncio.gather(*(kube.get("Secret", context.namespace, name) for name in names))
+    return {name: frozenset(item.get("data") or ()) for name, item in zip(names, found, strict=True) if item}

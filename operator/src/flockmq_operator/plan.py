@@ -14,6 +14,7 @@ from flockmq_operator.quantity import quantity
 from flockmq_operator.resources import build, config
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, CONFIG_DIGEST, POD_TEMPLATE, PODS_DIGEST, Component
+from flockmq_operator.resources.secret_files import named
 from flockmq_operator.spec import pods_digest
 from flockmq_operator.status.workload import pod_ready, rolled_out
 
@@ -111,29 +112,27 @@ def find_problem(context: Context, observed: Observed, wanted: list[Ref]) -> Pro
             f"{', '.join(taken)} in namespace {context.namespace} exists and doesn't belong to this MqttCluster: "
             "delete it, or create the MqttCluster under another name",
         )
-    return external_secret_problem(context, observed) or lost_secret(context, observed) or shrinking(context, observed)
+    secrets = [name for kind, name in wanted if kind == "Secret"]
+    return missing_secret(context, observed) or lost_secret(context, observed, secrets) or shrinking(context, observed)
 
 
-def external_secret_problem(context: Context, observed: Observed) -> Problem | None:
-    if context.spec.redis.external is None or context.redis_password is None:
-        return None
-    name, key = context.redis_password
-    where = f"spec.redis.external.passwordSecretRef: Secret {name} in namespace {context.namespace}"
-    if observed.external_secret_keys is None:
-        return Problem("RedisSecretMissing", f"{where} doesn't exist: create it with the key {key}, or name another")
-    if key not in observed.external_secret_keys:
-        return Problem(
-            "RedisSecretMissing", f"{where} has no key {key}: add it, or name another as passwordSecretRef.key"
-        )
+def missing_secret(context: Context, observed: Observed) -> Problem | None:
+    """A Secret or a key that the spec names isn't there: pods that mount it couldn't start."""
+    for file in named(context):
+        where = f"{file.named_by}: Secret {file.secret} in namespace {context.namespace}"
+        keys = observed.named_secrets.get(file.secret)
+        if keys is None:
+            return Problem("SecretMissing", f"{where} doesn't exist: create it, with the key {file.key}")
+        if file.key not in keys:
+            return Problem("SecretMissing", f"{where} has no key {file.key}: add it")
     return None
 
 
-def lost_secret(context: Context, observed: Observed) -> Problem | None:
-    """A Secret that running pods were started with is gone. A new value would lock them out from one another."""
-    if Ref("StatefulSet", context.core) not in observed.objects:
-        return None
-    names = [context.cluster_key] + ([] if context.spec.redis.external else [context.redis])
-    lost = [name for name in names if Ref("Secret", name) not in observed.objects]
+def lost_secret(context: Context, observed: Observed, made: list[str]) -> Problem | None:
+    """A Secret that running pods were started with is gone. A new value would lock them out from one another, or
+    clients from them."""
+    live = observed.objects.get(Ref("StatefulSet", context.core))
+    lost = [name for name in made if live and mounts(live, name) and Ref("Secret", name) not in observed.objects]
     if not lost:
         return None
     return Problem(
@@ -141,6 +140,12 @@ def lost_secret(context: Context, observed: Observed) -> Problem | None:
         f"Secret {' and '.join(lost)} in namespace {context.namespace} was deleted, and running pods use it: restore "
         f"it from a backup; or delete StatefulSet {context.core}, and, once there is a new one, all other pods of it",
     )
+
+
+def mounts(live: Manifest, secret: str) -> bool:
+    volumes = live["spec"]["template"]["spec"]["volumes"]
+    sources = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
+    return any(source.get("secret", {}).get("name") == secret for source in sources)
 
 
 def shrinking(context: Context, observed: Observed) -> Problem | None:

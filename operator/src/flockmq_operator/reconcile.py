@@ -120,12 +120,12 @@ class Reconciler:
             return Done(gone=body is None)
         try:
             cluster = decode(body)
+            context = Context(cluster, self._settings)
+            wanted = [ref(manifest) for manifest in build(context)]
         except SpecError as error:
             situation = Situation(body["metadata"]["generation"], problem=("InvalidSpec", str(error)))
             await self._report(body, situation, ())
             return Done()
-        context = Context(cluster, self._settings)
-        wanted = [ref(manifest) for manifest in build(context)]
         observed = await observe(self._kube, context, wanted, body.get("status") or {})
         context = await self._with_floor(key, cluster, observed.objects)
         plan = make_plan(context, observed)

@@ -19,6 +19,8 @@ KIND = "MqttCluster"
 PLURAL = "mqttclusters"
 
 Quantities = dict[str, str | int]
+Amount = int | str
+"""A number, or a text with a unit that the broker reads: "15s", "1MB", "100/s"."""
 
 
 class SpecError(Exception):
@@ -90,20 +92,121 @@ class Redis(Part, frozen=True):
 
 class Service(Part, frozen=True):
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
-    node_port: int | None = None
     annotations: dict[str, str] = {}
 
 
-class Mqtt(Part, frozen=True):
-    """What stays None is left to the broker's own defaults."""
+class Rates(Part, frozen=True):
+    messages_rate: Amount | None = None
+    messages_burst: Amount | None = None
+    bytes_rate: Amount | None = None
+    bytes_burst: Amount | None = None
 
-    allow_anonymous: bool | None = None
-    max_packet_size_bytes: int | None = None
+
+class Mqtt(Rates, frozen=True):
+    """`[mqtt]` of the nodes' configuration, key by key; what stays None is left to the broker's own defaults."""
+
+    max_packet_size: Amount | None = None
+    max_clientid_len: int | None = None
+    max_topic_levels: int | None = None
+    max_qos_allowed: int | None = None
+    max_topic_alias: int | None = None
+    retain_available: bool | None = None
+    wildcard_subscription: bool | None = None
+    shared_subscription: bool | None = None
+    shared_subscription_strategy: str | None = None
+    exclusive_subscription: bool | None = None
     max_inflight: int | None = None
     max_mqueue_len: int | None = None
+    mqueue_store_qos0: bool | None = None
     max_awaiting_rel: int | None = None
-    idle_timeout_seconds: int | None = None
+    await_rel_timeout: Amount | None = None
+    session_expiry_interval: Amount | None = None
+    max_session_expiry_interval: Amount | None = None
+    keepalive_multiplier: float | None = None
+    server_keepalive: Amount | None = None
+    idle_timeout: Amount | None = None
+    max_subscriptions: int | None = None
+    max_wildcard_shapes: int | None = None
+    response_information: str | None = None
+
+
+class ListenerLimits(Rates, frozen=True):
     max_connections: int | None = None
+    max_conn_rate: Amount | None = None
+
+
+class ServerName(Part, frozen=True):
+    host: str
+    secret_name: str
+
+
+class CaSecret(Part, frozen=True):
+    name: str
+    key: str = "ca.crt"
+
+
+class CrlSecret(Part, frozen=True):
+    name: str
+    key: str = "ca.crl"
+
+
+class Tls(Part, frozen=True):
+    secret_name: str
+    verify: Literal["none", "peer"] = "none"
+    fail_if_no_peer_cert: bool = False
+    ca_secret: CaSecret | None = None
+    crl_secret: CrlSecret | None = None
+    versions: tuple[str, ...] = ()
+    sni: tuple[ServerName, ...] = ()
+
+
+class Listener(Part, frozen=True):
+    name: str
+    port: int
+    type: Literal["tcp", "ssl", "ws", "wss"] = "tcp"
+    node_port: int | None = None
+    tls: Tls | None = None
+    path: str | None = None
+    origins: tuple[str, ...] = ()
+    proxy_protocol: bool = False
+    zone: str | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    limits: ListenerLimits = ListenerLimits()
+
+
+class Users(Part, frozen=True):
+    """A Secret with users that are put into the cluster's log."""
+
+    secret_name: str
+    key: str = "users.csv"
+    passwords: Literal["plain", "hash"] = "hash"
+
+
+class Authentication(Part, frozen=True):
+    allow_anonymous: bool = False
+    users: Users | None = None
+    chain: tuple[Manifest, ...] = ({"mechanism": "password_based:built_in_database"},)
+    """Authenticators as the broker's own configuration has them, but for secrets (see `secret_files`)."""
+
+
+class Rule(Part, frozen=True):
+    permit: Literal["allow", "deny"]
+    action: Literal["publish", "subscribe", "all"] = "all"
+    topics: tuple[str, ...] = ()
+    qos: tuple[int, ...] = ()
+    retain: bool | None = None
+    username: str | None = None
+    clientid: str | None = None
+    ipaddr: tuple[str, ...] = ()
+
+
+class Authorization(Part, frozen=True):
+    no_match: Literal["allow", "deny"] | None = None
+    deny_action: Literal["ignore", "disconnect"] | None = None
+    rules: tuple[Rule, ...] = ()
+    sources: tuple[Manifest, ...] = ()
+    """Sources that are asked after the rules, as the broker's own configuration has them, but for secrets."""
 
 
 class Report(Part, frozen=True):
@@ -131,8 +234,12 @@ class Spec(Part, frozen=True):
     replicants: Replicants = Replicants()
     autoscaling: Autoscaling | None = None
     redis: Redis = Redis()
+    listeners: tuple[Listener, ...] = (Listener(name="mqtt", port=1883),)
     service: Service = Service()
     mqtt: Mqtt = Mqtt()
+    authentication: Authentication = Authentication()
+    authorization: Authorization = Authorization()
+    config: str = ""
     report: Report = Report()
     termination_grace_period_seconds: int = 540
     network_policy: NetworkPolicy = NetworkPolicy()
@@ -181,7 +288,11 @@ def pods_digest(spec: Spec, component: str) -> str:
             image=spec.image,
             cores=Cores(resources=resources),
             redis=Redis(external=spec.redis.external),
+            listeners=spec.listeners if component == "replicant" else Spec().listeners,
             mqtt=spec.mqtt,
+            authentication=spec.authentication,
+            authorization=spec.authorization,
+            config=spec.config,
             termination_grace_period_seconds=spec.termination_grace_period_seconds,
         )
     return hashlib.sha256(json.dumps(_said(pods), sort_keys=True).encode()).hexdigest()[:16]
@@ -189,9 +300,15 @@ def pods_digest(spec: Spec, component: str) -> str:
 
 def _said(part: msgspec.Struct) -> Manifest:
     """The fields of `part` that aren't at their default."""
-    said: Manifest = {}
-    for field in msgspec.structs.fields(part):
-        value = getattr(part, field.name)
-        if value != field.default:
-            said[field.encode_name] = msgspec.to_builtins(_said(value) if isinstance(value, msgspec.Struct) else value)
-    return said
+    fields = [(field, getattr(part, field.name)) for field in msgspec.structs.fields(part)]
+    return {field.encode_name: _plain(value) for field, value in fields if value != field.default}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case msgspec.Struct():
+            return _said(value)
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case _:
+            return msgspec.to_builtins(value)

@@ -11,7 +11,9 @@ import yaml
 ROOT = Path(__file__).parents[3]
 CRD = yaml.safe_load((ROOT / "crds/mqttclusters.yaml").read_text())
 SCHEMA: dict[str, Any] = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+TYPES: dict[str, Any] = {
+    "object": dict, "array": list, "string": str, "integer": int, "number": int | float, "boolean": bool
+}  # fmt: skip
 
 
 def with_defaults(value: Any, schema: dict[str, Any]) -> Any:
@@ -35,12 +37,12 @@ def violations(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[s
             yield f"{path}: {value!r} doesn't match"
         return
     expected = TYPES[schema["type"]]
-    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+    if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
         yield f"{path}: {value!r} is no {schema['type']}"
         return
     if "enum" in schema and value not in schema["enum"]:
         yield f"{path}: {value!r} is none of {schema['enum']}"
-    if isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+    if isinstance(value, int | float) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
         yield f"{path}: {value} is out of bounds"
     if isinstance(value, str):
         if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
@@ -48,8 +50,8 @@ def violations(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[s
         if not re.search(schema.get("pattern", ""), value):
             yield f"{path}: {value!r} doesn't match {schema['pattern']}"
     if isinstance(value, list):
-        if len(value) > schema.get("maxItems", len(value)):
-            yield f"{path}: too many"
+        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+            yield f"{path}: {len(value)} items"
         for item in value:
             yield from violations(item, schema["items"], f"{path}[]")
     if isinstance(value, dict):

@@ -8,11 +8,12 @@ import pytest
 import yaml
 
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.spec import Part, Spec, decode
+from flockmq_operator.spec import CaSecret, CrlSecret, Listener, Part, Rule, ServerName, Spec, Tls, Users, decode
 from unit.operator.schema import CRD, ROOT, SCHEMA, violations, with_defaults
 from unit.operator.world import mqtt_cluster
 
 SPEC = SCHEMA["properties"]["spec"]
+LISTENER = SPEC["properties"]["listeners"]["items"]
 SAMPLES = sorted((ROOT / "manifests/samples").glob("*.yaml"))
 
 
@@ -33,6 +34,7 @@ def test_every_field_is_bounded(path: str, schema: Manifest) -> None:
     bound = {
         "string": "maxLength" in schema or "enum" in schema,
         "integer": "minimum" in schema and "maximum" in schema,
+        "number": "minimum" in schema and "maximum" in schema,
         "array": "maxItems" in schema,
         "object": "properties" in schema
         or "maxProperties" in schema
@@ -58,12 +60,28 @@ def parity(struct: type[msgspec.Struct], schema: Manifest, path: str) -> Iterato
         below = schema["properties"].get(name, {})
         if isinstance(field.default, Part):
             yield from parity(type(field.default), below, f"{path}.{name}")
-        elif "default" in below and field.default != below["default"]:
+        elif "default" in below and not same(field.default, below["default"]):
             yield f"{path}.{name}: {field.default!r} != {below['default']!r}"
+
+
+def same(default: object, said: Any) -> bool:
+    if isinstance(default, tuple) and isinstance(said, list):
+        return len(default) == len(said) and all(map(same, default, said))
+    if isinstance(default, msgspec.Struct):
+        return default == msgspec.convert(said, type(default))
+    return bool(default == said)
 
 
 def test_the_schema_and_the_decoder_know_the_same_fields_and_defaults() -> None:
     assert list(parity(Spec, SPEC, "spec")) == []
+    assert list(parity(Listener, LISTENER, "listener")) == []
+    tls = LISTENER["properties"]["tls"]["properties"]
+    assert list(parity(Tls, LISTENER["properties"]["tls"], "tls")) == []
+    assert list(parity(CaSecret, tls["caSecret"], "caSecret")) == []
+    assert list(parity(CrlSecret, tls["crlSecret"], "crlSecret")) == []
+    assert list(parity(ServerName, tls["sni"]["items"], "sni")) == []
+    assert list(parity(Users, SPEC["properties"]["authentication"]["properties"]["users"], "users")) == []
+    assert list(parity(Rule, SPEC["properties"]["authorization"]["properties"]["rules"]["items"], "rule")) == []
 
 
 def test_an_empty_spec_means_the_same_with_and_without_the_api_servers_defaults() -> None:
@@ -101,6 +119,15 @@ def test_a_sample_is_admitted_and_decoded(sample: Any) -> None:
         {"cores": {"replicas": 9}},
         {"cores": {"replicas": "3"}},
         {"service": {"type": "External"}},
+        {"listeners": []},
+        {"listeners": [{"name": "mqtt"}]},
+        {"listeners": [{"name": "mqtt", "port": 1883, "type": "udp"}]},
+        {"listeners": [{"name": "mqtts", "port": 8883, "type": "ssl", "tls": {}}]},
+        {"mqtt": {"maxPacketSize": "1 MB"}},
+        {"mqtt": {"idleTimeout": "15"}},
+        {"mqtt": {"keepaliveMultiplier": 0.5}},
+        {"authentication": {"chain": [{"mechanism": "ldap"}]}},
+        {"authorization": {"rules": [{"topics": ["#"]}]}},
         {"autoscaling": {}},
         {"cores": {"resources": {"requests": {"cpu": "much"}}}},
     ],

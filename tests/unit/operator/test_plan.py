@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 
 from flockmq_operator.apply import carry_out
-from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.plan import Plan
 from flockmq_operator.resources.context import Context
 from flockmq_operator.settings import Settings
@@ -76,11 +76,12 @@ async def test_secrets_are_created_once_and_never_touched() -> None:
     assert {name: item["data"] for name, item in world.objects.items() if name.kind == "Secret"} == secrets
     assert sorted(write for write in world.writes if "Secret" in write) == [
         "create Secret demo-cluster-key",
+        "create Secret demo-mqtt-user",
         "create Secret demo-redis",
     ]
 
 
-@pytest.mark.parametrize("name", ["demo-cluster-key", "demo-redis"])
+@pytest.mark.parametrize("name", ["demo-cluster-key", "demo-redis", "demo-mqtt-user"])
 async def test_a_secret_that_pods_use_is_not_made_anew(name: str) -> None:
     world = await running()
     del world.objects[Ref("Secret", name)]
@@ -163,11 +164,42 @@ async def test_a_missing_password_of_an_external_redis_is_a_problem(keys: frozen
     at = context({"redis": {"external": external}})
     plan = await world.plan(at)
     assert plan.problem is not None
-    assert plan.problem.reason == "RedisSecretMissing"
+    assert plan.problem.reason == "SecretMissing"
     assert "Secret shared in namespace fleet" in plan.problem.message
     world.objects.clear()
     world.put({"kind": "Secret", "metadata": {"name": "shared"}, "data": {"pw": ""}})
     assert (await world.plan(at)).problem is None
+
+
+async def test_a_first_user_is_made_where_a_change_of_the_spec_asks_for_one() -> None:
+    world = await running({"authentication": {"chain": []}})
+    user = Ref("Secret", "demo-mqtt-user")
+    assert user not in world.objects
+    assert user in [ref(manifest) for manifest in (await world.plan(context())).create]
+
+
+@pytest.mark.parametrize(
+    ("keys", "mend"), [(None, "create it, with the key tls.crt"), ({"tls.crt"}, "has no key tls.key: add it")]
+)
+async def test_a_missing_certificate_is_a_problem_that_names_the_field(keys: set[str] | None, mend: str) -> None:
+    world = await running()
+    if keys:
+        world.put({"kind": "Secret", "metadata": {"name": "tls"}, "data": dict.fromkeys(keys, "")})
+    listener = {"name": "mqtts", "type": "ssl", "port": 8883, "tls": {"secretName": "tls"}}
+    plan = await world.plan(context({"listeners": [listener]}))
+    assert not plan.changes
+    assert plan.problem is not None
+    assert plan.problem.message.startswith("spec.listeners[mqtts].tls.secretName: Secret tls in namespace fleet ")
+    assert plan.problem.message.endswith(mend)
+
+
+async def test_a_renewed_secret_changes_nothing() -> None:
+    spec = {"listeners": [{"name": "mqtts", "type": "ssl", "port": 8883, "tls": {"secretName": "tls"}}]}
+    secret: Manifest = {"kind": "Secret", "metadata": {"name": "tls"}, "data": {"tls.crt": "old", "tls.key": "old"}}
+    world = World(secret)
+    await converge(world, context(spec))
+    world.objects[Ref("Secret", "tls")]["data"] = {"tls.crt": "new", "tls.key": "new"}
+    assert await world.plan(context(spec)) == Plan()
 
 
 class TestVolumes:
@@ -279,7 +311,7 @@ class TestUpgradeOfTheOperator:
     async def test_held_pods_keep_their_configuration_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
         world = await running()
         before = world.objects[Ref("ConfigMap", "demo-config")]["data"]
-        monkeypatch.setattr("flockmq_operator.resources.config.REDIS_WAIT_S", 5)
+        monkeypatch.setattr("flockmq_operator.resources.node_config.REDIS_WAIT_S", 5)
         plan = await world.plan(context())
         assert plan == Plan(update_pending=True)
         world.objects[Ref("ConfigMap", "demo-config")]["data"] = {}

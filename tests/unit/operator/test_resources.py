@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from base64 import b64decode
 from collections.abc import Iterator
 
 import pytest
@@ -43,6 +44,8 @@ def restricted_violations(pod: Manifest) -> Iterator[str]:
         if not kinds & volume.keys():
             yield f"volume {volume['name']}"
     security = pod.get("securityContext", {})
+    if {sysctl["name"] for sysctl in security.get("sysctls", ())} - {"net.ipv4.ip_unprivileged_port_start"}:
+        yield "sysctls"
     for container in (*pod.get("initContainers", ()), *pod["containers"]):
         own = container.get("securityContext", {})
         both = {**security, **own}
@@ -155,45 +158,14 @@ def test_cores_start_together_and_are_restarted_by_the_operator() -> None:
     assert built()[Ref("Service", "demo-core")]["spec"]["publishNotReadyAddresses"] is True
 
 
-@pytest.mark.parametrize(("role", "listen"), [("core", ""), ("replicant", "0.0.0.0:1883")])
-def test_a_nodes_file_is_toml_with_what_the_spec_says(role: str, listen: str) -> None:
-    text = config.files(context({"mqtt": {"allowAnonymous": False, "maxInflight": 7}}))[f"{role}.toml"]
-    parsed = tomllib.loads(text)
-    assert parsed["mqtt"] == {"allow_anonymous": False, "max_inflight": 7}
-    assert parsed["listeners"]["tcp"]["default"] == {"bind": listen}
-    assert parsed["cluster"]["seeds"] == ["demo-core:4370"]
-    assert parsed["redis"]["password_file"] == "/etc/flockmq/secrets/redis-password"
-    assert parsed["management"]["listen"] == "0.0.0.0:18083"
-
-
-@pytest.mark.parametrize("role", ["core", "replicant"])
-def test_a_nodes_file_is_one_that_the_broker_accepts(
-    role: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from pathlib import Path
-
-    from flockmq.config.schema import named_listeners
-    from flockmq.config.whole import load
-
-    everything = {
-        "allowAnonymous": True, "maxPacketSizeBytes": 64, "maxInflight": 1, "maxMqueueLen": 1, "maxAwaitingRel": 1,
-        "idleTimeoutSeconds": 1, "maxConnections": 1,
-    }  # fmt: skip
-    text = config.files(context({"mqtt": everything}))[f"{role}.toml"]
-    secrets = Path(str(tmp_path))
-    for name in ("redis-password", "cluster-key"):
-        (secrets / name).write_text("x" * 32)
-    file = secrets / "flockmq.toml"
-    file.write_text(text.replace("/etc/flockmq/secrets", str(secrets)))
-    loaded = load(file=file, environment={"FLOCKMQ_ROLE": role})
-    assert loaded.role == role
-    assert [str(each) for each in named_listeners(loaded)] == (["tcp:default"] if role == "replicant" else [])
-
-
 @pytest.mark.parametrize(
     ("spec", "rolled"),
     [
         ({"mqtt": {"maxInflight": 7}}, {"core", "replicant"}),
+        ({"config": "[zones.devices]\nmax_inflight = 1"}, {"core", "replicant"}),
+        ({"authentication": {"allowAnonymous": True}}, {"core", "replicant"}),
+        ({"listeners": [{"name": "mqtt", "port": 1884}]}, {"replicant"}),
+        ({"listeners": [{"name": "mqtt", "port": 1883, "nodePort": 31883}]}, set()),
         ({"redis": {"resources": {"limits": {"memory": "2Gi"}}}}, {"redis"}),
     ],
 )
@@ -277,6 +249,52 @@ def test_what_the_spec_turns_off_is_not_made(spec: Manifest, missing: str) -> No
     assert missing not in {name.kind for name in built(spec)}
 
 
-def test_a_node_port_is_given_to_the_client_service() -> None:
-    service = built({"service": {"type": "NodePort", "nodePort": 31883}})[Ref("Service", "demo")]
-    assert service["spec"]["ports"] == [{"name": "mqtt", "port": 1883, "targetPort": "mqtt", "nodePort": 31883}]
+LISTENERS = [
+    {"name": "mqtt", "port": 1883, "nodePort": 31883},
+    {"name": "wss", "type": "wss", "port": 443, "tls": {"secretName": "tls"}},
+]
+
+
+def test_each_listener_has_a_port_of_the_service_and_of_the_pod_and_is_let_in() -> None:
+    objects = built({"service": {"type": "NodePort"}, "listeners": LISTENERS})
+    assert objects[Ref("Service", "demo")]["spec"]["ports"] == [
+        {"name": "mqtt", "port": 1883, "targetPort": "mqtt", "nodePort": 31883},
+        {"name": "wss", "port": 443, "targetPort": "wss"},
+    ]
+    pod = objects[Ref("Deployment", "demo-replicant")]["spec"]["template"]["spec"]
+    ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
+    assert ports == {"mqtt": 1883, "wss": 443, "link": 4370, "management": 18083}
+    policy = objects[Ref("NetworkPolicy", "demo-replicant")]["spec"]["ingress"]
+    assert [port["port"] for port in policy[0]["ports"]] == [1883, 443]
+
+
+def test_a_port_below_1024_needs_a_sysctl_that_the_restricted_standard_admits() -> None:
+    pods = [templates({"listeners": listeners})["replicant"]["spec"] for listeners in (LISTENERS[:1], LISTENERS)]
+    assert "sysctls" not in pods[0]["securityContext"]
+    assert pods[1]["securityContext"]["sysctls"] == [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]
+    assert list(restricted_violations(pods[1])) == []
+
+
+def test_the_first_user_is_read_by_cores_alone() -> None:
+    found = templates()
+    assert [name for name in COMPONENTS if "demo-mqtt-user" in json.dumps(found[name])] == ["core"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "made"),
+    [
+        ({}, True),
+        ({"chain": [{"mechanism": "scram:built_in_database"}]}, True),
+        ({"chain": [{"mechanism": "jwt"}]}, False),
+        ({"chain": []}, False),
+        ({"users": {"secretName": "mine"}}, False),
+    ],
+)
+def test_a_first_user_is_made_where_nobody_else_names_users(spec: Manifest, made: bool) -> None:
+    assert (Ref("Secret", "demo-mqtt-user") in built({"authentication": spec})) is made
+
+
+def test_the_first_users_file_holds_its_password() -> None:
+    data = {key: b64decode(value).decode() for key, value in built()[Ref("Secret", "demo-mqtt-user")]["data"].items()}
+    assert data["username"] == "mqtt"
+    assert data["users.csv"].splitlines() == ["user_id,password,is_superuser", f"mqtt,{data['password']},false"]

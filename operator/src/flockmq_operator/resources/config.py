@@ -50,4 +50,3 @@ def valkey_conf(context: Context) -> str:
         "maxmemory-policy noeviction",
     )
     return "\n".join(directives) + "\n"
-

@@ -5,7 +5,6 @@ import msgspec
 from flockmq_operator.settings import Settings
 from flockmq_operator.spec import MqttCluster, Spec
 
-MQTT_PORT = 1883
 LINK_PORT = 4370
 MANAGEMENT_PORT = 18083
 REDIS_PORT = 6379
@@ -14,6 +13,9 @@ CONFIG_DIR = "/etc/flockmq"
 SECRETS_DIR = "/etc/flockmq/secrets"
 DATA_DIR = "/var/lib/flockmq"
 REDIS_DATA_DIR = "/data"
+
+BUILT_IN = ":built_in_database"
+"""How the mechanisms end that ask the users in the cluster's log."""
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -64,13 +66,14 @@ class Context(msgspec.Struct, frozen=True):
         return external.url if external else f"redis://{self.redis}:{REDIS_PORT}/0"
 
     @property
-    def redis_password(self) -> tuple[str, str] | None:
-        """The Secret and the key in it that hold Redis' password; None: it has none."""
-        external = self.spec.redis.external
-        if external is None:
-            return self.redis, "password"
-        secret = external.password_secret_ref
-        return (secret.name, secret.key) if secret else None
+    def mqtt_user(self) -> str:
+        return f"{self.name}-mqtt-user"
+
+    @property
+    def makes_user(self) -> bool:
+        """Whether the operator makes a first user: somebody must be able to connect where nobody else named users."""
+        spec = self.spec.authentication
+        return spec.users is None and any(str(entry.get("mechanism")).endswith(BUILT_IN) for entry in spec.chain)
 
     @property
     def image_pull_policy(self) -> str:

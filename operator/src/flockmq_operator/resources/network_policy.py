@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.resources.context import LINK_PORT, MANAGEMENT_PORT, MQTT_PORT, REDIS_PORT, Context
+from flockmq_operator.resources.context import LINK_PORT, MANAGEMENT_PORT, REDIS_PORT, Context
 from flockmq_operator.resources.labels import Component, metadata, selector
 
 
@@ -12,8 +12,9 @@ def network_policies(context: Context) -> Iterator[Manifest]:
         return
     links = _ingress([LINK_PORT], [_pods(context, "core"), _pods(context, "replicant")])
     management = _ingress([MANAGEMENT_PORT], [_operator(context), _prometheus()])
+    clients = {"ports": _ports([listener.port for listener in context.spec.listeners])}
     yield _policy(context, context.core, "core", [links, management])
-    yield _policy(context, context.replicant, "replicant", [{"ports": _ports([MQTT_PORT])}, links, management])
+    yield _policy(context, context.replicant, "replicant", [clients, links, management])
     yield _policy(context, context.report, "report", [])
     if context.spec.redis.external is None:
         users = [_pods(context, component) for component in ("core", "replicant", "report")]

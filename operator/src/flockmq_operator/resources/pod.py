@@ -15,8 +15,11 @@ from flockmq_operator.resources.context import (
     Context,
 )
 from flockmq_operator.resources.labels import CONFIG_DIGEST, MANAGED_BY, MANAGER, Component, selector
+from flockmq_operator.resources.secret_files import SecretFile, node_files
 
 UID = 10001
+SECRET_MODE = 0o440
+"""Readable by the pod's user, through its group."""
 
 CONTAINER_SECURITY: Manifest = {
     "allowPrivilegeEscalation": False,
@@ -72,6 +75,8 @@ def node_template(
         ],
         "resources": resources,
         "securityContext": CONTAINER_SECURITY,
+        # What a node says last, such as the key of its configuration that is wrong, is told in the conditions.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         # A node that lost Redis or its cores is alive: /livez looks at the process alone. The bootstrap has no deadline
         # that fits every cluster, so readiness, not liveness, waits for it.
         "startupProbe": probe("/livez", period_s=2, failures=90),
@@ -84,7 +89,7 @@ def node_template(
             TMP_MOUNT,
         ],
     }
-    secrets = secrets_volume(cluster_key(context), *redis_password(context))
+    secrets = secrets_volume(node_files(context, role))
     pod: Manifest = {
         "serviceAccountName": node_account(context),
         "terminationGracePeriodSeconds": context.spec.termination_grace_period_seconds,
@@ -123,22 +128,7 @@ def config_volume(context: Context, component: Component, path: str) -> Manifest
     return {"name": "config", "configMap": {"name": context.config, "items": items}}
 
 
-def secrets_volume(*sources: Manifest) -> Manifest:
-    """The volume `secrets`, with a file for each source."""
-    return {"name": "secrets", "projected": {"sources": list(sources)}}
-
-
-def cluster_key(context: Context) -> Manifest:
-    return _secret_file(context.cluster_key, "key", "cluster-key")
-
-
-def redis_password(context: Context) -> list[Manifest]:
-    """The source of Redis' password; empty: it has none."""
-    if context.redis_password is None:
-        return []
-    secret, key = context.redis_password
-    return [_secret_file(secret, key, "redis-password")]
-
-
-def _secret_file(secret: str, key: str, path: str) -> Manifest:
-    return {"secret": {"name": secret, "items": [{"key": key, "path": path}]}}
+def secrets_volume(files: Iterable[SecretFile]) -> Manifest:
+    """The volume `secrets`, with these files."""
+    sources = [{"secret": {"name": file.secret, "items": [{"key": file.key, "path": file.path}]}} for file in files]
+    return {"name": "secrets", "projected": {"sources": sources, "defaultMode": SECRET_MODE}}

@@ -6,14 +6,8 @@ from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import DATA_DIR, SECRETS_DIR, Context
 from flockmq_operator.resources.core import claim_spec
 from flockmq_operator.resources.labels import metadata
-from flockmq_operator.resources.pod import (
-    CONTAINER_SECURITY,
-    TMP,
-    TMP_MOUNT,
-    pod_template,
-    redis_password,
-    secrets_volume,
-)
+from flockmq_operator.resources.pod import CONTAINER_SECURITY, TMP, TMP_MOUNT, pod_template, secrets_volume
+from flockmq_operator.resources.secret_files import redis_password
 
 DEADLINE_S = 4 * 3600
 """A run that takes longer is stopped."""
@@ -48,8 +42,8 @@ def report(context: Context) -> Iterator[Manifest]:
 
 def _template(context: Context) -> Manifest:
     args = ["run", "--redis-url", context.redis_url, "--output", DATA_DIR]
-    if context.redis_password:
-        args += ["--password-file", f"{SECRETS_DIR}/redis-password"]
+    for password in redis_password(context):
+        args += ["--password-file", str(password)]
     container: Manifest = {
         "name": "report",
         "image": context.spec.report.image or context.settings.flockmq_analytics_image,
@@ -68,6 +62,6 @@ def _template(context: Context) -> Manifest:
         "serviceAccountName": context.report,
         "restartPolicy": "Never",
         "containers": [container],
-        "volumes": [secrets_volume(*redis_password(context)), TMP, claim],
+        "volumes": [secrets_volume(redis_password(context)), TMP, claim],
     }
     return pod_template(context, "report", pod)

@@ -1,7 +1,9 @@
-"""The Secrets the operator makes: Redis' password and the key with which nodes authenticate to one another.
+"""The Secrets the operator makes: Redis' password, the key with which nodes authenticate to one another, the key of the
+REST API, and a first user for clients.
 
 Made once. What is in them is drawn here, never read back, compared, applied again or logged: `plan` only asks whether
-they exist. `auth.conf` is the password as a directive that Redis includes, so that it stands on no command line.
+they exist. `auth.conf` is the password as a directive that Redis includes, so that it stands on no command line;
+`users.csv` is the user as the cores read it.
 """
 
 import secrets as entropy
@@ -13,6 +15,7 @@ from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import metadata
 
 SECRET_BYTES = 32
+FIRST_USER = "mqtt"
 
 
 def secrets(context: Context) -> Iterator[Manifest]:
@@ -21,6 +24,10 @@ def secrets(context: Context) -> Iterator[Manifest]:
     if context.spec.redis.external is None:
         password = entropy.token_hex(SECRET_BYTES)
         yield _secret(context, context.redis, {"password": password, "auth.conf": f"requirepass {password}\n"})
+    if context.makes_user:
+        password = entropy.token_hex(SECRET_BYTES)
+        line = f"user_id,password,is_superuser\n{FIRST_USER},{password},false\n"
+        yield _secret(context, context.mqtt_user, {"username": FIRST_USER, "password": password, "users.csv": line})
 
 
 def _secret(context: Context, name: str, values: dict[str, str]) -> Manifest:

@@ -1,17 +1,23 @@
-"""The Service that clients connect to: every ready replicant."""
+"""The Service that clients connect to: every ready replicant, a port for each listener."""
 
 from collections.abc import Iterator
 
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.resources.context import MQTT_PORT, Context
+from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import metadata, selector
 
 
 def service(context: Context) -> Iterator[Manifest]:
     spec = context.spec.service
-    port: Manifest = {"name": "mqtt", "port": MQTT_PORT, "targetPort": "mqtt"}
-    if spec.node_port is not None:
-        port["nodePort"] = spec.node_port
+    ports: list[Manifest] = [
+        {
+            "name": listener.name,
+            "port": listener.port,
+            "targetPort": listener.name,
+            **({"nodePort": listener.node_port} if listener.node_port else {}),
+        }
+        for listener in context.spec.listeners
+    ]
     meta = metadata(context, context.name, "replicant")
     if spec.annotations:
         meta["annotations"] = spec.annotations
@@ -19,5 +25,5 @@ def service(context: Context) -> Iterator[Manifest]:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": meta,
-        "spec": {"type": spec.type, "selector": selector(context, "replicant"), "ports": [port]},
+        "spec": {"type": spec.type, "selector": selector(context, "replicant"), "ports": ports},
     }

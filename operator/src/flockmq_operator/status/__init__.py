@@ -7,7 +7,6 @@ say which part it is. A condition's lastTransitionTime moves only with its statu
 from datetime import UTC, datetime
 
 from flockmq_operator.manifest import Manifest, Ref
-from flockmq_operator.resources.context import MQTT_PORT
 from flockmq_operator.resources.labels import selector_string
 from flockmq_operator.status import cores_ready, ready, reconciling, redis_ready, replicants_ready, stalled
 from flockmq_operator.status.condition import Condition, Situation
@@ -77,7 +76,7 @@ def _endpoint(situation: Situation) -> str:
     service = situation.observed.objects.get(Ref("Service", context.name), {})
     ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]
     host = ingress[0].get("hostname") or ingress[0].get("ip") or f"{context.name}.{context.namespace}.svc"
-    return f"{host}:{MQTT_PORT}"
+    return f"{host}:{context.spec.listeners[0].port}"
 
 
 def _counts(live: Manifest | None, pods: list[Manifest] | None = None) -> Manifest:

@@ -15,9 +15,10 @@ def judge(situation: Situation) -> Condition:
     live = observed.objects.get(Ref("Deployment", context.replicant))
     if live is None:
         return Condition(TYPE, False, "NotCreated", f"waiting for {situation.waiting_for or 'it to be created'}")
+    counted = progress(live, replicas, observed.replicant_pods)
     updated = live.get("status", {}).get("updatedReplicas", 0)
     if updated < replicas or live.get("status", {}).get("replicas", 0) > updated:
-        return Condition(TYPE, False, "Rolling", f"{progress(live, replicas)}, {updated} of the newest template")
+        return Condition(TYPE, False, "Rolling", f"{updated} of the newest template; {counted}")
     if not rolled_out(live, replicas):
-        return Condition(TYPE, False, "NotAllReady", progress(live, replicas))
-    return Condition(TYPE, True, "AllReady", progress(live, replicas))
+        return Condition(TYPE, False, "NotAllReady", counted)
+    return Condition(TYPE, True, "AllReady", counted)

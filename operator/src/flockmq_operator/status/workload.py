@@ -35,5 +35,12 @@ def pod_trouble(pod: Manifest) -> str:
     for container in status.get("containerStatuses") or ():
         waiting = container.get("state", {}).get("waiting", {})
         if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-            return f"{name}: {waiting['reason']}: {waiting.get('message', '')}".removesuffix(": ")
+            why = last_words(container) or waiting.get("message", "")
+            return f"{name}: {waiting['reason']}: {why}".removesuffix(": ")
     return ""
+
+
+def last_words(container: Manifest) -> str:
+    """The last line that a container wrote before it ended in failure."""
+    lines = container.get("lastState", {}).get("terminated", {}).get("message", "").strip().splitlines()
+    return lines[-1] if lines else ""

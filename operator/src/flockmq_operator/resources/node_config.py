@@ -1,0 +1,183 @@
+"""A node's configuration file: what the spec says, by the broker's own names, with `spec.config` merged in.
+
+What differs from pod to pod comes by the environment (see `pod`). No secret stands here, only paths of files.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import tomli_w
+
+from flockmq_operator.resources import secret_files
+from flockmq_operator.resources.context import DATA_DIR, LINK_PORT, MANAGEMENT_PORT, SECRETS_DIR, Context
+from flockmq_operator.resources.secret_files import SecretFile, refuse_secret, resolved
+from flockmq_operator.spec import Listener, SpecError
+
+REDIS_WAIT_S = 60
+"""How long a starting node waits for Redis before it ends and is started again."""
+OPERATORS_OWN = ("role", "node.name", "node.host", "node.data_dir", "cluster", "redis.password_file", "redis.url")
+"""What `spec.config` can't set though no field of the spec does; `cluster` stands for all below it."""
+URL_WITH_PASSWORD = re.compile(r"[a-z+]+://[^/@\s]*:[^/@\s]+@")
+
+Document = dict[str, Any]
+"""TOML as `tomllib` reads and `tomli_w` writes it."""
+
+
+def node_config(context: Context, role: str) -> str:
+    """The file's content. Raises SpecError where `spec.config` isn't TOML, or says what the operator says."""
+    document = said_by_spec(context)
+    merge(document, free_config(context.spec.config))
+    listeners = {} if role == "core" else document.get("listeners", {})
+    # The broker listens at `default` unless it is told not to.
+    listeners.setdefault("tcp", {}).setdefault("default", {"bind": ""})
+    document["listeners"] = listeners
+    if role != "core":
+        for key in ("bootstrap_file", "bootstrap_type"):
+            document["authentication"].pop(key, None)
+    head = f"# Rendered from the MqttCluster {context.name}: change its spec, not this file.\n"
+    return head + tomli_w.dumps(document)
+
+
+def said_by_spec(context: Context) -> Document:
+    spec = context.spec
+    redis: Document = {"url": context.redis_url, "connect_timeout": REDIS_WAIT_S}
+    for password in secret_files.redis_password(context):
+        redis["password_file"] = str(password)
+    document: Document = {
+        "node": {"data_dir": DATA_DIR},
+        "mqtt": given(spec.mqtt),
+        "listeners": {},
+        "authentication": authentication(context),
+        "authorization": authorization(context),
+        "cluster": {
+            "listen": f"0.0.0.0:{LINK_PORT}",
+            "seeds": [f"{context.core}:{LINK_PORT}"],
+            "key_file": str(secret_files.cluster_key(context)),
+        },
+        "redis": redis,
+        "management": {"listen": f"0.0.0.0:{MANAGEMENT_PORT}"},
+        "log": {"format": "json"},
+    }
+    for listener in spec.listeners:
+        document["listeners"].setdefault(listener.type, {})[listener.name] = listener_table(listener)
+    return document
+
+
+def given(part: msgspec.Struct) -> Document:
+    """The fields that were given, as keys; the CRD has the broker's names, in camel case."""
+    values = {name: getattr(part, name) for name in part.__struct_fields__}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def listener_table(listener: Listener) -> Document:
+    optional = {
+        "zone": listener.zone,
+        "path": listener.path,
+        "origins": list(listener.origins) or None,
+        "proxy_protocol": listener.proxy_protocol or None,
+        "allow": list(listener.allow) or None,
+        "deny": list(listener.deny) or None,
+    }
+    table: Document = {"bind": f"0.0.0.0:{listener.port}"}
+    table |= {key: value for key, value in optional.items() if value is not None}
+    return table | given(listener.limits) | tls_table(listener)
+
+
+def tls_table(listener: Listener) -> Document:
+    tls = listener.tls
+    if tls is None:
+        return {}
+    here = f"{SECRETS_DIR}/tls/{listener.name}"
+    table: Document = {"certfile": f"{here}/tls.crt", "keyfile": f"{here}/tls.key", "verify": tls.verify}
+    if tls.ca_secret:
+        table["cacertfile"] = f"{here}/ca.crt"
+    if tls.crl_secret:
+        table["crlfile"] = f"{here}/ca.crl"
+    if tls.fail_if_no_peer_cert:
+        table["fail_if_no_peer_cert"] = True
+    if tls.versions:
+        table["versions"] = list(tls.versions)
+    if tls.sni:
+        table["sni"] = [
+            {"host": server.host, "certfile": f"{here}/sni-{at}/tls.crt", "keyfile": f"{here}/sni-{at}/tls.key"}
+            for at, server in enumerate(tls.sni)
+        ]
+    return table
+
+
+def authentication(context: Context) -> Document:
+    spec = context.spec.authentication
+    found: list[SecretFile] = []
+    table: Document = {
+        "allow_anonymous": spec.allow_anonymous,
+        "chain": resolved(spec.chain, "spec.authentication.chain", found),
+    }
+    for users in secret_files.users(context):
+        table["bootstrap_file"] = str(users)
+        table["bootstrap_type"] = spec.users.passwords if spec.users else "plain"
+    return table
+
+
+def authorization(context: Context) -> Document:
+    """The rules are the first source; what isn't said of a rule holds for all."""
+    spec = context.spec.authorization
+    found: list[SecretFile] = []
+    sources: list[Document] = []
+    if spec.rules:
+        rules = [{key: value for key, value in given(rule).items() if value != ()} for rule in spec.rules]
+        sources.append({"type": "file", "rules": msgspec.to_builtins(rules)})
+    others = resolved(spec.sources, "spec.authorization.sources", found)
+    assert isinstance(others, list)
+    table: Document = {"sources": [*sources, *others]} if sources or others else {}
+    if spec.no_match:
+        table["no_match"] = spec.no_match
+    if spec.deny_action:
+        table["deny_action"] = spec.deny_action
+    return table
+
+
+# --- spec.config ------------------------------------------------------------------------------------------------------
+
+
+def free_config(text: str) -> Document:
+    """What `spec.config` says. Raises SpecError."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"spec.config: not valid TOML: {error}") from None
+    for path, key, value in leaves(document):
+        if path in OPERATORS_OWN or path.startswith(tuple(f"{own}." for own in OPERATORS_OWN)):
+            raise SpecError(f"spec.config: {path} is the operator's to set: remove it")
+        refuse_secret(key, value, f"spec.config: {path}")
+        if isinstance(value, str) and URL_WITH_PASSWORD.search(value):
+            raise SpecError(f"spec.config: {path} holds a URL with a password, which must not stand in a MqttCluster")
+    return document
+
+
+def leaves(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, str, object]]:
+    """(dotted path, its last key, value) of each value that is no table and no list."""
+    if isinstance(value, dict):
+        for name, below in value.items():
+            yield from leaves(below, f"{path}.{name}" if path else name, name)
+    elif isinstance(value, list):
+        for number, below in enumerate(value):
+            yield from leaves(below, f"{path}[{number}]", key)
+    else:
+        yield path, key, value
+
+
+def merge(document: Document, other: Document, path: str = "") -> None:
+    """Put `other` into `document`. Raises SpecError at a key that both have: none silently wins."""
+    for key, value in other.items():
+        here = f"{path}.{key}" if path else key
+        if key not in document:
+            document[key] = value
+        elif isinstance(document[key], dict) and isinstance(value, dict):
+            merge(document[key], value, here)
+        else:
+            raise SpecError(
+                f"spec.config: {here} is said by another field of the spec, or by the operator: remove it here"
+            )

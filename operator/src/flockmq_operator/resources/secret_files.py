@@ -1,0 +1,142 @@
+"""Which key of which Secret a node reads, and at which path: Secrets reach pods as files of one volume.
+
+Files follow their Secrets while a pod runs (the kubelet swaps them), so a renewed certificate rolls nothing. Somebody
+else's Secrets are named by fields of the spec; free tables of the spec (authenticators, sources) name them where the
+broker's own configuration has a path:
+
+    secret_file: {secretKeyRef: {name: issuer, key: hmac}}      →  secret_file = "/etc/flockmq/secrets/of/issuer/hmac"
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from flockmq_operator.manifest import Manifest
+from flockmq_operator.resources.context import SECRETS_DIR, Context
+from flockmq_operator.resources.labels import Component
+from flockmq_operator.spec import Listener, SpecError
+
+REFERENCE = "secretKeyRef"
+SECRET_KEYS = frozenset({"authorization", "password", "secret"})
+"""Keys of the broker's configuration that hold a secret itself; each has a twin `KEY_file`."""
+
+
+class SecretFile(NamedTuple):
+    path: str
+    """Below SECRETS_DIR."""
+    secret: str
+    key: str
+    named_by: str = ""
+    """The field of the spec that names it; empty: the operator made it."""
+
+    def __str__(self) -> str:
+        return f"{SECRETS_DIR}/{self.path}"
+
+
+def node_files(context: Context, component: Component) -> list[SecretFile]:
+    """All that a core or a replicant reads; each once."""
+    files = [cluster_key(context), *redis_password(context), *referenced(context)]
+    if component == "core":
+        files += users(context)
+    else:
+        files += [file for listener in context.spec.listeners for file in tls_files(listener)]
+    return list(dict.fromkeys(files))
+
+
+def named(context: Context) -> list[SecretFile]:
+    """Those of Secrets that the spec names and somebody else makes."""
+    files = node_files(context, "core") + node_files(context, "replicant")
+    return [file for file in dict.fromkeys(files) if file.named_by]
+
+
+def cluster_key(context: Context) -> SecretFile:
+    return SecretFile("cluster-key", context.cluster_key, "key")
+
+
+def redis_password(context: Context) -> list[SecretFile]:
+    """Empty: it has none."""
+    external = context.spec.redis.external
+    if external is None:
+        return [SecretFile("redis-password", context.redis, "password")]
+    secret = external.password_secret_ref
+    field = "spec.redis.external.passwordSecretRef"
+    return [SecretFile("redis-password", secret.name, secret.key, field)] if secret else []
+
+
+def users(context: Context) -> list[SecretFile]:
+    """The users that a core puts into the log; empty: the spec has its own ways to tell who a client is."""
+    given = context.spec.authentication.users
+    if given:
+        return [SecretFile(f"users/{given.key}", given.secret_name, given.key, "spec.authentication.users")]
+    return [SecretFile("users/users.csv", context.mqtt_user, "users.csv")] if context.makes_user else []
+
+
+def tls_files(listener: Listener) -> Iterator[SecretFile]:
+    """Certificate and key first; see `listeners`."""
+    tls = listener.tls
+    if tls is None:
+        return
+    here, field = f"tls/{listener.name}", f"spec.listeners[{listener.name}].tls"
+    for key in ("tls.crt", "tls.key"):
+        yield SecretFile(f"{here}/{key}", tls.secret_name, key, f"{field}.secretName")
+    if tls.ca_secret:
+        yield SecretFile(f"{here}/ca.crt", tls.ca_secret.name, tls.ca_secret.key, f"{field}.caSecret")
+    if tls.crl_secret:
+        yield SecretFile(f"{here}/ca.crl", tls.crl_secret.name, tls.crl_secret.key, f"{field}.crlSecret")
+    for number, server in enumerate(tls.sni):
+        for key in ("tls.crt", "tls.key"):
+            path = f"{here}/sni-{number}/{key}"
+            yield SecretFile(path, server.secret_name, key, f"{field}.sni[{server.host}].secretName")
+
+
+# --- references in free tables ----------------------------------------------------------------------------------------
+
+
+def referenced(context: Context) -> list[SecretFile]:
+    """What the spec's free tables refer to."""
+    found: list[SecretFile] = []
+    for field, tables in free_tables(context):
+        resolved(tables, field, found)
+    return found
+
+
+def free_tables(context: Context) -> Iterator[tuple[str, Iterable[Manifest]]]:
+    yield "spec.authentication.chain", context.spec.authentication.chain
+    yield "spec.authorization.sources", context.spec.authorization.sources
+
+
+class _Key(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    key: str
+
+
+class _Reference(msgspec.Struct, forbid_unknown_fields=True):
+    secretKeyRef: _Key
+
+
+def resolved(value: object, field: str, found: list[SecretFile]) -> object:
+    """`value` with a path in each reference's place; the references are added to `found`. Raises SpecError."""
+    if isinstance(value, dict) and REFERENCE in value:
+        try:
+            key = msgspec.convert(value, _Reference).secretKeyRef
+        except msgspec.ValidationError as error:
+            raise SpecError(f"{field}: {error}. Write {REFERENCE}: {{name: SECRET, key: KEY}}") from None
+        found.append(SecretFile(f"of/{key.name}/{key.key}", key.name, key.key, field))
+        return str(found[-1])
+    if isinstance(value, dict):
+        for name, item in value.items():
+            refuse_secret(name, item, f"{field}.{name}")
+        return {name: resolved(item, f"{field}.{name}", found) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [resolved(item, f"{field}[{number}]", found) for number, item in enumerate(value)]
+    return value
+
+
+def refuse_secret(key: str, value: object, field: str) -> None:
+    """Raises SpecError where a secret stands in the open: it would end in a ConfigMap."""
+    if key.lower() in SECRET_KEYS and isinstance(value, str):
+        raise SpecError(
+            f"{field}: a secret must not stand in a MqttCluster: put it into a Secret and write "
+            f"{key.lower()}_file: {{{REFERENCE}: {{name: SECRET, key: KEY}}}} in an authenticator or a source"
+        )

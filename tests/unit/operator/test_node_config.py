@@ -1,0 +1,185 @@
+"""A node's configuration file: the broker's own loader reads from it what the spec says."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from flockmq.config.schema import Config, named_listeners
+from flockmq.config.schema import Mqtt as BrokersMqtt
+from flockmq.config.values import field_types
+from flockmq.config.whole import load
+from flockmq_operator.manifest import Manifest
+from flockmq_operator.resources.context import SECRETS_DIR
+from flockmq_operator.resources.node_config import node_config
+from flockmq_operator.resources.secret_files import node_files
+from flockmq_operator.spec import Mqtt, SpecError
+from unit.operator.world import context
+
+MQTTS = {"name": "mqtts", "type": "ssl", "port": 8883, "tls": {"secretName": "tls"}}
+JWT = {
+    "mechanism": "jwt",
+    "algorithm": "hmac-based",
+    "secret_file": {"secretKeyRef": {"name": "issuer", "key": "hmac"}},
+}
+
+
+def loaded(tmp_path: Path, spec: Manifest | None = None, role: str = "replicant") -> Config:
+    """What a node of that role makes of its file, with a file in place of each key of a Secret."""
+    at = context(spec)
+    for file in node_files(at, "core" if role == "core" else "replicant"):
+        path = tmp_path / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{file.secret} {file.key}")
+    toml = tmp_path / "flockmq.toml"
+    toml.write_text(node_config(at, role).replace(SECRETS_DIR, str(tmp_path)))
+    return load(file=toml, environment={"FLOCKMQ_ROLE": role, "FLOCKMQ_NODE__NAME": "n", "FLOCKMQ_NODE__HOST": "h"})
+
+
+@pytest.mark.parametrize("role", ["core", "replicant"])
+def test_an_empty_spec_makes_a_node_of_a_cluster(tmp_path: Path, role: str) -> None:
+    config = loaded(tmp_path, role=role)
+    assert config.role == role
+    assert [str(seed) for seed in config.cluster.seeds] == ["demo-core:4370"]
+    assert str(config.management.listen) == "0.0.0.0:18083"
+    assert config.redis.url == "redis://demo-redis:6379/0"
+    assert config.redis.password is not None
+    assert config.redis.password.reveal() == "demo-redis password"
+    listeners = {str(listener): str(listener.settings.bind) for listener in named_listeners(config)}
+    assert listeners == ({} if role == "core" else {"tcp:mqtt": "0.0.0.0:1883"})
+
+
+def test_each_limit_of_the_broker_can_be_said_by_its_name_in_camel_case() -> None:
+    assert set(Mqtt.__struct_fields__) == field_types(BrokersMqtt).keys() - {"allow_anonymous"}
+
+
+def test_limits_take_units(tmp_path: Path) -> None:
+    limits = {
+        "maxPacketSize": "256KB", "idleTimeout": "1m", "sessionExpiryInterval": "2d", "keepaliveMultiplier": 2,
+        "messagesRate": "100/s", "bytesRate": "1MB/s", "maxInflight": 7, "retainAvailable": False,
+    }  # fmt: skip
+    mqtt = loaded(tmp_path, {"mqtt": limits}).mqtt
+    assert (mqtt.max_packet_size, mqtt.idle_timeout, mqtt.session_expiry_interval) == (256 * 1024, 60, 172_800)
+    assert (mqtt.keepalive_multiplier, mqtt.messages_rate, mqtt.bytes_rate) == (2, 100, 1024 * 1024)
+    assert (mqtt.max_inflight, mqtt.retain_available) == (7, False)
+
+
+def test_a_listener_has_its_certificates_as_files(tmp_path: Path) -> None:
+    tls = {
+        "secretName": "tls", "verify": "peer", "failIfNoPeerCert": True, "caSecret": {"name": "ca"},
+        "crlSecret": {"name": "ca"}, "versions": ["tlsv1.3"], "sni": [{"host": "b.example", "secretName": "b"}],
+    }  # fmt: skip
+    limits = {"maxConnections": 9, "maxConnRate": "5/s"}
+    listener = {
+        "name": "wss", "type": "wss", "port": 443, "tls": tls, "path": "/ws", "origins": ["https://app.example"],
+        "proxyProtocol": True, "zone": "devices", "allow": ["10.0.0.0/8"], "deny": ["10.9.0.0/16"], "limits": limits,
+    }  # fmt: skip
+    config = loaded(tmp_path, {"listeners": [listener], "config": "[zones.devices]\nmax_inflight = 3"})
+    assert [str(each) for each in named_listeners(config)] == ["wss:wss"]
+    wss = config.listeners.wss["wss"]
+    files = (wss.certfile, wss.keyfile, wss.cacertfile, wss.crlfile, wss.sni[0].certfile, wss.sni[0].keyfile)
+    assert [file.read_text() for file in files if file] == [
+        "tls tls.crt", "tls tls.key", "ca ca.crt", "ca ca.crl", "b tls.crt", "b tls.key",
+    ]  # fmt: skip
+    assert (wss.verify, wss.fail_if_no_peer_cert, wss.versions) == ("peer", True, ("tlsv1.3",))
+    assert (wss.path, wss.origins, wss.proxy_protocol, wss.zone) == ("/ws", ("https://app.example",), True, "devices")
+    assert (str(wss.allow[0]), str(wss.deny[0])) == ("10.0.0.0/8", "10.9.0.0/16")
+    assert (wss.max_connections, wss.max_conn_rate) == (9, 5)
+    assert config.zones["devices"].max_inflight == 3
+
+
+@pytest.mark.parametrize("role", ["core", "replicant"])
+def test_anonymous_clients_are_refused_and_the_first_user_is_read_by_cores(tmp_path: Path, role: str) -> None:
+    authentication = loaded(tmp_path, role=role).authentication
+    assert authentication.allow_anonymous is False
+    assert [type(entry).__name__ for entry in authentication.chain] == ["BuiltIn"]
+    file = authentication.bootstrap_file
+    assert (file and file.read_text()) == ("demo-mqtt-user users.csv" if role == "core" else None)
+    assert role == "replicant" or authentication.bootstrap_type == "plain"
+
+
+def test_users_come_from_the_secret_that_the_spec_names(tmp_path: Path) -> None:
+    users = {"secretName": "fleet", "key": "fleet.json"}
+    authentication = loaded(tmp_path, {"authentication": {"users": users}}, "core").authentication
+    assert authentication.bootstrap_file
+    assert authentication.bootstrap_file.read_text() == "fleet fleet.json"
+    assert authentication.bootstrap_file.suffix == ".json"
+    assert authentication.bootstrap_type == "hash"
+
+
+def test_an_authenticators_secret_is_a_file(tmp_path: Path) -> None:
+    chain = loaded(tmp_path, {"authentication": {"chain": [JWT], "allowAnonymous": True}}).authentication.chain
+    secret = getattr(chain[0], "secret", None)
+    assert secret is not None
+    assert secret.reveal() == "issuer hmac"
+
+
+def test_rules_are_the_first_source(tmp_path: Path) -> None:
+    rule = {
+        "permit": "allow", "action": "publish", "topics": ["devices/${username}/#"], "qos": [0, 1], "retain": False,
+        "username": "d-*", "clientid": "c-?", "ipaddr": ["10.0.0.0/8"],
+    }  # fmt: skip
+    authorization = {
+        "noMatch": "deny", "denyAction": "disconnect", "rules": [rule, {"permit": "deny"}],
+        "sources": [{"type": "built_in_database"}],
+    }  # fmt: skip
+    found = loaded(tmp_path, {"authorization": authorization}).authorization
+    assert (found.no_match, found.deny_action) == ("deny", "disconnect")
+    assert [type(source).__name__ for source in found.sources] == ["FileSource", "BuiltInSource"]
+    first, second = getattr(found.sources[0], "rules", ())
+    assert (first.permit, first.action, first.topics) == ("allow", "publish", ("devices/${username}/#",))
+    assert (first.qos, first.retain, first.username, first.clientid) == ((0, 1), False, "d-*", "c-?")
+    assert first.ipaddr == ("10.0.0.0/8",)
+    assert (second.permit, second.action, second.topics) == ("deny", "all", ())
+
+
+def test_free_toml_is_merged_key_by_key(tmp_path: Path) -> None:
+    text = """
+        log.level = "debug"
+        node.max_connections = 7
+        [listeners.unix.local]
+        bind = "/tmp/mqtt.sock"
+    """
+    spec = {"config": text, "mqtt": {"maxInflight": 9}}
+    config = loaded(tmp_path, spec)
+    assert (config.log.level, config.log.format) == ("debug", "json")
+    assert (config.node.max_connections, config.mqtt.max_inflight) == (7, 9)
+    assert [str(each) for each in named_listeners(config)] == ["tcp:mqtt", "unix:local"]
+    assert list(named_listeners(loaded(tmp_path, spec, "core"))) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ("[mqtt]\nx =", r"spec\.config: not valid TOML: .*"),
+        ("mqtt.max_inflight = 3", r"spec\.config: mqtt\.max_inflight is said by another field .*: remove it here"),
+        ("listeners.tcp.mqtt.bind = ':1'", r"spec\.config: listeners\.tcp\.mqtt\.bind is said by another field"),
+        ("mqtt = 3", r"spec\.config: mqtt is said by another field"),
+        ("role = 'single'", r"spec\.config: role is the operator's to set: remove it"),
+        ("cluster.seeds = ['a:1']", r"spec\.config: cluster\.seeds\[0\] is the operator's to set"),
+        ("[[plugins.mine.servers]]\npassword = 'x'", r"spec\.config: plugins\.mine\.servers\[0\]\.password: a secret"),
+        ("plugins.mine.url = 'redis://:x@h'", r"spec\.config: plugins\.mine\.url holds a URL with a password"),
+    ],
+)
+def test_free_toml_that_cannot_be_merged_is_refused_by_a_sentence(config: str, sentence: str) -> None:
+    with pytest.raises(SpecError, match=sentence):
+        node_config(context({"config": config, "mqtt": {"maxInflight": 7}}), "replicant")
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        ({"secret": "x"}, r"spec\.authentication\.chain\[0\]\.secret: a secret must not stand .* write secret_file: "),
+        ({"headers": {"Authorization": "x"}}, r"chain\[0\]\.headers\.Authorization: a secret must not stand"),
+        ({"secret_file": {"secretKeyRef": {"name": "x"}}}, r"chain\[0\]\.secret_file: .*`key`.* Write secretKeyRef: "),
+    ],
+)
+def test_a_secret_in_the_open_and_a_bad_reference_are_refused(entry: Manifest, sentence: str) -> None:
+    with pytest.raises(SpecError, match=sentence):
+        node_config(context({"authentication": {"chain": [{"mechanism": "jwt", **entry}]}}), "replicant")
+
+
+def test_the_same_spec_makes_the_same_file() -> None:
+    spec = {"listeners": [MQTTS], "authentication": {"chain": [JWT]}}
+    assert node_config(context(spec), "replicant") == node_config(context(spec), "replicant")
+    assert tomllib.loads(node_config(context(spec), "replicant"))["listeners"]["tcp"]["default"]["bind"] == ""
