@@ -63,8 +63,8 @@ class Cluster(Protocol):
 class Clients(Protocol):
     """The connections of this node."""
 
-    def kick(self, client_id: bytes, token: int) -> bool:
-        """Close this connection with 0x8E and `detach` it; False when there is none."""
+    def kick(self, client_id: bytes, token: int, to: str, clean: bool) -> bool:
+        """Close this connection with 0x8E, hand its session over, and `detach` it; False when there is none."""
         ...
 
     def tokens(self) -> Iterable[tuple[bytes, int]]:
@@ -75,10 +75,11 @@ class Clients(Protocol):
 class _Pending:
     """An attach that a home was asked for."""
 
-    __slots__ = ("asked", "client_id", "deadline", "done")
+    __slots__ = ("asked", "clean", "client_id", "deadline", "done")
 
-    def __init__(self, client_id: bytes, done: Done, deadline: float) -> None:
+    def __init__(self, client_id: bytes, clean: bool, done: Done, deadline: float) -> None:
         self.client_id = client_id
+        self.clean = clean
         self.done = done
         self.deadline = deadline
         self.asked = ""
@@ -117,6 +118,8 @@ class Homes:
         self._early: list[tuple[bytes, str, int]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._registering: asyncio.Task[None] | None = None
+        self.on_relay: Callable[[str, bytes, bytes], None] = _unheard
+        """(the node it comes from, client id, what it says)"""
 
     def start(self) -> None:
         cluster = self._cluster
@@ -126,6 +129,7 @@ class Homes:
             (wire.KICK, self._kicks_came),
             (wire.DETACH, self._detaches_came),
             (wire.REGISTER, self._registers_came),
+            (wire.RELAY, self._relays_came),
         ):
             cluster.on_note(method, handler)
         cluster.on_node_gone.append(self._node_gone)
@@ -146,16 +150,35 @@ class Homes:
         """Connections of this node whose home has not answered yet."""
         return len(self._pending)
 
+    def relay(self, to: str, client_id: bytes, said: bytes) -> bool:
+        """Say something about a client's session to another node, by way of its home. False: no home can be reached."""
+        if to == self._me:
+            self.on_relay(self._me, client_id, said)
+            return True
+        owner = self._cluster.slots.get(slot_of(client_id), "")
+        by = to if owner == self._me else owner
+        return bool(by) and self._cluster.tell(by, wire.RELAY, wire.encode([(to, self._me, client_id, said)]))
+
+    def _relays_came(self, incarnation: str, body: bytes) -> None:
+        for to, came_from, client_id, said in wire.decode_relays(body):
+            if to == self._me:
+                self.on_relay(came_from, client_id, said)
+            else:
+                self._cluster.tell(to, wire.RELAY, wire.encode([(to, came_from, client_id, said)]))
+
     # --- for the node's own clients ---------------------------------------------------------------------------------
 
-    def attach(self, client_id: bytes, done: Done) -> None:
-        """Make this node's new connection the one that holds the client id; `done` gets its token or an AttachError."""
+    def attach(self, client_id: bytes, clean: bool, done: Done) -> None:
+        """Make this node's new connection the one that holds the client id; `done` gets its token or an AttachError.
+
+        `clean`: it wants nothing of an older session.
+        """
         if self.registry.owns(slot_of(client_id)):
-            self._attach_here(client_id, self._me, partial(self._answer_local, client_id, done))
+            self._attach_here(client_id, clean, self._me, partial(self._answer_local, client_id, clean, done))
         elif len(self._pending) >= bounds.ATTACHES_MAX:
             done(HomeUnreachable(f"{bounds.ATTACHES_MAX} attaches wait for their homes"))
         else:
-            self._ask(_Pending(client_id, done, self._loop.time() + bounds.ATTACH_WAIT_S))
+            self._ask(_Pending(client_id, clean, done, self._loop.time() + bounds.ATTACH_WAIT_S))
 
     def detach(self, client_id: bytes, token: int) -> None:
         """An attached connection is gone, for whatever reason."""
@@ -171,7 +194,7 @@ class Homes:
         owner = self._cluster.slots.get(slot_of(pending.client_id), "")
         pending.asked = owner
         if owner and owner != self._me:
-            self._put(owner, wire.ATTACH, (self._last_number, pending.client_id))
+            self._put(owner, wire.ATTACH, (self._last_number, pending.client_id, pending.clean))
         else:
             pending.asked = ""
 
@@ -180,23 +203,23 @@ class Homes:
         for number in numbers:
             pending = self._pending.pop(number)
             if self.registry.owns(slot_of(pending.client_id)):
-                answer = partial(self._answer_local, pending.client_id, pending.done)
-                self._attach_here(pending.client_id, self._me, answer)
+                answer = partial(self._answer_local, pending.client_id, pending.clean, pending.done)
+                self._attach_here(pending.client_id, pending.clean, self._me, answer)
             else:
                 self._ask(pending)
 
-    def _answer_local(self, client_id: bytes, done: Done, status: int, token: int) -> None:
+    def _answer_local(self, client_id: bytes, clean: bool, done: Done, status: int, token: int) -> None:
         if status == wire.ADMITTED:
             done(token)
         elif status == wire.SUPERSEDED:
             done(Superseded(f"a newer connection has the client id {client_id!r}"))
         else:
-            self.attach(client_id, done)
+            self.attach(client_id, clean, done)
 
     # --- as a home --------------------------------------------------------------------------------------------------
 
-    def _attach_here(self, client_id: bytes, incarnation: str, answer: Callable[[int, int], None]) -> None:
-        attached: Attached = self.registry.attach(client_id, incarnation, self._cluster.epoch())
+    def _attach_here(self, client_id: bytes, clean: bool, incarnation: str, answer: Callable[[int, int], None]) -> None:
+        attached: Attached = self.registry.attach(client_id, incarnation, self._cluster.epoch(), clean)
         if attached.admitted:
             answer(wire.ADMITTED, attached.token)
             return
@@ -224,17 +247,17 @@ class Homes:
 
     def _kick(self, kick: Kick) -> None:
         if kick.incarnation != self._me:
-            self._put(kick.incarnation, wire.KICK, (kick.client_id, wire.pack_token(kick.token)))
-        elif not self._clients.kick(kick.client_id, kick.token):
+            self._put(kick.incarnation, wire.KICK, (kick.client_id, wire.pack_token(kick.token), kick.to, kick.clean))
+        elif not self._clients.kick(kick.client_id, kick.token, kick.to, kick.clean):
             self._detach_here(kick.client_id, kick.token)
 
     # --- notes ------------------------------------------------------------------------------------------------------
 
     def _attaches_came(self, incarnation: str, body: bytes) -> None:
-        for number, client_id in wire.decode_attaches(body):
+        for number, client_id, clean in wire.decode_attaches(body):
             answer = partial(self._answer_remote, incarnation, number)
             if self.registry.owns(slot_of(client_id)):
-                self._attach_here(client_id, incarnation, answer)
+                self._attach_here(client_id, clean, incarnation, answer)
             else:
                 answer(wire.NOT_HOME, 0)
 
@@ -250,12 +273,13 @@ class Homes:
             token = wire.unpack_token(raw_token)
             kicked = max(self._kicked.get(pending.client_id, 0), self._kicked_before.get(pending.client_id, 0))
             overtaken = status == wire.ADMITTED and token <= kicked
-            self._answer_local(pending.client_id, pending.done, wire.SUPERSEDED if overtaken else status, token)
+            came = wire.SUPERSEDED if overtaken else status
+            self._answer_local(pending.client_id, pending.clean, pending.done, came, token)
 
     def _kicks_came(self, incarnation: str, body: bytes) -> None:
-        for client_id, raw_token in wire.decode_clients(body):
+        for client_id, raw_token, to, clean in wire.decode_kicks(body):
             token = wire.unpack_token(raw_token)
-            if not self._clients.kick(client_id, token):
+            if not self._clients.kick(client_id, token, to, clean):
                 if len(self._kicked) < bounds.ATTACHES_MAX:
                     self._kicked[client_id] = max(token, self._kicked.get(client_id, 0))
                 self._put(incarnation, wire.DETACH, (client_id, raw_token))
@@ -382,3 +406,7 @@ class Homes:
             await asyncio.sleep(1.0)
             for _ in self.registry.sweep():
                 await asyncio.sleep(0)
+
+
+def _unheard(incarnation: str, client_id: bytes, said: bytes) -> None:
+    log.error("%s said something about %r before anybody listened", incarnation, client_id)

@@ -17,23 +17,32 @@ ANSWER: Final = "home.answer"
 KICK: Final = "home.kick"
 DETACH: Final = "home.detach"
 REGISTER: Final = "home.register"
-ORDER: Final = (ANSWER, KICK, DETACH, ATTACH, REGISTER)
-"""Of the notes of one turn. Answers before kicks, so that a node knows the token it is asked to close."""
+RELAY: Final = "home.relay"
+ORDER: Final = (RELAY, ANSWER, KICK, DETACH, ATTACH, REGISTER)
+"""Of the notes of one turn. Relayed pieces of a session before the detach or the answer that says they are all there;
+answers before kicks, so that a node knows the token it is asked to close.
+"""
 
 ADMITTED: Final = 0
 SUPERSEDED: Final = 1
 NOT_HOME: Final = 2
 
-Attach = tuple[int, bytes]
-"""(number of the request at its node, client id)"""
+Attach = tuple[int, bytes, bool]
+"""(number of the request at its node, client id, whether it starts clean)"""
 Answer = tuple[int, int, bytes]
 """(number of the request, ADMITTED | SUPERSEDED | NOT_HOME, token)"""
 ClientToken = tuple[bytes, bytes]
-"""(client id, token): of KICK, DETACH and REGISTER"""
+"""(client id, token): of DETACH and REGISTER"""
+KickOf = tuple[bytes, bytes, str, bool]
+"""(client id, token, the newcomer's node, whether it starts clean)"""
+Relay = tuple[str, str, bytes, bytes]
+"""(incarnation it goes to, incarnation it comes from, client id, what it says): passed on by a home, unread"""
 
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_attaches: Final = msgspec.msgpack.Decoder(list[Attach]).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
+decode_kicks: Final = msgspec.msgpack.Decoder(list[KickOf]).decode
+decode_relays: Final = msgspec.msgpack.Decoder(list[Relay]).decode
 decode_clients: Final = msgspec.msgpack.Decoder(list[ClientToken]).decode
 
 

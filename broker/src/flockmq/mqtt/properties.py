@@ -31,6 +31,7 @@ U8_MAX: Final = 0xFF
 U16_MAX: Final = 0xFFFF
 U32_MAX: Final = 0xFFFF_FFFF
 
+MESSAGE_EXPIRY_INTERVAL: Final = 2
 USER_PROPERTY: Final = 38
 RESPONSE_TOPIC: Final = 8
 TOPIC_ALIAS: Final = 35
@@ -221,6 +222,44 @@ def encode(packet: int, properties: Properties | None) -> bytes:
 def subscription_identifier(identifier: int) -> bytes:
     """One encoded Subscription Identifier, to stand before a message's own properties in a PUBLISH to a subscriber."""
     return b"\x0b" + varint(identifier)
+
+
+def expiry_offset(packet: bytes, at: int) -> int:
+    """Where the four bytes of the Message Expiry Interval stand in a valid PUBLISH whose properties begin at `at`, with
+    their length; 0 if it has none.
+    """
+    end = len(packet)
+    if at >= end or packet[at] == 0:
+        return 0
+    length = packet[at] & 0x7F
+    shift = 7
+    while packet[at] & 0x80:
+        at += 1
+        length |= (packet[at] & 0x7F) << shift
+        shift += 7
+    at += 1
+    end = at + length
+    while at < end:
+        identifier = packet[at]
+        at += 1
+        if identifier == MESSAGE_EXPIRY_INTERVAL:
+            return at
+        row = _BY_IDENTIFIER[identifier]
+        if row.kind == U8:
+            at += 1
+        elif row.kind == U16:
+            at += 2
+        elif row.kind == U32:
+            at += 4
+        elif row.kind == VARINT:
+            while packet[at] & 0x80:
+                at += 1
+            at += 1
+        else:
+            at += 2 + (packet[at] << 8 | packet[at + 1])
+            if row.kind == PAIR:
+                at += 2 + (packet[at] << 8 | packet[at + 1])
+    return 0
 
 
 def _number(packet: int, row: Property, fields: Reader) -> int:

@@ -1,9 +1,12 @@
 """This node's connections by client id: admission, takeover, the end. One connection per client id, cluster-wide.
 
-A client id is asked of its home (`home.service`), which closes an older connection first, wherever it is. Client ids
-that the broker assigns are unique and need no home.
+    CONNECT ─▶ authenticated ─▶ the client id's home (closes an older connection, wherever it is) ─▶ session ─▶ CONNACK
 
-What always holds: `by_id` has exactly the connections that hold a token.
+A session that lasts stays on the node of its last connection, and moves when its client comes back elsewhere
+(`handover`). Client ids that the broker assigns are unique and need no home, unless their sessions last.
+
+What always holds: `by_id` has exactly the connections that hold a token; a lasting session whose client is away holds
+the token of its last connection.
 """
 
 from __future__ import annotations
@@ -12,17 +15,20 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, Protocol
 
 from flockmq.home.service import AttachError, Done
-from flockmq.mqtt import encode
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import ADMITTING, Channel
 from flockmq.session.counters import Counters
-from flockmq.session.limits import Limits
+from flockmq.session.opening import Will
+from flockmq.session.principal import Principal
+from flockmq.session.session import Session
+from flockmq.session.sessions import Sessions
 
 log: Final = logging.getLogger(__name__)
 
@@ -32,60 +38,69 @@ OnEvent = Callable[[str, bytes, int, int], None]
 
 
 class Homes(Protocol):
-    def attach(self, client_id: bytes, done: Done) -> None: ...
+    def attach(self, client_id: bytes, clean: bool, done: Done) -> None: ...
     def detach(self, client_id: bytes, token: int) -> None: ...
 
 
-class Clients:
-    """`flush` has what was put outside a turn written."""
+class Handovers(Protocol):
+    """Sessions on their way between nodes."""
 
-    def __init__(self, limits: Limits, counters: Counters, flush: Callable[[], None], on_event: OnEvent) -> None:
+    def give(self, session: Session, token: int, to: str) -> None:
+        """Hand a session that is away here to the node that its client is at, then `detach`."""
+        ...
+
+    def take(self, client_id: bytes, then: Callable[[], None]) -> None:
+        """Put what came of this client's session in place, if anything did, and go on."""
+        ...
+
+
+class Clients:
+    """`flush` has what was put outside a turn written; `must_authorize` says whether a client is to be asked about."""
+
+    def __init__(
+        self, me: str, sessions: Sessions, counters: Counters, flush: Callable[[], None], on_event: OnEvent
+    ) -> None:
         self.by_id: dict[bytes, Channel] = {}
         self.homes: Homes | None = None
-        self._limits = limits
+        self.handovers: Handovers | None = None
+        self.must_authorize: Callable[[Principal], bool] = _no_rules
+        self._me: Final = me
+        self._sessions = sessions
         self._counters = counters
         self._flush = flush
         self._on_event = on_event
-        self._connack4 = encode.connack(4, Reason.SUCCESS)
-        self._connack5 = encode.connack(5, Reason.SUCCESS, own=self._offer())
         self._violations = 0
         self._violations_since_s = 0.0
 
     # What a connection asks of its node.
 
-    def admit(self, channel: Channel, connect: Connect) -> None:
-        if not self._limits.allow_anonymous:
-            channel.refuse(Reason.NOT_AUTHORIZED)
+    def authenticated(
+        self, channel: Channel, connect: Connect, principal: Principal, extra: Properties | None = None
+    ) -> None:
+        """The client is who it says, or may be anonymous: attach it at its home."""
+        if channel.state != ADMITTING:
             return
         session = channel.session
         assert session is not None
+        channel.principal = principal
+        channel.must_authorize = self.must_authorize(principal)
         assigned = not connect.client_id
         if assigned:
             session.client_id = b"auto-" + secrets.token_hex(10).encode()
-        connack = self._connack(connect, session.client_id if assigned else None)
-        if assigned:
-            self._admitted(channel, None, connack)
-            return
+        if assigned and session.expiry_s == 0:
+            self._admitted(channel, connect, None, extra)
+        else:
+            answered = partial(self._answered, channel, session, connect, extra)
+            self._home().attach(session.client_id, connect.clean_start, answered)
 
-        def answered(answer: int | AttachError) -> None:
-            if isinstance(answer, AttachError):
-                log.info("client %r isn't admitted: %s", session.client_id, answer)
-                channel.refuse(Reason.SERVER_UNAVAILABLE)  # there is no code for "superseded" in CONNACK
-            elif channel.state != ADMITTING:
-                self._home().detach(session.client_id, answer)
-            else:
-                self.by_id[session.client_id] = channel
-                self._admitted(channel, answer, connack)
-            self._flush()
-
-        self._home().attach(session.client_id, answered)
-
-    def gone(self, channel: Channel) -> None:
-        client_id = channel.client_id()
-        if isinstance(channel.token, int):
-            if self.by_id.get(client_id) is channel:
-                del self.by_id[client_id]
-            self._home().detach(client_id, channel.token)
+    def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
+        client_id = session.client_id
+        token = channel.token
+        if isinstance(token, int) and self.by_id.get(client_id) is channel:
+            del self.by_id[client_id]
+        lasts = channel.admitted_once and self._sessions.leave(session, token, will, time.monotonic())
+        if isinstance(token, int) and not lasts:
+            self._home().detach(client_id, token)
         if channel.admitted_once:
             self._on_event("disconnected", client_id, channel.close_reason, channel.protocol_version)
 
@@ -101,49 +116,91 @@ class Clients:
             name = repr(channel.client_id().decode()) if channel.client_id() else "(before CONNECT)"
             log.warning("client %s from %s: %s; closed with 0x%02X", name, channel.address(), error, error.reason)
 
+    def expired(self, ended: list[tuple[bytes, object]]) -> None:
+        """Sessions whose clients stayed away too long."""
+        for client_id, token in ended:
+            if isinstance(token, int):
+                self._home().detach(client_id, token)
+
     # What homes ask of this node.
 
-    def kick(self, client_id: bytes, token: int) -> bool:
+    def kick(self, client_id: bytes, token: int, to: str, clean: bool) -> bool:
+        """Close this connection; what lasts of its session goes to the node `to`, or, if the newcomer starts clean,
+        ends. The home hears of it by `detach`. False: there is neither.
+        """
         channel = self.by_id.get(client_id)
-        if channel is None or channel.token != token:
+        if channel is not None and channel.token == token:
+            self._counters.takeovers += 1
+            channel.close(Reason.SESSION_TAKEN_OVER)
+            self._flush()
+            if client_id not in self._sessions.away:
+                return True
+        absence = self._sessions.away.get(client_id)
+        if absence is None or absence.token != token:
             return False
-        self._counters.takeovers += 1
-        channel.close(Reason.SESSION_TAKEN_OVER)
-        self._flush()
+        if clean:
+            self._sessions.end(absence.session)
+        elif to != self._me:
+            assert self.handovers is not None
+            self.handovers.give(absence.session, token, to)
+            return True
+        self._home().detach(client_id, token)
         return True
 
     def tokens(self) -> Iterator[tuple[bytes, int]]:
         for client_id, channel in list(self.by_id.items()):
             if isinstance(channel.token, int):
                 yield client_id, channel.token
+        for client_id, token in self._sessions.tokens():
+            if isinstance(token, int):
+                yield client_id, token
+
+    def close(self, client_id: bytes, reason: int) -> bool:
+        """End this client's connection, and its session; False if it isn't here."""
+        channel = self.by_id.get(client_id)
+        if channel is None:
+            return False
+        if channel.session is not None:
+            channel.session.expiry_s = 0
+        channel.close(reason)
+        self._flush()
+        return True
 
     # Inside.
 
-    def _admitted(self, channel: Channel, token: int | None, connack: bytes) -> None:
+    def _answered(
+        self, channel: Channel, session: Session, connect: Connect, extra: Properties | None, answer: int | AttachError
+    ) -> None:
+        if isinstance(answer, AttachError):
+            log.info("client %r isn't admitted: %s", session.client_id, answer)
+            channel.refuse(Reason.SERVER_UNAVAILABLE)  # there is no code for "superseded" in CONNACK
+        elif connect.clean_start or self.handovers is None:
+            self._open(channel, session, connect, extra, answer)
+        else:
+            self.handovers.take(session.client_id, partial(self._open, channel, session, connect, extra, answer))
+        self._flush()
+
+    def _open(self, channel: Channel, session: Session, connect: Connect, extra: Properties | None, token: int) -> None:
+        """The client id is this connection's, and what there is of its session is here."""
+        if channel.state == ADMITTING:
+            self.by_id[session.client_id] = channel
+            self._admitted(channel, connect, token, extra)
+        elif not self._sessions.keep(session.client_id, token):
+            self._home().detach(session.client_id, token)
+        self._flush()
+
+    def _admitted(self, channel: Channel, connect: Connect, token: int | None, extra: Properties | None) -> None:
+        fresh = channel.session
+        assert fresh is not None
+        session, present = self._sessions.open(fresh, connect.clean_start)
         self._counters.connects += 1
-        channel.admitted(token, connack)
-        self._on_event("connected", channel.client_id(), Reason.SUCCESS, channel.protocol_version)
+        channel.admitted(connect, token, session, present, extra)
+        self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
 
     def _home(self) -> Homes:
         assert self.homes is not None, "clients come after the homes are there"
         return self.homes
 
-    def _offer(self) -> Properties:
-        """What this server offers less than the specification's defaults (section 3.2.2.3)."""
-        offer = Properties()
-        offer.receive_maximum = self._limits.max_awaiting_rel
-        offer.maximum_packet_size = self._limits.max_packet_bytes
-        offer.shared_subscription_available = 0
-        return offer
 
-    def _connack(self, connect: Connect, assigned: bytes | None) -> bytes:
-        if connect.version != 5:
-            return self._connack4
-        wanted = None if connect.properties is None else connect.properties.session_expiry_interval
-        if assigned is None and not wanted:
-            return self._connack5
-        offer = self._offer()
-        offer.assigned_client_identifier = assigned
-        if wanted:
-            offer.session_expiry_interval = 0  # sessions end with their connection
-        return encode.connack(5, Reason.SUCCESS, own=offer)
+def _no_rules(principal: Principal) -> bool:
+    return False

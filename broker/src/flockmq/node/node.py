@@ -13,20 +13,22 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
 from flockmq import __version__, build
-from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, RETAINED_SEEN_MAX_S, WILLS_MAX_S
+from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, RETAINED_SEEN_MAX_S, SESSIONS_TICK_S, WILLS_MAX_S
 from flockmq.cluster.service import Cluster, LocalStatus
 from flockmq.home.service import Homes
 from flockmq.listeners.engine import Engine
 from flockmq.management.view import NodeRow, NodeStatus, Sample, ShardStatus
 from flockmq.mqtt.errors import PacketError
-from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.packets import Auth, Connect
+from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
 from flockmq.node.clients import Clients
+from flockmq.node.handover import Handovers
 from flockmq.node.remote import RemoteRoutes
 from flockmq.node.retained import Feeds, Retained
 from flockmq.node.routes import OwnRoutes
@@ -35,13 +37,17 @@ from flockmq.rlog.errors import LogFull
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import MESSAGES, NODES, RETAINED, ROUTE, ROUTES, SHARDS, RetainedMessage
 from flockmq.session import forwarded
-from flockmq.session.channel import Channel
+from flockmq.session.channel import CONNECTED, Channel
 from flockmq.session.counters import Counters
 from flockmq.session.inbound import Inbound
 from flockmq.session.limits import Limits
-from flockmq.session.port import NodePort
-from flockmq.session.publish import Publish
+from flockmq.session.opening import Will
+from flockmq.session.port import ALLOWED, NodePort
+from flockmq.session.principal import ANONYMOUS
+from flockmq.session.publish import NO_EXPIRY, Publish
 from flockmq.session.router import Router
+from flockmq.session.session import Session
+from flockmq.session.sessions import Sessions
 from flockmq.session.sink import Peer
 from flockmq.session.subscribing import Subscribing
 from flockmq.session.subscription import Subscription
@@ -62,9 +68,16 @@ class Node(NodePort):
         self.cluster = cluster
         self.rlog = rlog
         self.engine = Engine(router, self, limits)
-        self.clients = Clients(limits, router.counters, self.engine.soon, self._connection_event)
+        self.sessions = Sessions(router, self)
+        self.clients = Clients(
+            self.incarnation, self.sessions, router.counters, self.engine.soon, self._connection_event
+        )
         self.homes = Homes(cluster, self.clients)
         self.clients.homes = self.homes
+        self.handovers = Handovers(self.homes, self.sessions, router, limits, self._route_all, self.engine.soon)
+        self.clients.handovers = self.handovers
+        self.homes.on_relay = self.handovers.heard
+        self._limits = limits
         self.remote = RemoteRoutes(router, self.incarnation, cluster.peer)
         self.routes = OwnRoutes(self.incarnation, partial(rlog.submit, ROUTE), self._holders, router.has_local, _reason)
         self.retained = Retained()
@@ -87,10 +100,44 @@ class Node(NodePort):
     # Connections.
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        self.clients.admit(channel, connect)
+        if channel.authentication_method is not None:
+            channel.refuse(Reason.BAD_AUTHENTICATION_METHOD)
+        elif self._limits.allow_anonymous:
+            self.clients.authenticated(channel, connect, ANONYMOUS)
+        else:
+            channel.refuse(Reason.NOT_AUTHORIZED)
 
-    def gone(self, channel: Channel) -> None:
-        self.clients.gone(channel)
+    def continued(self, channel: Channel, packet: Auth) -> None:
+        channel.close(Reason.BAD_AUTHENTICATION_METHOD)
+
+    def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
+        self.clients.gone(channel, session, will)
+
+    def session_ended(self, session: Session) -> None:
+        """Nothing of it is left."""
+
+    # What clients may do.
+
+    def authorize(
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+    ) -> int:
+        return ALLOWED
+
+    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
+        return False
+
+    def authorization_changed(self) -> None:
+        """Whatever clients were allowed before, they are to be asked about again."""
+        for connection in self.engine.connections:
+            if connection is not None and connection.state == CONNECTED:
+                connection.allowed = None
+                connection.must_authorize = self.clients.must_authorize(connection.principal)
+
+    def intercept(self, channel: Channel, message: Publish) -> Publish | None:
+        return message
+
+    def subscribing(self, channel: Channel, request: Request) -> bytes:
+        return request.filter
 
     def violated(self, channel: Channel, error: PacketError) -> None:
         self.clients.violated(channel, error)
@@ -121,21 +168,31 @@ class Node(NodePort):
         subscribing.finish(Reason.SUCCESS)
         self.engine.soon()
 
+    def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
+        return self.sessions.unsubscribe(session, filters)
+
     def unrouted(self, filters: list[bytes]) -> None:
         self.routes.delete(filters)
+
+    def _route_all(self, filters: list[bytes], done: Callable[[int], None]) -> None:
+        missing = [filter for filter in filters if not self.routes.has(filter)]
+        if missing:
+            self.routes.put(missing, done)
+        else:
+            done(Reason.SUCCESS)
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self.feeds.owe(subscriptions, saw_all)
 
     # Messages.
 
-    def retain(self, inbound: Inbound) -> None:
-        self._spawn(self._retain_then(inbound))
+    def log(self, inbound: Inbound) -> None:
+        self._spawn(self._log_then(inbound))
 
-    async def _retain_then(self, inbound: Inbound) -> None:
+    async def _log_then(self, inbound: Inbound) -> None:
         inbound.logged(await self._retain(inbound.message))
 
-    def publish(self, message: Publish) -> None:
+    def publish(self, message: Publish, session: Session) -> None:
         self._spawn(self._publish(message))
 
     async def _publish(self, message: Publish) -> None:
@@ -150,7 +207,8 @@ class Node(NodePort):
         """Write, then see every route that was written before: the reason code for the publisher."""
         payload = message.payload()
         if payload:
-            row = RetainedMessage(payload, message.qos, message.properties, message.version)
+            expires_ms = 0 if message.expiry_s == NO_EXPIRY else time.time_ns() // 1_000_000 + message.expiry_s * 1000
+            row = RetainedMessage(payload, message.qos, message.properties, message.version, expires_ms)
             op = MESSAGES.put(message.topic, row)
         else:
             op = MESSAGES.delete(message.topic)  # [MQTT-3.3.1-6]
@@ -181,6 +239,13 @@ class Node(NodePort):
         self.engine.soon()
 
     # Life.
+
+    async def watch_sessions(self) -> None:
+        """Publish wills that are due and end sessions whose clients stayed away, for as long as the node lives."""
+        while True:
+            await asyncio.sleep(SESSIONS_TICK_S)
+            self.clients.expired(self.sessions.tick(time.monotonic()))
+            self.engine.soon()
 
     async def sample_lag(self) -> None:
         """Lag events for the nightly report, for as long as the node lives; and another try at routes in doubt."""
@@ -269,7 +334,7 @@ class Node(NodePort):
     def samples(self) -> Sequence[Sample]:
         return [
             *counter_samples(self.counters),
-            Sample("flockmq_sessions", len(self.clients.by_id)),
+            Sample("flockmq_sessions", self.counters.connections + self.counters.sessions_away),
             Sample("flockmq_routes", len(self.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(self.retained.index)),
             Sample("flockmq_queue_length", self.homes.attaching, ("attaches",)),

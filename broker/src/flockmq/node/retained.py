@@ -8,13 +8,14 @@ node saw all that is owed is left out: it is delivered live, by the route that w
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Self
 
 from flockmq.bounds import RETAINED_FEED_TOPICS, RETAINED_LIVE_MAX_TOPICS, SINK_DRAINED_BYTES
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.routing.retained import RetainedIndex
-from flockmq.session.publish import publication
+from flockmq.session.publish import Publish, publication, with_expiry
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.subscription import Subscription
@@ -30,25 +31,57 @@ def _size(row: object) -> int:
 
 
 class Retained:
-    """Listens to `messages`."""
+    """Listens to `messages`. `expiring`: topics whose messages expire, and when, in wall-clock milliseconds."""
 
     def __init__(self) -> None:
         self.index = RetainedIndex(_size)
+        self.expiring: dict[bytes, int] = {}
         self.owed: set[Owed] = set()
 
     def put(self, key: bytes, value: RetainedMessage, old: RetainedMessage | None) -> None:
         self.index.put(key, value)
+        if value.expires_ms:
+            self.expiring[key] = value.expires_ms
+        elif self.expiring:
+            self.expiring.pop(key, None)
         for owed in self.owed:
             owed.note(key)
 
     def delete(self, key: bytes, old: RetainedMessage) -> None:
         self.index.remove(key)
+        self.expiring.pop(key, None)
 
     def fresh(self) -> Self:
         return type(self)()
 
     def swap(self, fresh: Self) -> None:
-        self.index = fresh.index
+        self.index, self.expiring = fresh.index, fresh.expiring
+
+    def expired(self, now_ms: int, limit: int) -> list[bytes]:
+        """Topics whose messages have expired, at most `limit`."""
+        found: list[bytes] = []
+        for topic, expires_ms in self.expiring.items():
+            if expires_ms <= now_ms:
+                found.append(topic)
+                if len(found) >= limit:
+                    break
+        return found
+
+
+def of_row(topic: bytes, row: RetainedMessage, qos: int, now_ms: int) -> Publish | None:
+    """A retained message as it is now; None if it has expired [MQTT-3.3.2-5]."""
+    if row.expires_ms == 0:
+        return publication(row.version, qos, True, topic, row.payload, row.properties)
+    left_ms = row.expires_ms - now_ms
+    if left_ms <= 0:
+        return None
+    left_s = -(-left_ms // 1000)
+    message = publication(row.version, qos, True, topic, row.payload, row.properties, left_s)
+    if row.version != 5:
+        return message
+    packet = with_expiry(message.packet, left_s)
+    properties = packet[message.payload_at - len(row.properties) : message.payload_at]
+    return Publish(packet, 5, qos, True, topic, message.packet_id, properties, message.payload_at, left_s)
 
 
 class Owed:
@@ -125,7 +158,9 @@ class Feeds:
                     continue  # deleted while the client had no room for it, or on its way to it
                 assert isinstance(row, RetainedMessage)
                 qos = min(row.qos, subscription.qos)
-                message = publication(row.version, qos, True, topic, row.payload, row.properties)
+                message = of_row(topic, row, qos, time.time_ns() // 1_000_000)
+                if message is None:
+                    continue
                 if not _has_room(session, qos, len(message.packet)):
                     await self._room(session, qos, len(message.packet))
                 if session.subscription(filter) is not subscription:

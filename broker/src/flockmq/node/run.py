@@ -46,7 +46,11 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             stack.callback(listener.close)
         mqtt_port = None if listener is None else int(listener.getsockname()[1])
         limits = _limits("default", config.mqtt, config.node.max_connections)
-        router = Router(Counters(), max(zone.max_packet_size for zone in (config.mqtt, *config.zones.values())))
+        router = Router(
+            Counters(),
+            min(zone.max_packet_size for zone in (config.mqtt, *config.zones.values())),
+            min(zone.max_topic_levels for zone in (config.mqtt, *config.zones.values())),
+        )
         redis = _redis(config)
         is_core = config.role != "replicant"
         cluster = Cluster(_cluster_settings(config, mqtt_port or 0), router.turn, redis)
@@ -102,6 +106,8 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
         stack.callback(node.engine.stop)
         samples = asyncio.ensure_future(node.sample_lag())
         stack.callback(samples.cancel)
+        absences = asyncio.ensure_future(node.watch_sessions())
+        stack.callback(absences.cancel)
         stack.push_async_callback(node.close_clients)
         yield
 

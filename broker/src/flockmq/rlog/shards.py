@@ -38,12 +38,15 @@ class NodeInfo(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RetainedMessage(msgspec.Struct, frozen=True, array_like=True):
-    """`properties` are the encoded MQTT 5 properties to send along, `version` the publisher's protocol version."""
+    """`properties` are the encoded MQTT 5 properties to send along, `version` the publisher's protocol version;
+    `expires_ms` is wall-clock time since the epoch (0: never).
+    """
 
     payload: bytes
     qos: int
     properties: bytes
     version: int
+    expires_ms: int = 0
 
 
 class User(msgspec.Struct, frozen=True, array_like=True):

@@ -89,9 +89,9 @@ class FilterIndex:
         """Whether `add` would accept the filter."""
         return (
             len(self._shapes) < self._max_shapes
-            or not _has_wildcard(topic_filter)
+            or not has_wildcard(topic_filter)
             or topic_filter in self._filters
-            or _signature(topic_filter) in self._shapes
+            or shape_of(topic_filter) in self._shapes
         )
 
     def add(self, topic_filter: bytes, value: object) -> bool:
@@ -101,7 +101,7 @@ class FilterIndex:
         """
         present = self._filters.get(topic_filter)
         if present is None:
-            if _has_wildcard(topic_filter):
+            if has_wildcard(topic_filter):
                 self._count(topic_filter)
             self._filters[topic_filter] = value
             return True
@@ -138,7 +138,7 @@ class FilterIndex:
         if present != value:
             return False
         del self._filters[topic_filter]
-        if _has_wildcard(topic_filter):
+        if has_wildcard(topic_filter):
             self._uncount(topic_filter)
         return True
 
@@ -179,7 +179,7 @@ class FilterIndex:
         return plan
 
     def _count(self, topic_filter: bytes) -> None:
-        signature = _signature(topic_filter)
+        signature = shape_of(topic_filter)
         shape = self._shapes.get(signature)
         if shape is None:
             if len(self._shapes) >= self._max_shapes:
@@ -193,7 +193,7 @@ class FilterIndex:
         shape.filters += 1
 
     def _uncount(self, topic_filter: bytes) -> None:
-        signature = _signature(topic_filter)
+        signature = shape_of(topic_filter)
         shape = self._shapes[signature]
         shape.filters -= 1
         if shape.filters == 0:
@@ -201,11 +201,11 @@ class FilterIndex:
             self._plans.clear()
 
 
-def _has_wildcard(topic_filter: bytes) -> bool:
+def has_wildcard(topic_filter: bytes) -> bool:
     return b"+" in topic_filter or b"#" in topic_filter
 
 
-def _signature(topic_filter: bytes) -> bytes:
+def shape_of(topic_filter: bytes) -> bytes:
     """The filter with its literal levels emptied: equal for filters of one shape."""
     levels = topic_filter.split(b"/")
     return b"/".join([level if level in (b"+", b"#") else b"" for level in levels])

@@ -1,13 +1,17 @@
 """One client's connection: bytes in, bytes out, and what the protocol makes of them [MQTT-3, MQTT-4].
 
 Sans-I/O: a listener feeds what it read and flushes what was put; the node answers through the port. The plain road of
-QoS 0 is in `ingress`; this file takes every other packet, one at a time.
+QoS 0 is in `ingress`, what CONNECT asks for in `opening`; this file takes every other packet, one at a time.
 
     OPENED ── CONNECT ──▶ ADMITTING ── admitted ──▶ CONNECTED ──▶ CLOSED
-       └────── anything else, refused, timed out ────────────────▶ CLOSED
+       │                   │      ▲                                 ▲
+       │          challenged      AUTH                              │
+       │                   ▼      │                                 │
+       │                AUTHENTICATING ─────────────────────────────┤
+       └────── anything else, refused, timed out ───────────────────┘
 
 What always holds: nothing is processed while `paused` is not 0; bytes that were not processed stand in `_rest`, at most
-one packet of `max_packet_bytes` and one read; `close` puts the last packet, and the listener closes behind it.
+one packet of `max_packet_size` and one read; `close` puts the last packet, and the listener closes behind it.
 """
 
 from __future__ import annotations
@@ -19,45 +23,61 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import PARTIAL_CHUNKS_MAX, PARTIALS_MAX_BYTES, READ_MAX_BYTES, SUBSCRIBES_WAITING_MAX
 from flockmq.mqtt import decode, encode, frame
 from flockmq.mqtt.errors import PacketError, protocol_error
-from flockmq.mqtt.properties import encode as encode_properties
+from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import check_topic_name
-from flockmq.session import ingress
-from flockmq.session.inbound import LOGGING, READY, Line
+from flockmq.session import ingress, opening
+from flockmq.session.aliases import IncomingAliases
+from flockmq.session.inbound import CHECKING, DONE, LOGGING, READY, Inbound, Line
 from flockmq.session.limits import Limits
+from flockmq.session.opening import Will
 from flockmq.session.pacing import Paced
-from flockmq.session.port import NodePort
-from flockmq.session.publish import Publish, parse_publish, publication
-from flockmq.session.router import Router
+from flockmq.session.peer import PeerInfo
+from flockmq.session.port import ALLOWED, ASKED, PUBLISH, NodePort
+from flockmq.session.principal import ANONYMOUS, Principal
+from flockmq.session.publish import Publish, parse_publish
+from flockmq.session.router import Head, Router
 from flockmq.session.session import Session
 from flockmq.session.sink import FLOWING
 from flockmq.session.subscribing import Subscribing
-from flockmq.session.subscription import Subscription
 
 OPENED: Final = 0
 ADMITTING: Final = 1
 CONNECTED: Final = 2
 CLOSED: Final = 3
+AUTHENTICATING: Final = 4
 
+_DOLLAR: Final = 0x24
 _ACK_HEADS: Final = (b"", b"\x40\x02", b"\x50\x02")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Channel(Paced):
-    """`protocol_version` is 4 for 3.1 and 3.1.1 and 5 for 5.0 (4 before CONNECT); times are the router's seconds."""
+    """`protocol_version` is 4 for 3.1 and 3.1.1 and 5 for 5.0 (4 before CONNECT); times are the router's seconds.
+
+    `must_authorize`: what the client publishes and subscribes to is asked of the port; `allowed` are packet heads that
+    it is known to be allowed. `clean_end`: it said DISCONNECT.
+    """
 
     __slots__ = (
         "_need",
         "_rest",
         "_rest_bytes",
         "admitted_once",
+        "aliases",
+        "allowed",
+        "authentication_method",
         "clean_end",
         "close_reason",
         "keepalive_s",
         "limits",
         "line",
         "line_paused",
+        "must_authorize",
+        "plain",
         "port",
+        "principal",
         "session",
         "state",
         "subscribes_waiting",
@@ -71,12 +91,18 @@ class Channel(Paced):
         self.limits = limits
         self.state: int = OPENED
         self.session: Session | None = None
+        self.principal: Principal = ANONYMOUS
+        self.must_authorize: bool = False
+        self.allowed: set[Head] | None = None
+        self.plain: bool = limits.max_qos_allowed > 0 and limits.max_topic_levels >= router.max_topic_levels
+        self.aliases: IncomingAliases | None = None
+        self.authentication_method: bytes | None = None
         self.line: Line | None = None
         self.line_paused: bool = False
-        self.will: Publish | None = None
+        self.will: Will | None = None
         self.token: object = None
         self.subscribes_waiting: int = 0
-        self.keepalive_s: float = limits.idle_timeout_s
+        self.keepalive_s: float = limits.idle_timeout
         self.clean_end: bool = False
         self.admitted_once: bool = False
         self.close_reason: int = Reason.SUCCESS
@@ -89,9 +115,14 @@ class Channel(Paced):
         session = self.session
         return b"" if session is None else session.client_id
 
+    def peer(self) -> PeerInfo:
+        """Where the client comes from; a listener knows."""
+        return PeerInfo("?", 0, "?", self.limits.name)
+
     def address(self) -> str:
-        """The client's address, for the log; a listener knows."""
-        return "?"
+        """The same for the log."""
+        peer = self.peer()
+        return f"{peer.host}:{peer.port}" if peer.port else peer.host
 
     def has_ended(self) -> bool:
         return self.state == CLOSED
@@ -104,7 +135,7 @@ class Channel(Paced):
 
     def feed(self, data: bytes) -> None:
         """Process what was read; never raises for what a client sent."""
-        if self.state != OPENED:  # before CONNECT is whole, a byte now and then buys no time
+        if self.state == CONNECTED:  # before that, a byte now and then buys no time
             self.last_seen_s = self.router.now_s
         self.router.counters.bytes_received += len(data)
         rest = self._rest
@@ -148,12 +179,12 @@ class Channel(Paced):
         while at < end and self.paused == 0 and self.state != CLOSED:
             first = data[at]
             if self.state == CONNECTED:
-                if first == 0x30 and self.line is None:
+                if first == 0x30 and self.line is None and self.plain:
                     plain_end = ingress.scan(self.router, data, at, self.protocol_version, self)
                     if plain_end != at:
                         at = plain_end
                         continue
-                elif first == 0x32 and self.line is None:
+                elif first == 0x32 and self.line is None and self.plain:
                     plain_end = ingress.scan_acknowledged(self.router, data, at, self)
                     if plain_end != at:
                         at = plain_end
@@ -164,17 +195,22 @@ class Channel(Paced):
                         at = acks_end
                         continue
                 frame.check_flags(first, self.protocol_version)
+            elif self.state == AUTHENTICATING:
+                if first not in (0xF0, 0xE0):
+                    raise protocol_error(
+                        "a packet amid authentication that is neither AUTH nor DISCONNECT", "MQTT-4.12.0-3"
+                    )
             elif first != 0x10:
                 raise protocol_error("the first packet isn't CONNECT", "MQTT-3.1.0-1")
             length, body = frame.remaining_length(data, at + 1, self.protocol_version)
             if length == frame.INCOMPLETE:
                 break
             packet_end = body + length
-            if packet_end - at > self.limits.max_packet_bytes:
+            if packet_end - at > self.limits.max_packet_size:
                 raise PacketError(
                     Reason.PACKET_TOO_LARGE,
                     "MQTT-3.2.2-15",
-                    f"packet of {packet_end - at} bytes; the limit is {self.limits.max_packet_bytes}",
+                    f"packet of {packet_end - at} bytes; the limit is {self.limits.max_packet_size}",
                 )
             if packet_end > end:
                 self._need = packet_end - at
@@ -212,11 +248,11 @@ class Channel(Paced):
         elif frame.PUBACK <= kind <= frame.PUBCOMP:
             self._acknowledgement(kind, data[body:end])
         elif kind == frame.AUTH:
-            raise protocol_error("AUTH without an authentication method in CONNECT", "MQTT-4.12.0-6")
+            self._auth(data[body:end])
         else:
             raise protocol_error(f"packet type {kind} is the server's", "section 2.1.2")
 
-    # CONNECT.
+    # CONNECT and AUTH.
 
     def _connect(self, body: bytes) -> None:
         if self.state != OPENED:
@@ -224,71 +260,87 @@ class Channel(Paced):
         self.protocol_version = decode.answer_version(body)
         connect = decode.connect(body)
         self.protocol_version = 5 if connect.version == 5 else 4
-        properties = connect.properties
-        receive_maximum = 65_535
-        max_packet_bytes = 0
-        if properties is not None:
-            if properties.authentication_method is not None:
-                raise PacketError(
-                    Reason.BAD_AUTHENTICATION_METHOD, "MQTT-4.12.0-1", "no enhanced authentication method is offered"
-                )
-            receive_maximum = properties.receive_maximum or 65_535
-            max_packet_bytes = properties.maximum_packet_size or 0
-        limits = self.limits
-        self.session = Session(
-            self,
-            connect.client_id,
-            min(limits.max_inflight, receive_maximum),
-            limits.max_mqueue_len,
-            max_packet_bytes,
-        )
-        if connect.keep_alive_s:
-            self.keepalive_s = connect.keep_alive_s * limits.keepalive_multiplier
-        else:
-            self.keepalive_s = 0.0
-        will = connect.will
-        if will is not None:
-            self.will = publication(
-                self.protocol_version,
-                will.qos,
-                will.retain,
-                will.topic,
-                will.payload,
-                encode_properties(frame.PUBLISH, will.properties),
-            )
+        opening.check(connect, self.limits)
+        self.session = opening.session_of(self, connect, self.limits)
+        self.will = opening.will_of(connect, self.protocol_version)
+        self.aliases = opening.incoming_aliases(connect, self.limits)
+        if connect.properties is not None:
+            self.authentication_method = connect.properties.authentication_method
         self.state = ADMITTING
         self.pause()
         self.port.admit(self, connect)
 
-    def admitted(self, token: object, connack: bytes) -> None:
-        """The node takes this connection; `token` is what the client's home knows it by."""
+    def admitted(
+        self, connect: Connect, token: object, session: Session, present: bool, extra: Properties | None = None
+    ) -> None:
+        """The node takes this connection: with this session, which was `present` or is the one that CONNECT made.
+
+        `token` is what the client's home knows the connection by; `extra` has an enhanced authentication's last data.
+        """
         if self.state != ADMITTING:
             return
         self.token = token
+        self.session = session
         self.admitted_once = True
         self.state = CONNECTED
-        self.put(connack)
+        self.keepalive_s = opening.keep_alive_of(connect, self.limits) * self.limits.keepalive_multiplier
+        self.put(opening.connack(connect, self.limits, session, present, extra))
+        if present:
+            session.send_again()
         self.unpause()
 
-    def refuse(self, reason: int) -> None:
+    def refuse(self, reason: int, why: str = "") -> None:
         """CONNACK with a failure, then the end [MQTT-3.1.4-5]."""
         if self.state == CLOSED:
             return
         self.router.counters.connects_refused += 1
-        self.put(encode.connack(self.protocol_version, reason))
+        self.put(encode.connack(self.protocol_version, reason, own=_reason_string(why)))
         self._end(reason)
+
+    def _auth(self, body: bytes) -> None:
+        if self.protocol_version != 5:
+            raise protocol_error("AUTH before MQTT 5.0", "section 2.1.2")
+        packet = decode.auth(body)
+        method = None if packet.properties is None else packet.properties.authentication_method
+        if self.authentication_method is None:
+            raise protocol_error("AUTH without an authentication method in CONNECT", "MQTT-4.12.0-6")
+        if method != self.authentication_method:
+            raise protocol_error("AUTH with another authentication method than CONNECT", "MQTT-4.12.0-5")
+        if self.state == AUTHENTICATING:
+            if packet.reason != Reason.CONTINUE_AUTHENTICATION:
+                raise protocol_error("re-authentication before CONNACK", "MQTT-4.12.1-1")
+            self.state = ADMITTING
+            self.pause()
+        self.port.continued(self, packet)
+
+    def challenged(self, data: bytes) -> None:
+        """Ask the client for more: amid CONNECT's exchange, or a re-authentication's."""
+        if self.state == CLOSED:
+            return
+        self.put(encode.auth(Reason.CONTINUE_AUTHENTICATION, self._authentication(data)))
+        if self.state == ADMITTING:
+            self.state = AUTHENTICATING
+            self.last_seen_s = self.router.now_s
+            self.unpause()
+
+    def reauthenticated(self, data: bytes | None) -> None:
+        if self.state == CONNECTED:
+            self.put(encode.auth(Reason.SUCCESS, self._authentication(data)))
+
+    def _authentication(self, data: bytes | None) -> Properties:
+        properties = Properties()
+        properties.authentication_method = self.authentication_method
+        properties.authentication_data = data
+        return properties
 
     # PUBLISH.
 
     def _publish(self, data: bytes, at: int, body: int, end: int) -> None:
-        message = parse_publish(data, at, body, end, self.protocol_version)
+        message = parse_publish(data, at, body, end, self.protocol_version, self.aliases)
         if not self.router.knows(message.topic):
             check_topic_name(message.topic, "MQTT-3.3.2-2")
+        self._check_limits(message)
         self.router.counters.messages_received += 1
-        self._take(message)
-
-    def _take(self, message: Publish) -> None:
-        """Deliver now where nothing has to be waited for, or join the line."""
         session = self.session
         assert session is not None
         if message.qos == 2:
@@ -296,36 +348,120 @@ class Channel(Paced):
                 if self.line is None or not self.line.holds(message.packet_id):  # else its PUBREC is on its way
                     self.acknowledge(2, message.packet_id, Reason.SUCCESS)
                 return
-            if session.awaiting_rel is not None and len(session.awaiting_rel) >= self.limits.max_awaiting_rel:
+            if not session.may_receive(self.router.now_s):
                 raise PacketError(
                     Reason.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-9", "more QoS 2 messages than may await PUBREL"
                 )
-            session.remember(message.packet_id)
+            session.remember(message.packet_id, self.router.now_s)
+        if message.topic[0] == _DOLLAR and message.topic.startswith(b"$SYS/"):
+            self._deny(message)
+        elif self.must_authorize:
+            self._authorize(message)
+        else:
+            self._take(message)
+
+    def _check_limits(self, message: Publish) -> None:
+        limits = self.limits
+        if message.qos > limits.max_qos_allowed:
+            raise PacketError(Reason.QOS_NOT_SUPPORTED, "MQTT-3.2.2-11", f"PUBLISH with QoS {message.qos}")
+        if message.retain and not limits.retain_available:
+            raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "MQTT-3.2.2-14", "PUBLISH with RETAIN")
+        if message.topic.count(b"/") >= limits.max_topic_levels:
+            raise PacketError(
+                Reason.TOPIC_NAME_INVALID, "section 4.7.3", f"topic name of more than {limits.max_topic_levels} levels"
+            )
+
+    def _authorize(self, message: Publish) -> None:
+        inbound = Inbound(self, message, CHECKING)
+        verdict = self.port.authorize(self, PUBLISH, message.topic, message.qos, message.retain, inbound.decided)
+        if verdict == ALLOWED:
+            self._take(message)
+        elif verdict == ASKED:
+            self._join(inbound)
+        else:
+            self._deny(message)
+
+    def _deny(self, message: Publish) -> None:
+        reason = self.denial(message)
+        if self.state == CONNECTED:
+            self._answer(message, reason)
+
+    def denial(self, message: Publish) -> int:
+        """The client may not publish this: what the acknowledgement says. It may end the connection.
+
+        Before 5.0 it can't be refused, so it is acknowledged and goes nowhere [MQTT-3.3.5-2].
+        """
+        if self.port.denied(self, PUBLISH, message.topic):
+            self.close(Reason.NOT_AUTHORIZED)
+        return Reason.NOT_AUTHORIZED if self.protocol_version == 5 else Reason.SUCCESS
+
+    def _take(self, message: Publish) -> None:
+        """Deliver now where nothing has to be waited for, or join the line."""
         router = self.router
-        fan = router.route(message.topic).fanout
+        if router.is_intercepted(message.topic):
+            replaced = self.port.intercept(self, message)
+            if replaced is None:
+                self._answer(message, Reason.SUCCESS)
+                return
+            message = replaced
+        if self.line is None and not message.must_be_logged():
+            fan = router.route(message.topic).fanout
+            if not fan.peers or message.qos == 0:
+                if fan.peers:
+                    router.forward(fan, message, _nobody_waits)
+                router.deliver(fan, message, self)
+                nobody = fan.reaches_nobody()
+                self.acknowledge(
+                    message.qos, message.packet_id, Reason.NO_MATCHING_SUBSCRIBERS if nobody else Reason.SUCCESS
+                )
+                return
+        inbound = Inbound(self, message, LOGGING if message.must_be_logged() else READY)
+        self._join(inbound)
+        self.proceed(inbound)
+
+    def _answer(self, message: Publish, reason: int) -> None:
+        """Acknowledge a message that goes nowhere, behind those that came before it [MQTT-4.6.0-2]."""
+        if self.line is None:
+            self.acknowledge(message.qos, message.packet_id, reason)
+        else:
+            inbound = Inbound(self, message, DONE)
+            inbound.reason = reason
+            self._join(inbound)
+
+    def _join(self, inbound: Inbound) -> None:
         line = self.line
-        if line is None and not message.retain and (not fan.peers or message.qos == 0):
-            if fan.peers:
-                router.forward(fan, message, _nobody_waits)
-            router.deliver(fan, message, self)
-            self.acknowledge(message.qos, message.packet_id, Reason.SUCCESS)
-            return
         if line is None:
             self.line = line = Line(self)
-        inbound = line.join(message, LOGGING if message.retain else READY)
+        line.join(inbound)
         if line.is_full() and not self.line_paused:
             self.line_paused = True
             self.pause()
-        if message.retain:
-            self.port.retain(inbound)
-        else:
-            line.advance()
+
+    def permitted(self, inbound: Inbound) -> None:
+        """A message in the line may be published."""
+        message = inbound.message
+        if self.router.is_intercepted(message.topic):
+            replaced = self.port.intercept(self, message)
+            if replaced is None:
+                inbound.state = DONE
+            else:
+                inbound.message = message = replaced
+        if inbound.state != DONE:
+            inbound.state = LOGGING if message.must_be_logged() else READY
+        self.proceed(inbound)
+
+    def proceed(self, inbound: Inbound) -> None:
+        """Have the log take it, or see whether it is its turn."""
+        if inbound.state == LOGGING:
+            self.port.log(inbound)
+        elif self.line is not None:
+            self.line.advance()
 
     def acknowledge(self, qos: int, packet_id: int, reason: int) -> None:
         """PUBACK or PUBREC for a message that was taken, or refused with a reason ≥ 0x80."""
         if self.state != CONNECTED or qos == 0:
             return
-        if reason == Reason.SUCCESS:
+        if reason == Reason.SUCCESS or (reason < 0x80 and self.protocol_version != 5):
             self.put(_ACK_HEADS[qos] + packet_id.to_bytes(2, "big"))
             return
         session = self.session
@@ -393,58 +529,47 @@ class Channel(Paced):
 
     def _unsubscribe(self, body: bytes) -> None:
         packet = decode.unsubscribe(self.protocol_version, body)
-        reasons = self.unsubscribe(packet.filters)
-        self.put(encode.unsuback(self.protocol_version, packet.packet_id, reasons))
-
-    def unsubscribe(self, filters: list[bytes]) -> list[int]:
-        """Drop the subscriptions with these filters; for each the reason code of UNSUBACK."""
         session = self.session
         assert session is not None
-        reasons: list[int] = []
-        unrouted: list[bytes] = []
-        for filter in filters:
-            subscription = session.remove_subscription(filter)
-            if subscription is None:
-                reasons.append(Reason.NO_SUBSCRIPTION_EXISTED)
-            else:
-                reasons.append(Reason.SUCCESS)
-                self._drop(subscription, unrouted)
-        if unrouted:
-            self.port.unrouted(unrouted)
-        return reasons
-
-    def _drop(self, subscription: Subscription, unrouted: list[bytes]) -> None:
-        router = self.router
-        router.remove(subscription)
-        router.counters.subscriptions -= 1
-        if not router.has_local(subscription.filter):
-            unrouted.append(subscription.filter)
+        reasons = self.port.unsubscribe(self, session, packet.filters)
+        self.put(encode.unsuback(self.protocol_version, packet.packet_id, reasons))
 
     # The end.
 
     def _disconnect(self, body: bytes) -> None:
         packet = decode.disconnect(self.protocol_version, body)
+        self._change_expiry(packet.properties)
         if packet.reason == Reason.SUCCESS:
             self.will = None  # [MQTT-3.14.4-3]
         self.clean_end = True
         self._end(packet.reason)
 
+    def _change_expiry(self, properties: Properties | None) -> None:
+        session = self.session
+        if session is None or properties is None or properties.session_expiry_interval is None:
+            return
+        if session.expiry_s == 0 and properties.session_expiry_interval:
+            raise protocol_error("DISCONNECT that lets a session last which was to end", "section 3.14.2.2.2")
+        session.expiry_s = min(properties.session_expiry_interval, self.limits.max_session_expiry_interval)
+
     def _violated(self, error: PacketError) -> None:
         self.router.counters.protocol_errors += 1
         self.port.violated(self, error)
         if self.state == CONNECTED:
-            self.close(error.reason)
+            self.close(error.reason, str(error))
         elif self.state == OPENED and error.statement != "MQTT-3.1.0-1":
-            self.refuse(error.reason)
+            self.refuse(error.reason, str(error))
         else:
             self._end(error.reason)
 
-    def close(self, reason: int) -> None:
+    def close(self, reason: int, why: str = "") -> None:
         """The server ends the connection; a 5.0 client is told why."""
         if self.state == CLOSED:
             return
         if self.state == CONNECTED and self.protocol_version == 5:
-            self.put(encode.disconnect(5, reason))
+            session = self.session
+            limit = 0 if session is None else session.max_packet_bytes
+            self.put(encode.disconnect(5, reason, _reason_string(why), max_bytes=limit))
         self._end(reason)
 
     def lost(self) -> None:
@@ -452,7 +577,7 @@ class Channel(Paced):
         self._end(Reason.UNSPECIFIED_ERROR)
 
     def _end(self, reason: int) -> None:
-        """Leave the tables, send the will; the listener closes the descriptor when it flushes."""
+        """Let go of the session; the listener closes the descriptor when it flushes."""
         was = self.state
         if was == CLOSED:
             return
@@ -465,21 +590,13 @@ class Channel(Paced):
             self.turn.append(self)
         if was == OPENED:
             return
-        unrouted: list[bytes] = []
         self.flows()
         session = self.session
         assert session is not None
-        for subscription in session.all_subscriptions():
-            self._drop(subscription, unrouted)
-        session.subscriptions = None
-        if unrouted:
-            self.port.unrouted(unrouted)
-        self.port.gone(self)
-        will = self.will
+        will = self.will if was == CONNECTED else None
+        self.port.gone(self, session, will)
         self.will = None
-        if will is not None and was == CONNECTED:
-            self.port.publish(will)
-        self.session = None  # which refers to this channel: objects without cycles go at once
+        self.session = None  # which may refer to this channel: objects without cycles go at once
 
     # Time and pace.
 
@@ -497,6 +614,14 @@ class Channel(Paced):
     def overflow(self) -> None:
         """Cut off with a reason rather than left with a gap: the session ends here, and the client knows it."""
         self.close(Reason.QUOTA_EXCEEDED)
+
+
+def _reason_string(why: str) -> Properties | None:
+    if not why:
+        return None
+    properties = Properties()
+    properties.reason_string = why.encode()
+    return properties
 
 
 def _nobody_waits() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Counters:
-    """Monotonic counters, except `connections`, `subscriptions` and `retained`, which are gauges."""
+    """Monotonic counters, except `connections`, `sessions_away` and `subscriptions`, which are gauges."""
 
     __slots__ = (
         "bytes_received",
@@ -13,6 +13,8 @@ class Counters:
         "connects",
         "connects_refused",
         "disconnects",
+        "dropped_away",
+        "dropped_expired",
         "dropped_no_room",
         "dropped_queue_full",
         "dropped_slow_reader",
@@ -21,6 +23,9 @@ class Counters:
         "messages_received",
         "messages_sent",
         "protocol_errors",
+        "sessions_away",
+        "sessions_expired",
+        "sessions_resumed",
         "slow_readers",
         "subscriptions",
         "takeovers",
@@ -33,6 +38,8 @@ class Counters:
         self.connects: int = 0
         self.connects_refused: int = 0
         self.disconnects: int = 0
+        self.dropped_away: int = 0
+        self.dropped_expired: int = 0
         self.dropped_no_room: int = 0
         self.dropped_queue_full: int = 0
         self.dropped_slow_reader: int = 0
@@ -41,6 +48,9 @@ class Counters:
         self.messages_received: int = 0
         self.messages_sent: int = 0
         self.protocol_errors: int = 0
+        self.sessions_away: int = 0
+        self.sessions_expired: int = 0
+        self.sessions_resumed: int = 0
         self.slow_readers: int = 0
         self.subscriptions: int = 0
         self.takeovers: int = 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
+from flockmq.session.groups import Group
 from flockmq.session.session import Session
 from flockmq.session.sink import Peer, Sink
 from flockmq.session.subscription import Subscription
@@ -19,15 +20,20 @@ from flockmq.session.subscription import Subscription
 @mypyc_attr(acyclic=True)
 class Fanout:
     """`sinks4`, `sinks5`: those whom a QoS 0 run reaches as it is; `special`: those who need a form of their own;
-    `deliveries`: all local subscribers, `special` among them; `peers`: other nodes that have subscribers.
+    `deliveries`: all local subscribers, `special` among them; `peers`: other nodes that have subscribers;
+    `groups`: shared subscriptions, of each of which one member gets it; `crosses`: it may go to other nodes.
     `sessions4`, `sessions5`: everybody, where a QoS 1 packet of that version reaches all as it is; else None.
     """
 
-    __slots__ = ("deliveries", "peers", "sessions4", "sessions5", "sinks4", "sinks5", "special")
+    __slots__ = (
+        "crosses", "deliveries", "groups", "peers", "sessions4", "sessions5", "sinks4", "sinks5", "special",
+    )  # fmt: skip
 
-    def __init__(self, deliveries: list[Subscription], peers: list[Peer]) -> None:
+    def __init__(self, deliveries: list[Subscription], peers: list[Peer], groups: list[Group]) -> None:
         self.deliveries = deliveries
         self.peers = peers
+        self.groups = groups
+        self.crosses: bool = len(peers) > 0
         self.sinks4: list[Sink] = []
         self.sinks5: list[Sink] = []
         self.special: list[Subscription] = []
@@ -42,8 +48,13 @@ class Fanout:
         self.sessions4 = self._all_sessions(4)
         self.sessions5 = self._all_sessions(5)
 
+    def reaches_nobody(self) -> bool:
+        return not self.deliveries and not self.peers and not self.groups
+
     def _all_sessions(self, version: int) -> list[Session] | None:
-        if self.peers or self.special:
+        if self.peers or self.groups or self.special:
+            return None
+        if version == 5 and not self.deliveries:  # which PUBACK says [section 3.4.2.1]
             return None
         for subscription in self.deliveries:
             if subscription.qos == 0 or subscription.session.sink.protocol_version != version:
@@ -52,8 +63,9 @@ class Fanout:
 
 
 def build(matched: list[object]) -> Fanout:
-    """The fan-out of what the index matched: local subscriptions and peers, in any order."""
+    """The fan-out of what the indexes matched: local subscriptions, peers and groups, in any order."""
     peers: list[Peer] = []
+    groups: list[Group] = []
     by_session: dict[Session, Subscription] = {}
     for target in matched:
         if isinstance(target, Subscription):
@@ -61,7 +73,9 @@ def build(matched: list[object]) -> Fanout:
             by_session[target.session] = target if known is None else _merged(known, target)
         elif isinstance(target, Peer) and target not in peers:
             peers.append(target)
-    return Fanout(list(by_session.values()), peers)
+        elif isinstance(target, Group):
+            groups.append(target)
+    return Fanout(list(by_session.values()), peers, groups)
 
 
 def _merged(one: Subscription, other: Subscription) -> Subscription:

@@ -1,9 +1,12 @@
 """Publishes of one client that can't be answered at once, in the order in which they came [MQTT-4.6.0].
 
-A retained message waits until the log has it; a QoS ≥ 1 message that other nodes want waits until they accepted it.
+A message may wait for its authorization; a retained or delayed one waits until the log has it; a QoS ≥ 1 message that
+other nodes want waits until they accepted it.
 What comes behind waits too, so that messages and acknowledgements keep their order.
 
-    LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
+    CHECKING → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
+
+Each step may be left out, but the last.
 """
 
 from __future__ import annotations
@@ -20,28 +23,42 @@ from flockmq.session.publish import Publish
 if TYPE_CHECKING:
     from flockmq.session.channel import Channel
 
-LOGGING: Final = 0
-READY: Final = 1
-FORWARDED: Final = 2
-DONE: Final = 3
+CHECKING: Final = 0
+LOGGING: Final = 1
+READY: Final = 2
+FORWARDED: Final = 3
+DONE: Final = 4
 
 
 class Inbound:
     """One PUBLISH that waits. `reason` is what its acknowledgement will say."""
 
-    __slots__ = ("line", "message", "reason", "state", "waits")
+    __slots__ = ("channel", "message", "reason", "state", "waits")
 
-    def __init__(self, line: Line, message: Publish, state: int) -> None:
-        self.line = line
+    def __init__(self, channel: Channel, message: Publish, state: int) -> None:
+        self.channel = channel
         self.message = message
         self.state = state
         self.waits: int = 0
         self.reason: int = Reason.SUCCESS
 
-    def logged(self, reason: int) -> None:
-        """The log has the retained message, or refused it with a reason ≥ 0x80."""
+    def decided(self, allowed: bool) -> None:
+        """The client may publish it, or may not."""
+        channel = self.channel
+        if channel.has_ended():
+            return
+        if allowed:
+            channel.permitted(self)
+        else:
+            self.reason = channel.denial(self.message)
+            self.state = DONE
+            channel.proceed(self)
+        channel.port.flush_soon()
+
+    def logged(self, reason: int, deliver: bool = True) -> None:
+        """The log has the message, or refused it with a reason ≥ 0x80; `deliver` False: that was all."""
         self.reason = reason
-        self.state = READY if reason < 0x80 else DONE
+        self.state = READY if reason < 0x80 and deliver else DONE
         self._moved()
 
     def accepted(self) -> None:
@@ -53,8 +70,8 @@ class Inbound:
 
     def _moved(self) -> None:
         """Answers come between turns: what is put now must not wait for the next event."""
-        self.line.advance()
-        self.line.channel.port.flush_soon()
+        self.channel.proceed(self)
+        self.channel.port.flush_soon()
 
 
 @mypyc_attr(acyclic=True)
@@ -71,11 +88,9 @@ class Line:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def join(self, message: Publish, state: int) -> Inbound:
-        inbound = Inbound(self, message, state)
+    def join(self, inbound: Inbound) -> None:
         self._waiting.append(inbound)
-        self._waiting_bytes += len(message.packet)
-        return inbound
+        self._waiting_bytes += len(inbound.message.packet)
 
     def is_full(self) -> bool:
         return len(self._waiting) >= INBOUND_LINE_MAX or self._waiting_bytes >= INBOUND_LINE_MAX_BYTES
@@ -91,7 +106,7 @@ class Line:
         """Deliver what may be delivered, acknowledge what is done."""
         waiting = self._waiting
         for inbound in waiting:
-            if inbound.state == LOGGING:
+            if inbound.state <= LOGGING:
                 break
             if inbound.state == READY:
                 self._deliver(inbound)
@@ -111,5 +126,7 @@ class Line:
             inbound.state = DONE
             return
         router.deliver(fan, message, self.channel)
+        if fan.reaches_nobody():
+            inbound.reason = Reason.NO_MATCHING_SUBSCRIBERS
         inbound.waits += asked  # those who answered at once were taken off already
         inbound.state = FORWARDED if inbound.waits else DONE

@@ -4,17 +4,20 @@ Bytes are read once, by offset. A packet whose head is known costs one slice and
 with the same fan-out leave as one chunk, verbatim. Whatever isn't plain is left for the caller's ordinary road, which
 also names what is wrong with it.
 
-What always holds: only whole, valid packets are emitted, in the order in which they came.
+What always holds: only whole, valid packets are emitted, in the order in which they came; and of a client that must be
+authorized only those whose head it was allowed before.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flockmq.bounds import ALLOWED_HEADS_MAX
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.session.fanout import Fanout
+from flockmq.session.port import ALLOWED, PUBLISH
 from flockmq.session.router import Head, Router
 from flockmq.session.sink import CONGESTED
 
@@ -28,6 +31,7 @@ def scan(router: Router, data: bytes, at: int, version: int, publisher: Channel 
     `publisher` None: the packets were forwarded by another node, and go to local subscribers only.
     """
     heads = router.heads5 if version == 5 else router.heads4
+    checked = publisher is not None and publisher.must_authorize
     size = 0
     run: Fanout | None = None
     run_at = at
@@ -42,7 +46,7 @@ def scan(router: Router, data: bytes, at: int, version: int, publisher: Channel 
             head = _known(router, heads, data[at : at + size], 1 if version == 5 else 0)
             if head is None:
                 break
-        if at + head.length > end:
+        if at + head.length > end or (checked and not _permitted(publisher, head, data[at : at + size], 0)):
             break
         if head.fanout is not run:
             if run is not None:
@@ -81,6 +85,8 @@ def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Channel) 
         sessions = fan.sessions5 if version == 5 else fan.sessions4
         id_at = at + size
         next_at = at + head.length
+        if publisher.must_authorize and not _permitted(publisher, head, data[at : at + size], 1):
+            break
         if sessions is None or next_at > end or id_at + tail > next_at or (version == 5 and data[id_at + 2] != 0):
             break
         packet_id = data[id_at] << 8 | data[id_at + 1]
@@ -134,6 +140,28 @@ def head_size(data: bytes, at: int, end: int, first: int, version: int) -> int:
     return head_end - at
 
 
+def _permitted(publisher: Channel | None, head: Head, bytes_of_head: bytes, qos: int) -> bool:
+    """The client may publish what begins so: known from before, or the node says so at once."""
+    assert publisher is not None
+    allowed = publisher.allowed
+    if allowed is None:
+        publisher.allowed = allowed = set()
+    elif head in allowed:
+        return True
+    _, body = remaining_length(bytes_of_head, 1, 0)
+    topic = bytes_of_head[body + 2 : body + 2 + (bytes_of_head[body] << 8 | bytes_of_head[body + 1])]
+    if publisher.port.authorize(publisher, PUBLISH, topic, qos, False, _ask_again) != ALLOWED:
+        return False
+    if len(allowed) >= ALLOWED_HEADS_MAX:
+        allowed.clear()
+    allowed.add(head)
+    return True
+
+
+def _ask_again(allowed: bool) -> None:
+    """The answer is in the cache by now: the ordinary road asks, and waits for it."""
+
+
 def _known(router: Router, heads: dict[bytes, Head], head: bytes, after_topic: int) -> Head | None:
     """What a head says; None if its topic or length isn't valid. `after_topic`: bytes of it that follow the topic."""
     known = heads.get(head)
@@ -141,7 +169,9 @@ def _known(router: Router, heads: dict[bytes, Head], head: bytes, after_topic: i
         return known
     length, body = remaining_length(head, 1, 0)
     topic = head[body + 2 : len(head) - after_topic]
-    if body + length > router.max_packet_bytes:
+    if body + length > router.max_packet_size or topic.count(b"/") >= router.max_topic_levels:
+        return None
+    if topic[:1] == b"$" or router.is_intercepted(topic):
         return None
     if not router.knows(topic):
         try:

@@ -1,41 +1,95 @@
-"""The limits of one zone of clients, by EMQX's names where it has them; units last."""
+"""The limits of one zone of clients, by EMQX's names and defaults where it has them: bytes and seconds."""
 
 from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
+from flockmq.bounds import TOPIC_MAX_LEVELS
+
 
 @mypyc_attr(acyclic=True)
 class Limits:
-    """Filled from the configuration's `[mqtt]`."""
+    """One object a zone, filled from `[mqtt]` and `[zones.NAME]`; every connection has its listener's."""
 
     __slots__ = (
         "allow_anonymous",
-        "idle_timeout_s",
+        "await_rel_timeout",
+        "exclusive_subscription",
+        "idle_timeout",
         "keepalive_multiplier",
         "max_awaiting_rel",
+        "max_clientid_len",
         "max_connections",
         "max_inflight",
         "max_mqueue_len",
-        "max_packet_bytes",
+        "max_packet_size",
+        "max_qos_allowed",
+        "max_session_expiry_interval",
+        "max_subscriptions",
+        "max_topic_alias",
+        "max_topic_levels",
+        "max_wildcard_shapes",
+        "mqueue_store_qos0",
+        "name",
+        "response_information",
+        "retain_available",
+        "server_keepalive",
+        "session_expiry_interval",
+        "shared_subscription",
+        "wildcard_subscription",
     )
 
     def __init__(
         self,
-        max_packet_bytes: int = 1024 * 1024,
+        name: str = "default",
+        *,
+        max_packet_size: int = 1024 * 1024,
+        max_clientid_len: int = 65_535,
+        max_topic_levels: int = TOPIC_MAX_LEVELS,
+        max_qos_allowed: int = 2,
+        max_topic_alias: int = 32,
+        retain_available: bool = True,
+        wildcard_subscription: bool = True,
+        shared_subscription: bool = True,
+        exclusive_subscription: bool = True,
         max_inflight: int = 32,
         max_mqueue_len: int = 1000,
+        mqueue_store_qos0: bool = True,
         max_awaiting_rel: int = 100,
+        await_rel_timeout: float = 300.0,
+        session_expiry_interval: int = 7200,
+        max_session_expiry_interval: int = 0xFFFF_FFFF,
         keepalive_multiplier: float = 1.5,
-        idle_timeout_s: float = 15.0,
+        server_keepalive: int = 0,
+        idle_timeout: float = 15.0,
+        max_subscriptions: int = 100_000,
+        max_wildcard_shapes: int = 16,
+        response_information: str = "",
         max_connections: int = 1_000_000,
         allow_anonymous: bool = True,
     ) -> None:
-        self.max_packet_bytes = max_packet_bytes
+        self.name = name
+        self.max_packet_size = max_packet_size
+        self.max_clientid_len = max_clientid_len
+        self.max_topic_levels = max_topic_levels
+        self.max_qos_allowed = max_qos_allowed
+        self.max_topic_alias = max_topic_alias
+        self.retain_available = retain_available
+        self.wildcard_subscription = wildcard_subscription
+        self.shared_subscription = shared_subscription
+        self.exclusive_subscription = exclusive_subscription
         self.max_inflight = max_inflight
         self.max_mqueue_len = max_mqueue_len
+        self.mqueue_store_qos0 = mqueue_store_qos0
         self.max_awaiting_rel = max_awaiting_rel
+        self.await_rel_timeout = await_rel_timeout
+        self.session_expiry_interval = session_expiry_interval
+        self.max_session_expiry_interval = max_session_expiry_interval
         self.keepalive_multiplier = keepalive_multiplier
-        self.idle_timeout_s = idle_timeout_s
+        self.server_keepalive = server_keepalive
+        self.idle_timeout = idle_timeout
+        self.max_subscriptions = max_subscriptions
+        self.max_wildcard_shapes = max_wildcard_shapes
+        self.response_information = response_information
         self.max_connections = max_connections
         self.allow_anonymous = allow_anonymous

@@ -37,6 +37,16 @@ class Paced(Sink):
         self.progress_s: float = 0.0
         self.congested_s: float = 0.0
 
+    def now_s(self) -> float:
+        return self.router.now_s
+
+    def unsendable(self, packet_bytes: int) -> None:
+        counters = self.router.counters
+        if packet_bytes:
+            counters.dropped_too_large += 1
+        else:
+            counters.dropped_expired += 1
+
     def has_ended(self) -> bool:
         raise NotImplementedError(type(self).__name__)
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
 if TYPE_CHECKING:
     from flockmq.mqtt.errors import PacketError
-    from flockmq.mqtt.packets import Connect
+    from flockmq.mqtt.packets import Auth, Connect
+    from flockmq.mqtt.packets import Subscription as Request
     from flockmq.session.channel import Channel
     from flockmq.session.inbound import Inbound
+    from flockmq.session.opening import Will
     from flockmq.session.publish import Publish
+    from flockmq.session.session import Session
     from flockmq.session.subscribing import Subscribing
     from flockmq.session.subscription import Subscription
+
+
+DENIED: Final = 0
+ALLOWED: Final = 1
+ASKED: Final = 2
+
+PUBLISH: Final = 1
+SUBSCRIBE: Final = 2
+"""What a client may be allowed to do to a topic."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -24,8 +37,42 @@ class NodePort:
         """Authenticate, and make this the one connection of its client id: `channel.admitted` or `channel.refuse`."""
         raise NotImplementedError
 
-    def gone(self, channel: Channel) -> None:
-        """An admitted connection ended; its subscriptions are out of the router already."""
+    def continued(self, channel: Channel, packet: Auth) -> None:
+        """An AUTH packet, of the exchange that CONNECT began or of a re-authentication: `channel.challenged`, and in
+        the end `channel.admitted`, `channel.reauthenticated`, `channel.refuse` or `channel.close`.
+        """
+        raise NotImplementedError
+
+    def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
+        """A connection ended: its session ends or waits, and its will is published, now or later."""
+        raise NotImplementedError
+
+    def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
+        """Drop the subscriptions with these filters; for each the reason code of UNSUBACK."""
+        raise NotImplementedError
+
+    # What a client may do, and what becomes of it.
+
+    def authorize(
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+    ) -> int:
+        """DENIED, ALLOWED, or ASKED: then `done` is called once, in a later turn. Asked for clients that
+        `must_authorize`.
+        """
+        raise NotImplementedError
+
+    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
+        """The client tried what it may not; True: it is to be disconnected for it."""
+        raise NotImplementedError
+
+    def intercept(self, channel: Channel, message: Publish) -> Publish | None:
+        """A message on one of the router's `intercepts`: what is to be published instead, or None for nothing."""
+        raise NotImplementedError
+
+    def subscribing(self, channel: Channel, request: Request) -> bytes:
+        """The filter that is subscribed to in the place of the one asked for; b"": refused. Only called while
+        `router.intercepts_subscriptions`.
+        """
         raise NotImplementedError
 
     def routed(self, subscribing: Subscribing) -> None:
@@ -48,12 +95,18 @@ class NodePort:
         """No client of this node subscribes to these filters any more."""
         raise NotImplementedError
 
-    def retain(self, inbound: Inbound) -> None:
-        """Write a retained message to the log, see all earlier routes, then `inbound.logged`."""
+    def log(self, inbound: Inbound) -> None:
+        """Write a message that must be in the log before it is acknowledged, then `inbound.logged`: a retained one
+        (having seen all earlier routes), or one for `$delayed/…`.
+        """
         raise NotImplementedError
 
-    def publish(self, message: Publish) -> None:
-        """A message that no connection waits for: a will."""
+    def publish(self, message: Publish, session: Session) -> None:
+        """A message that no connection waits for: a will of this session's client."""
+        raise NotImplementedError
+
+    def session_ended(self, session: Session) -> None:
+        """A session is gone for good, its subscriptions are out of the router."""
         raise NotImplementedError
 
     def flush_soon(self) -> None:

@@ -8,12 +8,19 @@ What always holds: `packet` is one whole, valid PUBLISH with DUP 0; topic aliase
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from mypy_extensions import mypyc_attr
 
-from flockmq.mqtt import decode, encode
-from flockmq.mqtt.errors import PacketError, malformed
+from flockmq.mqtt import decode, encode, frame, properties
+from flockmq.mqtt.errors import PacketError, malformed, protocol_error
 from flockmq.mqtt.frame import remaining_length, varint
 from flockmq.mqtt.reason import Reason
+
+if TYPE_CHECKING:
+    from flockmq.session.aliases import IncomingAliases
+
+NO_EXPIRY: Final = -1
 
 
 def packet_id_offset(packet: bytes) -> int:
@@ -30,13 +37,82 @@ def with_packet_id(packet: bytes, packet_id: int) -> bytes:
     return packet[:at] + bytes((packet_id >> 8, packet_id & 0xFF)) + packet[at + 2 :]
 
 
+def as_duplicate(packet: bytes) -> bytes:
+    """The same QoS ≥ 1 PUBLISH, sent again [MQTT-3.3.1-1]."""
+    return bytes((packet[0] | 8,)) + packet[1:]
+
+
+@mypyc_attr(acyclic=True)
+class Stored:
+    """A packet that waits, and what must be known of it: when it expires (`expires_s`, monotonic; 0: never), and the
+    shared subscription (`$share/group/filter`) that it came by, b"" for an ordinary one. `version` is the packet's.
+    """
+
+    __slots__ = ("expires_s", "packet", "share", "version")
+
+    def __init__(self, packet: bytes, version: int, expires_s: float, share: bytes = b"") -> None:
+        self.packet = packet
+        self.version = version
+        self.expires_s = expires_s
+        self.share = share
+
+    def under(self, packet: bytes) -> Stored:
+        """The same, under another packet id."""
+        return self if packet is self.packet else Stored(packet, self.version, self.expires_s, self.share)
+
+    def now(self, now_s: float) -> bytes:
+        """The packet with what is left of its expiry [MQTT-3.3.2-6]; b"": it has expired [MQTT-3.3.2-5]."""
+        if self.expires_s != 0.0 and self.expires_s <= now_s:
+            return b""
+        return self.started(now_s)
+
+    def started(self, now_s: float) -> bytes:
+        """The same for a packet whose delivery began before: it doesn't expire any more."""
+        if self.expires_s == 0.0 or self.version != 5:
+            return self.packet
+        return with_expiry(self.packet, max(0.0, self.expires_s - now_s))
+
+
+def in_version(entry: Stored | bytes, from_version: int, to_version: int) -> Stored | bytes:
+    """The same for a session whose client came back with another protocol version."""
+    if not isinstance(entry, Stored):
+        return transcode(entry, from_version, to_version)
+    return Stored(transcode(entry.packet, from_version, to_version), to_version, entry.expires_s, entry.share)
+
+
+def packet_of(entry: Stored | bytes) -> bytes:
+    return entry.packet if isinstance(entry, Stored) else entry
+
+
+def with_expiry(packet: bytes, left_s: float) -> bytes:
+    """A PUBLISH whose Message Expiry Interval, if it has one, is `left_s` rounded up."""
+    at = properties.expiry_offset(packet, packet_id_offset(packet) + (2 if packet[0] & 6 else 0))
+    if at == 0:
+        return packet
+    seconds = int(left_s)
+    if seconds < left_s:
+        seconds += 1
+    return packet[:at] + seconds.to_bytes(4, "big") + packet[at + 4 :]
+
+
 @mypyc_attr(acyclic=True)
 class Publish:
     """A message: `version` is that of `packet` (4 stands for 3.1 and 3.1.1 too); `properties` without their length;
-    the payload is what stands in `packet` from `payload_at` on.
+    the payload is what stands in `packet` from `payload_at` on; `expiry_s` is the Message Expiry Interval or NO_EXPIRY.
     """
 
-    __slots__ = ("_forms", "packet", "packet_id", "payload_at", "properties", "qos", "retain", "topic", "version")
+    __slots__ = (
+        "_forms",
+        "expiry_s",
+        "packet",
+        "packet_id",
+        "payload_at",
+        "properties",
+        "qos",
+        "retain",
+        "topic",
+        "version",
+    )
 
     def __init__(
         self,
@@ -48,6 +124,7 @@ class Publish:
         packet_id: int,
         properties: bytes,
         payload_at: int,
+        expiry_s: int = NO_EXPIRY,
     ) -> None:
         self.packet = packet
         self.version = version
@@ -57,10 +134,15 @@ class Publish:
         self.packet_id = packet_id
         self.properties = properties
         self.payload_at = payload_at
+        self.expiry_s = expiry_s
         self._forms: dict[int, bytes] | None = None
 
     def payload(self) -> bytes:
         return self.packet[self.payload_at :]
+
+    def must_be_logged(self) -> bool:
+        """It is acknowledged when the log has it: retained, or delayed."""
+        return self.retain or self.topic[:9] == b"$delayed/"
 
     def form(self, version: int, qos: int, retain: bool) -> bytes:
         """The packet for a receiver of this version, QoS and RETAIN flag, under the publisher's packet id."""
@@ -92,19 +174,23 @@ class Publish:
         )
 
 
-def publication(version: int, qos: int, retain: bool, topic: bytes, payload: bytes, properties: bytes) -> Publish:
-    """A message that comes from no PUBLISH of a client: a will, a retained row."""
+def publication(
+    version: int, qos: int, retain: bool, topic: bytes, payload: bytes, encoded: bytes, expiry_s: int = NO_EXPIRY
+) -> Publish:
+    """A message that comes from no PUBLISH of a client: a will, a retained row. `encoded` are its properties."""
     packet_id = 1 if qos else 0
     packet = encode.publish(
-        version, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=properties
+        version, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=encoded
     )
-    return Publish(packet, version, qos, retain, topic, packet_id, properties, len(packet) - len(payload))
+    return Publish(packet, version, qos, retain, topic, packet_id, encoded, len(packet) - len(payload), expiry_s)
 
 
-def parse_publish(data: bytes, at: int, body: int, end: int, version: int) -> Publish:
+def parse_publish(
+    data: bytes, at: int, body: int, end: int, version: int, aliases: IncomingAliases | None = None
+) -> Publish:
     """The PUBLISH from `at` to `end`, whose variable header begins at `body`. Raises PacketError.
 
-    The topic is not checked; flags are (`frame.check_flags`).
+    The topic is not checked; flags are (`frame.check_flags`). `aliases` None: the sender may use none.
     """
     first = data[at]
     topic_end = body + 2
@@ -122,11 +208,14 @@ def parse_publish(data: bytes, at: int, body: int, end: int, version: int) -> Pu
         packet_id = data[topic_end] << 8 | data[topic_end + 1]
         if packet_id == 0:
             raise malformed("PUBLISH with packet id 0", "MQTT-2.2.1-3")
-    properties = b""
-    if version == 5:
-        properties, payload_at = _passed_on(data, payload_at, end)
     topic = data[body + 2 : topic_end]
     retain = first & 1 == 1
+    if version == 5 and (payload_at >= end or data[payload_at] != 0):
+        return _with_properties(data, payload_at, end, first, qos, retain, topic, packet_id, at, aliases)
+    if version == 5:
+        payload_at += 1
+        if not topic:
+            raise protocol_error("PUBLISH with neither a topic name nor a topic alias", "section 3.3.2.1")
     packet = data[at:end]
     payload_at -= at
     if first & 8:  # DUP says something about the publisher's attempt only [MQTT-3.3.1-3]
@@ -135,18 +224,50 @@ def parse_publish(data: bytes, at: int, body: int, end: int, version: int) -> Pu
         payload = packet[payload_at:]
         packet = encode.publish(4, topic, payload, qos=qos, retain=retain, packet_id=packet_id)
         payload_at = len(packet) - len(payload)
-    return Publish(packet, version, qos, retain, topic, packet_id, properties, payload_at)
+    return Publish(packet, version, qos, retain, topic, packet_id, b"", payload_at)
 
 
-def _passed_on(data: bytes, at: int, end: int) -> tuple[bytes, int]:
-    """The properties' bytes without their length, all of which are passed on, and where the payload begins."""
-    if at < end and data[at] == 0:
-        return b"", at + 1
-    properties, payload_at = decode.publish_properties(data, at, end)
-    if properties is not None and properties.topic_alias is not None:
-        raise PacketError(Reason.TOPIC_ALIAS_INVALID, "MQTT-3.2.2-18", "topic alias above the maximum, which is 0")
-    _, properties_at = remaining_length(data, at)
-    return data[properties_at:payload_at], payload_at
+def _with_properties(
+    data: bytes,
+    properties_at: int,
+    end: int,
+    first: int,
+    qos: int,
+    retain: bool,
+    topic: bytes,
+    packet_id: int,
+    at: int,
+    aliases: IncomingAliases | None,
+) -> Publish:
+    """A version 5 PUBLISH: all its properties are passed on, but its topic alias, which is resolved [MQTT-3.3.2-18]."""
+    own, payload_at = decode.publish_properties(data, properties_at, end)
+    assert own is not None
+    expiry_s = NO_EXPIRY if own.message_expiry_interval is None else own.message_expiry_interval
+    alias = own.topic_alias
+    if alias is None:
+        if not topic:
+            raise protocol_error("PUBLISH with neither a topic name nor a topic alias", "section 3.3.2.1")
+        _, encoded_at = remaining_length(data, properties_at)
+        packet = data[at:end]
+        if first & 8:
+            packet = bytes((first & 0xF7,)) + packet[1:]
+        encoded = data[encoded_at:payload_at]
+        return Publish(packet, 5, qos, retain, topic, packet_id, encoded, payload_at - at, expiry_s)
+    if aliases is None:
+        raise PacketError(Reason.TOPIC_ALIAS_INVALID, "MQTT-3.3.2-9", "topic alias above the maximum, which is 0")
+    topic = aliases.resolve(alias, topic)
+    own.topic_alias = None
+    encoded = properties.encode(frame.PUBLISH, own)
+    payload = data[payload_at:end]
+    packet = encode.publish(5, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=encoded)
+    return Publish(packet, 5, qos, retain, topic, packet_id, encoded, len(packet) - len(payload), expiry_s)
+
+
+def transcode(packet: bytes, from_version: int, to_version: int) -> bytes:
+    """One PUBLISH, of any QoS and with its packet id, in the other protocol version."""
+    _, body = remaining_length(packet, 1, 0)
+    message = parse_publish(packet, 0, body, len(packet), from_version)
+    return message.form(to_version, message.qos, message.retain)
 
 
 def transcode_run(chunk: bytes, to_version: int) -> bytes:

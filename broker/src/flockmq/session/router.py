@@ -23,16 +23,20 @@ from flockmq.bounds import (
     HEADS_PER_TOPIC_MAX,
     REMOTE_SHAPES_MAX,
     SINK_LIMIT_BYTES,
+    TOPIC_MAX_LEVELS,
 )
 from flockmq.mqtt.frame import remaining_length
+from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.routing.cache import MatchCache
 from flockmq.routing.matcher import FilterIndex
 from flockmq.session import fanout
+from flockmq.session.away import Away
 from flockmq.session.counters import Counters
 from flockmq.session.fanout import Fanout
-from flockmq.session.publish import Publish, transcode_run
-from flockmq.session.session import QUEUED, REFUSED, Session
-from flockmq.session.sink import CONGESTED, FLOWING, LAGGING, Peer, Sink
+from flockmq.session.publish import NO_EXPIRY, Publish, Stored, transcode_run
+from flockmq.session.session import QUEUED, REFUSED, REPLACED, SENT, Session
+from flockmq.session.shared import Shared
+from flockmq.session.sink import AWAY, CONGESTED, FLOWING, LAGGING, Peer, Sink
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -61,15 +65,21 @@ class Route:
 
 
 class Router:
-    """One per node."""
+    """One per node. Larger packets and deeper topics than `max_packet_size` and `max_topic_levels`, the least of all
+    zones', take the ordinary road; so do topics that match `intercepts`: the node looks at them before they are routed.
+    """
 
-    def __init__(self, counters: Counters, max_packet_bytes: int) -> None:
+    def __init__(self, counters: Counters, max_packet_size: int, max_topic_levels: int = TOPIC_MAX_LEVELS) -> None:
         self.counters = counters
-        self.max_packet_bytes = max_packet_bytes
+        self.max_packet_size = max_packet_size
+        self.max_topic_levels = max_topic_levels
+        self.intercepts = FilterIndex()
+        self.intercepts_subscriptions: bool = False
         self.turn: list[Sink] = []
         self.local = FilterIndex()
         self.remote = FilterIndex(REMOTE_SHAPES_MAX)
         self.everywhere: list[Peer] = []
+        self.shared = Shared(self)
         self._forget()
         self.congested: int = 0
         self.partial_bytes: int = 0
@@ -77,21 +87,50 @@ class Router:
         self._paused: dict[Sink, list[Channel]] = {}
         self.resumed: list[Paced] = []
         self.now_s: float = 0.0
+        self.away4 = Away(self, 4)
+        self.away5 = Away(self, 5)
 
     # The table.
 
     def add(self, subscription: Subscription) -> None:
         """Raises ShapeLimitError, and changes nothing, when there are too many shapes."""
-        self.local.add(subscription.filter, subscription)
-        self.changed(subscription.filter)
+        if is_shared(subscription.filter):
+            self.shared.add(subscription)
+            return
+        filter = matching(subscription.filter)
+        self.local.add(filter, subscription)
+        self.changed(filter)
 
     def remove(self, subscription: Subscription) -> None:
-        self.local.remove(subscription.filter, subscription)
-        self.changed(subscription.filter)
+        if is_shared(subscription.filter):
+            self.shared.remove(subscription)
+            return
+        filter = matching(subscription.filter)
+        self.local.remove(filter, subscription)
+        self.changed(filter)
 
     def has_local(self, filter: bytes) -> bool:
-        """A client of this node subscribes to this very filter."""
-        return filter in self.local
+        """A client of this node subscribes to this very filter; nobody but the one who says so to an exclusive one."""
+        if is_shared(filter):
+            return self.shared.has(filter)
+        return not is_exclusive(filter) and filter in self.local
+
+    def reached_anew(self, session: Session) -> None:
+        """The session's client came, or left: what its subscriptions matched is matched again."""
+        for subscription in session.all_subscriptions():
+            if is_shared(subscription.filter):
+                self.shared.moved(subscription)
+            else:
+                self.changed(matching(subscription.filter))
+
+    def intercept(self, filters: list[bytes]) -> None:
+        """Have the node look at messages on these filters before they are routed. Raises ShapeLimitError."""
+        for filter in filters:
+            self.intercepts.add(filter, True)
+        self._forget()
+
+    def is_intercepted(self, topic: bytes) -> bool:
+        return len(self.intercepts) > 0 and len(self.intercepts.match(topic)) > 0
 
     def replace_remote(self, remote: FilterIndex, everywhere: list[Peer]) -> None:
         """Other nodes' filters, as a whole: after a bootstrap; `everywhere` get every message. Constant time."""
@@ -140,11 +179,14 @@ class Router:
         matched = self.local.match(topic) + self.remote.match(topic)
         if self.everywhere:
             matched += self.everywhere
+        matched += self.shared.match(topic)
         key = tuple(matched)
         fan = self._fanouts.get(key)
         targets = 1
         if fan is None:
             fan = fanout.build(matched)
+            if fan.groups and self.shared.is_elsewhere(fan.groups):
+                fan.crosses = True
             targets += len(matched)
             if len(self._fanouts) >= FANOUTS_MAX or self._fanouts_targets >= FANOUTS_MAX_TARGETS:
                 self._forget_fanouts()
@@ -195,6 +237,14 @@ class Router:
                 if peer.flow != FLOWING:
                     self.pause(peer, publisher)
             counters.messages_forwarded += count * len(fan.peers)
+        if publisher is not None:
+            for group in fan.groups:
+                self.shared.emit(group, chunk, version, count, publisher)
+
+    def emit_to(self, sink: Sink, chunk: bytes, count: int, publisher: Channel | None) -> None:
+        """A run of `count` QoS 0 packets in the form of this one subscriber."""
+        self._emit_carefully([sink], chunk, count, publisher)
+        self.counters.messages_sent += count
 
     def _emit_carefully(self, sinks: list[Sink], chunk: bytes, count: int, publisher: Channel | None) -> None:
         for sink in sinks:
@@ -220,9 +270,11 @@ class Router:
         for subscription in fan.deliveries:
             self._deliver(subscription, message, publisher)
 
-    def forward(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
-        """One message, to the other nodes of a fan-out: how many will call `on_accepted`; -1: some link has no room,
-        the others have the message all the same.
+    def forward(
+        self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: Channel | None = None
+    ) -> int:
+        """One message, to the other nodes of a fan-out, and to one member of each of its groups: how many nodes will
+        call `on_accepted`; -1: some link or group has no room, the others have the message all the same.
         """
         waits = 0
         refused = False
@@ -235,6 +287,12 @@ class Router:
                 refused = True
             else:
                 waits += 1
+        for group in fan.groups:
+            asked = self.shared.dispatch(group, message, publisher, on_accepted)
+            if asked < 0:
+                refused = True
+            else:
+                waits += asked
         return -1 if refused else waits
 
     def _deliver(self, subscription: Subscription, message: Publish, publisher: Channel | None) -> None:
@@ -248,8 +306,12 @@ class Router:
         if publisher is not None and sink.flow == CONGESTED:
             self.pause(sink, publisher)
 
-    def send(self, session: Session, message: Publish, qos: int, retain: bool, identifiers: bytes) -> None:
-        """Put one message to one session, in its form. At QoS 0, what has no room is dropped and counted."""
+    def send(
+        self, session: Session, message: Publish, qos: int, retain: bool, identifiers: bytes, share: bytes = b""
+    ) -> bool:
+        """Put one message to one session, in its form; `share`: by which shared subscription. At QoS 0, what has no room
+        is dropped and counted; False: at QoS ≥ 1 the session ended for want of room.
+        """
         sink = session.sink
         if identifiers and sink.protocol_version == 5:
             packet = message.form_with(qos, retain, identifiers)
@@ -258,23 +320,55 @@ class Router:
         if session.max_packet_bytes and len(packet) > session.max_packet_bytes:
             self.counters.dropped_too_large += 1  # [MQTT-3.1.2-25]
         elif qos:
-            self.acknowledged_send(session, packet, message.packet_id, qos)
-        elif sink.flow == LAGGING or sink.out_bytes > SINK_LIMIT_BYTES:
-            self.counters.dropped_slow_reader += 1
+            stored: Stored | None = None
+            if message.expiry_s != NO_EXPIRY:
+                stored = Stored(packet, sink.protocol_version, self.now_s + message.expiry_s, share)
+            elif share:
+                stored = Stored(packet, sink.protocol_version, 0.0, share)
+            return self.acknowledged_send(session, packet, message.packet_id, qos, stored)
+        elif sink.flow >= LAGGING or sink.out_bytes > SINK_LIMIT_BYTES:
+            self._unsent(session, message, packet)
         else:
-            sink.put(packet)
+            sink.put(packet if session.aliases is None else session.aliases.shorten(packet))
             self.counters.messages_sent += 1
+        return True
 
-    def acknowledged_send(self, session: Session, packet: bytes, packet_id: int, qos: int) -> None:
-        """Put one QoS ≥ 1 packet to one session; a session without room ends."""
-        sent = session.send(packet, packet_id, qos)
-        if sent == REFUSED:
-            self.counters.dropped_queue_full += 1
-            session.sink.overflow()
+    def _unsent(self, session: Session, message: Publish, packet: bytes) -> None:
+        """A QoS 0 message for a client that is away, or reads too slowly."""
+        if session.sink.flow != AWAY:
+            self.counters.dropped_slow_reader += 1
             return
+        if not session.limits.mqueue_store_qos0:
+            self.counters.dropped_away += 1
+            return
+        if message.expiry_s == NO_EXPIRY:
+            sent = session.enqueue(packet)
+        else:
+            version = session.sink.protocol_version
+            sent = session.enqueue(Stored(packet, version, self.now_s + message.expiry_s))
+        if sent == REPLACED:
+            self.counters.dropped_queue_full += 1
+
+    def acknowledged_send(
+        self, session: Session, packet: bytes, packet_id: int, qos: int, stored: Stored | None = None
+    ) -> bool:
+        """Put one QoS ≥ 1 packet to one session; a client without room is cut off. False: its session ended with it."""
+        sent = session.send(packet, packet_id, qos, stored)
+        if sent == SENT:
+            self.counters.messages_sent += 1
+            return True
+        if sent == REFUSED:
+            session.sink.overflow()
+            if not session.is_away():  # the session ended
+                self.counters.dropped_queue_full += 1
+                return False
+            sent = session.enqueue(packet if stored is None else stored)
+        if sent == REPLACED:
+            self.counters.dropped_queue_full += 1
         self.counters.messages_sent += 1
         if sent == QUEUED and session.sink.flow == FLOWING and session.is_crowded():
             session.sink.congest()
+        return True
 
     # Back-pressure: a congested subscriber pauses its publishers until it drains or is found to lag.
 

@@ -1,9 +1,11 @@
 """The state that MQTT calls a session: subscriptions, what is in flight, and what waits [MQTT-4.1].
 
-Pure: no descriptor, no clock, no event loop. A clean session lives on the node of its connection and ends with it.
+Pure: no descriptor, no clock but its sink's, no event loop. A session that ends with its connection keeps no content of
+what is in flight; one that lasts (`keeps`) does, to send it again under the same packet ids when its client is back.
 
-What always holds: at most `max_inflight` packet ids are in use towards the client; what doesn't fit waits in order
-in `queue`, within its bounds in messages and bytes; a QoS 2 packet id is remembered from PUBLISH to PUBREL.
+What always holds: at most `window` packet ids are in use on the connection (none while the client is away); what
+doesn't fit waits in order in `queue`, within its bounds in messages and bytes; a QoS 2 packet id is remembered from
+PUBLISH to PUBREL.
 
     server → client     QoS 1   sent → PUBACK → done
                         QoS 2   sent → PUBREC → released → PUBCOMP → done
@@ -18,15 +20,21 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import MQUEUE_MAX_BYTES
-from flockmq.session.publish import with_packet_id
+from flockmq.mqtt import encode, frame
+from flockmq.routing.matcher import has_wildcard, shape_of
+from flockmq.session.limits import Limits
+from flockmq.session.publish import Stored, as_duplicate, packet_of, with_packet_id
 from flockmq.session.sink import Sink
 
 if TYPE_CHECKING:
+    from flockmq.session.aliases import OutgoingAliases
     from flockmq.session.subscription import Subscription
 
 SENT: Final = 0
 QUEUED: Final = 1
 REFUSED: Final = 2
+REPLACED: Final = 3
+"""Queued in the place of the oldest message, which is lost: only for a client that is away."""
 
 AWAITS_PUBACK: Final = 1
 AWAITS_PUBREC: Final = 2
@@ -39,32 +47,42 @@ class Session:
 
     __slots__ = (
         "_next_id",
+        "_unsent",
+        "aliases",
         "awaiting_rel",
         "client_id",
+        "expiry_s",
         "inflight",
-        "max_inflight",
+        "kept",
+        "limits",
         "max_packet_bytes",
-        "max_queue_messages",
         "queue",
         "queue_bytes",
+        "shapes",
         "sink",
         "subscriptions",
+        "window",
     )
 
     def __init__(
-        self, sink: Sink, client_id: bytes, max_inflight: int, max_queue_messages: int, max_packet_bytes: int
+        self, sink: Sink, client_id: bytes, limits: Limits, window: int, max_packet_bytes: int = 0, expiry_s: int = 0
     ) -> None:
         self.sink = sink
         self.client_id = client_id
-        self.max_inflight = max_inflight
-        self.max_queue_messages = max_queue_messages
+        self.limits = limits
+        self.window = window
         self.max_packet_bytes = max_packet_bytes
+        self.expiry_s = expiry_s
         self.inflight: dict[int, int] | None = None
-        self.queue: deque[bytes] | None = None
+        self.kept: dict[int, Stored | bytes] | None = None
+        self.queue: deque[Stored | bytes] | None = None
         self.queue_bytes: int = 0
-        self.awaiting_rel: set[int] | None = None
+        self.awaiting_rel: dict[int, float] | None = None
         self.subscriptions: Subscription | dict[bytes, Subscription] | None = None
+        self.shapes: set[bytes] | None = None
+        self.aliases: OutgoingAliases | None = None
         self._next_id: int = 0
+        self._unsent: deque[int] | None = None
 
     # Subscriptions: none, one kept as itself, or many by filter.
 
@@ -107,55 +125,110 @@ class Session:
             removed = held.pop(filter, None)
             if not held:
                 self.subscriptions = None
+                self.shapes = None
             return removed
         if held.filter != filter:
             return None
         self.subscriptions = None
+        self.shapes = None
         return held
+
+    def may_have_shape(self, shape: bytes) -> bool:
+        """One client must not use up the places for wildcards that a node has; a session of one filter needs no set."""
+        shapes = self.shapes
+        if shapes is None:
+            if self.subscriptions is None:
+                return True
+            held = [subscription.filter for subscription in self.all_subscriptions()]
+            self.shapes = shapes = {shape_of(filter) for filter in held if has_wildcard(filter)}
+        if shape not in shapes and len(shapes) >= self.limits.max_wildcard_shapes:
+            return False
+        shapes.add(shape)
+        return True
 
     # Towards the client.
 
-    def send(self, packet: bytes, packet_id: int, qos: int) -> int:
-        """Send a QoS ≥ 1 PUBLISH, or queue it while the window is full: SENT, QUEUED, or REFUSED for want of room.
+    def send(self, packet: bytes, packet_id: int, qos: int, stored: Stored | None = None) -> int:
+        """Send a QoS ≥ 1 PUBLISH, or queue it while the window is full: SENT, QUEUED, REPLACED, or REFUSED for want of
+        room. `stored`: the packet, where more than its bytes must be known of it.
 
         The publisher's packet id is taken over where it is free, so that the packet can leave byte by byte as it came.
         """
         inflight = self.inflight
         if inflight is None:
             self.inflight = inflight = {}
-        if self.queue or len(inflight) >= self.max_inflight:
-            return self._enqueue(packet)
+        if self.queue or len(inflight) >= self.window:
+            return self.enqueue(packet if stored is None else stored)
         if packet_id in inflight:
             packet_id = self._free_id(inflight)
             packet = with_packet_id(packet, packet_id)
         inflight[packet_id] = qos
-        self.sink.put(packet)
+        if self.expiry_s or stored is not None:
+            self._keep(packet_id, packet, stored)
+        self._put(packet)
         return SENT
+
+    def is_away(self) -> bool:
+        """No connection has this session now."""
+        return self.window == 0
 
     def is_crowded(self) -> bool:
         """So many messages wait that whoever publishes to this session should pause."""
         queue = self.queue
         return queue is not None and (
-            len(queue) * 2 > self.max_queue_messages or self.queue_bytes * 2 > MQUEUE_MAX_BYTES
+            len(queue) * 2 > self.limits.max_mqueue_len or self.queue_bytes * 2 > MQUEUE_MAX_BYTES
         )
 
     def has_room(self, packet_bytes: int) -> bool:
         """A packet more leaves most of the queue to what is published."""
         queue = self.queue
-        if not queue and (self.inflight is None or len(self.inflight) < self.max_inflight):
+        if not queue and (self.inflight is None or len(self.inflight) < self.window):
             return True
         waiting = 0 if queue is None else len(queue)
-        return waiting * 4 < self.max_queue_messages and self.queue_bytes + packet_bytes <= MQUEUE_MAX_BYTES // 4
+        return waiting * 4 < self.limits.max_mqueue_len and self.queue_bytes + packet_bytes <= MQUEUE_MAX_BYTES // 4
 
-    def _enqueue(self, packet: bytes) -> int:
+    def enqueue(self, entry: Stored | bytes) -> int:
+        """Let a packet of any QoS wait: QUEUED, REPLACED or REFUSED.
+
+        A client that is connected and finds no room is cut off. One that is away can't be told: it loses the oldest
+        messages, QoS 0 first, as it would lose all of them if the session ended.
+        """
         queue = self.queue
         if queue is None:
             self.queue = queue = deque()
-        if len(queue) >= self.max_queue_messages or self.queue_bytes + len(packet) > MQUEUE_MAX_BYTES:
-            return REFUSED
-        queue.append(packet)
-        self.queue_bytes += len(packet)
-        return QUEUED
+        size = len(packet_of(entry))
+        answer = QUEUED
+        while len(queue) >= self.limits.max_mqueue_len or self.queue_bytes + size > MQUEUE_MAX_BYTES:
+            if self.window != 0 or not queue:
+                return REFUSED
+            self._forget_oldest(queue)
+            answer = REPLACED
+        queue.append(entry)
+        self.queue_bytes += size
+        return answer
+
+    def deliver(self, entry: Stored | bytes) -> None:
+        """A message that waited elsewhere: behind those that wait here, or to the client at once."""
+        if self.inflight is None:
+            self.inflight = {}
+        self.enqueue(entry)
+        self._send_waiting(self.inflight)
+
+    def replace_queue(self, entries: list[Stored | bytes]) -> None:
+        """The same messages in other forms."""
+        self.queue = deque(entries)
+        self.queue_bytes = 0
+        for entry in entries:
+            self.queue_bytes += len(packet_of(entry))
+
+    def _forget_oldest(self, queue: deque[Stored | bytes]) -> None:
+        at = 0
+        for position, entry in enumerate(queue):
+            if packet_of(entry)[0] & 6 == 0:
+                at = position
+                break
+        self.queue_bytes -= len(packet_of(queue[at]))
+        del queue[at]
 
     def _free_id(self, inflight: dict[int, int]) -> int:
         packet_id = self._next_id
@@ -165,14 +238,46 @@ class Session:
                 self._next_id = packet_id
                 return packet_id
 
-    def _send_queued(self, inflight: dict[int, int]) -> None:
+    def _keep(self, packet_id: int, packet: bytes, stored: Stored | None) -> None:
+        kept = self.kept
+        if kept is None:
+            self.kept = kept = {}
+        kept[packet_id] = packet if stored is None else stored.under(packet)
+
+    def _put(self, packet: bytes) -> None:
+        aliases = self.aliases
+        self.sink.put(packet if aliases is None else aliases.shorten(packet))
+
+    def _send_waiting(self, inflight: dict[int, int]) -> None:
+        """There is room in the window: first what a returned client must get again, then the queue."""
+        unsent = self._unsent
+        if unsent is not None:
+            while unsent and len(inflight) - len(unsent) < self.window:
+                packet_id = unsent.popleft()
+                if packet_id in inflight:
+                    self._send_again(packet_id, inflight[packet_id])
+            if not unsent:
+                self._unsent = None
         queue = self.queue
-        while queue and len(inflight) < self.max_inflight:
-            packet = queue.popleft()
+        while queue and len(inflight) < self.window:
+            entry = queue.popleft()
+            packet = packet_of(entry)
             self.queue_bytes -= len(packet)
+            if isinstance(entry, Stored):
+                packet = entry.now(self.sink.now_s())
+            if not packet or 0 < self.max_packet_bytes < len(packet):
+                self.sink.unsendable(len(packet))
+                continue
+            qos = packet[0] >> 1 & 3
+            if qos == 0:
+                self._put(packet)
+                continue
             packet_id = self._free_id(inflight)
-            inflight[packet_id] = packet[0] >> 1 & 3
-            self.sink.put(with_packet_id(packet, packet_id))
+            packet = with_packet_id(packet, packet_id)
+            inflight[packet_id] = qos
+            if self.expiry_s or isinstance(entry, Stored):
+                self._keep(packet_id, packet, entry if isinstance(entry, Stored) else None)
+            self._put(packet)
 
     def acknowledged(self, packet_id: int) -> bool:
         """PUBACK. False: no QoS 1 message has this packet id."""
@@ -180,8 +285,10 @@ class Session:
         if inflight is None or inflight.get(packet_id) != AWAITS_PUBACK:
             return False
         del inflight[packet_id]
-        if self.queue:
-            self._send_queued(inflight)
+        if self.kept is not None:
+            self.kept.pop(packet_id, None)
+        if self.queue or self._unsent is not None:
+            self._send_waiting(inflight)
         return True
 
     def received(self, packet_id: int, refused: bool) -> bool:
@@ -190,14 +297,16 @@ class Session:
         if inflight is None:
             return False
         state = inflight.get(packet_id)
-        if refused and state == AWAITS_PUBREC:
-            del inflight[packet_id]
-            self._send_queued(inflight)
-            return True
-        if state in (AWAITS_PUBREC, AWAITS_PUBCOMP):
-            inflight[packet_id] = AWAITS_PUBCOMP
-            return True
-        return False
+        if state != AWAITS_PUBREC and (state != AWAITS_PUBCOMP or refused):
+            return False
+        del inflight[packet_id]
+        if self.kept is not None:
+            self.kept.pop(packet_id, None)
+        if refused:
+            self._send_waiting(inflight)
+        else:
+            inflight[packet_id] = AWAITS_PUBCOMP  # behind those that were received before [MQTT-4.6.0-3]
+        return True
 
     def completed(self, packet_id: int) -> bool:
         """PUBCOMP. False: no QoS 2 message was released under this packet id."""
@@ -205,8 +314,51 @@ class Session:
         if inflight is None or inflight.get(packet_id) != AWAITS_PUBCOMP:
             return False
         del inflight[packet_id]
-        self._send_queued(inflight)
+        self._send_waiting(inflight)
         return True
+
+    # Away and back.
+
+    def leave(self, away: Sink) -> None:
+        """The connection is gone, the session lasts: from now on everything waits."""
+        self.sink = away
+        self.window = 0
+        self.max_packet_bytes = 0
+        self.aliases = None
+        self._unsent = None
+        if self.inflight is None:
+            self.inflight = {}
+
+    def attach(self, sink: Sink, limits: Limits, window: int, max_packet_bytes: int) -> None:
+        """A connection has this session now; `send_again` when its CONNACK was put."""
+        self.sink = sink
+        self.limits = limits
+        self.window = window
+        self.max_packet_bytes = max_packet_bytes
+
+    def send_again(self) -> None:
+        """Send what was not acknowledged, in its order and under its packet ids [MQTT-4.4.0-1], then what waits."""
+        inflight = self.inflight
+        if inflight is None:
+            return
+        self._unsent = deque(inflight)
+        self._send_waiting(inflight)
+
+    def _send_again(self, packet_id: int, state: int) -> None:
+        if state == AWAITS_PUBCOMP:
+            self.sink.put(encode.pub_ack(frame.PUBREL, self.sink.protocol_version, packet_id))
+            return
+        entry = None if self.kept is None else self.kept.get(packet_id)
+        if entry is None:
+            return
+        packet = entry.started(self.sink.now_s()) if isinstance(entry, Stored) else entry
+        if 0 < self.max_packet_bytes < len(packet):  # it can't be sent, and needs no answer [MQTT-3.1.2-25]
+            assert self.inflight is not None
+            assert self.kept is not None
+            del self.inflight[packet_id], self.kept[packet_id]
+            self.sink.unsendable(len(packet))
+            return
+        self._put(as_duplicate(packet))
 
     # From the client: QoS 2 method A, the packet id is kept until PUBREL [MQTT-4.3.3].
 
@@ -214,17 +366,27 @@ class Session:
         """This QoS 2 packet id was received and not yet released [MQTT-4.3.3-10]."""
         return self.awaiting_rel is not None and packet_id in self.awaiting_rel
 
-    def remember(self, packet_id: int) -> None:
+    def may_receive(self, now_s: float) -> bool:
+        """Another QoS 2 message may wait for its PUBREL; those that waited for too long make room."""
+        awaiting = self.awaiting_rel
+        if awaiting is None or len(awaiting) < self.limits.max_awaiting_rel:
+            return True
+        horizon_s = now_s - self.limits.await_rel_timeout
+        for packet_id in [packet_id for packet_id, since_s in awaiting.items() if since_s < horizon_s]:
+            del awaiting[packet_id]
+        return len(awaiting) < self.limits.max_awaiting_rel
+
+    def remember(self, packet_id: int, now_s: float) -> None:
         if self.awaiting_rel is None:
-            self.awaiting_rel = set()
-        self.awaiting_rel.add(packet_id)
+            self.awaiting_rel = {}
+        self.awaiting_rel[packet_id] = now_s
 
     def released(self, packet_id: int) -> bool:
         """PUBREL. False: unknown packet id (PUBCOMP 0x92)."""
         awaiting = self.awaiting_rel
         if awaiting is None or packet_id not in awaiting:
             return False
-        awaiting.discard(packet_id)
+        del awaiting[packet_id]
         if not awaiting:
             self.awaiting_rel = None
         return True

@@ -20,6 +20,8 @@ CONGESTED: Final = 1
 """More than the bound waits: whoever publishes to this peer is paused until it drains."""
 LAGGING: Final = 2
 """It stayed congested too long: its publishers go on, and QoS 0 messages to it are dropped until it drains."""
+AWAY: Final = 3
+"""No connection: a session that lasts keeps what is published for it."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
@@ -43,6 +45,14 @@ class Sink:
         if not self.dirty:
             self.dirty = True
             self.turn.append(self)
+
+    def now_s(self) -> float:
+        """The turn's monotonic time."""
+        raise NotImplementedError(type(self).__name__)
+
+    def unsendable(self, packet_bytes: int) -> None:
+        """A message that waited is not sent: it is larger than the peer takes, or, of 0 bytes, it has expired."""
+        raise NotImplementedError(type(self).__name__)
 
     def congest(self) -> None:
         """More waits for this peer than it takes: its publishers are about to be paused."""

@@ -1,36 +1,66 @@
-"""One SUBSCRIBE on its way: checked, put into the router, routed by the cluster, answered, given what is retained.
+"""One SUBSCRIBE on its way: authorized, put into the router, routed by the cluster, answered, given what is retained.
 
-What always holds: SUBACK is sent when this node's own table routes by the filters [MQTT-3.8.4-2], and has all that
-was retained before: so what is published behind the SUBACK comes once, live, and not as a retained message too;
-a filter that the cluster did not take is out of the router again, and its reason code says so: unless a later
-SUBSCRIBE of the same filter took its place, which gets an answer of its own.
+What always holds: nothing behind a SUBSCRIBE is read while somebody else is asked whether it is allowed; SUBACK is sent
+when this node's own table routes by the filters [MQTT-3.8.4-2], and has all that was retained before: so what is
+published behind the SUBACK comes once, live, and not as a retained message too; a filter that the cluster did not take
+is out of the router again, and its reason code says so: unless a later SUBSCRIBE of the same filter took its place,
+which gets an answer of its own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from flockmq.bounds import SUBSCRIPTIONS_MAX
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Subscribe
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import split_share
-from flockmq.routing.matcher import ShapeLimitError
+from flockmq.routing.matcher import ShapeLimitError, has_wildcard, shape_of
+from flockmq.session.port import ALLOWED, ASKED, SUBSCRIBE
 from flockmq.session.session import Session
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
     from flockmq.session.channel import Channel
 
+_UNDECIDED: Final = -1
+
+
+class _Asked:
+    """One filter that somebody is asked about."""
+
+    __slots__ = ("position", "subscribing")
+
+    def __init__(self, subscribing: Subscribing, position: int) -> None:
+        self.subscribing = subscribing
+        self.position = position
+
+    def decided(self, allowed: bool) -> None:
+        self.subscribing.decided(self.position, allowed)
+
 
 class Subscribing:
     """`filters` are those that need a route, `made` their subscriptions; `retained` the subscriptions that are owed
     retained messages; `saw_retained`: the node has all that was retained when the routes were written.
+
+    A `packet` with packet id 0 is the node's own: nothing is answered.
     """
 
-    __slots__ = ("_waits", "channel", "filters", "made", "packet", "reasons", "retained", "saw_retained", "session")
+    __slots__ = (
+        "_asked",
+        "_filters",
+        "_waits",
+        "channel",
+        "filters",
+        "made",
+        "packet",
+        "reasons",
+        "retained",
+        "saw_retained",
+        "session",
+    )
 
     def __init__(self, channel: Channel, session: Session, packet: Subscribe) -> None:
         self.channel = channel
@@ -41,31 +71,90 @@ class Subscribing:
         self.made: list[Subscription] = []
         self.retained: list[Subscription] = []
         self.saw_retained: bool = False
+        self._filters: list[bytes] = []
+        self._asked: int = 0
         self._waits: bool = False
 
     def start(self) -> None:
+        for request in self.packet.subscriptions:
+            self._judge(request)
+        if self._asked:
+            self.channel.pause()
+        else:
+            self._go()
+
+    def _judge(self, request: Request) -> None:
+        """What the filter really is, and whether the client may have it."""
+        channel = self.channel
+        filter = request.filter
+        reason = _UNDECIDED
+        if channel.router.intercepts_subscriptions:
+            filter = channel.port.subscribing(channel, request)
+            if not filter:
+                reason = Reason.NOT_AUTHORIZED
+        position = len(self.reasons)
+        self.reasons.append(reason)
+        self._filters.append(filter)
+        if reason == _UNDECIDED and channel.must_authorize:
+            asked = _Asked(self, position)
+            verdict = channel.port.authorize(channel, SUBSCRIBE, filter, request.qos, False, asked.decided)
+            if verdict == ASKED:
+                self._asked += 1
+            elif verdict != ALLOWED:
+                self._deny(position)
+
+    def _deny(self, position: int) -> None:
+        channel = self.channel
+        self.reasons[position] = Reason.NOT_AUTHORIZED
+        if channel.port.denied(channel, SUBSCRIBE, self._filters[position]):
+            channel.close(Reason.NOT_AUTHORIZED)
+
+    def decided(self, position: int, allowed: bool) -> None:
+        channel = self.channel
+        if channel.has_ended():
+            return
+        if not allowed:
+            self._deny(position)
+        self._asked -= 1
+        if self._asked == 0 and not channel.has_ended():
+            channel.unpause()
+            self._go()
+        channel.port.flush_soon()
+
+    def _go(self) -> None:
+        channel = self.channel
+        if channel.has_ended():
+            return
         identifier = None if self.packet.properties is None else self.packet.properties.subscription_identifier
         identifiers = b"" if identifier is None else subscription_identifier(identifier)
-        for request in self.packet.subscriptions:
-            self.reasons.append(self._subscribe(request, identifiers))
+        for position, request in enumerate(self.packet.subscriptions):
+            if self.reasons[position] == _UNDECIDED:
+                self.reasons[position] = self._subscribe(request, self._filters[position], identifiers)
         if self.filters or self.retained:
             self._waits = True
-            self.channel.subscribe_waits()
-            self.channel.port.routed(self)
+            channel.subscribe_waits()
+            channel.port.routed(self)
         else:
             self.finish(Reason.SUCCESS)
 
-    def _subscribe(self, request: Request, identifiers: bytes) -> int:
+    def _subscribe(self, request: Request, filter: bytes, identifiers: bytes) -> int:
         """Put one subscription into the router, in the place of an older one with its filter [MQTT-3.8.4-3]."""
-        if split_share(request.filter)[0]:
+        if split_share(filter)[0]:
             return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-        router = self.channel.router
         session = self.session
-        subscription = Subscription(
-            session, request.filter, request.qos, request.no_local, request.retain_as_published, identifiers
-        )
-        older = session.subscription(request.filter)
-        if older is None and session.subscription_count() >= SUBSCRIPTIONS_MAX:
+        limits = session.limits
+        if filter.count(b"/") >= limits.max_topic_levels:
+            return Reason.TOPIC_FILTER_INVALID
+        wild = has_wildcard(filter)
+        if wild and not limits.wildcard_subscription:
+            return Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
+        router = self.channel.router
+        qos = min(request.qos, limits.max_qos_allowed)
+        subscription = Subscription(session, filter, qos, request.no_local, request.retain_as_published, identifiers)
+        older = session.subscription(filter)
+        if older is None and session.subscription_count() >= limits.max_subscriptions:
+            return Reason.QUOTA_EXCEEDED
+        if wild and not session.may_have_shape(shape_of(filter)):
             return Reason.QUOTA_EXCEEDED
         try:
             router.add(subscription)
@@ -76,12 +165,12 @@ class Subscribing:
         session.add_subscription(subscription)
         if older is None:
             router.counters.subscriptions += 1
-        if not self.channel.port.is_routed(request.filter):
-            self.filters.append(request.filter)
+        if not self.channel.port.is_routed(filter):
+            self.filters.append(filter)
             self.made.append(subscription)
         if request.retain_handling == 0 or (request.retain_handling == 1 and older is None):
             self.retained.append(subscription)
-        return request.qos
+        return qos
 
     def finish(self, reason: int) -> None:
         """The cluster routes by the filters, or refused them with a reason ≥ 0x80."""
@@ -91,12 +180,14 @@ class Subscribing:
         if self._waits:
             channel.subscribe_answered()
         if reason >= 0x80:
-            channel.unsubscribe([filter for filter in self.filters if self.session.subscription(filter) in self.made])
+            gone = [filter for filter in self.filters if self.session.subscription(filter) in self.made]
+            channel.port.unsubscribe(channel, self.session, gone)
             refused = set(self.filters)
-            for position, request in enumerate(self.packet.subscriptions):
-                if request.filter in refused:
+            for position, filter in enumerate(self._filters):
+                if filter in refused:
                     self.reasons[position] = reason
             self.retained = [subscription for subscription in self.retained if subscription.filter not in refused]
-        channel.put(encode.suback(channel.protocol_version, self.packet.packet_id, self.reasons))
+        if self.packet.packet_id:
+            channel.put(encode.suback(channel.protocol_version, self.packet.packet_id, self.reasons))
         if self.retained:
             channel.port.send_retained(self.retained, self.saw_retained)

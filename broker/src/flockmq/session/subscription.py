@@ -31,4 +31,11 @@ class Subscription:
 
     def is_plain(self) -> bool:
         """A QoS 0 message reaches this subscriber byte by byte as it was published."""
-        return not self.no_local and not self.identifiers and self.session.max_packet_bytes == 0
+        session = self.session
+        return (
+            not self.no_local
+            and not self.identifiers
+            and session.max_packet_bytes == 0
+            and session.aliases is None
+            and session.window != 0
+        )

@@ -13,6 +13,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.session.counters import Counters
 from flockmq.session.limits import Limits
 from flockmq.session.router import Router
+from flockmq.session.sessions import Sessions
 from unit.broker.session.harness import Port
 
 PATIENCE_S = 10
@@ -23,8 +24,10 @@ class Served:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
-        self.router = Router(Counters(), self.limits.max_packet_bytes)
+        self.router = Router(Counters(), self.limits.max_packet_size)
         self.port = Port()
+        self.port.router = self.router
+        self.port.sessions = Sessions(self.router, self.port)
         self.engine = Engine(self.router, self.port, self.limits)
         self._clients: list[socket.socket] = []
 

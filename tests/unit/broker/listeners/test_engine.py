@@ -189,7 +189,7 @@ def test_more_than_max_connections_are_turned_away() -> None:
 
 
 async def test_keep_alive_is_checked_by_the_clock() -> None:
-    with Served(Limits(idle_timeout_s=0.1)) as served:
+    with Served(Limits(idle_timeout=0.1)) as served:
         loop = asyncio.get_running_loop()
         served.engine.start(loop)
         _, client = served.opened()

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.errors import PacketError
-from flockmq.mqtt.packets import Connect, Subscription
+from flockmq.mqtt.packets import Auth, Connect, Subscription
 from flockmq.session.channel import Channel
 from flockmq.session.counters import Counters
 from flockmq.session.inbound import Inbound
 from flockmq.session.limits import Limits
+from flockmq.session.opening import Will
 from flockmq.session.pacing import Paced
-from flockmq.session.port import NodePort
+from flockmq.session.port import ALLOWED, NodePort
 from flockmq.session.publish import Publish
 from flockmq.session.router import Router
+from flockmq.session.session import Session
+from flockmq.session.sessions import Sessions
 from flockmq.session.sink import Sink
 from flockmq.session.subscribing import Subscribing
 from flockmq.session.subscription import Subscription as Held
@@ -38,10 +43,18 @@ class Client(Channel):
 
 
 class Port(NodePort):
-    """`hold` keeps routes and retained writes back until `release`."""
+    """`hold` keeps routes and logged writes back; `verdicts` are by topic."""
 
     def __init__(self) -> None:
+        self.router: Router
+        self.sessions: Sessions
         self.hold = False
+        self.asked: list[tuple[int, bytes, Callable[[bool], None]]] = []
+        self.verdicts: dict[bytes, int] = {}
+        self.disconnects_the_denied = False
+        self.replaces: Callable[[Publish], Publish | None] = lambda message: message
+        self.continuations: list[Auth] = []
+        self.gone_sessions: list[Session] = []
         self.subscribing: list[Subscribing] = []
         self.inbound: list[Inbound] = []
         self.dropped: list[bytes] = []
@@ -52,10 +65,37 @@ class Port(NodePort):
         self.flushes = 0
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        channel.admitted(7, encode.connack(connect.version, 0))
+        assert channel.session is not None
+        if not connect.client_id:
+            channel.session.client_id = b"assigned"
+        session, present = self.sessions.open(channel.session, connect.clean_start)
+        channel.admitted(connect, 7, session, present)
 
-    def gone(self, channel: Channel) -> None:
+    def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
         self.ended.append(channel)
+        if channel.admitted_once:
+            self.sessions.leave(session, channel.token, will, self.router.now_s)
+
+    def session_ended(self, session: Session) -> None:
+        self.gone_sessions.append(session)
+
+    def continued(self, channel: Channel, packet: Auth) -> None:
+        self.continuations.append(packet)
+
+    def authorize(
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+    ) -> int:
+        self.asked.append((action, topic, done))
+        return self.verdicts.get(topic, ALLOWED)
+
+    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
+        return self.disconnects_the_denied
+
+    def intercept(self, channel: Channel, message: Publish) -> Publish | None:
+        return self.replaces(message)
+
+    def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
+        return self.sessions.unsubscribe(session, filters)
 
     def is_routed(self, filter: bytes) -> bool:
         return False
@@ -69,13 +109,13 @@ class Port(NodePort):
     def unrouted(self, filters: list[bytes]) -> None:
         self.dropped += filters
 
-    def retain(self, inbound: Inbound) -> None:
+    def log(self, inbound: Inbound) -> None:
         if self.hold:
             self.inbound.append(inbound)
         else:
             inbound.logged(0)
 
-    def publish(self, message: Publish) -> None:
+    def publish(self, message: Publish, session: Session) -> None:
         self.published.append(message)
 
     def send_retained(self, subscriptions: list[Held], saw_all: bool) -> None:
@@ -93,8 +133,14 @@ class Node:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
-        self.router = Router(Counters(), self.limits.max_packet_bytes)
-        self.port = Port()
+        self.router = Router(Counters(), self.limits.max_packet_size)
+        self.port = self.serving(Port())
+
+    def serving(self, port: Port) -> Port:
+        """The port knows the router and has the sessions."""
+        port.router = self.router
+        port.sessions = Sessions(self.router, port)
+        return port
 
     def turn(self) -> None:
         """What the engine does at the end of a turn."""

@@ -66,7 +66,7 @@ def test_an_unknown_protocol_version_is_refused_with_its_code(node: Node) -> Non
 
 
 def test_a_packet_above_the_limit_is_refused_by_its_length_alone() -> None:
-    node = Node(Limits(max_packet_bytes=128))
+    node = Node(Limits(max_packet_size=128))
     client = node.client("c", 5)
     assert node.feed(client, b"\x30\x80\x01") == [encode.disconnect(5, Reason.PACKET_TOO_LARGE)]
 

@@ -17,7 +17,7 @@ from unit.broker.session.harness import Client, Node, publish, split
 
 TOPICS = ("a", "a/b", "c/1", "c/2", "witness/not", "long/" + "x" * 600)
 FILTERS = (b"#", b"a/#", b"c/+", b"a", b"$share/g/a", b"+/+")
-SMALL = Limits(max_packet_bytes=2000, max_inflight=2, max_mqueue_len=8, max_awaiting_rel=3)
+SMALL = Limits(max_packet_size=2000, max_inflight=2, max_mqueue_len=8, max_awaiting_rel=3)
 
 
 def packet(seed: random.Random, version: int) -> bytes:

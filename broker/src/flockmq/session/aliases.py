@@ -1,0 +1,78 @@
+"""Topic aliases of one connection, both ways (MQTT 5.0 section 3.3.2.3.4). They end with it; no session keeps them.
+
+What always holds: at most so many aliases as the receiver allowed; an alias that was sent stands for its topic until
+the connection ends.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import OUTGOING_ALIASES_MAX
+from flockmq.mqtt.errors import PacketError, protocol_error
+from flockmq.mqtt.frame import remaining_length, varint
+from flockmq.mqtt.reason import Reason
+
+
+@mypyc_attr(acyclic=True)
+class IncomingAliases:
+    """What the client's aliases stand for."""
+
+    __slots__ = ("_maximum", "_topics")
+
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
+        self._topics: dict[int, bytes] | None = None
+
+    def resolve(self, alias: int, topic: bytes) -> bytes:
+        """The topic of a PUBLISH with this alias; one that names its topic sets the alias. Raises PacketError."""
+        if alias > self._maximum:
+            raise PacketError(
+                Reason.TOPIC_ALIAS_INVALID, "MQTT-3.3.2-9", f"topic alias {alias} above the maximum, {self._maximum}"
+            )
+        topics = self._topics
+        if topics is None:
+            self._topics = topics = {}
+        if topic:
+            topics[alias] = topic
+            return topic
+        known = topics.get(alias)
+        if known is None:
+            raise protocol_error(f"topic alias {alias} that was never set", "section 3.3.2.3.4")
+        return known
+
+
+@mypyc_attr(acyclic=True)
+class OutgoingAliases:
+    """The first topics that are sent get the aliases that there are."""
+
+    __slots__ = ("_aliases", "_maximum")
+
+    def __init__(self, maximum: int) -> None:
+        self._maximum = min(maximum, OUTGOING_ALIASES_MAX)
+        self._aliases: dict[bytes, int] = {}
+
+    def shorten(self, packet: bytes) -> bytes:
+        """A version 5 PUBLISH with its topic's alias: the first time beside the topic, then in its place."""
+        _, body = remaining_length(packet, 1, 0)
+        topic_end = body + 2 + (packet[body] << 8 | packet[body + 1])
+        topic = packet[body + 2 : topic_end]
+        alias = self._aliases.get(topic)
+        name = b"\0\0"
+        if alias is None:
+            if len(self._aliases) >= self._maximum:
+                return packet
+            self._aliases[topic] = alias = len(self._aliases) + 1
+            name = packet[body:topic_end]
+        properties_at = topic_end + (2 if packet[0] & 6 else 0)
+        length, content_at = remaining_length(packet, properties_at, 0)
+        parts = [
+            name,
+            packet[topic_end:properties_at],
+            varint(length + 3),
+            b"\x23",
+            alias.to_bytes(2, "big"),
+            packet[content_at:],
+        ]
+        rest = b"".join(parts)
+        return packet[:1] + varint(len(rest)) + rest

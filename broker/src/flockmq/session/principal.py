@@ -1,0 +1,35 @@
+"""Who a client is, as its authentication found: what authorization, rewriting and plugins go by."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+
+@mypyc_attr(acyclic=True)
+class Principal:
+    """`rules` are the client's own, compiled by whoever authorizes, opaque here; `expires_at_s` is wall-clock seconds
+    since the epoch (0: never), at which the connection ends.
+    """
+
+    __slots__ = ("attributes", "expires_at_s", "rules", "superuser", "username")
+
+    def __init__(
+        self,
+        username: bytes,
+        *,
+        superuser: bool = False,
+        rules: object = None,
+        expires_at_s: float = 0.0,
+        attributes: dict[str, str] | None = None,
+    ) -> None:
+        self.username = username
+        self.superuser = superuser
+        self.rules = rules
+        self.expires_at_s = expires_at_s
+        self.attributes = attributes
+
+
+ANONYMOUS: Final = Principal(b"")
+"""A client that gave no name, where that is allowed: one object for all of them."""

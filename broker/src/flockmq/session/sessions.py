@@ -1,0 +1,214 @@
+"""The sessions of one node that outlive their connections: found again, left behind, expired; and wills that wait.
+
+Pure: the clock is passed in, what follows is asked of the port. A session that ends with its connection is never kept
+here; it is only taken out of the router. What always holds: `by_id` has each lasting session once, with its connection
+or away; an away session is in the router, so that what is published for it waits; a will that waits belongs to an away
+session, and is published once: when its delay or its session ends, whichever comes first [MQTT-3.1.3-9].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from flockmq.bounds import AWAY_SESSIONS_MAX, SESSIONS_EXPIRED_PER_TICK_MAX
+from flockmq.mqtt.reason import Reason
+from flockmq.session.opening import NEVER_EXPIRES, Will
+from flockmq.session.port import NodePort
+from flockmq.session.publish import in_version
+from flockmq.session.router import Router
+from flockmq.session.session import Session
+from flockmq.session.subscription import Subscription
+
+_NEVER_S: Final = float("inf")
+
+
+class Absence:
+    """A lasting session without a connection. Times are monotonic seconds; `token` is what the home knows it by."""
+
+    __slots__ = ("expires_s", "session", "token", "will", "will_s")
+
+    def __init__(self, session: Session, token: object, expires_s: float, will: Will | None, will_s: float) -> None:
+        self.session = session
+        self.token = token
+        self.expires_s = expires_s
+        self.will = will
+        self.will_s = will_s
+
+    def next_s(self) -> float:
+        """When something is to be done next."""
+        return self.expires_s if self.will is None else min(self.will_s, self.expires_s)
+
+
+class Sessions:
+    """One per node."""
+
+    def __init__(self, router: Router, port: NodePort) -> None:
+        self.by_id: dict[bytes, Session] = {}
+        self.away: dict[bytes, Absence] = {}
+        self._router = router
+        self._port = port
+        self._due: list[tuple[float, int, bytes, Absence]] = []
+        self._count = 0
+
+    def open(self, fresh: Session, clean_start: bool) -> tuple[Session, bool]:
+        """The session of a new connection, and whether it was present: the one that is here, or `fresh`, which the
+        CONNECT made [MQTT-3.1.2-4, MQTT-3.1.2-5]. Nobody else is connected to it any more.
+        """
+        client_id = fresh.client_id
+        known = self.by_id.get(client_id)
+        if known is None or clean_start:
+            if known is not None:
+                self.end(known)
+            if fresh.expiry_s:
+                self.by_id[client_id] = fresh
+            return fresh, False
+        absence = self.away.pop(client_id, None)
+        if absence is not None:
+            self._router.counters.sessions_away -= 1
+        _resume(known, fresh)
+        self._router.reached_anew(known)
+        self._router.counters.sessions_resumed += 1
+        return known, True
+
+    def leave(self, session: Session, token: object, will: Will | None, now_s: float) -> bool:
+        """Its connection ended; True if the session lasts. A will without a delay is published at once."""
+        delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
+        if will is not None and delay_s == 0:
+            self._port.publish(will.message, session)
+            will = None
+        if session.expiry_s == 0:
+            self.end(session)
+            return False
+        session.leave(self._router.away5 if session.sink.protocol_version == 5 else self._router.away4)
+        self._router.reached_anew(session)
+        self.by_id[session.client_id] = session
+        expires_s = _NEVER_S if session.expiry_s == NEVER_EXPIRES else now_s + session.expiry_s
+        absence = Absence(session, token, expires_s, will, now_s + delay_s)
+        self.away[session.client_id] = absence
+        self._router.counters.sessions_away += 1
+        self._schedule(absence)
+        if len(self.away) > AWAY_SESSIONS_MAX:
+            self.end(min(self.away.values(), key=_expiry).session)
+        return True
+
+    def keep(self, client_id: bytes, token: object) -> bool:
+        """A connection took over the client id and is gone before it had the session: the session, if one waits here,
+        has its token from now on.
+        """
+        absence = self.away.get(client_id)
+        if absence is None:
+            return False
+        absence.token = token
+        return True
+
+    def adopt(self, session: Session, token: object, now_s: float) -> None:
+        """A session that another node handed over: it waits here for its connection. Raises ShapeLimitError."""
+        for subscription in session.all_subscriptions():
+            self._router.add(subscription)
+            self._router.counters.subscriptions += 1
+        self.leave(session, token, None, now_s)
+
+    def release(self, session: Session) -> None:
+        """It moves to another node, and only gathers what comes until it is there. A will that waits is not sent: the
+        client is back.
+        """
+        client_id = session.client_id
+        if self.by_id.get(client_id) is session:
+            del self.by_id[client_id]
+        if self.away.pop(client_id, None) is not None:
+            self._router.counters.sessions_away -= 1
+
+    def end(self, session: Session) -> None:
+        """For good: its subscriptions go; a will that waits is published now."""
+        if self.by_id.get(session.client_id) is session:
+            del self.by_id[session.client_id]
+            absence = self.away.pop(session.client_id, None)
+            if absence is not None:
+                self._router.counters.sessions_away -= 1
+                if absence.will is not None:
+                    self._port.publish(absence.will.message, session)
+                    absence.will = None
+        unrouted: list[bytes] = []
+        for subscription in session.all_subscriptions():
+            self._drop(subscription, unrouted)
+        session.subscriptions = None
+        if unrouted:
+            self._port.unrouted(unrouted)
+        self._port.session_ended(session)
+
+    def unsubscribe(self, session: Session, filters: list[bytes]) -> list[int]:
+        """For each filter the reason code of UNSUBACK."""
+        reasons: list[int] = []
+        unrouted: list[bytes] = []
+        for filter in filters:
+            subscription = session.remove_subscription(filter)
+            if subscription is None:
+                reasons.append(Reason.NO_SUBSCRIPTION_EXISTED)
+            else:
+                reasons.append(Reason.SUCCESS)
+                self._drop(subscription, unrouted)
+        if unrouted:
+            self._port.unrouted(unrouted)
+        return reasons
+
+    def tick(self, now_s: float) -> list[tuple[bytes, object]]:
+        """Publish wills that are due, end sessions that expired, so many a tick: (client id, token) of the latter."""
+        expired: list[tuple[bytes, object]] = []
+        for _ in range(SESSIONS_EXPIRED_PER_TICK_MAX):
+            if not self._due or self._due[0][0] > now_s:
+                break
+            _, _, client_id, absence = heappop(self._due)
+            if self.away.get(client_id) is not absence:
+                continue  # it came back, or ended
+            if absence.expires_s <= now_s:
+                self._router.counters.sessions_expired += 1
+                self.end(absence.session)
+                expired.append((client_id, absence.token))
+                continue
+            if absence.will is not None and absence.will_s <= now_s:
+                self._port.publish(absence.will.message, absence.session)
+                absence.will = None
+            self._schedule(absence)
+        return expired
+
+    def tokens(self) -> Iterator[tuple[bytes, object]]:
+        """(client id, token) of the sessions that are away."""
+        for client_id, absence in list(self.away.items()):
+            yield client_id, absence.token
+
+    def _drop(self, subscription: Subscription, unrouted: list[bytes]) -> None:
+        router = self._router
+        router.remove(subscription)
+        router.counters.subscriptions -= 1
+        if not router.has_local(subscription.filter):
+            unrouted.append(subscription.filter)
+
+    def _schedule(self, absence: Absence) -> None:
+        next_s = absence.next_s()
+        if next_s == _NEVER_S:
+            return
+        if len(self._due) > 2 * len(self.away) + 1024:  # most of them came back long ago
+            self._due = [due for due in self._due if self.away.get(due[2]) is due[3]]
+            heapify(self._due)
+        self._count += 1
+        heappush(self._due, (next_s, self._count, absence.session.client_id, absence))
+
+
+def _resume(known: Session, fresh: Session) -> None:
+    """What a connection brings along, put into the session that was there."""
+    was, version = known.sink.protocol_version, fresh.sink.protocol_version
+    if was != version:
+        if known.queue is not None:
+            entries = [in_version(entry, was, version) for entry in known.queue]
+            known.replace_queue(entries)
+        if known.kept is not None:
+            known.kept = {packet_id: in_version(entry, was, version) for packet_id, entry in known.kept.items()}
+    known.expiry_s = fresh.expiry_s
+    known.aliases = fresh.aliases
+    known.attach(fresh.sink, fresh.limits, fresh.window, fresh.max_packet_bytes)
+
+
+def _expiry(absence: Absence) -> float:
+    return absence.expires_s
