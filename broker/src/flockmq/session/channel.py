@@ -406,14 +406,12 @@ class Channel(Paced):
             message = replaced
         if self.line is None and not message.must_be_logged():
             fan = router.route(message.topic).fanout
-            if not fan.peers or message.qos == 0:
-                if fan.peers:
-                    router.forward(fan, message, _nobody_waits)
+            if not fan.crosses or message.qos == 0:
+                reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS
+                if (fan.crosses or fan.groups) and router.forward(fan, message, _nobody_waits, self) < 0:
+                    reason = Reason.QUOTA_EXCEEDED
                 router.deliver(fan, message, self)
-                nobody = fan.reaches_nobody()
-                self.acknowledge(
-                    message.qos, message.packet_id, Reason.NO_MATCHING_SUBSCRIBERS if nobody else Reason.SUCCESS
-                )
+                self.acknowledge(message.qos, message.packet_id, reason)
                 return
         inbound = Inbound(self, message, LOGGING if message.must_be_logged() else READY)
         self._join(inbound)

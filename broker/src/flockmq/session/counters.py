@@ -15,6 +15,7 @@ class Counters:
         "disconnects",
         "dropped_away",
         "dropped_expired",
+        "dropped_no_member",
         "dropped_no_room",
         "dropped_queue_full",
         "dropped_slow_reader",
@@ -26,6 +27,7 @@ class Counters:
         "sessions_away",
         "sessions_expired",
         "sessions_resumed",
+        "shared_redispatched",
         "slow_readers",
         "subscriptions",
         "takeovers",
@@ -40,6 +42,7 @@ class Counters:
         self.disconnects: int = 0
         self.dropped_away: int = 0
         self.dropped_expired: int = 0
+        self.dropped_no_member: int = 0
         self.dropped_no_room: int = 0
         self.dropped_queue_full: int = 0
         self.dropped_slow_reader: int = 0
@@ -51,6 +54,7 @@ class Counters:
         self.sessions_away: int = 0
         self.sessions_expired: int = 0
         self.sessions_resumed: int = 0
+        self.shared_redispatched: int = 0
         self.slow_readers: int = 0
         self.subscriptions: int = 0
         self.takeovers: int = 0

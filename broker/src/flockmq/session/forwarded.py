@@ -7,10 +7,16 @@ from flockmq.mqtt.errors import malformed
 from flockmq.session import ingress
 from flockmq.session.publish import parse_publish
 from flockmq.session.router import Router
+from flockmq.session.shared import SHARED
 
 
 def take(router: Router, version: int, chunk: bytes) -> None:
-    """Deliver a run of whole PUBLISH packets. Raises PacketError for what no node of ours sends."""
+    """Deliver a run of whole PUBLISH packets, or, where `version` says so, shared deliveries. Raises PacketError for
+    what no node of ours sends.
+    """
+    if version & SHARED:
+        router.shared.take(version & ~SHARED, chunk)
+        return
     at = 0
     end = len(chunk)
     while at < end:

@@ -120,7 +120,7 @@ class Line:
         router = self.channel.router
         message = inbound.message
         fan = router.route(message.topic).fanout
-        asked = router.forward(fan, message, inbound.accepted)
+        asked = router.forward(fan, message, inbound.accepted, self.channel)
         if asked < 0:
             inbound.reason = Reason.QUOTA_EXCEEDED
             inbound.state = DONE

@@ -75,6 +75,10 @@ class NodePort:
         """
         raise NotImplementedError
 
+    def claim(self, subscribing: Subscribing, filters: list[bytes]) -> None:
+        """Have the cluster say whether the client may have these exclusive filters, alone: `subscribing.claimed`."""
+        raise NotImplementedError
+
     def routed(self, subscribing: Subscribing) -> None:
         """Have the cluster route `subscribing.filters` to this node, and, where `subscribing.retained` are owed
         something, see all that is retained by then (`saw_retained`); then `subscribing.finish`.

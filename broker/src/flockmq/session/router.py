@@ -309,8 +309,8 @@ class Router:
     def send(
         self, session: Session, message: Publish, qos: int, retain: bool, identifiers: bytes, share: bytes = b""
     ) -> bool:
-        """Put one message to one session, in its form; `share`: by which shared subscription. At QoS 0, what has no room
-        is dropped and counted; False: at QoS ≥ 1 the session ended for want of room.
+        """Put one message to one session, in its form; `share`: by which shared subscription. At QoS 0, what has no
+        room is dropped and counted; False: at QoS ≥ 1 the session ended for want of room.
         """
         sink = session.sink
         if identifiers and sink.protocol_version == 5:
@@ -360,7 +360,8 @@ class Router:
         if sent == REFUSED:
             session.sink.overflow()
             if not session.is_away():  # the session ended
-                self.counters.dropped_queue_full += 1
+                if stored is None or not stored.share:  # else another member gets it
+                    self.counters.dropped_queue_full += 1
                 return False
             sent = session.enqueue(packet if stored is None else stored)
         if sent == REPLACED:

@@ -4,7 +4,7 @@ What always holds: nothing behind a SUBSCRIBE is read while somebody else is ask
 when this node's own table routes by the filters [MQTT-3.8.4-2], and has all that was retained before: so what is
 published behind the SUBACK comes once, live, and not as a retained message too; a filter that the cluster did not take
 is out of the router again, and its reason code says so: unless a later SUBSCRIBE of the same filter took its place,
-which gets an answer of its own.
+which gets an answer of its own. An exclusive filter is claimed in the log before it is put into the router.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flockmq.mqtt.packets import Subscribe
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import split_share
+from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.routing.matcher import ShapeLimitError, has_wildcard, shape_of
 from flockmq.session.port import ALLOWED, ASKED, SUBSCRIBE
 from flockmq.session.session import Session
@@ -125,6 +125,33 @@ class Subscribing:
         channel = self.channel
         if channel.has_ended():
             return
+        claimed: list[bytes] = []
+        if self.session.limits.exclusive_subscription:
+            for position, filter in enumerate(self._filters):
+                if is_exclusive(filter) and self.reasons[position] == _UNDECIDED:
+                    claimed.append(filter)
+        if claimed:
+            channel.pause()
+            channel.port.claim(self, claimed)
+        else:
+            self._subscribe_all()
+
+    def claimed(self, refused: dict[bytes, int]) -> None:
+        """The exclusive filters are this client's, but those refused, each for its reason."""
+        channel = self.channel
+        if channel.has_ended():
+            gone = [filter for filter in self._filters if is_exclusive(filter) and filter not in refused]
+            channel.port.unrouted([filter for filter in gone if self.session.subscription(filter) is None])
+            return
+        for position, filter in enumerate(self._filters):
+            if self.reasons[position] == _UNDECIDED and filter in refused:
+                self.reasons[position] = refused[filter]
+        channel.unpause()
+        self._subscribe_all()
+        channel.port.flush_soon()
+
+    def _subscribe_all(self) -> None:
+        channel = self.channel
         identifier = None if self.packet.properties is None else self.packet.properties.subscription_identifier
         identifiers = b"" if identifier is None else subscription_identifier(identifier)
         for position, request in enumerate(self.packet.subscriptions):
@@ -139,11 +166,14 @@ class Subscribing:
 
     def _subscribe(self, request: Request, filter: bytes, identifiers: bytes) -> int:
         """Put one subscription into the router, in the place of an older one with its filter [MQTT-3.8.4-3]."""
-        if split_share(filter)[0]:
-            return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
         session = self.session
         limits = session.limits
-        if filter.count(b"/") >= limits.max_topic_levels:
+        shared = is_shared(filter)
+        if shared and not limits.shared_subscription:
+            return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+        if is_exclusive(filter) and not limits.exclusive_subscription:
+            return Reason.TOPIC_FILTER_INVALID
+        if matching(filter).count(b"/") >= limits.max_topic_levels:
             return Reason.TOPIC_FILTER_INVALID
         wild = has_wildcard(filter)
         if wild and not limits.wildcard_subscription:
@@ -168,6 +198,8 @@ class Subscribing:
         if not self.channel.port.is_routed(filter):
             self.filters.append(filter)
             self.made.append(subscription)
+        if shared:
+            return qos  # which gets no retained messages [section 4.8.2]
         if request.retain_handling == 0 or (request.retain_handling == 1 and older is None):
             self.retained.append(subscription)
         return qos

@@ -1,0 +1,318 @@
+"""Shared subscriptions, `$share/group/filter`: each message goes to one member of each group that matches (MQTT 5.0
+section 4.8.2), wherever in the cluster that member is.
+
+Where the member is on another node the message is forwarded as an *item*: the group's filter, the number that was
+picked, flags, and whole PUBLISH packets; that node gives it to its member of that number. If it has no member any more
+it passes the item on, once.
+
+What always holds: a message is put to one member, or counted as dropped; one that is acknowledged is with a member, or
+in the resend buffer of the link to its node. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from flockmq.mqtt import frame
+from flockmq.mqtt.errors import malformed
+from flockmq.mqtt.frame import remaining_length, varint
+from flockmq.session.groups import (
+    HASH_CLIENTID,
+    HASH_TOPIC,
+    ROUND_ROBIN,
+    ROUND_ROBIN_PER_GROUP,
+    STICKY,
+    Group,
+    Groups,
+    Target,
+)
+from flockmq.session.publish import Publish, Stored, packet_id_offset, parse_publish, transcode_run
+from flockmq.session.session import AWAITS_PUBACK, Session
+from flockmq.session.sink import CONGESTED, FLOWING, Peer
+from flockmq.session.subscription import Subscription
+
+if TYPE_CHECKING:
+    from flockmq.session.channel import Channel
+    from flockmq.session.router import Router
+
+SHARED: Final = 0x80
+"""Added to the MQTT version of what is forwarded: its chunks are items."""
+_HOPPED: Final = 1
+_PLAIN: Final = 2
+_TRIES: Final = 4
+
+_ITEM: Final = Struct(">HIBI")
+"""Bytes of the filter, number, flags, bytes of the run; then the filter, and the run."""
+
+
+class Shared(Groups):
+    """One per router."""
+
+    def __init__(self, router: Router, seed: int | None = None) -> None:
+        super().__init__(router.changed, seed)
+        self._router = router
+        self._returned: list[Stored] = []
+        self._returning: bool = False
+
+    def emit(self, group: Group, run: bytes, version: int, count: int, publisher: Channel) -> None:
+        """Spread a run of `count` QoS 0 packets without properties."""
+        total = self.lay_out(group)
+        if total == 0:
+            self._router.counters.dropped_no_member += count
+            return
+        client_id = publisher.client_id()
+        strategy = self.strategy
+        if count == 1 or total == 1 or strategy in (STICKY, HASH_CLIENTID):
+            topic = _topic(run) if strategy == HASH_TOPIC else b""
+            self._emit_to(group, self.pick(group, client_id, topic), run, version, count, publisher)
+            return
+        packets = _packets(run)
+        if strategy in (ROUND_ROBIN, ROUND_ROBIN_PER_GROUP):
+            first = self.next_turn(group, client_id, total, count)
+            for place in range(min(total, count)):
+                dealt = packets[place::total]
+                target = self.at(group, (first + place) % total)
+                self._emit_to(group, target, b"".join(dealt), version, len(dealt), publisher)
+            return
+        hands: dict[int, list[bytes]] = {}
+        for packet in packets:
+            number = self.number(group, client_id, _topic(packet) if strategy == HASH_TOPIC else b"", total)
+            hand = hands.get(number)
+            if hand is None:
+                hands[number] = [packet]
+            else:
+                hand.append(packet)
+        for number, hand in hands.items():
+            self._emit_to(group, self.at(group, number), b"".join(hand), version, len(hand), publisher)
+
+    def _emit_to(
+        self, group: Group, target: Target, run: bytes, version: int, count: int, publisher: Channel | None
+    ) -> None:
+        peer = target.peer
+        if peer is None:
+            assert target.subscription is not None
+            self._run_here(group, target.subscription, run, version, count, publisher)
+            return
+        peer.put_run(version | SHARED, wrap(group.filter, target.number, _PLAIN, run))
+        self._router.counters.messages_forwarded += count
+        if publisher is not None and peer.flow != FLOWING:
+            self._router.pause(peer, publisher)
+
+    def _run_here(
+        self, group: Group, member: Subscription, run: bytes, version: int, count: int, publisher: Channel | None
+    ) -> None:
+        sink = member.session.sink
+        if not member.is_plain():
+            for packet in _packets(run):
+                self._put(group, member, _message(packet, version), publisher)
+            return
+        if sink.protocol_version != version:
+            run = transcode_run(run, sink.protocol_version)
+        self._router.emit_to(sink, run, count, publisher)
+
+    def dispatch(
+        self, group: Group, message: Publish, publisher: Channel | None, on_accepted: Callable[[], None]
+    ) -> int:
+        """One message, to one member: 1 if it is on another node, which will call `on_accepted` (at QoS ≥ 1), 0 if not;
+        -1: there was no room for it. Where one node or member has no room another is tried.
+        """
+        counters = self._router.counters
+        if self.lay_out(group) == 0:
+            counters.dropped_no_member += 1
+            return 0
+        target = self.pick(group, b"" if publisher is None else publisher.client_id(), message.topic)
+        for _ in range(_TRIES):
+            peer = target.peer
+            if peer is None:
+                assert target.subscription is not None
+                if self._put(group, target.subscription, message, publisher):
+                    return 0
+            elif self._send(peer, group, target.number, 0, message, on_accepted):
+                return 0 if message.qos == 0 else 1
+            total = self.lay_out(group)
+            if total == 0:
+                break
+            target = self.at(group, self._random.randrange(total))
+        counters.dropped_no_room += 1
+        return -1
+
+    def _send(
+        self, peer: Peer, group: Group, number: int, flags: int, message: Publish, on_accepted: Callable[[], None]
+    ) -> bool:
+        item = wrap(group.filter, number, flags, message.packet)
+        if message.qos == 0:
+            peer.put_run(message.version | SHARED, item)
+        elif not peer.put_acknowledged(message.version | SHARED, item, on_accepted):
+            return False
+        self._router.counters.messages_forwarded += 1
+        return True
+
+    def _put(self, group: Group, member: Subscription, message: Publish, publisher: Channel | None) -> bool:
+        """Give one message to a member here; False: its session ended for want of room."""
+        qos = message.qos if message.qos < member.qos else member.qos
+        retain = message.retain and member.retain_as_published
+        session = member.session
+        router = self._router
+        taken = router.send(session, message, qos, retain, member.identifiers, group.filter)
+        if publisher is not None and session.sink.flow == CONGESTED:
+            router.pause(session.sink, publisher)
+        return taken
+
+    def take(self, version: int, chunk: bytes) -> None:
+        """Items that another node forwarded, for members here. Raises PacketError for what no node of ours sends."""
+        for item in unwrap(chunk):
+            group = self.groups.get(item.filter)
+            if group is None:
+                self._pass_on(item, version)
+                continue
+            member = self.member_here(group, item.number)
+            if item.flags & _PLAIN:
+                count = len(_packets(item.run))
+                self._router.counters.messages_received += count
+                self._run_here(group, member, item.run, version, count, None)
+                continue
+            message = _message(item.run, version)
+            self._router.counters.messages_received += 1
+            if not self._put(group, member, message, None):
+                self.dispatch(group, message, None, _nobody_waits)
+
+    def _pass_on(self, item: Item, version: int) -> None:
+        """There is no member here any more: the items go to another node, once."""
+        packets = _packets(item.run)
+        group = None if item.flags & _HOPPED else self.group(item.filter)
+        total = 0 if group is None else self.lay_out(group)
+        if group is None or total == 0:
+            self._router.counters.dropped_no_member += len(packets)
+            return
+        target = self.at(group, item.number % total)
+        assert target.peer is not None
+        for packet in packets:
+            if not self._send(target.peer, group, target.number, _HOPPED, _message(packet, version), _nobody_waits):
+                self._router.counters.dropped_no_room += 1
+
+    def returned(self, version: int, chunk: bytes) -> None:
+        """Items for a node that was purged before it accepted them: other members get them."""
+        for item in unwrap(chunk):
+            group = self.group(item.filter)
+            for packet in _packets(item.run):
+                self._again(group, _message(packet, version))
+
+    def redispatch(self, session: Session) -> None:
+        """The session ended for good, and is out of the groups: other members get its QoS 1 messages that weren't
+        acknowledged, and of QoS 2 those that were never sent [MQTT-4.8.2-4, MQTT-4.8.2-5].
+        """
+        inflight = session.inflight
+        if session.kept is not None and inflight is not None:
+            for packet_id, entry in session.kept.items():
+                if inflight.get(packet_id) == AWAITS_PUBACK and isinstance(entry, Stored) and entry.share:
+                    self._returned.append(entry)
+        if session.queue is not None:
+            for entry in session.queue:
+                if isinstance(entry, Stored) and entry.share:
+                    self._returned.append(entry)
+        if self._returning or not self._returned:
+            return  # a member that gets them may end for want of room, which calls this
+        self._returning = True
+        while self._returned:
+            returned, self._returned = self._returned, []
+            for stored in returned:
+                self._redispatch(stored)
+        self._returning = False
+
+    def _redispatch(self, stored: Stored) -> None:
+        now_s = self._router.now_s
+        packet = stored.now(now_s)
+        if not packet:
+            self._router.counters.dropped_expired += 1
+            return
+        message = _message(without_identifiers(packet) if stored.version == 5 else packet, stored.version)
+        if stored.expires_s != 0.0:
+            message.expiry_s = int(stored.expires_s - now_s) + 1
+        self._again(self.group(stored.share), message)
+
+    def _again(self, group: Group | None, message: Publish) -> None:
+        if group is None:
+            self._router.counters.dropped_no_member += 1
+        elif self.dispatch(group, message, None, _nobody_waits) >= 0:
+            self._router.counters.shared_redispatched += 1
+
+
+# Items.
+
+
+class Item:
+    """What travels for one group: `number` says which member, `run` is whole PUBLISH packets of one MQTT version."""
+
+    __slots__ = ("filter", "flags", "number", "run")
+
+    def __init__(self, share_filter: bytes, number: int, flags: int, run: bytes) -> None:
+        self.filter = share_filter
+        self.number = number
+        self.flags = flags
+        self.run = run
+
+
+def wrap(share_filter: bytes, number: int, flags: int, run: bytes) -> bytes:
+    return _ITEM.pack(len(share_filter), number, flags, len(run)) + share_filter + run
+
+
+def unwrap(chunk: bytes) -> list[Item]:
+    """Raises PacketError."""
+    items: list[Item] = []
+    at = 0
+    while at < len(chunk):
+        filter_at = at + _ITEM.size
+        if filter_at > len(chunk):
+            raise malformed("a shared delivery that is cut")
+        filter_bytes, number, flags, run_bytes = _ITEM.unpack_from(chunk, at)
+        run_at = filter_at + filter_bytes
+        at = run_at + run_bytes
+        if at > len(chunk):
+            raise malformed("a shared delivery that is cut")
+        items.append(Item(chunk[filter_at:run_at], number, flags, chunk[run_at:at]))
+    return items
+
+
+def without_identifiers(packet: bytes) -> bytes:
+    """A version 5 PUBLISH of QoS ≥ 1 without the subscription identifiers that stand first in its properties."""
+    properties_at = packet_id_offset(packet) + 2
+    length, first = remaining_length(packet, properties_at, 0)
+    at = first
+    while at < first + length and packet[at] == 0x0B:
+        _, at = remaining_length(packet, at + 1, 0)
+    if at == first:
+        return packet
+    _, body = remaining_length(packet, 1, 0)
+    rest = packet[body:properties_at] + varint(first + length - at) + packet[at:]
+    return packet[:1] + varint(len(rest)) + rest
+
+
+def _packets(run: bytes) -> list[bytes]:
+    """The packets of a run, each as its bytes. Raises PacketError for what isn't whole packets."""
+    packets: list[bytes] = []
+    at = 0
+    while at < len(run):
+        length, body = remaining_length(run, at + 1, 0)
+        if length == frame.INCOMPLETE or body + length > len(run):
+            raise malformed("a shared delivery whose packets aren't whole")
+        packets.append(run[at : body + length])
+        at = body + length
+    return packets
+
+
+def _topic(packet: bytes) -> bytes:
+    _, body = remaining_length(packet, 1, 0)
+    return packet[body + 2 : body + 2 + (packet[body] << 8 | packet[body + 1])]
+
+
+def _message(packet: bytes, version: int) -> Publish:
+    length, body = remaining_length(packet, 1, 0)
+    if length == frame.INCOMPLETE or body + length != len(packet) or packet[0] >> 4 != frame.PUBLISH:
+        raise malformed("a shared delivery that isn't one whole PUBLISH")
+    return parse_publish(packet, 0, body, len(packet), version)
+
+
+def _nobody_waits() -> None:
+    """The message was acknowledged before."""
