@@ -110,7 +110,7 @@ class Hooks:
                 continue
             if isinstance(answer, Allow | Deny):
                 return answer
-            assert isinstance(answer, type(event))
+            assert isinstance(answer, type(event)), "it was checked"
             event = answer
         return event
 
@@ -143,14 +143,13 @@ class Hooks:
         failure = ""
         try:
             answer = handler.call(event)
+            _check(handler.point, event, answer)
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
             log.warning("plugin %s failed at %s", plugin.name, handler.point, exc_info=True)
         took_s = self._clock() - began_s
         plugin.calls += 1
         plugin.seconds += took_s
-        if not failure and answer is not None and not isinstance(answer, handler.point.answers):
-            failure = f"answered with {type(answer).__name__}"
         if failure:
             answer = _DENIED if handler.required else None
         elif took_s > PLUGIN_CALL_MAX_S:
@@ -172,6 +171,16 @@ class Hooks:
                 "POST /api/v1/plugins/%s/enable",
                 *(plugin.name, PLUGIN_FAILURES_MAX, PLUGIN_FAILURES_WINDOW_S, failure, plugin.name),
             )
+
+
+def _check(point: Point[msgspec.Struct, object], event: msgspec.Struct, answer: object) -> None:
+    """Raises for an answer that can't be used."""
+    if answer is None or answer is event:
+        return
+    if not isinstance(answer, point.answers):
+        raise TypeError(f"answered with {type(answer).__name__}")
+    if point.check is not None and isinstance(answer, type(event)):
+        point.check(event, answer)
 
 
 def _nothing() -> None:

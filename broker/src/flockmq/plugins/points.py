@@ -10,15 +10,22 @@ subscribers as one chunk, and there is no moment at which the node has one messa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
 
+from flockmq.bounds import PACKET_MAX_BYTES
+from flockmq.mqtt import decode, frame, properties
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import check_filter, check_topic_name
 
 E = TypeVar("E", bound=msgspec.Struct)
 A = TypeVar("A")
+
+_HEADER_MAX_BYTES: Final = 9
+"""Of a PUBLISH: what it begins with, the topic's length and the packet id."""
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,18 +132,42 @@ class Deny(msgspec.Struct, frozen=True):
 
 
 class Point(Generic[E, A]):
-    """`answers`: what a handler may answer besides None; `required`: what a handler that fails counts for, unless it
-    was hooked otherwise: True: no; False: as if it had said nothing."""
+    """`answers`: what a handler may answer besides None. `required`: what a handler that fails counts for, unless it
+    was hooked otherwise: True: no; False: as if it had said nothing. `check` raises for an event that must not take
+    another's place: (the event told, the one answered).
+    """
 
-    __slots__ = ("answers", "name", "required")
+    __slots__ = ("answers", "check", "name", "required")
 
-    def __init__(self, name: str, *answers: type, required: bool = False) -> None:
+    def __init__(
+        self, name: str, *answers: type, required: bool = False, check: Callable[[E, E], None] | None = None
+    ) -> None:
         self.name = name
         self.answers = answers
         self.required = required
+        self.check = check
 
     def __repr__(self) -> str:
         return self.name
+
+
+def _check_filter(told: Subscription | Unsubscription, answered: Subscription | Unsubscription) -> None:
+    check_filter(answered.filter.encode())
+
+
+def _check_message(told: Message, answered: Message) -> None:
+    topic = answered.topic.encode()
+    check_topic_name(topic)
+    if topic.startswith(b"$SYS/"):
+        raise ValueError("a message below $SYS, which is the broker's own")
+    if answered.qos != told.qos:
+        raise ValueError("another QoS; that is the publisher's")
+    encoded = properties.encode(frame.PUBLISH, answered.properties)
+    block = frame.varint(len(encoded)) + encoded
+    decode.publish_properties(block, 0, len(block))
+    size = len(topic) + len(block) + len(answered.payload) + _HEADER_MAX_BYTES
+    if size > PACKET_MAX_BYTES:
+        raise ValueError(f"a message of {size} bytes; {PACKET_MAX_BYTES} are the most")
 
 
 CLIENT_CONNECT: Final = Point[Client, Deny | None]("client.connect", Deny, required=True)
@@ -148,16 +179,20 @@ CLIENT_AUTHORIZE: Final = Point[Access, Allow | Deny | None]("client.authorize",
 CLIENT_CONNACK: Final = Point[Connack, None]("client.connack")
 CLIENT_CONNECTED: Final = Point[Client, None]("client.connected")
 CLIENT_DISCONNECTED: Final = Point[Disconnected, None]("client.disconnected")
-CLIENT_SUBSCRIBE: Final = Point[Subscription, Subscription | Deny | None]("client.subscribe", Subscription, Deny)
+CLIENT_SUBSCRIBE: Final = Point[Subscription, Subscription | Deny | None](
+    "client.subscribe", Subscription, Deny, check=_check_filter
+)
 """For each filter of a SUBSCRIBE, authorized and rewritten."""
-CLIENT_UNSUBSCRIBE: Final = Point[Unsubscription, Unsubscription | None]("client.unsubscribe", Unsubscription)
+CLIENT_UNSUBSCRIBE: Final = Point[Unsubscription, Unsubscription | None](
+    "client.unsubscribe", Unsubscription, check=_check_filter
+)
 SESSION_CREATED: Final = Point[Session, None]("session.created")
 SESSION_RESUMED: Final = Point[Session, None]("session.resumed")
 SESSION_TERMINATED: Final = Point[Session, None]("session.terminated")
 SESSION_TAKENOVER: Final = Point[Session, None]("session.takenover")
 SESSION_SUBSCRIBED: Final = Point[Subscription, None]("session.subscribed")
 SESSION_UNSUBSCRIBED: Final = Point[Unsubscription, None]("session.unsubscribed")
-MESSAGE_PUBLISH: Final = Point[Message, Message | Deny | None]("message.publish", Message, Deny)
+MESSAGE_PUBLISH: Final = Point[Message, Message | Deny | None]("message.publish", Message, Deny, check=_check_message)
 """For messages to the topics that the handler's `filters` name: only these leave the fast road."""
 MESSAGE_DROPPED: Final = Point[Dropped, None]("message.dropped")
 

@@ -8,15 +8,17 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from flockmq.bounds import PLUGIN_CALL_MAX_S, PLUGIN_FAILURES_MAX, PLUGIN_FAILURES_WINDOW_S
+from flockmq.bounds import PACKET_MAX_BYTES, PLUGIN_CALL_MAX_S, PLUGIN_FAILURES_MAX, PLUGIN_FAILURES_WINDOW_S
 from flockmq.plugins import (
     CLIENT_AUTHENTICATE,
     CLIENT_CONNECTED,
     CLIENT_SUBSCRIBE,
+    MESSAGE_PUBLISH,
     Allow,
     Client,
     Credentials,
     Deny,
+    Message,
     Subscription,
 )
 from flockmq.plugins.hooks import Hooks, Record
@@ -105,7 +107,32 @@ def test_what_a_failing_handler_counts_for(hooks: Hooks) -> None:
 def test_an_answer_that_the_point_does_not_take_is_a_failure(hooks: Hooks) -> None:
     on_subscribe(hooks, lambda _: "b/#")  # type: ignore[arg-type, return-value]
     assert hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION) is SUBSCRIPTION
-    assert hooks.plugins["p"].last_failure == "answered with str, at client.subscribe"
+    assert hooks.plugins["p"].last_failure == "TypeError: answered with str, at client.subscribe"
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"topic": "a/+"}, "wildcard"),
+        ({"topic": "$SYS/brokers"}, "the broker's own"),
+        ({"qos": 2}, "another QoS"),
+        ({"payload": bytes(PACKET_MAX_BYTES)}, "are the most"),
+    ],
+)
+def test_a_message_that_cannot_be_published_is_a_failure(
+    hooks: Hooks, change: dict[str, object], complaint: str
+) -> None:
+    told = Message(client=CLIENT, topic="a/b", payload=b"1", qos=1, retain=False)
+    hooks.add(
+        hooks.plugins["p"], MESSAGE_PUBLISH, lambda event: msgspec.structs.replace(event, **change), 0, False, (b"#",)
+    )
+    assert hooks.ask(MESSAGE_PUBLISH, told) is told
+    assert complaint in hooks.plugins["p"].last_failure
+
+
+def test_a_filter_that_cannot_be_subscribed_to_is_a_failure(hooks: Hooks) -> None:
+    on_subscribe(hooks, lambda event: msgspec.structs.replace(event, filter="a/#/b"))
+    assert hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION) is SUBSCRIPTION
 
 
 def test_a_slow_answer_counts_and_is_a_failure(hooks: Hooks, clock: Clock) -> None:
