@@ -174,11 +174,11 @@ class Clients:
         if isinstance(answer, AttachError):
             log.info("client %r isn't admitted: %s", session.client_id, answer)
             channel.refuse(Reason.SERVER_UNAVAILABLE)  # there is no code for "superseded" in CONNACK
+            self._flush()
         elif connect.clean_start or self.handovers is None:
             self._open(channel, session, connect, extra, answer)
         else:
             self.handovers.take(session.client_id, partial(self._open, channel, session, connect, extra, answer))
-        self._flush()
 
     def _open(self, channel: Channel, session: Session, connect: Connect, extra: Properties | None, token: int) -> None:
         """The client id is this connection's, and what there is of its session is here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -10,11 +11,12 @@ from flockmq.home.service import Done, HomeUnreachable, Superseded
 from flockmq.mqtt import encode
 from flockmq.mqtt.errors import protocol_error
 from flockmq.mqtt.packets import Connect
-from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.clients import VIOLATIONS_LOGGED_PER_S, Clients
 from flockmq.session.channel import CLOSED, Channel
-from flockmq.session.limits import Limits
+from flockmq.session.opening import Will
+from flockmq.session.principal import ANONYMOUS
+from flockmq.session.session import Session
 from unit.broker.session.harness import Client, Node, Port
 
 
@@ -25,36 +27,52 @@ class Home:
         self.asked: list[tuple[bytes, Done]] = []
         self.detached: list[tuple[bytes, int]] = []
 
-    def attach(self, client_id: bytes, done: Done) -> None:
+    def attach(self, client_id: bytes, clean: bool, done: Done) -> None:
         self.asked.append((client_id, done))
 
     def detach(self, client_id: bytes, token: int) -> None:
         self.detached.append((client_id, token))
 
 
+class Handovers:
+    """Gives nothing away, and takes nothing over."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[bytes, int, str]] = []
+
+    def give(self, session: Session, token: int, to: str) -> None:
+        self.given.append((session.client_id, token, to))
+
+    def take(self, client_id: bytes, then: Callable[[], None]) -> None:
+        then()
+
+
 class Admitting(Port):
     """A node whose clients are real."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.node = Node(limits)
-        self.node.port = self
+        self.node = Node()
+        self.node.port = self.node.serving(self)
         self.home = Home()
+        self.handovers = Handovers()
         self.events: list[tuple[str, bytes, int, int]] = []
         self.clients = Clients(
-            self.node.limits, self.node.router.counters, self.flush_soon, lambda *event: self.events.append(event)
+            "me@1", self.sessions, self.node.router.counters, self.flush_soon, lambda *event: self.events.append(event)
         )
         self.clients.homes = self.home
+        self.clients.handovers = self.handovers
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        self.clients.admit(channel, connect)
+        self.clients.authenticated(channel, connect, ANONYMOUS)
 
-    def gone(self, channel: Channel) -> None:
-        self.clients.gone(channel)
+    def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
+        self.clients.gone(channel, session, will)
 
-    def connecting(self, client_id: bytes = b"c", version: int = 5) -> Client:
+    def connecting(self, client_id: bytes = b"c", version: int = 5, *, clean: bool = True) -> Client:
+        """With `clean` False in version 4: a session that lasts."""
         channel = self.node.opened()
-        assert self.node.feed(channel, encode.connect(Connect(version, client_id))) == []
+        assert self.node.feed(channel, encode.connect(Connect(version, client_id, clean_start=clean))) == []
         return channel
 
     def answer(self, channel: Client, answer: int | Exception) -> bytes:
@@ -102,18 +120,18 @@ def test_a_client_that_left_while_its_home_was_asked_is_detached(admitting: Admi
 def test_a_kicked_client_hears_why_and_its_home_that_it_is_gone(admitting: Admitting) -> None:
     client = admitting.connecting()
     admitting.answer(client, 7)
-    assert not admitting.clients.kick(b"c", 6)
-    assert admitting.clients.kick(b"c", 7)
+    assert not admitting.clients.kick(b"c", 6, "other@1", True)
+    assert admitting.clients.kick(b"c", 7, "other@1", True)
     admitting.node.turn()
     assert client.packets() == [encode.disconnect(5, Reason.SESSION_TAKEN_OVER)]
     assert admitting.home.detached == [(b"c", 7)]
-    assert not admitting.clients.kick(b"c", 7)
+    assert not admitting.clients.kick(b"c", 7, "other@1", True)
     assert admitting.events[-1] == ("disconnected", b"c", Reason.SESSION_TAKEN_OVER, 5)
 
 
 def test_a_client_that_is_still_to_be_admitted_cannot_be_kicked(admitting: Admitting) -> None:
     admitting.connecting()
-    assert not admitting.clients.kick(b"c", 7)
+    assert not admitting.clients.kick(b"c", 7, "other@1", True)
 
 
 def test_the_end_of_an_older_connection_leaves_the_newer_one(admitting: Admitting) -> None:
@@ -136,18 +154,52 @@ def test_an_assigned_client_id_is_told_and_needs_no_home(admitting: Admitting) -
     assert not admitting.home.detached
 
 
-def test_a_session_expiry_is_answered_with_0(admitting: Admitting) -> None:
-    channel = admitting.node.opened()
-    wanted = Properties()
-    wanted.session_expiry_interval = 100
-    admitting.node.feed(channel, encode.connect(Connect(5, b"c", properties=wanted)))
-    assert b"\x11\0\0\0\0" in admitting.answer(channel, 7)
+def test_a_session_that_lasts_keeps_its_place_at_the_home(admitting: Admitting) -> None:
+    client = admitting.connecting(version=4, clean=False)
+    admitting.answer(client, 7)
+    client.lost()
+    assert not admitting.home.detached
+    assert list(admitting.clients.tokens()) == [(b"c", 7)]
 
 
-def test_anonymous_clients_are_refused_where_they_are_not_allowed() -> None:
-    admitting = Admitting(Limits(allow_anonymous=False))
-    channel = admitting.node.opened()
-    assert admitting.node.feed(channel, encode.connect(Connect(4, b"c"))) == [encode.connack(4, Reason.NOT_AUTHORIZED)]
+def test_a_kicked_session_stays_for_a_newcomer_on_the_same_node(admitting: Admitting) -> None:
+    client = admitting.connecting(version=4, clean=False)
+    admitting.answer(client, 7)
+    newer = admitting.connecting(version=4, clean=False)
+    assert admitting.clients.kick(b"c", 7, "me@1", False)
+    assert admitting.home.detached == [(b"c", 7)]
+    assert admitting.answer(newer, 8) == encode.connack(4, 0, True)
+    assert list(admitting.clients.tokens()) == [(b"c", 8)]
+
+
+def test_a_kicked_session_is_given_to_a_newcomer_on_another_node(admitting: Admitting) -> None:
+    client = admitting.connecting(version=4, clean=False)
+    admitting.answer(client, 7)
+    client.lost()
+    assert admitting.clients.kick(b"c", 7, "other@1", False)
+    assert admitting.handovers.given == [(b"c", 7, "other@1")]
+    assert not admitting.home.detached
+
+
+def test_a_kicked_session_ends_for_a_newcomer_that_starts_clean(admitting: Admitting) -> None:
+    client = admitting.connecting(version=4, clean=False)
+    admitting.answer(client, 7)
+    client.lost()
+    assert admitting.clients.kick(b"c", 7, "other@1", True)
+    assert not admitting.handovers.given
+    assert admitting.home.detached == [(b"c", 7)]
+    assert admitting.sessions_gone == [b"c"]
+
+
+def test_a_client_that_left_before_it_had_its_session_leaves_it_there(admitting: Admitting) -> None:
+    admitting.answer(first := admitting.connecting(version=4, clean=False), 7)
+    first.lost()
+    second = admitting.connecting(version=4, clean=False)
+    second.lost()
+    admitting.clients.kick(b"c", 7, "me@1", False)
+    admitting.answer(second, 8)
+    assert list(admitting.clients.tokens()) == [(b"c", 8)]
+    assert admitting.home.detached == [(b"c", 7)]
 
 
 def test_violations_are_a_few_lines_each_one_line(admitting: Admitting, caplog: pytest.LogCaptureFixture) -> None:

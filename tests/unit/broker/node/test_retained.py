@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from flockmq.bounds import SINK_CONGESTED_BYTES
+from flockmq.mqtt import encode
 from flockmq.node.retained import Feeds, Retained
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.session.channel import CONNECTED
@@ -23,7 +24,7 @@ class Fed(Port):
     def __init__(self, limits: Limits) -> None:
         super().__init__()
         self.node = Node(limits)
-        self.node.port = self
+        self.node.port = self.node.serving(self)
         self.table = Retained()
         self.saw_all = True
         self.caught_up = asyncio.Event()
@@ -115,7 +116,7 @@ async def test_a_subscription_that_is_gone_gets_nothing(fed: Fed, end: str) -> N
     if end == "lost":
         client.lost()
     elif end == "unsubscribed":
-        client.unsubscribe([b"r/#"])
+        fed.node.feed(client, encode.unsubscribe(4, 1, [b"r/#"]))
     else:
         fed.node.subscribe(client, ("r/#", 0))
     fed.caught_up.set()

@@ -54,7 +54,7 @@ class Port(NodePort):
         self.disconnects_the_denied = False
         self.replaces: Callable[[Publish], Publish | None] = lambda message: message
         self.continuations: list[Auth] = []
-        self.gone_sessions: list[Session] = []
+        self.sessions_gone: list[bytes] = []
         self.subscribing: list[Subscribing] = []
         self.inbound: list[Inbound] = []
         self.dropped: list[bytes] = []
@@ -77,7 +77,7 @@ class Port(NodePort):
             self.sessions.leave(session, channel.token, will, self.router.now_s)
 
     def session_ended(self, session: Session) -> None:
-        self.gone_sessions.append(session)
+        self.sessions_gone.append(session.client_id)
 
     def continued(self, channel: Channel, packet: Auth) -> None:
         self.continuations.append(packet)
@@ -91,7 +91,7 @@ class Port(NodePort):
     def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
         return self.disconnects_the_denied
 
-    def intercept(self, channel: Channel, message: Publish) -> Publish | None:
+    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
         return self.replaces(message)
 
     def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
@@ -210,3 +210,16 @@ def split(data: bytes) -> list[bytes]:
         packets.append(data[at : body + length])
         at = body + length
     return packets
+
+
+def without_words(packets: list[bytes]) -> list[bytes]:
+    """The same, with a DISCONNECT and a CONNACK that refuses without their reason strings."""
+    return [_short(packet) for packet in packets]
+
+
+def _short(packet: bytes) -> bytes:
+    if packet[0] == 0xE0 and len(packet) > 3:
+        return encode.disconnect(5, packet[2])
+    if packet[0] == 0x20 and len(packet) > 4 and packet[3] >= 0x80:
+        return encode.connack(5, packet[3])
+    return packet

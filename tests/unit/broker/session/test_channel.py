@@ -10,7 +10,7 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import CLOSED, CONNECTED
 from flockmq.session.limits import Limits
-from unit.broker.session.harness import Client, Node, publish
+from unit.broker.session.harness import Client, Node, publish, without_words
 
 
 @pytest.fixture
@@ -22,7 +22,8 @@ def node() -> Node:
 def test_a_connect_is_answered_with_connack(node: Node, version: int) -> None:
     client = node.opened()
     answer = node.feed(client, encode.connect(Connect(version, b"c")))
-    assert answer == [encode.connack(version, 0)]
+    assert [packet[0] for packet in answer] == [0x20]
+    assert answer[0][3] == 0
     assert client.state == CONNECTED
     assert client.token == 7
 
@@ -53,13 +54,15 @@ def test_MQTT_3_1_0_1_the_first_packet_must_be_connect(node: Node, data: bytes) 
 
 def test_MQTT_3_1_0_2_a_second_connect_is_a_protocol_error(node: Node) -> None:
     client = node.client("c", 5)
-    assert node.feed(client, encode.connect(Connect(5, b"c"))) == [encode.disconnect(5, Reason.PROTOCOL_ERROR)]
+    assert without_words(node.feed(client, encode.connect(Connect(5, b"c")))) == [
+        encode.disconnect(5, Reason.PROTOCOL_ERROR)
+    ]
     assert client.state == CLOSED
 
 
 def test_an_unknown_protocol_version_is_refused_with_its_code(node: Node) -> None:
     client = node.opened()
-    assert node.feed(client, b"\x10\x0d\x00\x04MQTT\x09\x02\x00\x3c\x00\x01c") == [
+    assert without_words(node.feed(client, b"\x10\x0d\x00\x04MQTT\x09\x02\x00\x3c\x00\x01c")) == [
         encode.connack(5, Reason.UNSUPPORTED_PROTOCOL_VERSION)
     ]
     assert client.state == CLOSED
@@ -68,7 +71,7 @@ def test_an_unknown_protocol_version_is_refused_with_its_code(node: Node) -> Non
 def test_a_packet_above_the_limit_is_refused_by_its_length_alone() -> None:
     node = Node(Limits(max_packet_size=128))
     client = node.client("c", 5)
-    assert node.feed(client, b"\x30\x80\x01") == [encode.disconnect(5, Reason.PACKET_TOO_LARGE)]
+    assert without_words(node.feed(client, b"\x30\x80\x01")) == [encode.disconnect(5, Reason.PACKET_TOO_LARGE)]
 
 
 def test_a_message_may_come_byte_by_byte(node: Node) -> None:
@@ -84,7 +87,7 @@ def test_a_message_may_come_byte_by_byte(node: Node) -> None:
 
 def test_a_malformed_packet_ends_a_5_0_connection_with_a_reason(node: Node) -> None:
     client = node.client("c", 5)
-    assert node.feed(client, b"\x36\x03\x00\x01a") == [encode.disconnect(5, Reason.MALFORMED_PACKET)]
+    assert without_words(node.feed(client, b"\x36\x03\x00\x01a")) == [encode.disconnect(5, Reason.MALFORMED_PACKET)]
     assert node.router.counters.protocol_errors == 1
 
 
@@ -152,7 +155,7 @@ def test_more_qos_2_messages_than_may_await_pubrel_end_the_connection() -> None:
     node = Node(Limits(max_awaiting_rel=2))
     publisher = node.client("p", 5)
     packets = b"".join(publish(5, "a", "x", qos=2, packet_id=i) for i in (1, 2, 3))
-    assert node.feed(publisher, packets)[-1] == encode.disconnect(5, Reason.RECEIVE_MAXIMUM_EXCEEDED)
+    assert without_words(node.feed(publisher, packets))[-1] == encode.disconnect(5, Reason.RECEIVE_MAXIMUM_EXCEEDED)
 
 
 def test_MQTT_3_8_4_3_a_subscription_replaces_one_with_the_same_filter(node: Node) -> None:
@@ -193,7 +196,8 @@ def test_a_filter_that_the_cluster_refuses_is_gone_and_its_code_says_why(node: N
     assert subscriber.packets() == []
 
 
-def test_shared_subscriptions_are_refused_as_connack_says(node: Node) -> None:
+def test_shared_subscriptions_are_refused_where_the_zone_has_none() -> None:
+    node = Node(Limits(shared_subscription=False))
     answer = node.subscribe(node.client("s", 5), ("$share/g/a", 1))
     assert answer == [encode.suback(5, 1, [Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED])]
 
@@ -254,12 +258,6 @@ def test_message_properties_reach_5_0_subscribers_and_are_left_out_for_others(no
     node.feed(publisher, packet)
     assert five.packets() == [packet]
     assert four.packets() == [publish(4, "a", "x", qos=1, packet_id=4)]
-
-
-def test_a_topic_alias_is_refused_as_connack_says(node: Node) -> None:
-    publisher = node.client("p", 5)
-    packet = encode.publish(5, b"a", b"x", encoded_properties=b"\x23\x00\x01")
-    assert node.feed(publisher, packet) == [encode.disconnect(5, Reason.TOPIC_ALIAS_INVALID)]
 
 
 def test_MQTT_3_1_2_25_a_packet_larger_than_the_client_takes_is_not_sent(node: Node) -> None:
