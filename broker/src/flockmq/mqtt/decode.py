@@ -138,6 +138,8 @@ def disconnect(version: int, body: bytes) -> Disconnect:
         if not reader.at_end():
             own = properties.decode(frame.DISCONNECT, reader)
     reader.expect_end()
+    if own is not None and own.server_reference is not None:
+        raise protocol_error("DISCONNECT from a client with a Server Reference", "section 3.14.2.2.5")
     return Disconnect(reason, own)
 
 

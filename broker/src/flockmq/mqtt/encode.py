@@ -13,7 +13,7 @@ from flockmq.mqtt import frame, properties
 from flockmq.mqtt.frame import V5, V31, varint
 from flockmq.mqtt.packets import Connect, Subscription
 from flockmq.mqtt.properties import Properties
-from flockmq.mqtt.reason import v3_connack
+from flockmq.mqtt.reason import NO_RETURN_CODE, v3_connack
 from flockmq.mqtt.wire import binary, u16
 
 PINGREQ: Final = b"\xc0\x00"
@@ -31,9 +31,14 @@ _ACK_FIRST_BYTE: Final[dict[int, int]] = {
 def connack(
     version: int, reason: int, session_present: bool = False, own: Properties | None = None, *, max_bytes: int = 0
 ) -> bytes:
-    """CONNACK; a failure never says that a session is present [MQTT-3.2.2-6], and MQTT 3.1 has no such flag."""
+    """CONNACK; a failure never says that a session is present [MQTT-3.2.2-6], and MQTT 3.1 has no such flag.
+
+    b"" where older versions have no return code for the reason, and the connection ends without CONNACK.
+    """
     if version != V5:
         code = v3_connack(reason)
+        if code == NO_RETURN_CODE:
+            return b""
         return bytes([0x20, 2, 1 if session_present and code == 0 and version != V31 else 0, code])
     head = bytes([1 if session_present and reason < _FAILURE else 0, reason])
     return _with_properties(frame.CONNACK, 0x20, head, own, max_bytes)

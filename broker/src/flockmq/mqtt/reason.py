@@ -65,6 +65,12 @@ _V3_SERVER_UNAVAILABLE: Final = 3
 _V3_BAD_USER_NAME_OR_PASSWORD: Final = 4
 _V3_NOT_AUTHORIZED: Final = 5
 
+NO_RETURN_CODE: Final = -1
+"""None of 3.1.1's return codes says it: the connection ends without CONNACK [MQTT-3.2.2-6]."""
+
+_V3_UNSAID: Final = (0x81, 0x82, 0x95)
+"""What is wrong with the CONNECT itself is answered by the connection's end alone (3.1.1) [MQTT-3.1.4-1]."""
+
 _V3_CONNACK: Final[dict[int, int]] = {
     0x00: 0,
     0x84: _V3_UNACCEPTABLE_PROTOCOL_VERSION,
@@ -77,5 +83,7 @@ _V3_CONNACK: Final[dict[int, int]] = {
 
 
 def v3_connack(reason: int) -> int:
-    """The 3.1/3.1.1 CONNACK return code for a reason; every failure without one of its own is 3, server unavailable."""
-    return _V3_CONNACK.get(reason, _V3_SERVER_UNAVAILABLE)
+    """The 3.1/3.1.1 CONNACK return code for a reason, or NO_RETURN_CODE for a CONNECT that breaks the specification;
+    every other failure without one of its own is 3, server unavailable.
+    """
+    return NO_RETURN_CODE if reason in _V3_UNSAID else _V3_CONNACK.get(reason, _V3_SERVER_UNAVAILABLE)

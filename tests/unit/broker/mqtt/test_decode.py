@@ -265,6 +265,7 @@ OTHER_ERRORS: list[tuple[str, Reason, Callable[[], object]]] = [
     ("MQTT-4.13.1-1", MALFORMED, lambda: decode.disconnect(V311, b"\0")),
     ("MQTT-3.14.2-1", PROTOCOL, lambda: decode.disconnect(V5, b"\x8e")),
     ("section 2.2.2.2", MALFORMED, lambda: decode.disconnect(V5, b"\0\x03\x21\0\1")),
+    ("section 3.14.2.2.5", PROTOCOL, lambda: decode.disconnect(V5, b"\0\x04\x1c\0\x01a")),
     ("MQTT-3.15.2-1", PROTOCOL, lambda: decode.auth(b"\x00\x00")),
     ("section 3.15.2.2.2", PROTOCOL, lambda: decode.auth(b"\x18\x00")),
     ("MQTT-4.13.1-1", MALFORMED, lambda: decode.auth(b"")),

@@ -27,6 +27,7 @@ def explained(text: bytes) -> Properties:
         (encode.connack(V31, Reason.SUCCESS, session_present=True), b"\x20\x02\x00\x00"),
         (encode.connack(V311, Reason.SUCCESS, session_present=True), b"\x20\x02\x01\x00"),
         (encode.connack(V311, Reason.NOT_AUTHORIZED, session_present=True), b"\x20\x02\x00\x05"),
+        (encode.connack(V311, Reason.MALFORMED_PACKET), b""),
         (encode.connack(V5, Reason.SUCCESS, session_present=True), b"\x20\x03\x01\x00\x00"),
         (encode.connack(V5, Reason.BANNED, session_present=True), b"\x20\x03\x00\x8a\x00"),
         (encode.pub_ack(frame.PUBACK, V311, 0x1234, Reason.QUOTA_EXCEEDED), b"\x40\x02\x12\x34"),

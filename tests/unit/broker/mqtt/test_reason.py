@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from paho.mqtt.reasoncodes import ReasonCode
 
-from flockmq.mqtt.reason import Reason, v3_connack
+from flockmq.mqtt.reason import NO_RETURN_CODE, Reason, v3_connack
 
 
 def test_every_code_is_known_to_the_reference_client() -> None:
@@ -25,6 +25,9 @@ def test_every_code_is_known_to_the_reference_client() -> None:
         (Reason.BAD_USER_NAME_OR_PASSWORD, 4),
         (Reason.NOT_AUTHORIZED, 5),
         (Reason.BANNED, 5),
+        (Reason.MALFORMED_PACKET, NO_RETURN_CODE),
+        (Reason.PROTOCOL_ERROR, NO_RETURN_CODE),
+        (Reason.PACKET_TOO_LARGE, NO_RETURN_CODE),
     ],
 )
 def test_v3_connack(reason: Reason, return_code: int) -> None:
