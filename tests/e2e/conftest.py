@@ -13,9 +13,10 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+from certificates import certificate_secret
 from harness import ROOT, KubectlError, MqttCluster, Namespace, helm, kubectl
 
-CHAPTERS = ["install", "admission", "samples", "cluster", "failures", "autoscaling", "report", "uninstall"]
+CHAPTERS = ["install", "admission", "samples", "cluster", "access", "failures", "autoscaling", "report", "uninstall"]
 SYSTEM = "flockmq"
 DEMO = "flockmq-demo"
 
@@ -54,6 +55,7 @@ def demo(operator: None) -> MqttCluster:
     """A MqttCluster that is Ready, whose Service is reached at a NodePort."""
     namespace = Namespace(DEMO)
     namespace.create()
+    namespace.apply(certificate_secret("demo-tls"))
     namespace.apply((pathlib.Path(__file__).parent / "demo.yaml").read_text())
     cluster = MqttCluster(namespace, "demo")
     cluster.wait_ready()

@@ -4,17 +4,20 @@ The tests run where the cluster's addresses are reached (see `run`), outside of 
 deadline, and a deadline that passes says what was awaited and what was there instead.
 """
 
+import base64
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
 import queue
 import re
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
@@ -71,6 +74,12 @@ class Namespace:
     def get(self, kind: str, name: str) -> Json:
         found: Json = json.loads(self.kubectl("get", kind, name, "--output=json"))
         return found
+
+    @functools.cache  # noqa: B019 (a Secret with a password is made once; a Namespace is two words)
+    def secret(self, name: str) -> dict[str, str]:
+        """Key → value, decoded."""
+        data: dict[str, str] = self.get("secret", name)["data"]
+        return {key: base64.b64decode(value).decode() for key, value in data.items()}
 
     def list(self, kinds: str, selector: str = "") -> list[Json]:
         found: list[Json] = json.loads(self.kubectl("get", kinds, "--selector", selector, "--output=json"))["items"]
@@ -155,6 +164,19 @@ class MqttCluster:
 
         return until(ready, f"{count} {component} pods of {self.name} are ready", timeout_s, states)
 
+    def first_user(self) -> "User":
+        """The one that the operator made."""
+        secret = self.namespace.secret(f"{self.name}-mqtt-user")
+        return User(secret["username"], secret["password"])
+
+    def client(self, port: int, host: str = "127.0.0.1", **options: Any) -> "Client":
+        """A client of whoever listens there, as the first user."""
+        return Client(port, host, user=self.first_user(), **options)
+
+    def service_client(self) -> "Client":
+        """A client of whichever replicant the Service leads to, as the first user."""
+        return self.client(int(SERVICE_PORT), SERVICE_HOST)
+
     def kill(self, pod: str) -> None:
         """End a pod without the time to hand anything over: the kubelet gives it two seconds at most."""
         self.namespace.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
@@ -176,15 +198,37 @@ ANSWER_S = 30.0
 """How long a client waits for any one packet."""
 
 
+class User(NamedTuple):
+    name: str
+    password: str
+
+
 class Client:
     """A paho client of MQTT 5 whose calls return when the broker has answered; it never reconnects by itself."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1", client_id: str = "") -> None:
+    def __init__(
+        self,
+        port: int,
+        host: str = "127.0.0.1",
+        *,
+        client_id: str = "",
+        user: User | None = None,
+        tls: ssl.SSLContext | None = None,
+        transport: Literal["tcp", "websockets"] = "tcp",
+    ) -> None:
         self.received: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self._answers: queue.Queue[tuple[str, object]] = queue.Queue()
         self._client = paho.Client(
-            CallbackAPIVersion.VERSION2, client_id, protocol=MQTTProtocolVersion.MQTTv5, reconnect_on_failure=False
+            CallbackAPIVersion.VERSION2,
+            client_id,
+            protocol=MQTTProtocolVersion.MQTTv5,
+            transport=transport,
+            reconnect_on_failure=False,
         )
+        if user:
+            self._client.username_pw_set(*user)
+        if tls:
+            self._client.tls_set_context(tls)
         # paho calls these from its own thread; what they get is handed to the thread that waits.
         self._client.on_connect = lambda client, data, flags, reason, _: self._answer("connected", [reason])
         self._client.on_disconnect = lambda client, data, flags, reason, _: self._answers.put(("disconnected", reason))
@@ -192,6 +236,8 @@ class Client:
         self._client.on_message = lambda client, data, message: self.received.put(message)
         try:
             self._client.connect(host, port, keepalive=20)
+        except ssl.SSLCertVerificationError:
+            raise
         except OSError as error:
             raise ConnectionError(f"{host}:{port}: {error}") from error
         self._client.loop_start()
@@ -250,8 +296,3 @@ class Client:
 
     def _answer(self, kind: str, reasons: list[ReasonCode]) -> None:
         self._answers.put(("refused" if any(reason.is_failure for reason in reasons) else kind, reasons))
-
-
-def service_client(client_id: str = "") -> Client:
-    """A client of whichever replicant the Service leads to."""
-    return Client(int(SERVICE_PORT), SERVICE_HOST, client_id)

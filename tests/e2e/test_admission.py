@@ -10,6 +10,12 @@ AUTOSCALING_WITHOUT_REQUEST: Json = {
     "autoscaling": {"maxReplicas": 3},
 }
 
+MQTT: Json = {"name": "mqtt", "port": 1883}
+
+
+def listener(**fields: object) -> Json:
+    return {"listeners": [MQTT | fields]}
+
 
 @pytest.mark.parametrize(
     ("spec", "sentence"),
@@ -18,7 +24,13 @@ AUTOSCALING_WITHOUT_REQUEST: Json = {
         ({"cores": {"replicas": 9}}, "should be less than or equal to 7"),
         ({"autoscaling": {"minReplicas": 5, "maxReplicas": 3}}, "maxReplicas must be at least autoscaling.minReplicas"),
         (AUTOSCALING_WITHOUT_REQUEST, "autoscaling needs replicants.resources.requests.cpu"),
-        ({"service": {"nodePort": 31884}}, "service.nodePort needs service.type: NodePort"),
+        (listener(nodePort=31884), "a nodePort needs service.type: NodePort"),
+        (listener(type="ssl"), "those of type ssl and wss need tls.secretName"),
+        (listener(port=4370), "the ports 4370 and 18083 are of the nodes' cluster link and management"),
+        (listener(deny=["10.0.0.0/33"]), "allow and deny hold networks such as 10.0.0.0/8, or addresses"),
+        (listener(type="ssl", tls={"secretName": "s", "verify": "peer"}), "tls.verify: peer needs tls.caSecret"),
+        ({"listeners": [MQTT, {**MQTT, "name": "other"}]}, "each needs a port of its own"),
+        ({"authentication": {"chain": [{"mechanism": "ldap"}]}}, 'Unsupported value: "ldap"'),
         ({"redis": {"external": {"url": "http://redis"}}}, "redis.external.url must look like redis://host:6379/0"),
         ({"replicas": 3}, 'unknown field "spec.replicas"'),
     ],

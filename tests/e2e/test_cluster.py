@@ -1,7 +1,7 @@
 """One MqttCluster object is a cluster: messages cross its replicants, and editing the object changes it."""
 
 import pytest
-from harness import Client, KubectlError, MqttCluster, service_client, until
+from harness import KubectlError, MqttCluster, until
 
 
 def test_status_tells_what_there_is(demo: MqttCluster) -> None:
@@ -20,8 +20,8 @@ def test_a_message_crosses_replicants(demo: MqttCluster, qos: int) -> None:
     with (
         demo.namespace.forward(here, 1883) as here_port,
         demo.namespace.forward(there, 1883) as there_port,
-        Client(here_port) as publisher,
-        Client(there_port) as subscriber,
+        demo.client(here_port) as publisher,
+        demo.client(there_port) as subscriber,
     ):
         topic = f"crossing/{qos}/temperature"
         subscriber.subscribe(f"crossing/{qos}/+", qos)
@@ -35,9 +35,9 @@ def test_a_message_crosses_replicants(demo: MqttCluster, qos: int) -> None:
 
 def test_a_retained_message_is_there_for_who_comes_later_on_another_replicant(demo: MqttCluster) -> None:
     here, there = demo.ready_pods("replicant")
-    with demo.namespace.forward(here, 1883) as port, Client(port) as publisher:
+    with demo.namespace.forward(here, 1883) as port, demo.client(port) as publisher:
         publisher.publish("retained/state", "on", qos=1, retain=True)
-    with demo.namespace.forward(there, 1883) as port, Client(port) as subscriber:
+    with demo.namespace.forward(there, 1883) as port, demo.client(port) as subscriber:
         subscriber.subscribe("retained/#", qos=1)
         assert subscriber.receive() == ("retained/state", "on")
 
@@ -47,14 +47,14 @@ def test_a_client_id_is_taken_over_across_replicants(demo: MqttCluster) -> None:
     with (
         demo.namespace.forward(here, 1883) as here_port,
         demo.namespace.forward(there, 1883) as there_port,
-        Client(here_port, client_id="device-7") as old,
-        Client(there_port, client_id="device-7"),
+        demo.client(here_port, client_id="device-7") as old,
+        demo.client(there_port, client_id="device-7"),
     ):
         assert old.ended() == "Session taken over"
 
 
 def test_the_service_leads_to_a_replicant(demo: MqttCluster) -> None:
-    with service_client() as client:
+    with demo.service_client() as client:
         client.subscribe("service/#", qos=1)
         client.publish("service/here", "hello", qos=1)
         assert client.receive() == ("service/here", "hello")
@@ -82,7 +82,7 @@ def test_drift_is_mended(demo: MqttCluster) -> None:
 def test_kubectl_scale_adds_and_removes_replicants(demo: MqttCluster) -> None:
     demo.namespace.kubectl("scale", "mqc/demo", "--replicas=3")
     third = demo.wait_ready_pods("replicant", 3)[-1]
-    with demo.namespace.forward(third, 1883) as port, Client(port) as client:
+    with demo.namespace.forward(third, 1883) as port, demo.client(port) as client:
         client.subscribe("scaled/#", qos=1)
         client.publish("scaled/up", "hello", qos=1)
         assert client.receive() == ("scaled/up", "hello")

@@ -2,7 +2,7 @@
 
 import queue
 
-from harness import Client, MqttCluster, service_client
+from harness import MqttCluster
 from publisher import Publisher
 
 BEFORE = 50
@@ -12,9 +12,9 @@ BEFORE = 50
 def all_acknowledged_arrive(demo: MqttCluster, subscribed_at: str, victim: str) -> None:
     """Kill `victim` while a publisher that may have to connect again sends to a subscriber on another pod."""
     topic = f"failures/{victim}"
-    with demo.namespace.forward(subscribed_at, 1883) as port, Client(port) as subscriber:
+    with demo.namespace.forward(subscribed_at, 1883) as port, demo.client(port) as subscriber:
         subscriber.subscribe(topic, qos=1)
-        with Publisher(service_client, topic) as publisher:
+        with Publisher(demo.service_client, topic) as publisher:
             publisher.wait_for_more(BEFORE, timeout_s=60)
             demo.kill(victim)
             publisher.wait_for_more(BEFORE, timeout_s=120)
@@ -59,8 +59,8 @@ def subscriptions_are_made(demo: MqttCluster) -> None:
     with (
         demo.namespace.forward(here, 1883) as here_port,
         demo.namespace.forward(there, 1883) as there_port,
-        Client(here_port) as one,
-        Client(there_port) as other,
+        demo.client(here_port) as one,
+        demo.client(there_port) as other,
     ):
         one.subscribe("afterwards/one", qos=1)
         other.subscribe("afterwards/other", qos=1)

@@ -1,6 +1,6 @@
 """The nightly report, run once by hand as its CronJob would: it counts the connections that nodes recorded in Redis."""
 
-from harness import Client, MqttCluster, until
+from harness import MqttCluster, until
 
 CLIENTS = 5
 
@@ -9,7 +9,7 @@ def test_the_cron_job_run_once_reports_the_connections(demo: MqttCluster) -> Non
     replicant = demo.wait_ready_pods("replicant", 2)[0]
     with demo.namespace.forward(replicant, 1883) as port:
         for _ in range(CLIENTS):
-            Client(port).close()
+            demo.client(port).close()
     until(lambda: stored_events(demo) > 0, "Redis holds connection events", 60)
 
     demo.namespace.kubectl("create", "job", "report-now", "--from=cronjob/demo-report")

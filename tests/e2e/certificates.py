@@ -1,0 +1,23 @@
+"""Certificates for TLS listeners: each made on the spot, by an authority of its own."""
+
+import ssl
+
+import trustme
+from harness import Json
+
+
+def certificate_secret(name: str) -> Json:
+    """A Secret, as `kubectl create secret tls` makes it, for the host `localhost`."""
+    certificate = trustme.CA().issue_cert("localhost")
+    chain = b"".join(pem.bytes() for pem in certificate.cert_chain_pems).decode()
+    data = {"tls.crt": chain, "tls.key": certificate.private_key_pem.bytes().decode()}
+    metadata = {"name": name}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata, "stringData": data}
+
+
+def trusting(secret: Json) -> ssl.SSLContext:
+    """What a client needs to trust exactly this certificate."""
+    context = ssl.create_default_context(cadata=secret["stringData"]["tls.crt"])
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = False  # it is reached at 127.0.0.1
+    return context
