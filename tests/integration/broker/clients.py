@@ -9,6 +9,7 @@ from typing import Final, Self
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
@@ -29,15 +30,23 @@ class Client:
         will: tuple[str, str] | None = None,
         reconnects: bool = False,
         retains_will: bool = False,
+        lasts: bool = False,
     ) -> None:
+        """`lasts`: the session outlives the connection, and `session_present` says whether it was there."""
         self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self.connected = threading.Event()
         self.disconnected = threading.Event()
         self.reason = ""
         self._answers: queue.Queue[list[ReasonCode]] = queue.Queue()
         self._port = port
+        self._lasts = lasts
+        self.session_present = False
         self._paho = paho.Client(
-            CallbackAPIVersion.VERSION2, client_id, protocol=version, reconnect_on_failure=reconnects
+            CallbackAPIVersion.VERSION2,
+            client_id,
+            protocol=version,
+            reconnect_on_failure=reconnects,
+            clean_session=None if version == V5 else not lasts,
         )
         if will is not None:
             self._paho.will_set(will[0], will[1], qos=1, retain=retains_will)
@@ -47,7 +56,12 @@ class Client:
         self._paho.on_subscribe = lambda _client, _userdata, _mid, reasons, _properties: self._answers.put(reasons)
 
     def __enter__(self) -> Self:
-        self._paho.connect("127.0.0.1", self._port)
+        if self._lasts and self._paho.protocol == V5:
+            properties = Properties(PacketTypes.CONNECT)
+            properties.SessionExpiryInterval = 3600
+            self._paho.connect("127.0.0.1", self._port, clean_start=False, properties=properties)
+        else:
+            self._paho.connect("127.0.0.1", self._port)
         self._paho.loop_start()
         assert self.connected.wait(PATIENCE_S), "no CONNACK"
         return self
@@ -91,8 +105,14 @@ class Client:
         socket.close()
 
     def _on_connect(
-        self, client: paho.Client, userdata: object, flags: object, reason: ReasonCode, own: Properties | None
+        self,
+        client: paho.Client,
+        userdata: object,
+        flags: paho.ConnectFlags,
+        reason: ReasonCode,
+        own: Properties | None,
     ) -> None:
+        self.session_present = flags.session_present
         if not reason.is_failure:
             self.connected.set()
 
