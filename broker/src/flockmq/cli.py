@@ -22,6 +22,7 @@ import msgspec
 import uvloop
 
 from flockmq import __version__, build, logs
+from flockmq.bench import options as bench_options
 from flockmq.config.layers import Setting
 from flockmq.config.schema import Config
 from flockmq.config.whole import DEFAULT_LISTENER, load
@@ -105,6 +106,8 @@ def _parser() -> argparse.ArgumentParser:
     dev.add_argument("--redis", metavar="URL", help=RUN_OPTIONS["redis"][2])
     dev.add_argument("--once", action="store_true", help="see one message cross, stop, and exit 0 (1 if it didn't)")
 
+    bench_options.add_parser(commands)
+
     commands.add_parser("version", help="show the version, and whether it runs compiled")
     return parser
 
@@ -135,6 +138,10 @@ def _dispatch(options: argparse.Namespace) -> int:
                 once=options.once,
             )
         )
+    if options.command == "bench":
+        from flockmq.bench import command
+
+        return command.run(options)
     _parser().print_help()
     return 2
 

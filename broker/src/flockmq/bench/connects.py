@@ -1,0 +1,45 @@
+"""Connects a second: so many at a time go from TCP connect through CONNECT to CONNACK, say DISCONNECT and are replaced.
+
+The oldest is waited for first: one system call, and a broker that answers the others meanwhile loses nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from flockmq.bench import link, process
+from flockmq.bench.link import Link
+from flockmq.bench.target import Target
+from flockmq.bench.throughput import Plan, Sample
+
+
+def measure(plan: Plan, target: Target, inflight: int, pids: list[int], ready: Callable[[], None]) -> Sample:
+    """Of the plan: times, prefix."""
+    clock, begun, done = time.perf_counter, 0, 0
+    under_way: deque[Link] = deque()
+    ready()
+    try:
+        measured_from, end, family = clock() + plan.warmup_s, 0.0, process.family(pids)
+        before, client_s, broker_s, start = 0, 0.0, 0.0, 0.0
+        while not end or clock() < end:
+            if not end and clock() >= measured_from:
+                before, client_s, broker_s, start = done, time.process_time(), process.cpu_s(family), clock()
+                end = start + plan.duration_s
+            while len(under_way) < inflight:
+                under_way.append(link.start(target, f"{plan.prefix}-{begun}"))
+                begun += 1
+            oldest = under_way.popleft()
+            link.finish(oldest)
+            oldest.close()
+            done += 1
+        elapsed, connects = clock() - start, done - before
+        client_s, broker_s = time.process_time() - client_s, process.cpu_s(family) - broker_s
+    finally:
+        for each in under_way:
+            each.abort()
+    sample: Sample = {"rate": connects / elapsed, "connects": connects, "client_busy": client_s / elapsed}
+    if pids:
+        sample |= {"broker_busy": broker_s / elapsed, "resident_bytes": process.resident_bytes(family)}
+    return sample

@@ -1,0 +1,41 @@
+"""Idle connections: each has one subscription with a wildcard of its own, no keep-alive, and no traffic.
+
+What one costs the broker is its resident memory with them less what it was without, divided by their number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Final
+
+from flockmq.bench import process
+from flockmq.bench.link import connect, subscribe
+from flockmq.bench.target import Target
+from flockmq.bench.throughput import Sample
+
+QUIET_S: Final = 0.5
+"""After the last SUBACK: what a broker does a moment later belongs to the connections too."""
+
+
+def measure(
+    target: Target, connections: int, qos: int, prefix: str, limit_s: float, hold_s: float, pids: list[int]
+) -> Sample:
+    """Open as many, or as many as `limit_s` allows."""
+    family = process.family(pids)
+    before = process.resident_bytes(family)
+    with contextlib.ExitStack() as stack:
+        start, opened = time.perf_counter(), 0
+        while opened < connections and time.perf_counter() - start < limit_s:
+            link = connect(target, f"{prefix}-device-{opened:08}")
+            stack.callback(link.close)
+            subscribe(link, [f"{prefix}/devices/{opened:08}/commands/+"], qos)
+            opened += 1
+        elapsed = time.perf_counter() - start
+        time.sleep(QUIET_S)
+        grown = process.resident_bytes(process.family(pids)) - before
+        time.sleep(hold_s)
+    sample: Sample = {"connections": opened, "rate": opened / elapsed}
+    if pids:
+        sample["kib"] = grown / opened / 1024
+    return sample

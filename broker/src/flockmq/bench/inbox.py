@@ -1,0 +1,211 @@
+"""What a subscriber gets, accounted for message by message, mostly without looking at one message at a time.
+
+A publisher's messages arrive in the order of its ring [MQTT-4.6.0-6], so what was read is compared, many messages at
+once, with the bytes that the ring says come next; only where they differ is a single message taken apart. Messages of
+several publishers alternate, each keeping its own order. At QoS 1 and 2 the packet ids are the broker's: they are taken
+out, a column of all packets at once, before the comparison, and answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from flockmq.bench.errors import Failed
+from flockmq.bench.link import Link
+from flockmq.bench.ring import PLACE_LETTERS, PUBLISHER_LETTERS, Ring, number
+
+READ_BYTES: Final = 256 * 1024
+HEAD_BYTES: Final = 3
+"""First byte, Remaining Length and, mostly, the first byte of the topic's length: they tell a PUBLISH of ours."""
+ACK_BYTES: Final = 4
+PUBACK, PUBREC, PUBREL, PUBCOMP = b"\x40", b"\x50", b"\x62", b"\x70"
+TWO: Final = b"\x02"
+
+
+class Tally:
+    """What became of the messages. `settled[p]`: copies of publisher p's that arrived or are known to be lost."""
+
+    __slots__ = ("delivered", "late", "lost", "repeated", "settled")
+
+    def __init__(self, publishers: int) -> None:
+        self.settled = [0] * publishers
+        self.delivered = 0
+        self.lost = 0
+        self.repeated = 0
+        self.late = 0
+        """Arrived after one that was published later."""
+
+
+class Inbox:
+    """A subscriber's connection, and which message of each of its publishers comes next.
+
+    `rings` are those of the publishers that it hears, the first of which has the number `first` in the tally.
+    """
+
+    def __init__(self, link: Link, rings: Sequence[Ring], first: int, qos: int, tally: Tally) -> None:
+        ring = rings[0]
+        self.link = link
+        self.descriptor = link.fileno()
+        self.replies = bytearray()
+        """Acknowledgements to be written, not framed yet."""
+        self._rings = rings
+        self._first = first
+        self._qos = qos
+        self._tally = tally
+        self._size = ring.arriving_bytes
+        self._ids_at = ring.packet_id_offset
+        self._payload_at = ring.payload_offset
+        self._head = ring.arriving[:HEAD_BYTES]
+        self._next = [0] * len(rings)
+        self._missing: list[set[int]] = [set() for _ in rings]
+        self._buffer = bytearray(READ_BYTES + self._size)
+        self._view = memoryview(self._buffer)
+        self._kept = 0
+        """Bytes at the buffer's front: a packet whose end hasn't arrived."""
+
+    def receive(self) -> None:
+        """Read once, account for every packet that is whole, and note what has to be answered."""
+        kept = self._kept
+        received = self.link.receive_into(self._view[kept : kept + READ_BYTES])
+        if received:
+            self._take(kept + received)
+
+    def flush(self) -> bool:
+        """Whether nothing waits to be written any more."""
+        if not self.link.flush():
+            return False
+        if self.replies:
+            framed = self.link.framed(bytes(self.replies))
+            self.replies.clear()
+            return self.link.post(framed)
+        return True
+
+    def _take(self, end: int) -> None:
+        size, at = self._size, 0
+        while True:
+            whole = (end - at) // size
+            if self._qos:
+                whole = self._leading(at, whole)
+                if whole:
+                    self._answer(at, whole)
+            if whole:
+                self._account(at, at + whole * size)
+                at += whole * size
+            elif self._qos == 2 and end - at >= ACK_BYTES and self._buffer[at] == PUBREL[0]:
+                at = self._complete(at, end)
+            else:
+                break
+        if end - at >= size:
+            raise Failed(f"{self.link.target}: a subscriber got a packet that begins {self._hex(at)}")
+        self._kept = end - at
+        if at and self._kept:
+            self._buffer[: self._kept] = self._buffer[at:end]
+
+    def _leading(self, at: int, whole: int) -> int:
+        """How many PUBLISH packets of ours stand one behind the other at `at`."""
+        stop = at + whole * self._size
+        for offset in range(HEAD_BYTES):
+            column = self._buffer[at + offset : stop : self._size]
+            same = len(column) - len(column.lstrip(self._head[offset : offset + 1]))
+            stop = min(stop, at + same * self._size)
+        return (stop - at) // self._size
+
+    def _answer(self, at: int, count: int) -> None:
+        """PUBACK or PUBREC for `count` packets, whose ids are put to 0."""
+        size = self._size
+        high, stop = at + self._ids_at, at + count * size
+        self.replies += acks(
+            PUBACK if self._qos == 1 else PUBREC, self._buffer[high:stop:size], self._buffer[high + 1 : stop : size]
+        )
+        zeros = bytes(count)
+        self._buffer[high:stop:size] = zeros
+        self._buffer[high + 1 : stop : size] = zeros
+
+    def _complete(self, at: int, end: int) -> int:
+        """PUBCOMP for each of the PUBRELs at `at`; where they end."""
+        column = self._buffer[at : end - ACK_BYTES + 1 : ACK_BYTES]
+        stop = at + (len(column) - len(column.lstrip(PUBREL))) * ACK_BYTES
+        self.replies += acks(PUBCOMP, self._buffer[at + 2 : stop : ACK_BYTES], self._buffer[at + 3 : stop : ACK_BYTES])
+        return stop
+
+    def _account(self, at: int, end: int) -> None:
+        size, rings, places = self._size, self._rings, self._next
+        whose = 0
+        while at < end:
+            if len(rings) > 1:
+                whose = self._publisher(at)
+            ring, place = rings[whose], places[whose]
+            run = self._run(at, min((end - at) // size, ring.count - place), ring, place)
+            if run:
+                places[whose] = (place + run) % ring.count
+                self._tally.settled[self._first + whose] += run
+                self._tally.delivered += run
+            else:
+                self._astray(at, whose)
+                run = 1
+            at += run * size
+
+    def _publisher(self, at: int) -> int:
+        at += self._payload_at
+        whose = self._number(at, PUBLISHER_LETTERS) - self._first
+        if not 0 <= whose < len(self._rings):
+            raise Failed(f"{self.link.target}: a message of an unknown publisher arrived: {self._hex(at)}")
+        return whose
+
+    def _run(self, at: int, most: int, ring: Ring, place: int) -> int:
+        """How many of the next packets, `most` at most, are what the ring says: tries all, else doubles its steps."""
+        size, view, follows = self._size, self._view, ring.arriving.startswith
+        if follows(view[at : at + most * size], place * size):
+            return most
+        run, step, growing = 0, 1, True
+        while step:
+            ahead = run + step
+            if ahead < most and follows(view[at + run * size : at + ahead * size], (place + run) * size):
+                run = ahead
+                step = step * 2 if growing else step // 2
+            else:
+                growing = False
+                step //= 2
+        return run
+
+    def _astray(self, at: int, whose: int) -> None:
+        """One packet that isn't what comes next: messages are missing, or this one is late, or comes again."""
+        ring, expected, missing = self._rings[whose], self._next[whose], self._missing[whose]
+        place = self._number(at + self._payload_at + PUBLISHER_LETTERS, PLACE_LETTERS)
+        if place >= ring.count or not ring.arriving.startswith(self._view[at : at + self._size], place * self._size):
+            raise Failed(f"{self.link.target}: a message arrived that nobody published: {self._hex(at)}")
+        tally, gap = self._tally, (place - expected) % ring.count
+        if gap < ring.count // 2:
+            missing.update((expected + skipped) % ring.count for skipped in range(gap))
+            tally.lost += gap
+            tally.delivered += 1
+            tally.settled[self._first + whose] += gap + 1
+            self._next[whose] = (place + 1) % ring.count
+        elif place in missing:
+            missing.remove(place)
+            tally.lost -= 1
+            tally.late += 1
+            tally.delivered += 1
+        else:
+            tally.repeated += 1
+
+    def _number(self, at: int, count: int) -> int:
+        try:
+            return number(bytes(self._view[at : at + count]))
+        except ValueError:
+            raise Failed(f"{self.link.target}: a payload arrived that nobody sent: {self._hex(at)}") from None
+
+    def _hex(self, at: int) -> str:
+        return bytes(self._view[at : at + 16]).hex(" ")
+
+
+def acks(first_byte: bytes, high: bytes | bytearray, low: bytes | bytearray) -> bytes:
+    """One acknowledgement for each packet id, given as columns of their bytes."""
+    count = len(high)
+    packets = bytearray(ACK_BYTES * count)
+    packets[0::4] = first_byte * count
+    packets[1::4] = TWO * count
+    packets[2::4] = high
+    packets[3::4] = low
+    return bytes(packets)

@@ -1,0 +1,72 @@
+"""Closed loop: one publisher, one subscriber, one message in flight, blocking sockets.
+
+A sample is the time from the publisher's write to the subscriber's whole read. At QoS 1 and 2 both finish their
+handshakes before the next, so that acknowledgements of one message never share a turn with the next message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Final
+
+from flockmq.bench.errors import Failed
+from flockmq.bench.link import Link, connect, subscribe
+from flockmq.bench.target import Target
+from flockmq.bench.throughput import Plan, Sample
+from flockmq.mqtt import encode, frame
+
+PERCENTILES: Final = {"p50_us": 0.5, "p99_us": 0.99, "p999_us": 0.999}
+
+
+def measure(plan: Plan, publish_to: Target, subscribe_at: Target) -> Sample:
+    """Percentiles of the round trip in µs. Of the plan: QoS, payload, times, prefix."""
+    topic, payload = f"{plan.prefix}/latency", b"x" * plan.payload_bytes
+    with contextlib.ExitStack() as stack:
+        subscriber = stack.enter_context(contextlib.closing(connect(subscribe_at, f"{plan.prefix}-subscriber")))
+        subscribe(subscriber, [topic], plan.qos)
+        publisher = stack.enter_context(contextlib.closing(connect(publish_to, f"{plan.prefix}-publisher")))
+        time.sleep(plan.settle_s)
+        start = time.perf_counter() + plan.warmup_s
+        end, samples, packet_id = start + plan.duration_s, list[float](), 0
+        while not samples or time.perf_counter() < end:
+            packet_id = packet_id % 0xFFFF + 1 if plan.qos else 0
+            packet = encode.publish(frame.V311, topic.encode(), payload, qos=plan.qos, packet_id=packet_id)
+            sent, received = _round_trip(publisher, subscriber, packet, plan.qos, packet_id, len(payload))
+            if sent >= start:
+                samples.append(received - sent)
+    samples.sort()
+    figures = {name: samples[int(len(samples) * share)] * 1e6 for name, share in PERCENTILES.items()}
+    return figures | {"max_us": samples[-1] * 1e6, "samples": len(samples)}
+
+
+def _round_trip(
+    publisher: Link, subscriber: Link, packet: bytes, qos: int, packet_id: int, payload_bytes: int
+) -> tuple[float, float]:
+    """When the message was sent and when it was received; everything that follows from it is done."""
+    framed = publisher.framed(packet)
+    sent = time.perf_counter()
+    publisher.send(framed)
+    if qos == 2:  # delivery may wait for PUBREL [MQTT-4.3.3], so that part of the handshake belongs to the trip
+        _expect(publisher, frame.PUBREC)
+        publisher.write(encode.pub_ack(frame.PUBREL, frame.V311, packet_id))
+    arrived = subscriber.read(len(packet))
+    received = time.perf_counter()
+    if arrived[0] != packet[0] or arrived[-payload_bytes:] != packet[-payload_bytes:]:
+        raise Failed(f"{subscriber.target}: {arrived[:16].hex(' ')} arrived where the message was awaited")
+    delivered_id = int.from_bytes(arrived[-payload_bytes - 2 : -payload_bytes], "big")
+    if qos == 1:
+        subscriber.write(encode.pub_ack(frame.PUBACK, frame.V311, delivered_id))
+        _expect(publisher, frame.PUBACK)
+    elif qos == 2:
+        _expect(publisher, frame.PUBCOMP)
+        subscriber.write(encode.pub_ack(frame.PUBREC, frame.V311, delivered_id))
+        _expect(subscriber, frame.PUBREL)
+        subscriber.write(encode.pub_ack(frame.PUBCOMP, frame.V311, delivered_id))
+    return sent, received
+
+
+def _expect(link: Link, packet_type: int) -> None:
+    ack = link.read(4)
+    if ack[0] >> 4 != packet_type:
+        raise Failed(f"{link.target}: {ack.hex(' ')} arrived where packet type {packet_type} was awaited")

@@ -1,0 +1,211 @@
+"""One connection to the broker: TCP, TLS, or WebSocket over either.
+
+While a session is set up a link blocks, with a bound on how long it waits; `make_nonblocking` begins the measurement.
+`send` and `receive_into` then do one system call and never wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import ssl
+import struct
+from typing import Final
+
+from flockmq.bench import websocket
+from flockmq.bench.errors import Failed
+from flockmq.bench.target import Target
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.packets import Connect, Subscription
+
+ANSWER_MAX_S: Final = 10
+"""How long a blocking call waits for the broker."""
+PATIENCE: Final = struct.pack("ll", ANSWER_MAX_S, 0)
+GRANTED_MAX: Final = 2
+"""The highest reason code of a SUBACK that isn't a refusal."""
+
+WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Link:
+    """A connected socket. Raises Failed, with the broker named, for whatever the broker or the way to it does wrong."""
+
+    __slots__ = ("_socket", "target", "unsent")
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.unsent: bytes | memoryview = b""
+        """What was posted and the socket hasn't taken."""
+        try:
+            family, address = target.resolved()
+            plain = socket.socket(family, socket.SOCK_STREAM)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, PATIENCE)
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, PATIENCE)
+            plain.connect(address)
+            self._socket = plain if target.tls is None else target.tls.wrap_socket(plain, server_hostname=target.host)
+        except OSError as error:
+            raise Failed(f"{target}: no connection: {error.strerror or error}{_mend(error)}") from None
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def make_nonblocking(self) -> None:
+        self._socket.setblocking(False)
+
+    def framed(self, packet: bytes) -> bytes:
+        """The packet as it goes over this link."""
+        return packet
+
+    def send(self, data: bytes | memoryview) -> int:
+        """How many bytes (framed ones) the socket took; 0 when it is full."""
+        try:
+            return self._socket.send(data)
+        except WOULD_BLOCK:
+            return 0
+        except OSError as error:
+            raise self._broken(error) from None
+
+    def receive_into(self, buffer: memoryview) -> int:
+        """How many bytes of MQTT arrived; 0 when there are none now."""
+        try:
+            count = self._socket.recv_into(buffer)
+        except WOULD_BLOCK:
+            return 0
+        except OSError as error:
+            raise self._broken(error) from None
+        if count == 0:
+            raise Failed(f"{self.target}: the broker closed the connection")
+        return count
+
+    def post(self, framed: bytes | memoryview) -> bool:
+        """Send it as far as the socket takes it, and keep the rest for `flush`; False when there is a rest."""
+        took = self.send(framed)
+        if took < len(framed):
+            self.unsent = memoryview(framed)[took:]
+            return False
+        return True
+
+    def flush(self) -> bool:
+        """Whether nothing is left of what was posted, after sending what the socket takes now."""
+        if self.unsent:
+            self.unsent = self.unsent[self.send(self.unsent) :]
+        return not self.unsent
+
+    def write(self, packet: bytes) -> None:
+        """Send a whole packet, waiting for the socket."""
+        rest = memoryview(self.framed(packet))
+        while rest:
+            sent = self.send(rest)
+            if sent == 0:
+                raise Failed(f"{self.target}: the broker read nothing for {ANSWER_MAX_S} s")
+            rest = rest[sent:]
+
+    def read(self, count: int) -> bytes:
+        """Exactly `count` bytes, waiting for them."""
+        data = bytearray(count)
+        view, got = memoryview(data), 0
+        while got < count:
+            received = self.receive_into(view[got:])
+            if received == 0:
+                raise Failed(f"{self.target}: no answer within {ANSWER_MAX_S} s")
+            got += received
+        return bytes(data)
+
+    def read_packet(self) -> bytes:
+        """The next packet, whole, waiting for it."""
+        head = self.read(2)
+        while head[-1] & 0x80:
+            head += self.read(1)
+        return head + self.read(frame.remaining_length(head, 1)[0])
+
+    def close(self) -> None:
+        """DISCONNECT, then a reset: no socket is left in TIME_WAIT."""
+        with contextlib.suppress(Failed):
+            self.send(self.framed(encode.disconnect(frame.V311)))
+        self.abort()
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
+
+    def _broken(self, error: OSError) -> Failed:
+        return Failed(f"{self.target}: the connection broke: {error.strerror or error}")
+
+
+class WebSocketLink(Link):
+    """Packets in binary messages. A broker may cut its frames anywhere; what arrives is MQTT's own bytes again."""
+
+    __slots__ = ("_incoming",)
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self._incoming = websocket.Incoming()
+        self._socket.sendall(websocket.request(target.host, target.port, target.path))
+        answer = bytearray()
+        while not answer.endswith(b"\r\n\r\n"):
+            byte = self._socket.recv(1)
+            if not byte or len(answer) > websocket.ANSWER_MAX_BYTES:
+                raise Failed(f"{target}: no WebSocket here: {bytes(answer[:80])!r}")
+            answer += byte
+        if why := websocket.refusal(bytes(answer)):
+            raise Failed(f"{target}: no WebSocket here: {why}")
+
+    def framed(self, packet: bytes) -> bytes:
+        return websocket.frame(packet)
+
+    def receive_into(self, buffer: memoryview) -> int:
+        while received := super().receive_into(buffer):
+            try:
+                if count := self._incoming.unwrap(buffer, received):
+                    return count
+            except ValueError as why:
+                raise Failed(f"{self.target}: {why}") from None
+        return 0
+
+
+def connect(target: Target, client_id: str) -> Link:
+    """CONNECT up to its CONNACK: clean session, no keep-alive, so that an idle connection stays silent."""
+    link = start(target, client_id)
+    try:
+        finish(link)
+    except Failed:
+        link.abort()
+        raise
+    return link
+
+
+def start(target: Target, client_id: str) -> Link:
+    """The first half of `connect`: CONNECT is sent."""
+    link = WebSocketLink(target) if target.websocket else Link(target)
+    login = Connect(frame.V311, client_id.encode(), user_name=target.username, password=target.password)
+    link.write(encode.connect(login))
+    return link
+
+
+def finish(link: Link) -> None:
+    """The second half: CONNACK is awaited."""
+    connack = link.read(4)
+    if connack[0] >> 4 != frame.CONNACK:
+        raise Failed(f"{link.target}: answered CONNECT with {connack.hex(' ')}")
+    if connack[3]:
+        raise Failed(f"{link.target}: CONNECT refused: return code {connack[3]} [MQTT-3.2.2-3]")
+
+
+def subscribe(link: Link, filters: list[str], qos: int) -> None:
+    """SUBSCRIBE up to its SUBACK; each filter has to be granted as asked for."""
+    link.write(encode.subscribe(frame.V311, 1, [Subscription(name.encode(), qos) for name in filters]))
+    suback = link.read_packet()
+    if suback[0] >> 4 != frame.SUBACK:
+        raise Failed(f"{link.target}: answered SUBSCRIBE with {suback[:8].hex(' ')}")
+    for name, code in zip(filters, suback[-len(filters) :], strict=True):
+        if code > GRANTED_MAX:
+            raise Failed(f"{link.target}: SUBSCRIBE to {name} at QoS {qos} refused: 0x{code:02x}")
+        if code != qos:
+            raise Failed(f"{link.target}: SUBSCRIBE to {name} at QoS {qos} granted at QoS {code} only")
+
+
+def _mend(error: OSError) -> str:
+    return "; raise the limit of open files (ulimit -n)" if error.errno == errno.EMFILE else ""

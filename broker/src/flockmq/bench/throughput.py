@@ -1,0 +1,229 @@
+"""Throughput: publishers keep a window of messages under way, subscribers account for each one.
+
+The figure is deliveries inside the measured time, which begins after the warm-up. Then the publishers stop, and what is
+still under way must arrive: what doesn't within QUIET_S is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from flockmq.bench import process, ring
+from flockmq.bench.inbox import Inbox, Tally
+from flockmq.bench.link import Link, connect, subscribe
+from flockmq.bench.outbox import Outbox
+from flockmq.bench.target import Target
+from flockmq.errors import ConfigError
+
+QUIET_S: Final = 2.0
+TURN_MAX_S: Final = 0.01
+READ_EVERY_MESSAGES: Final = 64
+"""Messages that each publisher may write before its subscribers are read."""
+FILTERS_PER_PACKET: Final = 500
+FILTERS_PER_CONNECTION: Final = 20_000
+
+Sample = dict[str, float]
+"""Figures by name: what a measurement gives, and what `--json` prints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Who publishes what to whom. `fan`: every publisher reaches every subscriber; otherwise they are pairs."""
+
+    publishers: int = 1
+    subscribers: int = 1
+    fan: bool = False
+    topics: int = 1
+    wildcard: bool = False
+    filters: int = 0
+    """Wildcard filters of other topics that are subscribed besides."""
+    qos: int = 0
+    payload_bytes: int = 64
+    window: int = 16_384
+    batch: int = 1_000_000
+    """Messages that one write may carry."""
+    warmup_s: float = 0.3
+    duration_s: float = 1.0
+    settle_s: float = 0.0
+    """From the last SUBACK to the first message: what a cluster takes to know a subscription everywhere."""
+    prefix: str = "bench"
+    """Of topics and client ids."""
+
+    def check(self) -> None:
+        """Raises ConfigError where the parts don't fit."""
+        if not self.fan and self.publishers != self.subscribers:
+            raise ConfigError("pairs need as many --subscribers as --publishers (or say --fan)")
+        places = ring.places(self.window, self.topics, self.qos)
+        if places < 2 * self.window:
+            raise ConfigError(
+                f"--window {self.window}: at QoS {self.qos} there are packet ids for {places // 2} at most"
+            )
+        if places > ring.PLACES_MAX or places * (self.payload_bytes + 40) > ring.RING_MAX_BYTES:
+            raise ConfigError(
+                f"--window {self.window}, --topics {self.topics} and --payload {self.payload_bytes}: two windows and "
+                f"one round of the topics don't fit into {ring.RING_MAX_BYTES // 2**20} MiB"
+            )
+
+    def topic_names(self, group: int) -> list[bytes]:
+        whose = ring.letters(group, ring.PUBLISHER_LETTERS)
+        return [
+            b"%s/%s/%s" % (self.prefix.encode(), whose, ring.letters(topic, ring.PLACE_LETTERS))
+            for topic in range(self.topics)
+        ]
+
+    def filter(self, group: int) -> str:
+        if self.wildcard or self.topics > 1:
+            return f"{self.prefix}/{ring.letters(group, ring.PUBLISHER_LETTERS).decode()}/+"
+        return self.topic_names(group)[0].decode()
+
+    def other_filters(self) -> list[str]:
+        """As deep as the topics and with their first level, so that a broker has to tell them apart; none matches."""
+        return [f"{self.prefix}/+/X{ring.letters(index, ring.PLACE_LETTERS).decode()}" for index in range(self.filters)]
+
+
+def measure(plan: Plan, publish_to: Target, subscribe_at: Target, pids: list[int], ready: Callable[[], None]) -> Sample:
+    """Run the plan. `ready` is called when everybody is connected and subscribed, and may wait for other processes."""
+    with contextlib.ExitStack() as stack:
+        run = _Run(plan, publish_to, subscribe_at, stack)
+        ready()
+        time.sleep(plan.settle_s)
+        run.for_time(plan.warmup_s)
+        family = process.family(pids)
+        delivered, client_s, broker_s = run.tally.delivered, time.process_time(), process.cpu_s(family)
+        elapsed = run.for_time(plan.duration_s)
+        delivered = run.tally.delivered - delivered
+        client_s, broker_s = time.process_time() - client_s, process.cpu_s(family) - broker_s
+        run.drain()
+    tally = run.tally
+    sample: Sample = {
+        "rate": delivered / elapsed,
+        "delivered": delivered,
+        "lost": tally.lost,
+        "repeated": tally.repeated,
+        "late": tally.late,
+        "client_busy": client_s / elapsed,
+    }
+    if pids:
+        sample |= {"broker_busy": broker_s / elapsed, "resident_bytes": process.resident_bytes(family)}
+    return sample
+
+
+class _Run:
+    """All connections of one plan, and the loop that turns them."""
+
+    def __init__(self, plan: Plan, publish_to: Target, subscribe_at: Target, stack: contextlib.ExitStack) -> None:
+        self.tally = Tally(plan.publishers)
+        self._poller = select.epoll()
+        self._boxes: dict[int, Inbox | Outbox] = {}
+        """By descriptor."""
+        self._waiting: set[int] = set()
+        """Descriptors whose EPOLLOUT is awaited."""
+        self._outboxes: list[Outbox] = []
+        self._eager = False
+        """Every publisher could go on at once."""
+        self._turns = 0
+        self._turns_per_read = max(1, min(READ_EVERY_MESSAGES, plan.window // 4) // plan.batch)
+
+        def opened(target: Target, name: str) -> Link:
+            link = connect(target, f"{plan.prefix}-{name}")
+            stack.callback(link.close)
+            return link
+
+        stack.callback(self._poller.close)
+        _subscribe_others(plan, lambda name: opened(subscribe_at, name))
+        mailboxes = []
+        for index in range(plan.subscribers):
+            link = opened(subscribe_at, f"subscriber-{index}")
+            subscribe(link, [plan.filter(0 if plan.fan else index)], plan.qos)
+            mailboxes.append(link)
+        rings = []
+        count = ring.places(plan.window, plan.topics, plan.qos)
+        for index in range(plan.publishers):
+            link = opened(publish_to, f"publisher-{index}")
+            topics = plan.topic_names(0 if plan.fan else index)
+            rings.append(ring.build(index, topics, count, plan.qos, plan.payload_bytes, link.framed))
+            outbox = Outbox(
+                link,
+                rings[index],
+                index,
+                self.tally,
+                qos=plan.qos,
+                copies=plan.subscribers if plan.fan else 1,
+                window=plan.window,
+                batch=plan.batch,
+            )
+            self._outboxes.append(outbox)
+            self._watch(outbox)
+        for index, link in enumerate(mailboxes):
+            heard = (rings, 0) if plan.fan else (rings[index : index + 1], index)
+            self._watch(Inbox(link, *heard, plan.qos, self.tally))
+
+    def _watch(self, box: Inbox | Outbox) -> None:
+        box.link.make_nonblocking()
+        self._boxes[box.descriptor] = box
+        self._poller.register(box.descriptor, select.EPOLLIN)
+
+    def for_time(self, seconds: float) -> float:
+        """Turn for so long; how long it was."""
+        clock = time.perf_counter
+        start = now = clock()
+        while now - start < seconds:
+            self._turn(publish=True)
+            now = clock()
+        return now - start
+
+    def drain(self) -> None:
+        """Publish no more, and wait for what is under way as long as something arrives; the rest is lost."""
+        seen, since = self.tally.delivered, time.perf_counter()
+        while any(outbox.under_way() for outbox in self._outboxes) and time.perf_counter() - since < QUIET_S:
+            self._turn(publish=False)
+            if self.tally.delivered != seen:
+                seen, since = self.tally.delivered, time.perf_counter()
+        self.tally.lost += sum(outbox.unsettled() for outbox in self._outboxes)
+
+    def _turn(self, publish: bool) -> None:
+        """Read what is there and answer it, then let every publisher write once.
+
+        While everybody has room to go on publishing, it is read only every few turns: a client that wakes for each
+        message would be what limits the figure where a write carries only one.
+        """
+        self._turns += 1
+        if not self._eager or self._turns % self._turns_per_read == 0:
+            self._receive(0 if self._eager else TURN_MAX_S)
+        self._eager = publish
+        if publish:
+            waiting = self._waiting
+            for outbox in self._outboxes:
+                if outbox.descriptor in waiting or not outbox.publish():
+                    self._eager = False
+                    if outbox.link.unsent:
+                        self._await_room(outbox)
+
+    def _receive(self, patience_s: float) -> None:
+        for descriptor, event in self._poller.poll(patience_s):
+            box = self._boxes[descriptor]
+            if event & ~select.EPOLLOUT:
+                box.receive()
+            if not box.flush():
+                self._await_room(box)
+            elif descriptor in self._waiting:
+                self._waiting.remove(descriptor)
+                self._poller.modify(descriptor, select.EPOLLIN)
+
+    def _await_room(self, box: Inbox | Outbox) -> None:
+        if box.descriptor not in self._waiting:
+            self._waiting.add(box.descriptor)
+            self._poller.modify(box.descriptor, select.EPOLLIN | select.EPOLLOUT)
+
+
+def _subscribe_others(plan: Plan, opened: Callable[[str], Link]) -> None:
+    filters = plan.other_filters()
+    for start in range(0, len(filters), FILTERS_PER_CONNECTION):
+        link = opened(f"filters-{start}")
+        for at in range(start, min(start + FILTERS_PER_CONNECTION, len(filters)), FILTERS_PER_PACKET):
+            subscribe(link, filters[at : at + FILTERS_PER_PACKET], 0)
