@@ -68,6 +68,8 @@ async def test_a_list_is_by_label_and_its_elements_say_what_they_are(kube: Kube,
     found = await kube.list("StatefulSet", "ns", {"a/b": "c", "d": "e"})
     assert found == [{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "a"}}]
     assert server.asked[0][1] == "/apis/apps/v1/namespaces/ns/statefulsets?labelSelector=a/b%3Dc,d%3De"
+    await kube.list("Pod", "ns", {"a": "b"}, limit=9)
+    assert server.asked[-1][1] == "/api/v1/namespaces/ns/pods?labelSelector=a%3Db&limit=9"
     server.body = '{"items": null}'
     assert await kube.list("Secret", "ns", {}, metadata_only=True) == []
 

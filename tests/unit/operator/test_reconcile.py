@@ -69,15 +69,19 @@ async def test_one_object_becomes_a_cluster_that_is_ready() -> None:
     assert told(world)[-1] == ("Normal", "Ready")
 
 
-async def test_a_bad_spec_is_stalled_and_warned_of_once() -> None:
-    world = World(mqtt_cluster({"cores": {"replicas": "many"}}))
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [({"cores": {"replicas": "many"}}, "spec.cores.replicas"), ({"config": "x ="}, "spec.config: not valid TOML")],
+)
+async def test_a_bad_spec_is_stalled_and_warned_of_once(spec: Manifest, field: str) -> None:
+    world = World(mqtt_cluster(spec))
     async with reconciling(world) as reconciler:
         await until(lambda: condition(world, "Stalled")["status"] == "True")
         for _ in range(5):
             reconciler.wake(*KEY)
             await asyncio.sleep(0.01)
     assert told(world) == [("Warning", "InvalidSpec")]
-    assert "spec.cores.replicas" in world.told[0]["note"]
+    assert field in world.told[0]["note"]
     assert world.writes == []
 
 

@@ -10,7 +10,7 @@ from flockmq_operator.status import make_status
 from flockmq_operator.status.condition import Situation
 from unit.operator.schema import SCHEMA, violations
 from unit.operator.test_plan import CORES, REDIS, REPLICANTS, TestCores, running
-from unit.operator.world import World, context
+from unit.operator.world import World, context, pod
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LATER = datetime(2026, 11, 21, 13, tzinfo=UTC)
@@ -160,3 +160,24 @@ async def test_what_keeps_a_pod_from_starting_is_told() -> None:
         "RedisReady": "demo-redis-0 can't be scheduled: no StorageClass is the default",
         "ReplicantsReady": "0 of 2 ready; exceeded quota: small",
     }
+
+
+async def test_what_a_node_said_before_it_ended_is_told() -> None:
+    world = await running()
+    words = (
+        '{"msg": "starting"}\nflockmq: error: flockmq.toml: mqtt.max_inflght: unknown key; did you mean max_inflight?\n'
+    )
+    crashed = {
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}},
+        "lastState": {"terminated": {"exitCode": 2, "message": words}},
+    }
+    world.objects[Ref("Pod", "demo-core-2")]["status"] = {"containerStatuses": [crashed]}
+    replicant = pod("demo-replicant-a", dict(world.objects[REPLICANTS]["spec"]["selector"]["matchLabels"]), "new")
+    replicant["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "flockmq-operator"
+    world.put({**replicant, "status": {"containerStatuses": [crashed]}})
+    world.objects[REPLICANTS]["status"] |= {"replicas": 3, "updatedReplicas": 1, "unavailableReplicas": 1}
+    made = await status(world)
+    said = "CrashLoopBackOff: " + words.splitlines()[1]
+    assert said in condition(made, "CoresReady")["message"]
+    assert condition(made, "ReplicantsReady")["reason"] == "Rolling"
+    assert said in condition(made, "ReplicantsReady")["message"]
