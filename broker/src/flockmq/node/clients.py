@@ -54,6 +54,18 @@ class Handovers(Protocol):
         ...
 
 
+class Watcher(Protocol):
+    """Who wants to know of every connection."""
+
+    def connected(self, channel: Channel, connect: Connect, session: Session, is_present: bool) -> None:
+        """CONNACK is on its way; the session was there before, or not."""
+        ...
+
+    def disconnected(self, channel: Channel, session: Session) -> None: ...
+
+    def taken_over(self, client_id: bytes) -> None: ...
+
+
 class Clients:
     """`flush` has what was put outside a turn written; `must_authorize` says whether a client is to be asked about."""
 
@@ -63,6 +75,7 @@ class Clients:
         self.by_id: dict[bytes, Channel] = {}
         self.homes: Homes | None = None
         self.handovers: Handovers | None = None
+        self.watcher: Watcher | None = None
         self.must_authorize: Callable[[Principal], bool] = _no_rules
         self._me: Final = me
         self._sessions = sessions
@@ -103,6 +116,8 @@ class Clients:
             self._home().detach(client_id, token)
         if channel.admitted_once:
             self._on_event("disconnected", client_id, channel.close_reason, channel.protocol_version)
+            if self.watcher is not None:
+                self.watcher.disconnected(channel, session)
 
     def violated(self, channel: Channel, error: PacketError) -> None:
         """One line, and not too many of them: a hostile client must not fill the log."""
@@ -131,6 +146,8 @@ class Clients:
         channel = self.by_id.get(client_id)
         if channel is not None and channel.token == token:
             self._counters.takeovers += 1
+            if self.watcher is not None:
+                self.watcher.taken_over(client_id)
             channel.close(Reason.SESSION_TAKEN_OVER)
             self._flush()
             if client_id not in self._sessions.away:
@@ -196,6 +213,8 @@ class Clients:
         self._counters.connects += 1
         channel.admitted(connect, token, session, present, extra)
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
+        if self.watcher is not None:
+            self.watcher.connected(channel, connect, session, present)
 
     def _home(self) -> Homes:
         assert self.homes is not None, "clients come after the homes are there"

@@ -27,11 +27,18 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Auth, Connect
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.clients import Clients
+from flockmq.node.delayed import Delayed, is_delayed
+from flockmq.node.exclusive import Exclusive
 from flockmq.node.handover import Handovers
+from flockmq.node.hooking import Hooking
 from flockmq.node.remote import RemoteRoutes
 from flockmq.node.retained import Feeds, Retained
 from flockmq.node.routes import OwnRoutes
+from flockmq.node.shared import OwnShares, RemoteShares
+from flockmq.node.system import About, System
+from flockmq.plugins.settings import SysTopics
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogFull
 from flockmq.rlog.rlog import Rlog
@@ -43,8 +50,8 @@ from flockmq.session.inbound import Inbound
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
 from flockmq.session.port import ALLOWED, NodePort
-from flockmq.session.principal import ANONYMOUS
-from flockmq.session.publish import NO_EXPIRY, Publish
+from flockmq.session.principal import ANONYMOUS, Principal
+from flockmq.session.publish import NO_EXPIRY, Publish, publication
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
@@ -59,7 +66,17 @@ log: Final = logging.getLogger(__name__)
 class Node(NodePort):
     """Also a `management.view.NodeView`."""
 
-    def __init__(self, role: str, name: str, limits: Limits, router: Router, cluster: Cluster, rlog: Rlog) -> None:
+    def __init__(
+        self,
+        role: str,
+        name: str,
+        limits: Limits,
+        router: Router,
+        cluster: Cluster,
+        rlog: Rlog,
+        hooking: Hooking,
+        sys_topics: SysTopics,
+    ) -> None:
         self.role = role
         self.name = name
         self.incarnation = cluster.incarnation
@@ -67,6 +84,9 @@ class Node(NodePort):
         self.counters: Counters = router.counters
         self.cluster = cluster
         self.rlog = rlog
+        self.hooking = hooking
+        about = About(name, self._node_names, self.samples)
+        self.system = System(sys_topics, about, router, self.flush_soon)
         self.engine = Engine(router, self, limits)
         self.sessions = Sessions(router, self)
         self.clients = Clients(
@@ -76,10 +96,20 @@ class Node(NodePort):
         self.clients.homes = self.homes
         self.handovers = Handovers(self.homes, self.sessions, router, limits, self._route_all, self.engine.soon)
         self.clients.handovers = self.handovers
+        self.clients.watcher = self
+        self.clients.must_authorize = self._must_authorize
+        hooking.on_change = self.authorization_changed
         self.homes.on_relay = self.handovers.heard
         self._limits = limits
         self.remote = RemoteRoutes(router, self.incarnation, cluster.peer)
         self.routes = OwnRoutes(self.incarnation, partial(rlog.submit, ROUTE), self._holders, router.has_local, _reason)
+        self.remote_shares = RemoteShares(router, self.incarnation)
+        self.shares = OwnShares(self.incarnation, partial(rlog.submit, ROUTE), router.shared.count, _reason)
+        router.shared.me = self.incarnation
+        router.shared.find_peer = cluster.peer
+        router.shared.on_count = self.shares.changed
+        self.exclusive = Exclusive(self.incarnation, partial(rlog.submit, ROUTE), _reason)
+        self.delayed = Delayed(DelayedHost(self), _reason, time.time)
         self.retained = Retained()
         self.feeds = Feeds(self.retained, router, partial(self._caught_up, RETAINED), self.engine.soon)
         self.state = "starting"
@@ -89,7 +119,13 @@ class Node(NodePort):
         rlog.on_change(NODES.name, self.remote.members)
         rlog.on_change(ROUTES.name, self.remote)
         rlog.on_change(MESSAGES.name, self.retained)
+        rlog.on_change(SHARES.name, self.remote_shares)
+        rlog.on_change(CLAIMS.name, self.exclusive.claims)
+        rlog.on_change(DELAYED.name, self.delayed.schedule)
         self.remote.go_live()
+        self.remote_shares.go_live()
+        cluster.on_node_gone.append(self._node_gone)
+        cluster.on_returned = self._returned
         cluster.on_forward = self._forwarded
         cluster.on_drained = self._peer_drained
         cluster.local_status = self._local_status
@@ -100,31 +136,55 @@ class Node(NodePort):
     # Connections.
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        if channel.authentication_method is not None:
+        refusal = self.hooking.connecting(channel, connect)
+        known = self.hooking.authenticate(channel, connect) if refusal == Reason.SUCCESS else refusal
+        if isinstance(known, int):
+            channel.refuse(known)
+        elif known is not None:
+            self.clients.authenticated(channel, connect, known)
+        elif channel.authentication_method is not None:
             channel.refuse(Reason.BAD_AUTHENTICATION_METHOD)
         elif self._limits.allow_anonymous:
             self.clients.authenticated(channel, connect, ANONYMOUS)
         else:
             channel.refuse(Reason.NOT_AUTHORIZED)
 
+    def refused(self, channel: Channel, reason: int) -> None:
+        self.hooking.refused(channel, reason)
+
     def continued(self, channel: Channel, packet: Auth) -> None:
         channel.close(Reason.BAD_AUTHENTICATION_METHOD)
 
     def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
-        self.clients.gone(channel, session, will)
+        self.clients.gone(channel, session, self.hooking.leaving(channel, will))
+
+    def connected(self, channel: Channel, connect: Connect, session: Session, is_present: bool) -> None:
+        self.system.connected(channel, connect, session)
+        self.hooking.connected(channel, session, is_present)
+
+    def disconnected(self, channel: Channel, session: Session) -> None:
+        self.system.disconnected(channel)
+        self.hooking.disconnected(channel)
+
+    def taken_over(self, client_id: bytes) -> None:
+        self.hooking.taken_over(client_id)
 
     def session_ended(self, session: Session) -> None:
-        """Nothing of it is left."""
+        self.hooking.session_ended(session.client_id)
 
     # What clients may do.
 
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
     ) -> int:
-        return ALLOWED
+        verdict = self.hooking.authorize(channel, action, topic, qos, retain)
+        return ALLOWED if verdict is None else verdict
 
     def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
         return False
+
+    def _must_authorize(self, principal: Principal) -> bool:
+        return not principal.superuser and self.hooking.must_authorize()
 
     def authorization_changed(self) -> None:
         """Whatever clients were allowed before, they are to be asked about again."""
@@ -133,11 +193,17 @@ class Node(NodePort):
                 connection.allowed = None
                 connection.must_authorize = self.clients.must_authorize(connection.principal)
 
-    def intercept(self, channel: Channel, message: Publish) -> Publish | None:
-        return message
+    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
+        return self.hooking.intercept(channel, message)
 
     def subscribing(self, channel: Channel, request: Request) -> bytes:
-        return request.filter
+        return self.hooking.subscribing(channel, request)
+
+    def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
+        self.hooking.subscribed(channel, filter, qos)
+
+    def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
+        return self.hooking.unsubscribing(channel, filter)
 
     def violated(self, channel: Channel, error: PacketError) -> None:
         self.clients.violated(channel, error)
@@ -145,13 +211,38 @@ class Node(NodePort):
     # Subscriptions.
 
     def is_routed(self, filter: bytes) -> bool:
-        return self.routes.has(filter)
+        return self.shares.has(filter) if is_shared(filter) else self.routes.has(matching(filter))
+
+    def claim(self, subscribing: Subscribing, filters: list[bytes]) -> None:
+        answers: dict[bytes, int] = {}
+        for filter in filters:
+            done = partial(self._claimed, subscribing, set(filters), answers, filter)
+            self.exclusive.claim(matching(filter), subscribing.session.client_id, done)
+
+    def _claimed(
+        self, subscribing: Subscribing, filters: set[bytes], answers: dict[bytes, int], filter: bytes, reason: int
+    ) -> None:
+        answers[filter] = reason
+        if answers.keys() == filters:
+            subscribing.claimed({filter: reason for filter, reason in answers.items() if reason >= 0x80})
 
     def routed(self, subscribing: Subscribing) -> None:
-        if subscribing.filters:
-            self.routes.put(subscribing.filters, partial(self._routed, subscribing))
+        self._route(subscribing.filters, partial(self._routed, subscribing))
+
+    def _route(self, filters: list[bytes], done: Callable[[int], None]) -> None:
+        """Have the log route filters of any kind to this node; `done` gets the worst reason code."""
+        shared = [filter for filter in filters if is_shared(filter)]
+        others = [matching(filter) for filter in filters if not is_shared(filter)]
+        if shared and others:
+            both = _Both(done)
+            self.shares.put(shared, both.done)
+            self.routes.put(others, both.done)
+        elif shared:
+            self.shares.put(shared, done)
+        elif others:
+            self.routes.put(others, done)
         else:
-            self._routed(subscribing, Reason.SUCCESS)
+            done(Reason.SUCCESS)
 
     def _routed(self, subscribing: Subscribing, reason: int) -> None:
         if reason < 0x80 and subscribing.retained:
@@ -169,19 +260,31 @@ class Node(NodePort):
         self.engine.soon()
 
     def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
-        return self.sessions.unsubscribe(session, filters)
+        reasons = self.sessions.unsubscribe(session, filters)
+        for filter, reason in zip(filters, reasons, strict=True):
+            if reason == Reason.SUCCESS:
+                self.hooking.unsubscribed(channel, filter)
+        return reasons
 
     def unrouted(self, filters: list[bytes]) -> None:
-        self.routes.delete(filters)
+        gone: list[bytes] = []
+        for filter in filters:
+            if is_exclusive(filter):
+                self.exclusive.release(matching(filter))
+            if not is_shared(filter) and not self.router.has_local(matching(filter)):
+                gone.append(matching(filter))
+        if gone:
+            self.routes.delete(gone)
 
-    def _route_all(self, filters: list[bytes], done: Callable[[int], None]) -> None:
-        missing = [filter for filter in filters if not self.routes.has(filter)]
-        if missing:
-            self.routes.put(missing, done)
-        else:
-            done(Reason.SUCCESS)
+    def _route_all(self, client_id: bytes, filters: list[bytes], done: Callable[[int], None]) -> None:
+        """The filters of a client whose session came here; what it had alone it has here too."""
+        for filter in filters:
+            if is_exclusive(filter):
+                self.exclusive.claim(matching(filter), client_id, _nobody_asks)
+        self._route([filter for filter in filters if not self.is_routed(filter)], done)
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        self.system.give(subscriptions)
         self.feeds.owe(subscriptions, saw_all)
 
     # Messages.
@@ -190,18 +293,44 @@ class Node(NodePort):
         self._spawn(self._log_then(inbound))
 
     async def _log_then(self, inbound: Inbound) -> None:
-        inbound.logged(await self._retain(inbound.message))
+        if is_delayed(inbound.message.topic):
+            inbound.logged(await self.delayed.take(inbound.message), deliver=False)
+        else:
+            inbound.logged(await self._retain(inbound.message))
 
     def publish(self, message: Publish, session: Session) -> None:
+        self.send(message)
+
+    def send(self, message: Publish) -> None:
+        """Publish what no connection waits for."""
         self._spawn(self._publish(message))
 
+    def send_as_plugin(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+        self.send(publication(4, qos, retain, topic, payload, b""))
+
     async def _publish(self, message: Publish) -> None:
+        if is_delayed(message.topic):
+            await self.delayed.take(message)
+            return
         if message.retain:
             await self._retain(message)
         fan = self.router.route(message.topic).fanout
         self.router.forward(fan, message, _nobody_waits)
         self.router.deliver(fan, message, None)
         self.engine.soon()
+
+    async def publish_due(self, message: Publish) -> bool:
+        """As `_publish`, but False if the log or a link had no room; it returns when the other nodes have it."""
+        if message.retain and await self._retain(message) >= 0x80:
+            return False
+        fan = self.router.route(message.topic).fanout
+        accepted = _Accepted()
+        asked = self.router.forward(fan, message, accepted.one)
+        self.router.deliver(fan, message, None)
+        self.engine.soon()
+        if asked > 0:
+            await accepted.all_of(asked)
+        return asked >= 0
 
     async def _retain(self, message: Publish) -> int:
         """Write, then see every route that was written before: the reason code for the publisher."""
@@ -234,6 +363,20 @@ class Node(NodePort):
             log.error("%s forwarded what can't be delivered: %s", incarnation, error)
         self.engine.soon()
 
+    def _node_gone(self, incarnation: str) -> None:
+        self.router.shared.others_changed()
+
+    def _returned(self, batches: list[tuple[int, bytes]]) -> None:
+        self._spawn(self._share_again(batches))
+
+    async def _share_again(self, batches: list[tuple[int, bytes]]) -> None:
+        """Shared deliveries that a purged node never accepted, a batch a turn."""
+        self.router.shared.others_changed()
+        for version, chunk in batches:
+            self.router.shared.returned(version & ~SHARED, chunk)
+            self.engine.soon()
+            await asyncio.sleep(0)
+
     def _peer_drained(self, peer: Peer) -> None:
         self.router.release(peer)
         self.engine.soon()
@@ -252,6 +395,7 @@ class Node(NodePort):
         while True:
             await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
             self.routes.delete_again()
+            self.exclusive.release_again()
             at_ms = time.time_ns() // 1_000_000
             lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
             samples = [(at_ms, self.name, shard, entries, round(ms)) for shard, entries, ms in lags]
@@ -315,6 +459,9 @@ class Node(NodePort):
             for view in self.cluster.nodes()
         ]
 
+    def _node_names(self) -> list[str]:
+        return [view.name for view in self.cluster.nodes()]
+
     def status(self) -> NodeStatus:
         lags = {shard: self.rlog.lag(shard) for shard in SHARDS}
         return NodeStatus(
@@ -337,6 +484,11 @@ class Node(NodePort):
             Sample("flockmq_sessions", self.counters.connections + self.counters.sessions_away),
             Sample("flockmq_routes", len(self.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(self.retained.index)),
+            Sample("flockmq_shared_groups", len(self.router.shared.groups)),
+            Sample("flockmq_exclusive_subscriptions", len(self.exclusive)),
+            Sample("flockmq_delayed_messages", len(self.rlog.tables.delayed)),
+            Sample("flockmq_delayed_bytes", self.rlog.tables.delayed.bytes),
+            Sample("flockmq_delayed_published", self.delayed.published),
             Sample("flockmq_queue_length", self.homes.attaching, ("attaches",)),
             Sample("flockmq_queue_length", self.cluster.resend_messages, ("resend_messages",)),
             Sample("flockmq_queue_length", self.rlog.pending_bytes, ("log_pending_bytes",)),
@@ -351,6 +503,65 @@ class Node(NodePort):
                 )
             ),
         ]
+
+
+class DelayedHost:
+    """What delayed messages ask of their node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def leads(self) -> bool:
+        return self._node.cluster.is_leader
+
+    def row(self, key: bytes) -> DelayedMessage | None:
+        return self._node.rlog.tables.delayed.get(key)
+
+    def write(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+        return self._node.rlog.submit(RETAINED, ops)
+
+    async def caught_up(self) -> bool:
+        return await self._node.caught_up(RETAINED)
+
+    async def publish(self, message: Publish) -> bool:
+        return await self._node.publish_due(message)
+
+
+class _Both:
+    """Two writes that have one answer: the worst of theirs."""
+
+    def __init__(self, done: Callable[[int], None]) -> None:
+        self._done = done
+        self._first: int | None = None
+
+    def done(self, reason: int) -> None:
+        if self._first is None:
+            self._first = reason
+        else:
+            self._done(max(self._first, reason))
+
+
+class _Accepted:
+    """Counts the nodes that have a message."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._wanted = 0
+        self._reached = asyncio.Event()
+
+    def one(self) -> None:
+        self._count += 1
+        if self._count == self._wanted:
+            self._reached.set()
+
+    async def all_of(self, wanted: int) -> None:
+        self._wanted = wanted
+        if self._count < wanted:
+            await self._reached.wait()
+
+
+def _nobody_asks(reason: int) -> None:
+    """The session goes on as it was."""
 
 
 def _reason(done: asyncio.Future[StreamId]) -> int:

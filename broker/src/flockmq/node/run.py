@@ -22,7 +22,9 @@ from flockmq.errors import RedisUnreachable, UserError, cannot_bind
 from flockmq.listeners import tcp
 from flockmq.management import server
 from flockmq.management.view import NodePorts
+from flockmq.node.hooking import Hooking
 from flockmq.node.node import Node
+from flockmq.plugins.running import Plugins
 from flockmq.rlog import errors as rlog_errors
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
@@ -51,6 +53,7 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             min(zone.max_packet_size for zone in (config.mqtt, *config.zones.values())),
             min(zone.max_topic_levels for zone in (config.mqtt, *config.zones.values())),
         )
+        hooking = Hooking(router, Plugins(config.plugins.enabled), config.rewrite, config.auto_subscribe)
         redis = _redis(config)
         is_core = config.role != "replicant"
         cluster = Cluster(_cluster_settings(config, mqtt_port or 0), router.turn, redis)
@@ -61,7 +64,9 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             port=cluster.core_port if config.cluster.seeds or not is_core else None,
             data_dir=config.node.data_dir if is_core else None,
         )
-        node = Node(config.role, config.node.name, limits, router, cluster, rlog)
+        node = Node(config.role, config.node.name, limits, router, cluster, rlog, hooking, config.sys_topics)
+        stack.callback(hooking.plugins.stop)
+        hooking.plugins.start(config.node.name, config.plugins.settings, node.send_as_plugin)
         management_port = await stack.enter_async_context(server.serve(node, config.management.listen))
         await stack.enter_async_context(_running(node, cluster, rlog))
         if listener is not None:
@@ -106,6 +111,8 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
         stack.callback(node.engine.stop)
         samples = asyncio.ensure_future(node.sample_lag())
         stack.callback(samples.cancel)
+        telling = asyncio.ensure_future(node.system.run())
+        stack.callback(telling.cancel)
         absences = asyncio.ensure_future(node.watch_sessions())
         stack.callback(absences.cancel)
         stack.push_async_callback(node.close_clients)

@@ -294,6 +294,7 @@ class Channel(Paced):
         if self.state == CLOSED:
             return
         self.router.counters.connects_refused += 1
+        self.port.refused(self, reason)
         self.put(encode.connack(self.protocol_version, reason, own=_reason_string(why)))
         self._end(reason)
 
@@ -387,21 +388,22 @@ class Channel(Paced):
             self._answer(message, reason)
 
     def denial(self, message: Publish) -> int:
-        """The client may not publish this: what the acknowledgement says. It may end the connection.
-
-        Before 5.0 it can't be refused, so it is acknowledged and goes nowhere [MQTT-3.3.5-2].
-        """
+        """The client may not publish this: what the acknowledgement says. It may end the connection."""
         if self.port.denied(self, PUBLISH, message.topic):
             self.close(Reason.NOT_AUTHORIZED)
-        return Reason.NOT_AUTHORIZED if self.protocol_version == 5 else Reason.SUCCESS
+        return self._sayable(Reason.NOT_AUTHORIZED)
+
+    def _sayable(self, reason: int) -> int:
+        """Before 5.0 a message can't be refused, so it is acknowledged and goes nowhere [MQTT-3.3.5-2]."""
+        return reason if self.protocol_version == 5 else Reason.SUCCESS
 
     def _take(self, message: Publish) -> None:
         """Deliver now where nothing has to be waited for, or join the line."""
         router = self.router
         if router.is_intercepted(message.topic):
             replaced = self.port.intercept(self, message)
-            if replaced is None:
-                self._answer(message, Reason.SUCCESS)
+            if isinstance(replaced, int):
+                self._answer(message, self._sayable(replaced))
                 return
             message = replaced
         if self.line is None and not message.must_be_logged():
@@ -440,7 +442,8 @@ class Channel(Paced):
         message = inbound.message
         if self.router.is_intercepted(message.topic):
             replaced = self.port.intercept(self, message)
-            if replaced is None:
+            if isinstance(replaced, int):
+                inbound.reason = self._sayable(replaced)
                 inbound.state = DONE
             else:
                 inbound.message = message = replaced
@@ -529,7 +532,10 @@ class Channel(Paced):
         packet = decode.unsubscribe(self.protocol_version, body)
         session = self.session
         assert session is not None
-        reasons = self.port.unsubscribe(self, session, packet.filters)
+        filters = packet.filters
+        if self.router.intercepts_subscriptions:
+            filters = [self.port.unsubscribing(self, filter) for filter in filters]
+        reasons = self.port.unsubscribe(self, session, filters)
         self.put(encode.unsuback(self.protocol_version, packet.packet_id, reasons))
 
     # The end.

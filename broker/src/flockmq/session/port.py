@@ -37,6 +37,9 @@ class NodePort:
         """Authenticate, and make this the one connection of its client id: `channel.admitted` or `channel.refuse`."""
         raise NotImplementedError
 
+    def refused(self, channel: Channel, reason: int) -> None:
+        """CONNACK says no: nothing is to be done."""
+
     def continued(self, channel: Channel, packet: Auth) -> None:
         """An AUTH packet, of the exchange that CONNECT began or of a re-authentication: `channel.challenged`, and in
         the end `channel.admitted`, `channel.reauthenticated`, `channel.refuse` or `channel.close`.
@@ -65,14 +68,24 @@ class NodePort:
         """The client tried what it may not; True: it is to be disconnected for it."""
         raise NotImplementedError
 
-    def intercept(self, channel: Channel, message: Publish) -> Publish | None:
-        """A message on one of the router's `intercepts`: what is to be published instead, or None for nothing."""
+    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
+        """A message on one of the router's `intercepts`: what is to be published instead, or the reason code with
+        which it goes nowhere.
+        """
         raise NotImplementedError
 
     def subscribing(self, channel: Channel, request: Request) -> bytes:
-        """The filter that is subscribed to in the place of the one asked for; b"": refused. Only called while
-        `router.intercepts_subscriptions`.
+        """The filter that is subscribed to in the place of the one asked for, which is allowed; b"": refused. Called,
+        as are the next two, while `router.intercepts_subscriptions`.
         """
+        raise NotImplementedError
+
+    def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
+        """The client has this subscription, and is about to hear of it."""
+        raise NotImplementedError
+
+    def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
+        """The filter that is dropped in the place of the one that UNSUBSCRIBE says."""
         raise NotImplementedError
 
     def claim(self, subscribing: Subscribing, filters: list[bytes]) -> None:

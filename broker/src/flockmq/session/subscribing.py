@@ -45,7 +45,7 @@ class Subscribing:
     """`filters` are those that need a route, `made` their subscriptions; `retained` the subscriptions that are owed
     retained messages; `saw_retained`: the node has all that was retained when the routes were written.
 
-    A `packet` with packet id 0 is the node's own: nothing is answered.
+    A `packet` with packet id 0 is the node's own: nobody is asked about it, and nothing is answered.
     """
 
     __slots__ = (
@@ -84,20 +84,14 @@ class Subscribing:
             self._go()
 
     def _judge(self, request: Request) -> None:
-        """What the filter really is, and whether the client may have it."""
+        """Whether the client may have the filter that it says."""
         channel = self.channel
-        filter = request.filter
-        reason = _UNDECIDED
-        if channel.router.intercepts_subscriptions:
-            filter = channel.port.subscribing(channel, request)
-            if not filter:
-                reason = Reason.NOT_AUTHORIZED
         position = len(self.reasons)
-        self.reasons.append(reason)
-        self._filters.append(filter)
-        if reason == _UNDECIDED and channel.must_authorize:
+        self.reasons.append(_UNDECIDED)
+        self._filters.append(request.filter)
+        if channel.must_authorize and self.packet.packet_id:
             asked = _Asked(self, position)
-            verdict = channel.port.authorize(channel, SUBSCRIBE, filter, request.qos, False, asked.decided)
+            verdict = channel.port.authorize(channel, SUBSCRIBE, request.filter, request.qos, False, asked.decided)
             if verdict == ASKED:
                 self._asked += 1
             elif verdict != ALLOWED:
@@ -125,6 +119,8 @@ class Subscribing:
         channel = self.channel
         if channel.has_ended():
             return
+        if channel.router.intercepts_subscriptions and self.packet.packet_id:
+            self._rewrite()
         claimed: list[bytes] = []
         if self.session.limits.exclusive_subscription:
             for position, filter in enumerate(self._filters):
@@ -135,6 +131,16 @@ class Subscribing:
             channel.port.claim(self, claimed)
         else:
             self._subscribe_all()
+
+    def _rewrite(self) -> None:
+        """What the filters that the client may have really are."""
+        for position, request in enumerate(self.packet.subscriptions):
+            if self.reasons[position] == _UNDECIDED:
+                filter = self.channel.port.subscribing(self.channel, request)
+                if filter:
+                    self._filters[position] = filter
+                else:
+                    self.reasons[position] = Reason.NOT_AUTHORIZED
 
     def claimed(self, refused: dict[bytes, int]) -> None:
         """The exclusive filters are this client's, but those refused, each for its reason."""
@@ -219,6 +225,10 @@ class Subscribing:
                 if filter in refused:
                     self.reasons[position] = reason
             self.retained = [subscription for subscription in self.retained if subscription.filter not in refused]
+        if channel.router.intercepts_subscriptions:
+            for position, filter in enumerate(self._filters):
+                if self.reasons[position] < 0x80:
+                    channel.port.subscribed(channel, filter, self.reasons[position])
         if self.packet.packet_id:
             channel.put(encode.suback(channel.protocol_version, self.packet.packet_id, self.reasons))
         if self.retained:

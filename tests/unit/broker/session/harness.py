@@ -52,7 +52,7 @@ class Port(NodePort):
         self.asked: list[tuple[int, bytes, Callable[[bool], None]]] = []
         self.verdicts: dict[bytes, int] = {}
         self.disconnects_the_denied = False
-        self.replaces: Callable[[Publish], Publish | None] = lambda message: message
+        self.replaces: Callable[[Publish], Publish | int] = lambda message: message
         self.continuations: list[Auth] = []
         self.sessions_gone: list[bytes] = []
         self.subscribing: list[Subscribing] = []

@@ -1,0 +1,299 @@
+"""Where a node's clients meet what its configuration and its plugins make of them: rewriting, auto-subscription, hooks.
+
+The node calls this at each point; here an event is made of a channel and handed to `plugins.hooks`, if anybody is
+hooked. What always holds: the router's `intercepts` are the topics of publish rules and of handlers of message.publish
+that are in place, and no others; a topic is rewritten first, and its handlers are those of the new topic; of what
+comes from the node itself, auto-subscriptions and plugins' own messages, nobody is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
+
+from flockmq.bounds import AUTO_SUBSCRIPTIONS_MAX, REWRITE_RULES_MAX
+from flockmq.errors import ConfigError
+from flockmq.mqtt import decode, encode, frame
+from flockmq.mqtt import properties as mqtt_properties
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_HANDLING_SHIFT, Connect, Subscribe
+from flockmq.mqtt.packets import Subscription as Request
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import check_filter
+from flockmq.plugins import points
+from flockmq.plugins.hooks import Handler
+from flockmq.plugins.points import Allow, Client, Deny
+from flockmq.plugins.running import Plugins
+from flockmq.plugins.settings import AutoSubscribe, Rewrite
+from flockmq.routing.matcher import FilterIndex, ShapeLimitError
+from flockmq.session.channel import Channel
+from flockmq.session.opening import Will
+from flockmq.session.port import ALLOWED, DENIED, PUBLISH
+from flockmq.session.principal import Principal
+from flockmq.session.publish import NO_EXPIRY, Publish
+from flockmq.session.rewrite import CLIENT_ID, HOST, USER_NAME, Rules, Template
+from flockmq.session.router import Router
+from flockmq.session.session import Session
+from flockmq.session.subscribing import Subscribing
+
+_SYSTEM: Final = b"$SYS/"
+
+
+class Hooking:
+    """One per node."""
+
+    def __init__(
+        self, router: Router, plugins: Plugins, rewrite: Sequence[Rewrite] = (), auto: Sequence[AutoSubscribe] = ()
+    ) -> None:
+        """Raises ConfigError for more rules than a node takes."""
+        if len(rewrite) > REWRITE_RULES_MAX:
+            raise ConfigError(f"rewrite: {len(rewrite)} rules; {REWRITE_RULES_MAX} are the most")
+        if len(auto) > AUTO_SUBSCRIPTIONS_MAX:
+            raise ConfigError(f"auto_subscribe: {len(auto)} subscriptions; {AUTO_SUBSCRIPTIONS_MAX} are the most")
+        self.plugins = plugins
+        self.hooks = plugins.hooks
+        self._router = router
+        self._publishes = Rules([rule.rule() for rule in rewrite if rule.action != "subscribe"])
+        self._subscribes = Rules([rule.rule() for rule in rewrite if rule.action != "publish"])
+        self._auto: list[tuple[Template, int]] = [(wanted.template(), _options(wanted)) for wanted in auto]
+        self._handlers = FilterIndex()
+        self.on_change: Callable[[], None] = _nothing
+        """Other handlers are in place: clients may have to be asked about, or no longer."""
+        self.hooks.on_change = self._changed
+        try:
+            self._place()
+        except ShapeLimitError as error:
+            raise ConfigError(f"rewrite: {error}") from None
+
+    def _changed(self) -> None:
+        self._place()
+        self.on_change()
+
+    def _place(self) -> None:
+        """Have the router send here what a rule or a handler is for. Raises ShapeLimitError."""
+        filters = dict.fromkeys(self._publishes.sources())
+        handlers = FilterIndex()
+        for handler in self.hooks.at(points.MESSAGE_PUBLISH):
+            for filter in handler.filters:
+                handlers.add(filter, handler)
+                filters[filter] = None
+        router = self._router
+        router.intercepts = FilterIndex()
+        router.intercept(list(filters))
+        self._handlers = handlers
+        hooked = (
+            points.CLIENT_SUBSCRIBE in self.hooks
+            or points.CLIENT_UNSUBSCRIBE in self.hooks
+            or points.SESSION_SUBSCRIBED in self.hooks
+        )
+        router.intercepts_subscriptions = hooked or len(self._subscribes) > 0
+
+    # Connections.
+
+    def connecting(self, channel: Channel, connect: Connect) -> int:
+        """Before authentication: a reason code, SUCCESS to go on."""
+        if points.CLIENT_CONNECT not in self.hooks:
+            return Reason.SUCCESS
+        answer = self.hooks.ask(points.CLIENT_CONNECT, client_of(channel, connect.user_name or b""))
+        return answer.reason if isinstance(answer, Deny) else Reason.SUCCESS
+
+    def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None:
+        """Who the client is, a reason code if it may not be, or None: others are to be asked."""
+        if points.CLIENT_AUTHENTICATE not in self.hooks:
+            return None
+        client = client_of(channel, connect.user_name or b"")
+        asked = points.Credentials(client=client, password=connect.password)
+        answer = self.hooks.ask(points.CLIENT_AUTHENTICATE, asked)
+        if isinstance(answer, Deny):
+            return answer.reason
+        if isinstance(answer, Allow):
+            username = client.username if answer.username is None else answer.username
+            return Principal(username.encode(), superuser=answer.superuser)
+        return None
+
+    def must_authorize(self) -> bool:
+        return points.CLIENT_AUTHORIZE in self.hooks
+
+    def authorize(self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool) -> int | None:
+        """ALLOWED, DENIED, or None: others are to be asked."""
+        if points.CLIENT_AUTHORIZE not in self.hooks:
+            return None
+        said: Literal["publish", "subscribe"] = "publish" if action == PUBLISH else "subscribe"
+        asked = points.Access(client=client_of(channel), action=said, topic=topic.decode(), qos=qos, retain=retain)
+        answer = self.hooks.ask(points.CLIENT_AUTHORIZE, asked)
+        if isinstance(answer, Deny):
+            return DENIED
+        return ALLOWED if isinstance(answer, Allow) else None
+
+    def refused(self, channel: Channel, reason: int) -> None:
+        """CONNACK says no."""
+        if points.CLIENT_CONNACK in self.hooks:
+            self.hooks.tell(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=reason))
+
+    def connected(self, channel: Channel, session: Session, is_present: bool) -> None:
+        """The client has its session, and hears of it: subscribe it to what every client gets."""
+        hooks = self.hooks
+        event = points.SESSION_RESUMED if is_present else points.SESSION_CREATED
+        if event in hooks:
+            hooks.tell(event, points.Session(client_id=session.client_id.decode()))
+        if points.CLIENT_CONNACK in hooks:
+            hooks.tell(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=Reason.SUCCESS))
+        if points.CLIENT_CONNECTED in hooks:
+            hooks.tell(points.CLIENT_CONNECTED, client_of(channel))
+        if self._auto and not channel.has_ended():
+            self._subscribe_automatically(channel, session)
+
+    def leaving(self, channel: Channel, will: Will | None) -> Will | None:
+        """The will that a client leaves behind, as it is to be published."""
+        if will is None or will.message.topic.startswith(_SYSTEM):
+            return None
+        if self._router.is_intercepted(will.message.topic):
+            replaced = self.intercept(channel, will.message)
+            return None if isinstance(replaced, int) else Will(replaced, will.delay_s)
+        return will
+
+    def disconnected(self, channel: Channel) -> None:
+        if points.CLIENT_DISCONNECTED in self.hooks:
+            event = points.Disconnected(client=client_of(channel), reason=channel.close_reason)
+            self.hooks.tell(points.CLIENT_DISCONNECTED, event)
+
+    def taken_over(self, client_id: bytes) -> None:
+        if points.SESSION_TAKENOVER in self.hooks:
+            self.hooks.tell(points.SESSION_TAKENOVER, points.Session(client_id=client_id.decode()))
+
+    def session_ended(self, client_id: bytes) -> None:
+        if points.SESSION_TERMINATED in self.hooks:
+            self.hooks.tell(points.SESSION_TERMINATED, points.Session(client_id=client_id.decode()))
+
+    # Subscriptions.
+
+    def subscribing(self, channel: Channel, request: Request) -> bytes:
+        """The filter in the place of the one asked for; b"": refused."""
+        username = channel.principal.username
+        filter = self._subscribes.filter(request.filter, channel.client_id(), username)
+        if not filter or points.CLIENT_SUBSCRIBE not in self.hooks:
+            return filter
+        asked = points.Subscription(client=client_of(channel), filter=filter.decode(), qos=request.qos)
+        answer = self.hooks.ask(points.CLIENT_SUBSCRIBE, asked)
+        if isinstance(answer, Deny):
+            return b""
+        return filter if isinstance(answer, Allow) else answer.filter.encode()
+
+    def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
+        if points.SESSION_SUBSCRIBED in self.hooks:
+            event = points.Subscription(client=client_of(channel), filter=filter.decode(), qos=qos)
+            self.hooks.tell(points.SESSION_SUBSCRIBED, event)
+
+    def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
+        """The filter in the place of the one that UNSUBSCRIBE says: where it says none, its own."""
+        rewritten = self._subscribes.filter(filter, channel.client_id(), channel.principal.username) or filter
+        if points.CLIENT_UNSUBSCRIBE not in self.hooks:
+            return rewritten
+        asked = points.Unsubscription(client=client_of(channel), filter=rewritten.decode())
+        answer = self.hooks.ask(points.CLIENT_UNSUBSCRIBE, asked)
+        return answer.filter.encode() if isinstance(answer, points.Unsubscription) else rewritten
+
+    def unsubscribed(self, channel: Channel, filter: bytes) -> None:
+        if points.SESSION_UNSUBSCRIBED in self.hooks:
+            event = points.Unsubscription(client=client_of(channel), filter=filter.decode())
+            self.hooks.tell(points.SESSION_UNSUBSCRIBED, event)
+
+    def _subscribe_automatically(self, channel: Channel, session: Session) -> None:
+        values = {
+            CLIENT_ID: session.client_id.decode(),
+            USER_NAME: channel.principal.username.decode(),
+            HOST: channel.peer().host,
+        }
+        requests = []
+        for template, options in self._auto:
+            filter = template.fill(values)
+            try:
+                check_filter(filter)
+            except PacketError:
+                continue  # a name of this client's can't stand in a topic
+            requests.append(Request(filter, options))
+        if requests:
+            Subscribing(channel, session, Subscribe(0, requests, None)).start()
+
+    # Messages.
+
+    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
+        """A message on one of the router's `intercepts`: what is to be published in its place, or the reason code
+        with which it goes nowhere."""
+        if len(self._publishes):
+            topic = self._publishes.topic(message.topic, channel.client_id(), channel.principal.username)
+            if not topic or topic.startswith(_SYSTEM):
+                return Reason.TOPIC_NAME_INVALID
+            if topic != message.topic:
+                encoded, expiry_s = message.properties, message.expiry_s
+                message = _remade(message, message.version, topic, message.payload(), message.retain, encoded, expiry_s)
+        handlers = {handler for handler in self._handlers.match(message.topic) if isinstance(handler, Handler)}
+        if not handlers:
+            return message
+        asked = points.Message(
+            client=client_of(channel),
+            topic=message.topic.decode(),
+            payload=message.payload(),
+            qos=message.qos,
+            retain=message.retain,
+            properties=_decoded(message.properties),
+        )
+        answer = self.hooks.ask_all(sorted(handlers, key=_order), asked)
+        if isinstance(answer, Deny):
+            return answer.reason
+        if isinstance(answer, Allow) or answer is asked:
+            return message
+        encoded = mqtt_properties.encode(frame.PUBLISH, answer.properties)
+        version = 5 if encoded else message.version
+        expiry = None if answer.properties is None else answer.properties.message_expiry_interval
+        expiry_s = NO_EXPIRY if expiry is None else expiry
+        return _remade(message, version, answer.topic.encode(), answer.payload, answer.retain, encoded, expiry_s)
+
+
+def client_of(channel: Channel, username: bytes | None = None) -> Client:
+    """A connection, as plugins see it. `username`: what a client says that isn't authenticated yet."""
+    peer = channel.peer()
+    return Client(
+        client_id=channel.client_id().decode(),
+        username=(channel.principal.username if username is None else username).decode(),
+        host=peer.host,
+        port=peer.port,
+        listener=peer.listener,
+        protocol=channel.protocol_version,
+    )
+
+
+def _remade(
+    message: Publish,
+    version: int,
+    topic: bytes,
+    payload: bytes,
+    retain: bool,
+    encoded: bytes,
+    expiry_s: int,
+) -> Publish:
+    """The publisher's message with another content; its QoS and packet id stay."""
+    packet_id, qos = message.packet_id, message.qos
+    packet = encode.publish(
+        version, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=encoded
+    )
+    return Publish(packet, version, qos, retain, topic, packet_id, encoded, len(packet) - len(payload), expiry_s)
+
+
+def _decoded(encoded: bytes) -> mqtt_properties.Properties | None:
+    block = frame.varint(len(encoded)) + encoded
+    return decode.publish_properties(block, 0, len(block))[0]
+
+
+def _nothing() -> None:
+    """Nobody wants to know yet."""
+
+
+def _order(handler: Handler) -> tuple[int, int]:
+    return handler.order
+
+
+def _options(wanted: AutoSubscribe) -> int:
+    """The options byte of a SUBSCRIBE (section 3.8.3.1)."""
+    flags = (NO_LOCAL if wanted.nl else 0) | (RETAIN_AS_PUBLISHED if wanted.rap else 0)
+    return wanted.qos | flags | wanted.rh << RETAIN_HANDLING_SHIFT
