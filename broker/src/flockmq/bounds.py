@@ -113,6 +113,8 @@ REDIS_CONNECT_MAX_S: Final = 2.0
 # --- shared, exclusive and delayed ----------------------------------------------------------------------------------
 SHARED_TURNS_MAX: Final = 65_536
 """Publishers, for each group, whose turn or sticky member is known; the oldest start anew."""
+SHARED_SHAPES_MAX: Final = 1_000_000
+"""Shapes of all other nodes' groups together; each node bounds its own clients' (`FILTER_SHAPES_MAX`)."""
 SHARED_COUNTS_S: Final = 0.1
 """How many members a group has here is written at most so often."""
 SHARED_RETRY_S: Final = 1.0

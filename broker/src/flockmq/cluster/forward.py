@@ -8,6 +8,7 @@ gathered into numbered batches, one a turn and MQTT version. What always holds:
 - `on_accepted` is called once for each packet that was taken: on acceptance, after FORWARD_WAIT_S in the buffer, or
   when the peer is purged.
 - What waits is bounded in bytes and messages: above it QoS 0 is dropped and counted, QoS ≥ 1 refused to the caller.
+- Shared deliveries that a purged peer never accepted are given back (`on_returned`): another member gets them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final, Protocol
 
 from flockmq import bounds
 from flockmq.cluster.frames import forward_header, numbered_header
+from flockmq.session.shared import SHARED
 from flockmq.session.sink import CONGESTED, FLOWING, Peer, Sink
 
 PACKET_MAX_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES - 64
@@ -70,10 +72,12 @@ class PeerSink(Peer):
         self.used_at = 0.0
         self.on_drained: Callable[[PeerSink], None] | None = None
         """Called when `flow` is FLOWING again."""
+        self.on_returned: Callable[[list[tuple[int, bytes]]], None] | None = None
+        """Called with (version, chunk) of each batch of shared deliveries that a purged peer never accepted."""
         self._on_wanted = on_wanted
         self._loop = asyncio.get_running_loop()
         self.link: DataLink | None = None
-        self._out_v4: list[bytes] = []
+        self._runs: dict[int, list[bytes]] = {}
         self._numbered: list[tuple[int, bytes, Callable[[], None]]] = []
         self._resend: deque[Batch] = deque()
         self._waiting: deque[Batch] = deque()
@@ -85,11 +89,14 @@ class PeerSink(Peer):
     # --- the turn ---------------------------------------------------------------------------------------------------
 
     def put_run(self, version: int, chunk: bytes) -> None:
-        """Forward a run of whole QoS 0 PUBLISH packets, encoded for MQTT `version` (4 or 5). Never waits."""
-        if version == 5:
-            self.out.append(chunk)
+        """Forward a run of whole QoS 0 PUBLISH packets, encoded for MQTT `version`, or shared deliveries of them, where
+        `version` says so. Never waits.
+        """
+        runs = self._runs.get(version)
+        if runs is None:
+            self._runs[version] = [chunk]
         else:
-            self._out_v4.append(chunk)
+            runs.append(chunk)
         self.out_bytes += len(chunk)
         if not self.dirty:
             self.dirty = True
@@ -165,6 +172,9 @@ class PeerSink(Peer):
         """The node is gone for good: nobody waits for it any longer."""
         self.purged = True
         self._seal()
+        returned = [(batch.version, b"".join(batch.packets)) for batch in self._resend if batch.version & SHARED]
+        if returned and self.on_returned is not None:
+            self.on_returned(returned)
         self.accepted(self._last_number)
         self._drop_runs()
         self.disconnected()
@@ -181,9 +191,8 @@ class PeerSink(Peer):
         if link.data_bytes > bounds.PEER_FORWARD_MAX_BYTES:
             self._drop_runs()
             return
-        v5, v4 = self.out, self._out_v4
-        self.out, self._out_v4, self.out_bytes = [], [], 0
-        for version, chunks in ((5, v5), (4, v4)):
+        runs, self._runs, self.out_bytes = self._runs, {}, 0
+        for version, chunks in runs.items():
             frame: list[bytes] = [b""]
             frame_bytes = 0
             for chunk in chunks:
@@ -202,7 +211,7 @@ class PeerSink(Peer):
 
     def _drop_runs(self) -> None:
         self.dropped += self.out_bytes
-        self.out, self._out_v4, self.out_bytes = [], [], 0
+        self._runs, self.out_bytes = {}, 0
 
     def _seal(self) -> None:
         """This turn's QoS ≥ 1 packets become numbered batches, and go if there is a link."""

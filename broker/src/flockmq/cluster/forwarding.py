@@ -20,7 +20,9 @@ log: Final = logging.getLogger(__name__)
 
 
 class Forwarding:
-    """`deliver(incarnation, MQTT version, run)` takes what comes; `drained(peer)` is told who flows again."""
+    """`deliver(incarnation, MQTT version, run)` takes what comes; `drained(peer)` is told who flows again;
+    `returned` takes the shared deliveries that a purged node never accepted: (MQTT version, chunk) each.
+    """
 
     def __init__(
         self,
@@ -29,12 +31,14 @@ class Forwarding:
         link_wanted: Callable[[str], None],
         deliver: Callable[[str, int, bytes], None],
         drained: Callable[[PeerSink], None],
+        returned: Callable[[list[tuple[int, bytes]]], None],
     ) -> None:
         self._turn = turn
         self._mesh = mesh
         self._link_wanted = link_wanted
         self._deliver_to = deliver
         self._drained = drained
+        self._returned = returned
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, PeerSink] = {}
         self._inbox = Inbox()
@@ -47,6 +51,7 @@ class Forwarding:
         if peer is None:
             peer = self._peers[incarnation] = PeerSink(self._turn, incarnation, self._link_wanted)
             peer.on_drained = self._drained
+            peer.on_returned = self._returned
             self._use_spare_link(peer)
         return peer
 
@@ -75,7 +80,8 @@ class Forwarding:
             peer.purge()
 
     def stop(self) -> None:
-        for incarnation in list(self._peers):
+        for incarnation, peer in list(self._peers.items()):
+            peer.on_returned = None
             self.purge(incarnation)
 
     @property

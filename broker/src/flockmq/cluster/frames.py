@@ -4,6 +4,7 @@
     CONTROL   body = one msgpack array `[tag, …]`, see `Control`
     FORWARD   body = MQTT version (u8) · a run of whole PUBLISH packets
     NUMBERED  body = number (u64) · MQTT version (u8) · a run of whole PUBLISH packets
+              (with 0x80 added to the version: shared deliveries, `session.shared`)
     ITEM      body = stream id (u32) · one item of a stream
     GREETING  body = one handshake struct; only before the peer is authenticated
 

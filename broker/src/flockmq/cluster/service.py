@@ -125,6 +125,8 @@ class Cluster:
         """(incarnation, MQTT version, run of PUBLISH packets) from another node."""
         self.on_drained: Callable[[PeerSink], None] = _ignore
         """A peer that was congested flows again."""
+        self.on_returned: Callable[[list[tuple[int, bytes]]], None] = _ignore
+        """(MQTT version, chunk) of each batch of shared deliveries that a purged node never accepted."""
         self.on_node_gone: list[Callable[[str], None]] = []
         """An incarnation was purged."""
         self.on_slot: list[Callable[[int, str], None]] = []
@@ -141,7 +143,9 @@ class Cluster:
         self.mesh = Mesh(self, self._me, settings.key, settings.seeds)
         self._members = Membership(settings.name, self._loop.time())
         self._statuses: dict[str, Status] = {}
-        self._forwarding = Forwarding(turn, self.mesh, self._link_wanted, self._forwarded, self._drained)
+        self._forwarding = Forwarding(
+            turn, self.mesh, self._link_wanted, self._forwarded, self._drained, self._came_back
+        )
         self._events = EventRelay(self._choose_core)
         self._note_handlers: dict[str, Callable[[str, bytes], None]] = {events.NOTE: self._events.came}
         self._redis_links: list[RedisLink] = []
@@ -336,6 +340,9 @@ class Cluster:
 
     def _drained(self, peer: PeerSink) -> None:
         self.on_drained(peer)
+
+    def _came_back(self, batches: list[tuple[int, bytes]]) -> None:
+        self.on_returned(batches)
 
     def link_goodbye(self, link: Link) -> None:
         self._members.left(link.peer.incarnation)

@@ -54,8 +54,8 @@ class Homes(Protocol):
     def detach(self, client_id: bytes, token: int) -> None: ...
 
 
-RouteAll = Callable[[list[bytes], Callable[[int], None]], None]
-"""Have the cluster route filters to this node, then say the reason code."""
+RouteAll = Callable[[bytes, list[bytes], Callable[[int], None]], None]
+"""Have the cluster route a client id's filters to this node, then say the reason code."""
 
 
 class _Arriving:
@@ -178,7 +178,7 @@ class Handovers:
             then()
             return
         filters = [subscription.filter for subscription in session.all_subscriptions()]
-        self._route(filters, _Routed(self, client_id, arriving.came_from, then).routed)
+        self._route(client_id, filters, _Routed(self, client_id, arriving.came_from, then).routed)
 
     def routed(self, client_id: bytes, came_from: str, reason: int, then: Callable[[], None]) -> None:
         if reason >= 0x80:

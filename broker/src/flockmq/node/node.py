@@ -39,10 +39,22 @@ from flockmq.node.routes import OwnRoutes
 from flockmq.node.shared import OwnShares, RemoteShares
 from flockmq.node.system import About, System
 from flockmq.plugins.settings import SysTopics
-from flockmq.rlog.entry import StreamId
+from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.errors import LogFull
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import MESSAGES, NODES, RETAINED, ROUTE, ROUTES, SHARDS, RetainedMessage
+from flockmq.rlog.shards import (
+    CLAIMS,
+    DELAYED,
+    MESSAGES,
+    NODES,
+    RETAINED,
+    ROUTE,
+    ROUTES,
+    SHARDS,
+    SHARES,
+    DelayedMessage,
+    RetainedMessage,
+)
 from flockmq.session import forwarded
 from flockmq.session.channel import CONNECTED, Channel
 from flockmq.session.counters import Counters
@@ -55,6 +67,7 @@ from flockmq.session.publish import NO_EXPIRY, Publish, publication
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
+from flockmq.session.shared import SHARED
 from flockmq.session.sink import Peer
 from flockmq.session.subscribing import Subscribing
 from flockmq.session.subscription import Subscription
@@ -170,6 +183,7 @@ class Node(NodePort):
         self.hooking.taken_over(client_id)
 
     def session_ended(self, session: Session) -> None:
+        self.router.shared.redispatch(session)
         self.hooking.session_ended(session.client_id)
 
     # What clients may do.
@@ -521,7 +535,7 @@ class DelayedHost:
         return self._node.rlog.submit(RETAINED, ops)
 
     async def caught_up(self) -> bool:
-        return await self._node.caught_up(RETAINED)
+        return await self._node._caught_up(RETAINED)
 
     async def publish(self, message: Publish) -> bool:
         return await self._node.publish_due(message)

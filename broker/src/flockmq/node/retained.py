@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Self
 
 from flockmq.bounds import RETAINED_FEED_TOPICS, RETAINED_LIVE_MAX_TOPICS, SINK_DRAINED_BYTES
+from flockmq.mqtt.topics import matching
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.routing.retained import RetainedIndex
 from flockmq.session.publish import Publish, publication, with_expiry
@@ -151,7 +152,7 @@ class Feeds:
     async def _send(self, session: Session, owed: Owed) -> None:
         subscription = owed.subscription
         filter = subscription.filter
-        for found in self._retained.index.match_filter(filter, RETAINED_FEED_TOPICS):
+        for found in self._retained.index.match_filter(matching(filter), RETAINED_FEED_TOPICS):
             for topic, _ in found:
                 row = self._retained.index.get(topic)
                 if row is None or topic in owed.live:

@@ -29,6 +29,7 @@ from flockmq.rlog import errors as rlog_errors
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
 from flockmq.session.counters import Counters
+from flockmq.session.groups import STRATEGIES
 from flockmq.session.limits import Limits
 from flockmq.session.router import Router
 
@@ -54,6 +55,7 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             min(zone.max_topic_levels for zone in (config.mqtt, *config.zones.values())),
         )
         hooking = Hooking(router, Plugins(config.plugins.enabled), config.rewrite, config.auto_subscribe)
+        router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
         redis = _redis(config)
         is_core = config.role != "replicant"
         cluster = Cluster(_cluster_settings(config, mqtt_port or 0), router.turn, redis)
@@ -113,6 +115,8 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
         stack.callback(samples.cancel)
         telling = asyncio.ensure_future(node.system.run())
         stack.callback(telling.cancel)
+        delayed = asyncio.ensure_future(node.delayed.run())
+        stack.callback(delayed.cancel)
         absences = asyncio.ensure_future(node.watch_sessions())
         stack.callback(absences.cancel)
         stack.push_async_callback(node.close_clients)

@@ -89,6 +89,7 @@ class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
     retain: bool
     properties: bytes
     version: int
+    expiry_s: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from flockmq.session import fanout
 from flockmq.session.away import Away
 from flockmq.session.counters import Counters
 from flockmq.session.fanout import Fanout
+from flockmq.session.groups import Elsewhere
 from flockmq.session.publish import NO_EXPIRY, Publish, Stored, transcode_run
 from flockmq.session.session import QUEUED, REFUSED, REPLACED, SENT, Session
 from flockmq.session.shared import Shared
@@ -136,6 +137,11 @@ class Router:
         """Other nodes' filters, as a whole: after a bootstrap; `everywhere` get every message. Constant time."""
         self.remote = remote
         self.everywhere = everywhere
+        self._forget()
+
+    def replace_shared(self, index: FilterIndex, elsewhere: dict[bytes, Elsewhere]) -> None:
+        """Other nodes' members of shared subscriptions, as a whole. Constant time."""
+        self.shared.replace_remote(index, elsewhere)
         self._forget()
 
     def _forget(self) -> None:

@@ -122,7 +122,7 @@ async def test_runs_of_one_turn_are_one_frame_a_version_and_long_ones_are_cut() 
     for n in range(10):
         sink.put_run(4 + n % 2, b"%d" % n)
     end_turn(turn)
-    assert [parse_forward(wire.carry()[1]) for _ in range(2)] == [(5, b"13579"), (4, b"02468")]
+    assert [parse_forward(wire.carry()[1]) for _ in range(2)] == [(4, b"02468"), (5, b"13579")]
     chunk = bytes(bounds.LINK_FORWARD_FRAME_BYTES // 2 + 1)
     for _ in range(3):
         sink.put_run(5, chunk)

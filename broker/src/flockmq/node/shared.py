@@ -1,0 +1,152 @@
+"""Shared subscriptions in the log: how many members each node has, and this node's own counts.
+
+What always holds: `RemoteShares` has what the `shares` table has of other nodes; a group counts as routed only while
+the table has this node's row and no delete of it may still come; counts follow within SHARED_COUNTS_S and a write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Self
+
+from flockmq.bounds import SHARED_COUNTS_S, SHARED_RETRY_S, SHARED_SHAPES_MAX
+from flockmq.mqtt.topics import matching
+from flockmq.rlog.entry import Op, StreamId
+from flockmq.rlog.shards import SHARES, Members
+from flockmq.routing.matcher import FilterIndex
+from flockmq.session.groups import Elsewhere
+from flockmq.session.router import Router
+
+Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
+Reason = Callable[["asyncio.Future[StreamId]"], int]
+
+
+class RemoteShares:
+    """Listens to `shares`."""
+
+    def __init__(self, router: Router, me: str) -> None:
+        self._router = router
+        self._me: Final = me
+        self._index = FilterIndex(SHARED_SHAPES_MAX)
+        self._elsewhere: dict[bytes, Elsewhere] = {}
+        self._live = False
+
+    def go_live(self) -> None:
+        """From now on the router picks by these rows."""
+        self._live = True
+        self._router.replace_shared(self._index, self._elsewhere)
+
+    def put(self, key: tuple[bytes, str], value: Members, old: Members | None) -> None:
+        share_filter, incarnation = key
+        if incarnation == self._me:
+            return
+        others = self._elsewhere.get(share_filter)
+        if others is None:
+            others = self._elsewhere[share_filter] = Elsewhere(share_filter)
+            self._index.add(matching(share_filter), others)
+            self._changed(share_filter)
+        others.nodes[incarnation] = (value.connected, value.away)
+        if self._live:
+            self._router.shared.others_changed()
+
+    def delete(self, key: tuple[bytes, str], old: Members) -> None:
+        share_filter, incarnation = key
+        others = self._elsewhere.get(share_filter)
+        if others is None or others.nodes.pop(incarnation, None) is None:
+            return
+        if not others.nodes:
+            del self._elsewhere[share_filter]
+            self._index.remove(matching(share_filter), others)
+            self._changed(share_filter)
+        if self._live:
+            self._router.shared.others_changed()
+
+    def fresh(self) -> Self:
+        return type(self)(self._router, self._me)
+
+    def swap(self, fresh: Self) -> None:
+        self._index, self._elsewhere = fresh._index, fresh._elsewhere
+        self.go_live()
+
+    def _changed(self, share_filter: bytes) -> None:
+        if self._live:
+            self._router.changed(matching(share_filter))
+
+
+class OwnShares:
+    """`count` gives (connected, away) of a group here; `reason` what a write came to."""
+
+    def __init__(self, me: str, submit: Submit, count: Callable[[bytes], tuple[int, int]], reason: Reason) -> None:
+        self._me: Final = me
+        self._submit = submit
+        self._count = count
+        self._reason = reason
+        self._loop = asyncio.get_running_loop()
+        self._routed: set[bytes] = set()
+        self._written: dict[bytes, tuple[int, int] | None] = {}  # None: nobody knows
+        self._latest: dict[bytes, int] = {}
+        self._serial = 0
+        self._dirty: set[bytes] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def has(self, share_filter: bytes) -> bool:
+        return share_filter in self._routed
+
+    def put(self, share_filters: list[bytes], done: Callable[[int], None]) -> None:
+        """Write the counts now; `done` gets the reason code once this node's table has them, or won't."""
+        self._write(share_filters, done)
+
+    def changed(self, share_filter: bytes) -> None:
+        """Members came, went or left for a while: it is written soon, together with what else changes until then."""
+        self._dirty.add(share_filter)
+        self._write_in(SHARED_COUNTS_S)
+
+    def _write_in(self, seconds: float) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._write_dirty)
+
+    def _write_dirty(self) -> None:
+        self._timer = None
+        dirty, self._dirty = self._dirty, set()
+        stale = [name for name in dirty if self._written.get(name, (0, 0)) != self._count(name)]
+        if stale:
+            self._write(stale, None)
+
+    def _write(self, share_filters: list[bytes], done: Callable[[int], None] | None) -> None:
+        self._serial += 1
+        ops: list[Op] = []
+        for name in share_filters:
+            counts = self._count(name)
+            if counts == (0, 0):
+                ops.append(SHARES.delete((name, self._me)))
+                self._routed.discard(name)
+            else:
+                ops.append(SHARES.put((name, self._me), Members(*counts)))
+            self._written[name] = counts
+            self._latest[name] = self._serial
+        self._submit(ops).add_done_callback(partial(self._done, share_filters, self._serial, done))
+
+    def _done(
+        self,
+        share_filters: list[bytes],
+        serial: int,
+        done: Callable[[int], None] | None,
+        written: asyncio.Future[StreamId],
+    ) -> None:
+        reason = self._reason(written)
+        for name in share_filters:
+            if self._latest.get(name) != serial:
+                continue  # a later write says what holds
+            if reason >= 0x80:
+                self._routed.discard(name)
+                self._written[name] = None
+                self._dirty.add(name)
+                self._write_in(SHARED_RETRY_S)
+            elif self._written[name] == (0, 0):
+                del self._written[name], self._latest[name]
+            else:
+                self._routed.add(name)
+        if done is not None:
+            done(reason)
