@@ -8,6 +8,7 @@
 | /metrics | Prometheus' text format |
 | /api/v1/nodes | JSON: the nodes of the cluster |
 | /api/v1/status | JSON: this node |
+| /api/v1/plugins… | see `plugins` |
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from flockmq.bounds import (
 )
 from flockmq.config.values import Address
 from flockmq.errors import cannot_bind
+from flockmq.management import plugins
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
 
@@ -83,8 +85,10 @@ async def serve(node: NodeView, listen: Address) -> AsyncIterator[int]:
     """Serve while the block runs; gives the port. Raises AddressInUse when `listen` can't be bound."""
     app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES)
     app[NODE] = node
+    app[plugins.PLUGINS] = node
     app[REGISTRY] = metrics.registry(node)
     app.add_routes(routes)
+    app.add_routes(plugins.routes)
     runner = web.AppRunner(
         app,
         access_log=None,

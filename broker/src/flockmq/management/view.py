@@ -6,7 +6,7 @@ The structs are what goes over HTTP and into metrics: plain numbers that the nod
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -70,7 +70,32 @@ class Sample(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-class NodeView(Protocol):
+class PluginRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One enabled plugin, as `/api/v1/plugins` shows it."""
+
+    name: str
+    version: str
+    state: Literal["running", "fenced"]
+    """fenced: it failed too often, and isn't called until it is enabled again."""
+    points: Sequence[str]
+    """Where its handlers are."""
+    calls: int
+    seconds: float
+    """What its handlers took in all."""
+    failures: int
+    last_failure: str
+
+
+class PluginsView(Protocol):
+    """A node's plugins seen from outside."""
+
+    def plugins(self) -> Sequence[PluginRow]: ...
+
+    def enable_plugin(self, name: str) -> PluginRow | None:
+        """Call it again; None: no plugin of this name."""
+
+
+class NodeView(PluginsView, Protocol):
     """A node seen from outside. Every call answers at once, from memory."""
 
     def ready(self) -> tuple[bool, str]:

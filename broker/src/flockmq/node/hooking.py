@@ -8,11 +8,12 @@ comes from the node itself, auto-subscriptions and plugins' own messages, nobody
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
 from flockmq.bounds import AUTO_SUBSCRIPTIONS_MAX, REWRITE_RULES_MAX
 from flockmq.errors import ConfigError
+from flockmq.management.view import PluginRow, Sample
 from flockmq.mqtt import decode, encode, frame
 from flockmq.mqtt import properties as mqtt_properties
 from flockmq.mqtt.errors import PacketError
@@ -21,7 +22,7 @@ from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import check_filter
 from flockmq.plugins import points
-from flockmq.plugins.hooks import Handler
+from flockmq.plugins.hooks import Handler, Record
 from flockmq.plugins.points import Allow, Client, Deny
 from flockmq.plugins.running import Plugins
 from flockmq.plugins.settings import AutoSubscribe, Rewrite
@@ -248,6 +249,35 @@ class Hooking:
         expiry = None if answer.properties is None else answer.properties.message_expiry_interval
         expiry_s = NO_EXPIRY if expiry is None else expiry
         return _remade(message, version, answer.topic.encode(), answer.payload, answer.retain, encoded, expiry_s)
+
+    # What is seen of it from outside.
+
+    def rows(self) -> list[PluginRow]:
+        return [self._row(record) for record in self.hooks.plugins.values()]
+
+    def enable(self, name: str) -> PluginRow | None:
+        """Take a plugin's fence away; None: there is no such plugin."""
+        return self._row(self.hooks.plugins[name]) if self.hooks.enable(name) else None
+
+    def samples(self) -> Iterator[Sample]:
+        for record in self.hooks.plugins.values():
+            plugin = (record.name,)
+            yield Sample("flockmq_plugin_running", record.state == "running", plugin)
+            yield Sample("flockmq_plugin_calls", record.calls, plugin)
+            yield Sample("flockmq_plugin_seconds", record.seconds, plugin)
+            yield Sample("flockmq_plugin_failures", record.failures, plugin)
+
+    def _row(self, record: Record) -> PluginRow:
+        return PluginRow(
+            name=record.name,
+            version=record.version,
+            state=record.state,
+            points=self.hooks.points_of(record),
+            calls=record.calls,
+            seconds=record.seconds,
+            failures=record.failures,
+            last_failure=record.last_failure,
+        )
 
 
 def client_of(channel: Channel, username: bytes | None = None) -> Client:

@@ -22,7 +22,7 @@ from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, RETAINED_SEEN_MAX_S, SESSIONS_
 from flockmq.cluster.service import Cluster, LocalStatus
 from flockmq.home.service import Homes
 from flockmq.listeners.engine import Engine
-from flockmq.management.view import NodeRow, NodeStatus, Sample, ShardStatus
+from flockmq.management.view import NodeRow, NodeStatus, PluginRow, Sample, ShardStatus
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Auth, Connect
 from flockmq.mqtt.packets import Subscription as Request
@@ -204,8 +204,7 @@ class Node(NodePort):
         """Whatever clients were allowed before, they are to be asked about again."""
         for connection in self.engine.connections:
             if connection is not None and connection.state == CONNECTED:
-                connection.allowed = None
-                connection.must_authorize = self.clients.must_authorize(connection.principal)
+                connection.must_be_asked_about(self.clients.must_authorize(connection.principal))
 
     def intercept(self, channel: Channel, message: Publish) -> Publish | int:
         return self.hooking.intercept(channel, message)
@@ -492,9 +491,16 @@ class Node(NodePort):
             ],
         )
 
+    def plugins(self) -> Sequence[PluginRow]:
+        return self.hooking.rows()
+
+    def enable_plugin(self, name: str) -> PluginRow | None:
+        return self.hooking.enable(name)
+
     def samples(self) -> Sequence[Sample]:
         return [
             *counter_samples(self.counters),
+            *self.hooking.samples(),
             Sample("flockmq_sessions", self.counters.connections + self.counters.sessions_away),
             Sample("flockmq_routes", len(self.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(self.retained.index)),

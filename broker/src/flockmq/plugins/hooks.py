@@ -114,6 +114,10 @@ class Hooks:
             event = answer
         return event
 
+    def points_of(self, plugin: Record) -> list[str]:
+        """Where it is hooked, fenced off or not."""
+        return list(dict.fromkeys(handler.point.name for handler in self._all if handler.plugin is plugin))
+
     def enable(self, name: str) -> bool:
         """Take the fence away; False: there is no such plugin."""
         plugin = self.plugins.get(name)

@@ -73,6 +73,10 @@ CATALOGUE: Final = (
     ),
     Metric("gauge", "flockmq_rlog_lag_entries", "Entries between the shard's head and this node's tables.", ("shard",)),
     Metric("gauge", "flockmq_rlog_lag_seconds", "How long this node's tables have been behind the head.", ("shard",)),
+    Metric("gauge", "flockmq_plugin_running", "0 while the plugin is fenced off because it failed.", ("plugin",)),
+    Metric("counter", "flockmq_plugin_calls", "Calls of the plugin's handlers.", ("plugin",)),
+    Metric("counter", "flockmq_plugin_seconds", "What they took in all: nothing else runs meanwhile.", ("plugin",)),
+    Metric("counter", "flockmq_plugin_failures", "Calls that raised, took too long or answered nonsense.", ("plugin",)),
     Metric("gauge", "flockmq_bound", "A named bound; its unit is a label.", ("name", "unit")),
 )
 

@@ -1,0 +1,68 @@
+"""What is said of plugins over HTTP, and that one can be enabled again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+
+from flockmq.management import plugins
+from flockmq.management.view import PluginRow
+
+FENCED = PluginRow(
+    name="greeter",
+    version="1.2",
+    state="fenced",
+    points=["client.connect"],
+    calls=12,
+    seconds=0.5,
+    failures=10,
+    last_failure="RuntimeError: broken, at client.connect",
+)
+
+
+class ToldNode:
+    def __init__(self) -> None:
+        self.row = FENCED
+
+    def plugins(self) -> Sequence[PluginRow]:
+        return [self.row]
+
+    def enable_plugin(self, name: str) -> PluginRow | None:
+        if name != self.row.name:
+            return None
+        self.row = msgspec.structs.replace(self.row, state="running")
+        return self.row
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    app = web.Application()
+    app[plugins.PLUGINS] = ToldNode()
+    app.add_routes(plugins.routes)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as session:
+        yield session
+    await runner.cleanup()
+
+
+async def test_a_fenced_plugin_is_shown_and_enabled_again(http: aiohttp.ClientSession) -> None:
+    async with http.get("/api/v1/plugins") as answer:
+        assert await answer.json() == [msgspec.to_builtins(FENCED)]
+    async with http.post("/api/v1/plugins/greeter/enable") as answer:
+        assert answer.status == 200
+        assert (await answer.json())["state"] == "running"
+    async with http.get("/api/v1/plugins") as answer:
+        assert (await answer.json())[0]["state"] == "running"
+
+
+async def test_an_unknown_plugin_is_named(http: aiohttp.ClientSession) -> None:
+    async with http.post("/api/v1/plugins/nobody/enable") as answer:
+        assert answer.status == 404
+        assert "no plugin 'nobody' is enabled on this node" in (await answer.json())["error"]
