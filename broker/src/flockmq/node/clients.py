@@ -96,7 +96,7 @@ class Clients:
         session = channel.session
         assert session is not None
         channel.principal = principal
-        channel.must_authorize = self.must_authorize(principal)
+        channel.must_be_asked_about(self.must_authorize(principal))
         assigned = not connect.client_id
         if assigned:
             session.client_id = b"auto-" + secrets.token_hex(10).encode()

@@ -20,7 +20,13 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import PARTIAL_CHUNKS_MAX, PARTIALS_MAX_BYTES, READ_MAX_BYTES, SUBSCRIBES_WAITING_MAX
+from flockmq.bounds import (
+    ALLOWED_HEADS_MAX,
+    PARTIAL_CHUNKS_MAX,
+    PARTIALS_MAX_BYTES,
+    READ_MAX_BYTES,
+    SUBSCRIBES_WAITING_MAX,
+)
 from flockmq.mqtt import decode, encode, frame
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.packets import Connect
@@ -37,7 +43,7 @@ from flockmq.session.peer import PeerInfo
 from flockmq.session.port import ALLOWED, ASKED, PUBLISH, NodePort
 from flockmq.session.principal import ANONYMOUS, Principal
 from flockmq.session.publish import Publish, parse_publish
-from flockmq.session.router import Head, Router
+from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.sink import FLOWING
 from flockmq.session.subscribing import Subscribing
@@ -57,7 +63,7 @@ class Channel(Paced):
     """`protocol_version` is 4 for 3.1 and 3.1.1 and 5 for 5.0 (4 before CONNECT); times are the router's seconds.
 
     `must_authorize`: what the client publishes and subscribes to is asked of the port; `allowed` are packet heads that
-    it is known to be allowed. `clean_end`: it said DISCONNECT.
+    it is known to be allowed (None: all). `clean_end`: it said DISCONNECT.
     """
 
     __slots__ = (
@@ -93,7 +99,7 @@ class Channel(Paced):
         self.session: Session | None = None
         self.principal: Principal = ANONYMOUS
         self.must_authorize: bool = False
-        self.allowed: set[Head] | None = None
+        self.allowed: set[bytes] | None = None
         self.plain: bool = limits.max_qos_allowed > 0 and limits.max_topic_levels >= router.max_topic_levels
         self.aliases: IncomingAliases | None = None
         self.authentication_method: bytes | None = None
@@ -357,7 +363,7 @@ class Channel(Paced):
         if message.topic[0] == _DOLLAR and message.topic.startswith(b"$SYS/"):
             self._deny(message)
         elif self.must_authorize:
-            self._authorize(message)
+            self._authorize(message, ingress.head_of(data, at, end, self.protocol_version))
         else:
             self._take(message)
 
@@ -372,15 +378,29 @@ class Channel(Paced):
                 Reason.TOPIC_NAME_INVALID, "section 4.7.3", f"topic name of more than {limits.max_topic_levels} levels"
             )
 
-    def _authorize(self, message: Publish) -> None:
+    def _authorize(self, message: Publish, head: bytes) -> None:
         inbound = Inbound(self, message, CHECKING)
         verdict = self.port.authorize(self, PUBLISH, message.topic, message.qos, message.retain, inbound.decided)
         if verdict == ALLOWED:
+            self._remember(head)
             self._take(message)
         elif verdict == ASKED:
             self._join(inbound)
         else:
             self._deny(message)
+
+    def _remember(self, head: bytes) -> None:
+        """Packets that begin so may take the fast road."""
+        allowed = self.allowed
+        if allowed is not None and head:
+            if len(allowed) >= ALLOWED_HEADS_MAX:
+                allowed.clear()
+            allowed.add(head)
+
+    def must_be_asked_about(self, checked: bool) -> None:
+        """From now on; whatever was allowed before is asked about again."""
+        self.must_authorize = checked
+        self.allowed = set() if checked else None
 
     def _deny(self, message: Publish) -> None:
         reason = self.denial(message)

@@ -43,10 +43,8 @@ class Inbound:
         self.reason: int = Reason.SUCCESS
 
     def decided(self, allowed: bool) -> None:
-        """The client may publish it, or may not."""
+        """The client may publish it, or may not; its message counts even if it is gone by now."""
         channel = self.channel
-        if channel.has_ended():
-            return
         if allowed:
             channel.permitted(self)
         else:

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flockmq.bounds import ALLOWED_HEADS_MAX
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.session.fanout import Fanout
-from flockmq.session.port import ALLOWED, PUBLISH
 from flockmq.session.router import Head, Router
 from flockmq.session.sink import CONGESTED
 
@@ -31,22 +29,24 @@ def scan(router: Router, data: bytes, at: int, version: int, publisher: Channel 
     `publisher` None: the packets were forwarded by another node, and go to local subscribers only.
     """
     heads = router.heads5 if version == 5 else router.heads4
-    checked = publisher is not None and publisher.must_authorize
+    allowed = None if publisher is None else publisher.allowed
     size = 0
     run: Fanout | None = None
     run_at = at
     count = 0
     end = len(data)
     while at < end:
-        head = heads.get(data[at : at + size])
+        key = data[at : at + size]
+        head = heads.get(key)
         if head is None:
             size = head_size(data, at, end, 0x30, version)
             if size == 0:
                 break
-            head = _known(router, heads, data[at : at + size], 1 if version == 5 else 0)
+            key = data[at : at + size]
+            head = _known(router, heads, key, 1 if version == 5 else 0)
             if head is None:
                 break
-        if at + head.length > end or (checked and not _permitted(publisher, head, data[at : at + size], 0)):
+        if at + head.length > end or (allowed is not None and key not in allowed):
             break
         if head.fanout is not run:
             if run is not None:
@@ -69,23 +69,26 @@ def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Channel) 
     version = publisher.protocol_version
     heads = router.acknowledged_heads5 if version == 5 else router.acknowledged_heads4
     tail = 3 if version == 5 else 2
+    allowed = publisher.allowed
     size = 0
     end = len(data)
     acknowledged: list[bytes] = []
     while at < end:
-        head = heads.get(data[at : at + size])
+        key = data[at : at + size]
+        head = heads.get(key)
         if head is None:
             size = head_size(data, at, end, 0x32, 4)
             if size == 0:
                 break
-            head = _known(router, heads, data[at : at + size], 0)
+            key = data[at : at + size]
+            head = _known(router, heads, key, 0)
             if head is None:
                 break
         fan = head.fanout
         sessions = fan.sessions5 if version == 5 else fan.sessions4
         id_at = at + size
         next_at = at + head.length
-        if publisher.must_authorize and not _permitted(publisher, head, data[at : at + size], 1):
+        if allowed is not None and key not in allowed:
             break
         if sessions is None or next_at > end or id_at + tail > next_at or (version == 5 and data[id_at + 2] != 0):
             break
@@ -140,26 +143,13 @@ def head_size(data: bytes, at: int, end: int, first: int, version: int) -> int:
     return head_end - at
 
 
-def _permitted(publisher: Channel | None, head: Head, bytes_of_head: bytes, qos: int) -> bool:
-    """The client may publish what begins so: known from before, or the node says so at once."""
-    assert publisher is not None
-    allowed = publisher.allowed
-    if allowed is None:
-        publisher.allowed = allowed = set()
-    elif head in allowed:
-        return True
-    _, body = remaining_length(bytes_of_head, 1, 0)
-    topic = bytes_of_head[body + 2 : body + 2 + (bytes_of_head[body] << 8 | bytes_of_head[body + 1])]
-    if publisher.port.authorize(publisher, PUBLISH, topic, qos, False, _ask_again) != ALLOWED:
-        return False
-    if len(allowed) >= ALLOWED_HEADS_MAX:
-        allowed.clear()
-    allowed.add(head)
-    return True
-
-
-def _ask_again(allowed: bool) -> None:
-    """The answer is in the cache by now: the ordinary road asks, and waits for it."""
+def head_of(data: bytes, at: int, end: int, version: int) -> bytes:
+    """The head of the PUBLISH at `at`; b"" where it isn't plain."""
+    first = data[at]
+    if first not in (0x30, 0x32):
+        return b""
+    size = head_size(data, at, end, first, version if first == 0x30 else 4)
+    return data[at : at + size]
 
 
 def _known(router: Router, heads: dict[bytes, Head], head: bytes, after_topic: int) -> Head | None:

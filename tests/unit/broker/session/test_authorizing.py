@@ -1,0 +1,179 @@
+"""What a client may publish and subscribe to is asked of the node; what is intercepted goes another way."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.properties import Properties
+from flockmq.mqtt.reason import Reason
+from flockmq.session.channel import CLOSED
+from flockmq.session.port import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE
+from flockmq.session.publish import publication
+from unit.broker.session.harness import Client, Node, publish
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node()
+    made.port.verdicts = {b"no": DENIED, b"ask": ASKED, b"yes": ALLOWED}
+    return made
+
+
+def checked(node: Node, version: int = 5) -> Client:
+    client = node.client("p", version)
+    client.must_be_asked_about(True)
+    return client
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_an_allowed_head_is_asked_about_once(node: Node, qos: int) -> None:
+    subscriber, publisher = node.client("s", 5), checked(node)
+    node.subscribe(subscriber, ("yes", qos))
+    for _ in range(3):
+        node.feed(publisher, publish(5, "yes", "x", qos=qos, packet_id=qos) * 2)
+    assert len(subscriber.packets()) == 6
+    assert [(action, topic) for action, topic, _ in node.port.asked] == [(PUBLISH, b"yes")]
+    publisher.must_be_asked_about(True)
+    node.port.verdicts[b"yes"] = DENIED
+    node.feed(publisher, publish(5, "yes", "x", qos=qos, packet_id=qos))
+    assert subscriber.packets() == []
+
+
+def test_what_is_denied_goes_nowhere_and_says_so(node: Node) -> None:
+    subscriber, publisher = node.client("s", 5), checked(node)
+    node.subscribe(subscriber, ("no", 2))
+    answer = node.feed(publisher, b"".join(publish(5, "no", "x", qos=qos, packet_id=qos) for qos in (0, 1, 2)))
+    assert answer == [
+        encode.pub_ack(frame.PUBACK, 5, 1, Reason.NOT_AUTHORIZED),
+        encode.pub_ack(frame.PUBREC, 5, 2, Reason.NOT_AUTHORIZED),
+    ]
+    assert subscriber.packets() == []
+    assert node.feed(publisher, publish(5, "no", "x", qos=2, packet_id=2, dup=True)) == answer[1:]
+
+
+def test_MQTT_3_3_5_2_before_5_0_what_is_denied_is_acknowledged(node: Node) -> None:
+    assert node.feed(checked(node, 4), publish(4, "no", "x", qos=1, packet_id=1)) == [b"\x40\x02\x00\x01"]
+
+
+def test_a_client_may_be_disconnected_for_it(node: Node) -> None:
+    node.port.disconnects_the_denied = True
+    publisher = checked(node)
+    assert node.feed(publisher, publish(5, "no", "x")) == [encode.disconnect(5, Reason.NOT_AUTHORIZED)]
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_what_is_asked_about_holds_the_order(node: Node, allowed: bool) -> None:
+    subscriber, publisher = node.client("s", 5), checked(node)
+    node.subscribe(subscriber, ("#", 1))
+    packets = publish(5, "ask", "1", qos=1, packet_id=1) + publish(5, "yes", "2", qos=1, packet_id=2)
+    assert node.feed(publisher, packets + publish(5, "yes", "3")) == []
+    (done,) = [done for _, topic, done in node.port.asked if topic == b"ask"]
+    done(allowed)
+    node.turn()
+    denied = Reason.SUCCESS if allowed else Reason.NOT_AUTHORIZED
+    assert publisher.packets() == [
+        encode.pub_ack(frame.PUBACK, 5, 1, denied),
+        encode.pub_ack(frame.PUBACK, 5, 2),
+    ]
+    assert [packet[-1:] for packet in subscriber.packets()] == ([b"1"] if allowed else []) + [b"2", b"3"]
+
+
+def test_what_is_allowed_when_the_client_is_gone_is_still_published(node: Node) -> None:
+    subscriber, publisher = node.client("s", 5), checked(node)
+    node.subscribe(subscriber, ("ask", 1))
+    node.feed(publisher, publish(5, "ask", "1", qos=1, packet_id=1))
+    publisher.lost()
+    node.port.asked[-1][2](True)
+    node.turn()
+    assert len(subscriber.packets()) == 1
+
+
+def test_a_subscription_that_is_denied_is_refused_in_its_place(node: Node) -> None:
+    client = checked(node)
+    answer = node.subscribe(client, ("yes", 1), ("no", 1), ("yes", 0))
+    assert answer == [encode.suback(5, 1, [1, Reason.NOT_AUTHORIZED, 0])]
+    assert [action for action, _, _ in node.port.asked] == [SUBSCRIBE] * 3
+
+
+def test_nothing_behind_a_subscribe_is_read_while_it_is_asked_about(node: Node) -> None:
+    client = checked(node)
+    assert node.subscribe(client, ("ask", 1), ("yes", 1)) == []
+    assert node.feed(client, encode.unsubscribe(5, 2, [b"ask"])) == []
+    node.port.asked[0][2](True)
+    node.turn()
+    assert [packet[0] for packet in client.packets()] == [0x90, 0xB0]
+
+
+def test_a_client_that_leaves_meanwhile_is_no_trouble(node: Node) -> None:
+    client = checked(node)
+    node.subscribe(client, ("ask", 1))
+    client.lost()
+    node.port.asked[0][2](True)
+    assert client.state == CLOSED
+
+
+def test_nobody_publishes_to_sys(node: Node) -> None:
+    subscriber, publisher = node.client("s", 5), node.client("p", 5)
+    node.subscribe(subscriber, ("$SYS/#", 0))
+    for _ in range(2):
+        (answer,) = node.feed(publisher, publish(5, "$SYS/x", "1", qos=1, packet_id=1))
+        assert answer == encode.pub_ack(frame.PUBACK, 5, 1, Reason.NOT_AUTHORIZED)
+    node.feed(publisher, publish(5, "$SYS/x", "1") * 2)
+    assert subscriber.packets() == []
+
+
+def test_an_intercepted_message_is_replaced_or_goes_nowhere(node: Node) -> None:
+    subscriber, publisher = node.client("s", 5), node.client("p", 5)
+    node.subscribe(subscriber, ("#", 0))
+    node.feed(publisher, publish(5, "old", "before"))
+    node.router.intercept([b"old", b"never"])
+    node.port.replaces = lambda message: (
+        Reason.SUCCESS if message.topic == b"never" else publication(5, 0, False, b"new", message.payload(), b"")
+    )
+    node.feed(publisher, publish(5, "old", "x") * 2 + publish(5, "never", "x") + publish(5, "other", "y"))
+    topics = [packet[4 : 4 + packet[3]] for packet in subscriber.packets()]
+    assert topics == [b"old", b"new", b"new", b"other"]
+
+
+# Enhanced authentication.
+
+
+def authenticating(node: Node) -> Client:
+    """Challenged once, before CONNACK."""
+    own = Properties()
+    own.authentication_method = b"M"
+    client = node.opened()
+    node.port.admit = lambda channel, connect: channel.challenged(b"who?")  # type: ignore[method-assign]
+    from flockmq.mqtt.packets import Connect
+
+    (challenge,) = node.feed(client, encode.connect(Connect(5, b"c", properties=own)))
+    assert challenge == encode.auth(0x18, method(b"who?"))
+    return client
+
+
+def method(data: bytes, name: bytes = b"M") -> Properties:
+    own = Properties()
+    own.authentication_method = name
+    own.authentication_data = data
+    return own
+
+
+def test_an_exchange_goes_on_by_auth(node: Node) -> None:
+    client = authenticating(node)
+    node.feed(client, encode.auth(0x18, method(b"me")))
+    (packet,) = node.port.continuations
+    assert packet.properties is not None
+    assert packet.properties.authentication_data == b"me"
+    client.challenged(b"more")
+    node.turn()
+    assert client.packets() == [encode.auth(0x18, method(b"more"))]
+
+
+@pytest.mark.parametrize(
+    "packet", [encode.PINGREQ, encode.auth(0x19, method(b"x")), encode.auth(0x18, method(b"x", b"N"))]
+)
+def test_anything_else_amid_an_exchange_ends_the_connection(node: Node, packet: bytes) -> None:
+    client = authenticating(node)
+    assert node.feed(client, packet) == []
+    assert client.state == CLOSED
