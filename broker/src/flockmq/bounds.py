@@ -202,6 +202,26 @@ LAGGING_MAX_S: Final = 30.0
 """A client that lags and reads nothing for so long is cut off (0x97)."""
 LINGER_MAX_S: Final = 1.0
 """How long a client that was cut off may take to read why."""
+PROXY_HEADER_MAX_BYTES: Final = 4096
+TLS_HELLO_MAX_BYTES: Final = 5 + 16 * 1024
+"""One record: what is kept of a client before anything of TLS is made for it."""
+TLS_HANDSHAKES_MAX: Final = 1024
+"""Clients amid their handshake, at 45 KiB each; one more makes room by closing the oldest."""
+TLS_GREETINGS_PER_TURN_MAX: Final = 8
+"""ClientHellos answered before other clients have their turn; each takes about a millisecond."""
+TLS_REFRESH_S: Final = 5.0
+"""How often the files of certificates are looked at."""
+WS_HEAD_MAX_BYTES: Final = 8 * 1024
+WS_FRAME_MAX_BYTES: Final = PACKET_MAX_BYTES
+"""Of one frame, which is passed on as it comes; the zone's `max_packet_size` bounds what is kept."""
+FILTER_SLICE_MAX_BYTES: Final = 256 * 1024
+"""What one connection encrypts and frames at a time; the rest waits until that is written."""
+FILTER_ANSWERS_MAX_BYTES: Final = 64 * 1024
+"""What TLS and WebSocket may answer a client that reads nothing, before it is cut off."""
+THROTTLE_TICK_S: Final = 0.01
+"""How often clients over a rate are looked at."""
+THROTTLE_CHECK_S: Final = 1.0
+"""However long a client must wait, it is looked at again after so long, so that a closed one isn't kept."""
 
 # --- auth: who may connect, and do what -----------------------------------------------------------------------------
 USERS_MAX: Final = 1_000_000

@@ -29,7 +29,7 @@ class AddressInUse(UserError):
     exit_code = 4
 
 
-def cannot_bind(key: str, address: object, option: str, error: OSError) -> AddressInUse:
-    """The error for a listener's address: which key, why not, and the option that mends it."""
+def cannot_bind(key: str, address: object, option: str | None, error: OSError) -> AddressInUse:
+    """The error for a listener's address: which key, why not, and the option that mends it, if there is one."""
     why = "is in use" if error.errno == errno.EADDRINUSE else f"can't be bound: {error.strerror or error}"
-    return AddressInUse(f"{key}: {address} {why}; choose another with {option} HOST:PORT")
+    return AddressInUse(f"{key}: {address} {why}; choose another" + (f" with {option} HOST:PORT" if option else ""))

@@ -9,50 +9,43 @@ What always holds: `fd` is open exactly as long as the connection stands in the 
 from __future__ import annotations
 
 import os
-import socket
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import SINK_CONGESTED_BYTES, WRITE_JOIN_MAX_BYTES, WRITE_VECTOR_MAX
+from flockmq.listeners.sockets import peer_of
 from flockmq.session.channel import CLOSED, Channel
-from flockmq.session.limits import Limits
-from flockmq.session.port import NodePort
-from flockmq.session.router import Router
+from flockmq.session.peer import PeerInfo
 from flockmq.session.sink import FLOWING
 
 if TYPE_CHECKING:
-    from flockmq.listeners.engine import Engine
+    from flockmq.listeners.listening import Listening
 
 EPOLLIN: Final = 1
 EPOLLOUT: Final = 4
 
 
-@mypyc_attr(acyclic=True)
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Connection(Channel):
     """`interest` is what epoll watches for; `blocked`: the socket is full."""
 
-    __slots__ = ("blocked", "engine", "fd", "interest")
+    __slots__ = ("blocked", "fd", "interest", "listener")
 
-    def __init__(self, engine: Engine, fd: int, router: Router, port: NodePort, limits: Limits) -> None:
-        super().__init__(router, port, limits)
-        self.engine = engine
+    def __init__(self, listener: Listening, fd: int) -> None:
+        super().__init__(listener.engine.router, listener.engine.port, listener.limits)
+        self.listener = listener
         self.fd = fd
         self.interest: int = EPOLLIN
         self.blocked: bool = False
 
-    def address(self) -> str:
+    def peer(self) -> PeerInfo:
         """Asked of the kernel when it is needed: kept nowhere."""
-        try:
-            peer = socket.socket(fileno=os.dup(self.fd))
-        except OSError:
-            return "?"
-        with peer:
-            try:
-                name = peer.getpeername()
-            except OSError:
-                return "?"
-        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "unix"
+        host, port = peer_of(self.fd)
+        return PeerInfo(host, port, self.listener.name, self.limits.name)
+
+    def released(self) -> None:
+        """The descriptor was closed: leave whatever refers to this connection."""
 
     def flush(self) -> None:
         """Write what waits; close behind the last packet of a channel that has ended."""
@@ -63,9 +56,9 @@ class Connection(Channel):
                 self.write()
             elif self.out_bytes > SINK_CONGESTED_BYTES:
                 self.choke()
-                self.engine.watch(self)
+                self.listener.engine.watch(self)
         if self.state == CLOSED and self.fd >= 0:
-            self.engine.end(self)
+            self.listener.engine.end(self)
 
     def write(self) -> None:
         out = self.out
@@ -81,7 +74,7 @@ class Connection(Channel):
             sent = 0
         except OSError:
             self.lost()
-            self.engine.close(self)
+            self.listener.engine.close(self)
             return
         self.router.counters.bytes_sent += sent
         if sent == waiting:
@@ -96,7 +89,7 @@ class Connection(Channel):
             self.progressed()
         if self.out_bytes > SINK_CONGESTED_BYTES:
             self.choke()
-        self.engine.watch(self)
+        self.listener.engine.watch(self)
 
     def _keep_from(self, sent: int) -> None:
         out = self.out

@@ -18,6 +18,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from flockmq.bounds import (
@@ -27,11 +28,19 @@ from flockmq.bounds import (
     READ_MAX_BYTES,
     SWEEP_INTERVAL_S,
     SWEEP_TICKS,
+    THROTTLE_TICK_S,
+    TLS_GREETINGS_PER_TURN_MAX,
+    TLS_HANDSHAKES_MAX,
     TURN_EVENTS_MAX,
     TURN_ROUNDS_MAX,
     TURN_SPINS_MAX,
 )
 from flockmq.listeners.connection import EPOLLIN, EPOLLOUT, Connection
+from flockmq.listeners.filtered import Filtered
+from flockmq.listeners.listening import Listening
+from flockmq.listeners.metered import Metered
+from flockmq.listeners.rates import Bucket, Rates
+from flockmq.listeners.throttle import Shared, Throttle
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import CLOSED
 from flockmq.session.limits import Limits
@@ -42,7 +51,7 @@ from flockmq.session.sink import Sink
 log: Final = logging.getLogger(__name__)
 
 _SMALL_TURN_EVENTS: Final = 8
-_FULL_LOGGED_EVERY_S: Final = 1.0
+_REFUSED_LOGGED_EVERY_S: Final = 1.0
 _GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
@@ -55,10 +64,15 @@ class Engine:
         self.limits = limits
         self.epoll = select.epoll()
         self.connections: list[Connection | None] = []
-        self.listeners: dict[int, socket.socket] = {}
+        self.listeners: dict[int, Listening] = {}
         self.lingering: set[Connection] = set()
-        self._deaf: bool = False
-        self._full_logged_s: float = 0.0
+        self.greetings: dict[Filtered, None] = {}
+        self.handshakes: dict[Filtered, None] = {}
+        self.throttle = Throttle()
+        self.conn_rate: Bucket | None = None
+        self._all: Shared | None = None
+        self._throttling: bool = False
+        self._refused_logged_s: float = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._soon: bool = False
         self._swept: int = 0
@@ -72,16 +86,29 @@ class Engine:
         loop.add_reader(self.epoll.fileno(), self.turn)
         self._timer = loop.call_later(SWEEP_INTERVAL_S, self.tick)
 
-    def listen(self, listener: socket.socket) -> None:
+    def limit(self, rates: Rates, max_conn_rate: float) -> None:
+        """What all clients of this node share. Call it before listeners are made."""
+        now_s = self.router.now_s
+        self._all = None if rates.are_off() else self.throttle.share(rates, now_s)
+        self.conn_rate = Bucket(max_conn_rate, 0.0, now_s) if max_conn_rate > 0.0 else None
+
+    def meters(self, rates: Rates) -> list[Shared]:
+        """What the clients of one listener share: its own rates, and this node's."""
+        shared = [] if rates.are_off() else [self.throttle.share(rates, self.router.now_s)]
+        return shared if self._all is None else [*shared, self._all]
+
+    def listen(self, listener: Listening, bound: socket.socket) -> None:
         """Accept clients on a bound, non-blocking socket, which the engine owns from now on."""
-        listener.listen(LISTEN_BACKLOG_MAX)
-        self.listeners[listener.fileno()] = listener
-        self.epoll.register(listener.fileno(), EPOLLIN)
+        bound.listen(LISTEN_BACKLOG_MAX)
+        listener.socket = bound
+        self.listeners[bound.fileno()] = listener
+        self.epoll.register(bound.fileno(), EPOLLIN)
 
     def stop_accepting(self) -> None:
         for fd, listener in self.listeners.items():
             self.epoll.unregister(fd)
-            listener.close()
+            if listener.socket is not None:
+                listener.socket.close()
         self.listeners.clear()
 
     def stop(self) -> None:
@@ -168,6 +195,8 @@ class Engine:
         self._soon = False
         turn = self.router.turn
         resumed = self.router.resumed
+        if self.greetings:
+            self._greet()
         while turn or resumed:
             if resumed:
                 batch = resumed.copy()
@@ -201,45 +230,66 @@ class Engine:
 
     # Descriptors.
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: Listening) -> None:
+        bound = listener.socket
+        assert bound is not None
         for _ in range(ACCEPTS_PER_TURN_MAX):
+            if (listener.conn_rate is not None or self.conn_rate is not None) and self._too_fast(listener):
+                return
             try:
-                accepted, _ = listener.accept()
+                accepted, address = bound.accept()
             except BlockingIOError:
                 return
             except OSError as error:
                 if error.errno in _GONE_IN_THE_BACKLOG:
                     continue
-                self._full(f"can't accept: {error.strerror}")
-                self._listen(False)  # out of descriptors or memory: the backlog waits for the next tick
+                self._refused(f"{listener.name}: can't accept: {error.strerror}")
+                self._deafen(listener, True)  # out of descriptors or memory: the backlog waits for the next tick
                 return
             if self.router.counters.connections >= self.limits.max_connections:
-                self._full(f"max_connections of {self.limits.max_connections} reached")
+                why = f"max_connections of {self.limits.max_connections} reached"
+            else:
+                why = listener.turns_away(str(address[0]) if isinstance(address, tuple) else "")
+            if why:
+                self._refused(why)
                 accepted.close()
                 continue
             accepted.setblocking(False)
-            self.adopt(accepted.detach())
+            self.adopt(accepted.detach(), listener)
 
-    def _full(self, why: str) -> None:
+    def _too_fast(self, listener: Listening) -> bool:
+        """Whether the next client must wait in the backlog; pays for it if not."""
+        now_s = self.router.now_s
+        for bucket in (listener.conn_rate, self.conn_rate):
+            if bucket is not None and bucket.tokens(now_s) < 1.0:
+                self._deafen(listener, True)
+                return True
+        for bucket in (listener.conn_rate, self.conn_rate):
+            if bucket is not None:
+                bucket.debit(1.0, now_s)
+        return False
+
+    def _refused(self, why: str) -> None:
         self.router.counters.connects_refused += 1
-        if self.router.now_s - self._full_logged_s >= _FULL_LOGGED_EVERY_S:
-            self._full_logged_s = self.router.now_s
+        if self.router.now_s - self._refused_logged_s >= _REFUSED_LOGGED_EVERY_S:
+            self._refused_logged_s = self.router.now_s
             log.warning("clients are turned away: %s", why)
 
-    def _listen(self, on: bool) -> None:
-        self._deaf = not on
-        for fd in self.listeners:
-            self.epoll.modify(fd, EPOLLIN if on else 0)
+    def _deafen(self, listener: Listening, deaf: bool) -> None:
+        listener.is_deaf = deaf
+        if listener.socket is not None:
+            self.epoll.modify(listener.socket.fileno(), 0 if deaf else EPOLLIN)
 
-    def adopt(self, fd: int) -> Connection:
+    def adopt(self, fd: int, listener: Listening) -> Connection:
         """Serve a connected, non-blocking descriptor."""
-        connection = Connection(self, fd, self.router, self.port, self.limits)
+        connection = listener.connection(fd)
         connections = self.connections
         while len(connections) <= fd:
             connections.append(None)
         connections[fd] = connection
         self.epoll.register(fd, EPOLLIN)
         self.router.counters.connections += 1
+        listener.connections += 1
         return connection
 
     def watch(self, connection: Connection) -> None:
@@ -274,11 +324,48 @@ class Engine:
         connection.fd = -1
         self.lingering.discard(connection)
         self.connections[fd] = None
+        connection.released()
+        connection.listener.connections -= 1
         os.close(fd)
         connection.out.clear()
         connection.out_bytes = 0
         self.router.counters.connections -= 1
         self.router.counters.disconnects += 1
+
+    # TLS handshakes, and clients over a rate.
+
+    def _greet(self) -> None:
+        """Let the first ClientHellos in the line be answered; the others have the next turns."""
+        for connection in list(islice(self.greetings, TLS_GREETINGS_PER_TURN_MAX)):
+            del self.greetings[connection]
+            connection.unpause()
+        if self.greetings:
+            self.soon()
+
+    def shakes_hands(self, connection: Filtered) -> None:
+        """The connection is amid its TLS handshake; with too many of them the oldest makes room."""
+        self.handshakes[connection] = None
+        if len(self.handshakes) > TLS_HANDSHAKES_MAX:
+            oldest = next(iter(self.handshakes))
+            self._refused(f"{oldest.listener.name}: more than {TLS_HANDSHAKES_MAX} TLS handshakes at once")
+            oldest.lost()
+            self.close(oldest)
+
+    def hold(self, connection: Metered) -> None:
+        """The connection is over a rate, and paused."""
+        self.throttle.hold(connection, self.router.now_s)
+        if not self._throttling and self._loop is not None:
+            self._throttling = True
+            self._loop.call_later(THROTTLE_TICK_S, self.let_on)
+
+    def let_on(self) -> None:
+        """Every THROTTLE_TICK_S while somebody waits for tokens."""
+        self.router.now_s = time.monotonic()
+        self.throttle.tick(self.router.now_s)
+        self._throttling = self._loop is not None and self.throttle.is_busy()
+        if self._throttling and self._loop is not None:
+            self._loop.call_later(THROTTLE_TICK_S, self.let_on)
+        self.end_turn()
 
     # Time.
 
@@ -288,8 +375,9 @@ class Engine:
             self._timer = self._loop.call_later(SWEEP_INTERVAL_S, self.tick)
         now_s = time.monotonic()
         self.router.now_s = now_s
-        if self._deaf:
-            self._listen(True)
+        for listener in self.listeners.values():
+            if listener.is_deaf:
+                self._deafen(listener, False)
         connections = self.connections
         for fd in range(self._swept, len(connections), SWEEP_TICKS):
             connection = connections[fd]

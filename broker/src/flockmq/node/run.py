@@ -15,14 +15,15 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from flockmq import __version__
+from flockmq.auth.service import Auth
 from flockmq.cluster.service import Cluster, ClusterSettings
-from flockmq.config.schema import Config, Mqtt, named_listeners
+from flockmq.config.schema import Config, Mqtt
 from flockmq.config.values import Address
 from flockmq.errors import RedisUnreachable, UserError, cannot_bind
-from flockmq.listeners import tcp
 from flockmq.management import server
 from flockmq.management.view import NodePorts
 from flockmq.node.hooking import Hooking
+from flockmq.node.listeners import Bound
 from flockmq.node.node import Node
 from flockmq.plugins.running import Plugins
 from flockmq.rlog import errors as rlog_errors
@@ -35,6 +36,7 @@ from flockmq.session.router import Router
 
 log: Final = logging.getLogger(__name__)
 
+DEFAULT_LISTENER_NAME: Final = "tcp:default"
 CAST_OUT_CHECK_S: Final = 1.0
 
 
@@ -43,16 +45,16 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
     _raise_descriptor_limit()
     purged = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
-        listen = next((each.settings.bind for each in named_listeners(config)), None)
-        listener = tcp.bound(listen.host, listen.port) if isinstance(listen, Address) else None
-        if listener is not None:
-            stack.callback(listener.close)
-        mqtt_port = None if listener is None else int(listener.getsockname()[1])
-        limits = _limits("default", config.mqtt, config.node.max_connections)
+        listeners = Bound(config)
+        stack.callback(listeners.close)
+        listeners.bind()
+        mqtt_port = listeners.ports.get(DEFAULT_LISTENER_NAME)
+        zones = {"default": config.mqtt, **config.zones}
+        limits = {name: _limits(name, zone, config.node.max_connections) for name, zone in zones.items()}
         router = Router(
             Counters(),
-            min(zone.max_packet_size for zone in (config.mqtt, *config.zones.values())),
-            min(zone.max_topic_levels for zone in (config.mqtt, *config.zones.values())),
+            min(zone.max_packet_size for zone in zones.values()),
+            min(zone.max_topic_levels for zone in zones.values()),
         )
         hooking = Hooking(router, Plugins(config.plugins.enabled), config.rewrite, config.auto_subscribe)
         router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
@@ -66,18 +68,37 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             port=cluster.core_port if config.cluster.seeds or not is_core else None,
             data_dir=config.node.data_dir if is_core else None,
         )
-        node = Node(config.role, config.node.name, limits, router, cluster, rlog, hooking, config.sys_topics)
+        auth = Auth(
+            config.authentication,
+            config.authorization,
+            config.flapping,
+            rlog,
+            pepper=cluster.settings.key,
+            is_leader=lambda: cluster.is_leader,
+        )
+        node = Node(
+            config.role,
+            config.node.name,
+            limits["default"],
+            router,
+            cluster,
+            rlog,
+            hooking,
+            auth,
+            config.sys_topics,
+        )
         stack.callback(hooking.plugins.stop)
         hooking.plugins.start(config.node.name, config.plugins.settings, node.send_as_plugin)
         management_port = await stack.enter_async_context(server.serve(node, config.management.listen))
         await stack.enter_async_context(_running(node, cluster, rlog))
-        if listener is not None:
-            node.engine.listen(listener)
+        listeners.open(node.engine, limits)
+        stack.enter_context(listeners.refreshing())
         node.state = "ready"
         gc.collect()
         gc.freeze()
         if ready is not None:
-            ready(NodePorts(mqtt=mqtt_port, link=cluster.link_port or None, management=management_port))
+            link = cluster.link_port or None
+            ready(NodePorts(mqtt=mqtt_port, listeners=listeners.ports, link=link, management=management_port))
         await _until_cast_out(purged, rlog)
         raise UserError("this node was taken for dead and purged from the cluster; start it anew")
 
@@ -107,6 +128,8 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
         except rlog_errors.RedisUnreachable as error:
             raise RedisUnreachable(str(error)) from None
         await cluster.join()
+        await node.access.auth.start()
+        stack.push_async_callback(node.access.auth.stop)
         node.homes.start()
         stack.push_async_callback(node.homes.stop)
         node.engine.start(asyncio.get_running_loop())
@@ -117,6 +140,8 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
         stack.callback(telling.cancel)
         delayed = asyncio.ensure_future(node.delayed.run())
         stack.callback(delayed.cancel)
+        expiries = asyncio.ensure_future(node.access.watch())
+        stack.callback(expiries.cancel)
         absences = asyncio.ensure_future(node.watch_sessions())
         stack.callback(absences.cancel)
         stack.push_async_callback(node.close_clients)
@@ -150,7 +175,6 @@ def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
         max_wildcard_shapes=mqtt.max_wildcard_shapes,
         response_information=mqtt.response_information,
         max_connections=max_connections,
-        allow_anonymous=mqtt.allow_anonymous,
     )
 
 

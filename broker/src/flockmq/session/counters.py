@@ -31,6 +31,7 @@ class Counters:
         "slow_readers",
         "subscriptions",
         "takeovers",
+        "throttled",
     )
 
     def __init__(self) -> None:
@@ -58,3 +59,4 @@ class Counters:
         self.slow_readers: int = 0
         self.subscriptions: int = 0
         self.takeovers: int = 0
+        self.throttled: int = 0

@@ -51,8 +51,17 @@ CATALOGUE: Final = (
     Metric("counter", "flockmq_delayed_published", "Delayed messages that this node published when they were due."),
     Metric("counter", "flockmq_connects", "CONNECTs accepted."),
     Metric("counter", "flockmq_connects_refused", "CONNECTs answered with an error."),
+    Metric("counter", "flockmq_authentications", "Authentications, by how they ended.", ("result",)),
+    Metric("counter", "flockmq_authorizations", "Publishes and subscriptions that were asked about.", ("result",)),
+    Metric("gauge", "flockmq_bans", "Bans in the cluster's log."),
+    Metric("counter", "flockmq_flapping_bans", "Client ids that this node banned for coming and going too often."),
     Metric("counter", "flockmq_disconnects", "Connections ended, however."),
     Metric("counter", "flockmq_takeovers", "Connections ended because their client id connected again."),
+    Metric(
+        "counter",
+        "flockmq_throttled",
+        "Times a client was read later because it, its listener or the node is over a rate.",
+    ),
     Metric("counter", "flockmq_protocol_errors", "Connections ended because of a malformed or illegal packet."),
     Metric("counter", "flockmq_messages_received", "PUBLISH packets received from clients."),
     Metric("counter", "flockmq_messages_sent", "PUBLISH packets sent to clients."),
@@ -107,6 +116,7 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "slow_readers": ("flockmq_slow_readers", ()),
     "subscriptions": ("flockmq_subscriptions", ()),
     "takeovers": ("flockmq_takeovers", ()),
+    "throttled": ("flockmq_throttled", ()),
 }
 """Each of the hot path's counters, and the family and labels under which it is shown."""
 

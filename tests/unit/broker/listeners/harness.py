@@ -8,6 +8,7 @@ from typing import Self
 
 from flockmq.listeners.connection import Connection
 from flockmq.listeners.engine import Engine
+from flockmq.listeners.listening import Listening
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.session.counters import Counters
@@ -27,6 +28,7 @@ class Served:
         self.router = Router(Counters(), self.limits.max_packet_size)
         self.port = Port()
         self.engine = Engine(self.router, self.port, self.limits)
+        self.listener = Listening(self.engine, "tcp:default", self.limits)
         self._clients: list[socket.socket] = []
         self.serve(self.port)
 
@@ -46,13 +48,13 @@ class Served:
         for client in self._clients:
             client.close()
 
-    def opened(self) -> tuple[Connection, socket.socket]:
+    def opened(self, listener: Listening | None = None) -> tuple[Connection, socket.socket]:
         """A connection over a pair of sockets, and its client's end."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.settimeout(PATIENCE_S)
         self._clients.append(theirs)
-        return self.engine.adopt(ours.detach()), theirs
+        return self.engine.adopt(ours.detach(), listener or self.listener), theirs
 
     def client(self, client_id: str, version: int = 4) -> tuple[Connection, socket.socket]:
         """Connected, its CONNACK taken."""

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from flockmq.bounds import LINGER_MAX_S
-from flockmq.listeners import tcp
+from flockmq.listeners.sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect, Subscription
 from flockmq.mqtt.reason import Reason
@@ -155,9 +155,9 @@ def test_listeners_hear_nothing_while_descriptors_are_short_and_again_at_the_nex
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with Served() as served:
-        listener = tcp.bound("127.0.0.1", 0)
+        listener = bound("127.0.0.1", 0, "here")
         address = listener.getsockname()
-        served.engine.listen(listener)
+        served.engine.listen(served.listener, listener)
         served.router.now_s = 100.0
         with socket.create_connection(address, PATIENCE_S) as client:
             spare = os.dup(0)
@@ -179,9 +179,9 @@ def test_listeners_hear_nothing_while_descriptors_are_short_and_again_at_the_nex
 
 def test_more_than_max_connections_are_turned_away() -> None:
     with Served(Limits(max_connections=1)) as served:
-        listener = tcp.bound("127.0.0.1", 0)
+        listener = bound("127.0.0.1", 0, "here")
         address = listener.getsockname()
-        served.engine.listen(listener)
+        served.engine.listen(served.listener, listener)
         with socket.create_connection(address, PATIENCE_S) as one, socket.create_connection(address, PATIENCE_S) as two:
             served.engine.turn()
             assert two.recv(1) == b""

@@ -5,16 +5,16 @@ import socket
 import pytest
 
 from flockmq.errors import AddressInUse
-from flockmq.listeners import tcp
+from flockmq.listeners.sockets import bound
 
 
 def test_a_bound_socket_refuses_clients_until_it_is_listened_on() -> None:
-    with tcp.bound("127.0.0.1", 0) as listener, pytest.raises(ConnectionRefusedError):
+    with bound("127.0.0.1", 0, "listeners.tcp.default.bind") as listener, pytest.raises(ConnectionRefusedError):
         socket.create_connection(listener.getsockname())
 
 
 def test_accepted_sockets_send_at_once() -> None:
-    with tcp.bound("127.0.0.1", 0) as listener:
+    with bound("127.0.0.1", 0, "listeners.tcp.default.bind") as listener:
         listener.listen()
         with socket.create_connection(listener.getsockname()):
             accepted, _ = listener.accept()
@@ -23,13 +23,15 @@ def test_accepted_sockets_send_at_once() -> None:
 
 
 def test_a_port_in_use_is_said_with_its_mend() -> None:
-    with tcp.bound("127.0.0.1", 0) as listener:
+    with bound("127.0.0.1", 0, "listeners.tcp.default.bind") as listener:
         listener.listen()
         port = listener.getsockname()[1]
-        with pytest.raises(AddressInUse, match=rf"listeners.tcp.default.bind: 127.0.0.1:{port} is in use; choose another"):
-            tcp.bound("127.0.0.1", port)
+        with pytest.raises(
+            AddressInUse, match=rf"listeners.tcp.default.bind: 127.0.0.1:{port} is in use; choose another"
+        ):
+            bound("127.0.0.1", port, "listeners.tcp.default.bind")
 
 
 def test_an_address_of_another_machine_is_said() -> None:
     with pytest.raises(AddressInUse, match="can't be bound: Cannot assign requested address"):
-        tcp.bound("192.0.2.1", 1883)
+        bound("192.0.2.1", 1883, "here")

@@ -1,0 +1,80 @@
+"""One listener: its socket, who may come by it, and what becomes of an accepted descriptor.
+
+What always holds: who is turned away, for the address or the number, cost no more than the accept; who comes too fast
+waits in the kernel's backlog.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from flockmq.listeners.access import Access
+from flockmq.listeners.certificates import Certificates
+from flockmq.listeners.connection import Connection
+from flockmq.listeners.filtered import Filtered
+from flockmq.listeners.metered import Metered
+from flockmq.listeners.rates import Bucket, Rates
+from flockmq.listeners.throttle import Shared
+from flockmq.session.limits import Limits
+
+if TYPE_CHECKING:
+    from flockmq.listeners.engine import Engine
+
+
+class Listening:
+    """`name` is `tcp:default`; `limits` and `client_rates` are its zone's, `meters` what all its clients share.
+
+    `proxy_timeout_s`: how long the PROXY header may take, 0: there is none. `path`: of the WebSocket, "": it is none.
+    `socket` None: descriptors come from elsewhere (`Engine.adopt`). `is_deaf`: it accepts nobody for the moment.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        limits: Limits,
+        *,
+        client_rates: Rates | None = None,
+        rates: Rates | None = None,
+        access: Access | None = None,
+        max_connections: int = 1_000_000,
+        max_conn_rate: float = 0.0,
+        proxy_timeout_s: float = 0.0,
+        certificates: Certificates | None = None,
+        path: str = "",
+        origins: tuple[str, ...] = (),
+    ) -> None:
+        now_s = engine.router.now_s
+        self.engine = engine
+        self.name = name
+        self.limits = limits
+        self.client_rates: Rates = client_rates or Rates()
+        self.meters: list[Shared] = engine.meters(rates or Rates())
+        self.access: Access = access or Access()
+        self.max_connections = max_connections
+        self.conn_rate: Bucket | None = Bucket(max_conn_rate, 0.0, now_s) if max_conn_rate > 0.0 else None
+        self.proxy_timeout_s = proxy_timeout_s
+        self.certificates = certificates
+        self.path = path
+        self.origins = origins
+        self.connections: int = 0
+        self.is_deaf: bool = False
+        self.socket: socket.socket | None = None
+        self.is_filtered: bool = bool(proxy_timeout_s or certificates is not None or path)
+        self.is_metered: bool = bool(self.meters) or not self.client_rates.are_off()
+
+    def connection(self, fd: int) -> Connection:
+        if self.is_filtered:
+            return Filtered(self, fd)
+        if self.is_metered:
+            return Metered(self, fd)
+        return Connection(self, fd)
+
+    def turns_away(self, host: str) -> str:
+        """Why a client from this address can't come, or ""."""
+        if self.connections >= self.max_connections:
+            return f"{self.name}: max_connections of {self.max_connections} reached"
+        if not self.proxy_timeout_s and not self.access.admits(host):
+            return f"{self.name}: {host} isn't allowed"
+        return ""

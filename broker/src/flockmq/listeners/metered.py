@@ -1,0 +1,65 @@
+"""A connection whose reads are counted: over a rate it is paused until there are tokens again.
+
+Plain connections are this class only where a rate is configured; without one, nothing is counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.listeners.connection import Connection
+from flockmq.listeners.rates import Meter
+from flockmq.session.channel import CLOSED
+
+if TYPE_CHECKING:
+    from flockmq.listeners.listening import Listening
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+class Metered(Connection):
+    """`own` is the client's own meter; those that it shares are its listener's. `ticket`: its place in `Throttle`."""
+
+    __slots__ = ("is_held", "own", "ticket")
+
+    def __init__(self, listener: Listening, fd: int) -> None:
+        super().__init__(listener, fd)
+        rates = listener.client_rates
+        self.own: Meter | None = None if rates.are_off() else Meter(rates, self.router.now_s)
+        self.ticket: int = 0
+        self.is_held: bool = False
+
+    def feed(self, data: bytes) -> None:
+        counters = self.router.counters
+        before = counters.messages_received
+        super().feed(data)
+        self._debit(counters.messages_received - before, len(data))
+
+    def _debit(self, messages: int, size: int) -> None:
+        """One read, whatever it held."""
+        now_s = self.router.now_s
+        over = False
+        if self.own is not None:
+            self.own.debit(messages, size, now_s)
+            over = self.own.wait_s(now_s) > 0.0
+        for shared in self.listener.meters:
+            shared.debit(messages, size, now_s)
+            if shared.wait_s(now_s) > 0.0:
+                over = True
+        if over and not self.is_held and self.state != CLOSED:
+            self.is_held = True
+            self.pause()
+            self.router.counters.throttled += 1
+            self.listener.engine.hold(self)
+
+    def go_on(self) -> None:
+        """There are tokens again."""
+        if self.is_held:
+            self.is_held = False
+            if self.state != CLOSED:
+                self.unpause()
+
+    def released(self) -> None:
+        if self.is_held:
+            self.listener.engine.throttle.forget(self)

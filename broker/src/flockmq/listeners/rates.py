@@ -1,0 +1,103 @@
+"""Leaky buckets: how fast clients may be read. Pure: the time is passed in.
+
+A read is paid for after it was made, so a bucket may go into debt; whoever made it waits until the debt is paid. So
+nothing is dropped, and in the long run the rate is exact: until time t, at most burst + rate·t + one read went through,
+and a client that always has more gets at least rate·t.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import THROTTLE_TICK_S
+
+
+@mypyc_attr(acyclic=True)
+class Bucket:
+    """`rate` tokens a second flow in, up to `burst`, which is at least what flows in between two looks at it."""
+
+    __slots__ = ("_at_s", "_tokens", "burst", "mean", "rate")
+
+    def __init__(self, rate: float, burst: float, now_s: float) -> None:
+        self.rate = rate
+        self.burst: float = max(burst or rate, 2.0 * THROTTLE_TICK_S * rate, 1.0)
+        self.mean: float = 1.0
+        self._tokens: float = self.burst
+        self._at_s = now_s
+
+    def debit(self, amount: float, now_s: float) -> None:
+        self._tokens = self.tokens(now_s) - amount
+        self._at_s = now_s
+        self.mean += (amount - self.mean) / 16.0
+
+    def tokens(self, now_s: float) -> float:
+        """What is there; negative: a debt."""
+        return min(self.burst, self._tokens + (now_s - self._at_s) * self.rate)
+
+    def wait_s(self, now_s: float) -> float:
+        """Until the debt is paid; 0 without one."""
+        tokens = self.tokens(now_s)
+        return -tokens / self.rate if tokens < 0.0 else 0.0
+
+
+@mypyc_attr(acyclic=True)
+class Rates:
+    """What is configured: messages and bytes a second, and their bursts; 0: no limit, or one second's worth."""
+
+    __slots__ = ("bytes_burst", "bytes_rate", "messages_burst", "messages_rate")
+
+    def __init__(
+        self,
+        messages_rate: float = 0.0,
+        messages_burst: float = 0.0,
+        bytes_rate: float = 0.0,
+        bytes_burst: float = 0.0,
+    ) -> None:
+        self.messages_rate = messages_rate
+        self.messages_burst = messages_burst
+        self.bytes_rate = bytes_rate
+        self.bytes_burst = bytes_burst
+
+    def are_off(self) -> bool:
+        return self.messages_rate == 0.0 and self.bytes_rate == 0.0
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Meter:
+    """Messages and bytes of one client, or of all clients of a listener or a node."""
+
+    __slots__ = ("bytes", "messages")
+
+    def __init__(self, rates: Rates, now_s: float) -> None:
+        self.messages: Bucket | None = None
+        self.bytes: Bucket | None = None
+        if rates.messages_rate > 0.0:
+            self.messages = Bucket(rates.messages_rate, rates.messages_burst, now_s)
+        if rates.bytes_rate > 0.0:
+            self.bytes = Bucket(rates.bytes_rate, rates.bytes_burst, now_s)
+
+    def debit(self, messages: int, size: int, now_s: float) -> None:
+        if self.messages is not None and messages:
+            self.messages.debit(float(messages), now_s)
+        if self.bytes is not None and size:
+            self.bytes.debit(float(size), now_s)
+
+    def wait_s(self, now_s: float) -> float:
+        """How long whoever draws from it must wait now."""
+        wait_s = 0.0
+        if self.messages is not None:
+            wait_s = self.messages.wait_s(now_s)
+        if self.bytes is not None:
+            wait_s = max(wait_s, self.bytes.wait_s(now_s))
+        return wait_s
+
+    def room(self, now_s: float) -> int:
+        """How many more reads, of the size that they had lately, there are tokens for; at least one without a debt."""
+        room = 1 << 30
+        for bucket in (self.messages, self.bytes):
+            if bucket is not None:
+                tokens = bucket.tokens(now_s)
+                if tokens < 0.0:
+                    return 0
+                room = min(room, 1 + int(tokens / max(bucket.mean, 1.0)))
+        return room

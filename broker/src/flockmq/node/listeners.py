@@ -1,0 +1,132 @@
+"""The listeners that the configuration names: bound before anything else, opened when the node is ready.
+
+What always holds: an address that is taken, or a certificate that can't be used, is said before the node joins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from flockmq.bounds import TLS_REFRESH_S
+from flockmq.config.schema import (
+    Config,
+    Inet,
+    NamedListener,
+    Rates,
+    SslListener,
+    UnixListener,
+    WsListener,
+    WssListener,
+    named_listeners,
+)
+from flockmq.config.values import Address
+from flockmq.listeners import rates, sockets
+from flockmq.listeners.access import Access
+from flockmq.listeners.certificates import Certificates
+from flockmq.listeners.engine import Engine
+from flockmq.listeners.listening import Listening
+from flockmq.session.limits import Limits
+
+
+class Bound:
+    """The listeners of one node; `ports` by name, a Unix socket's is 0."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._sockets: list[tuple[NamedListener, socket.socket]] = []
+        self._certificates: dict[str, Certificates] = {}
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return {str(named): _port(bound) for named, bound in self._sockets}
+
+    def bind(self) -> None:
+        """Raises AddressInUse, ConfigError."""
+        for named in named_listeners(self._config):
+            key = f"listeners.{named.type}.{named.name}"
+            settings = named.settings
+            if isinstance(settings, SslListener):
+                self._certificates[str(named)] = Certificates(key, settings)
+            self._sockets.append((named, _bind(named, f"{key}.bind")))
+
+    def close(self) -> None:
+        for named, bound in self._sockets:
+            bound.close()
+            if isinstance(named.settings.bind, Path):
+                named.settings.bind.unlink(missing_ok=True)
+
+    def open(self, engine: Engine, limits: Mapping[str, Limits]) -> None:
+        """Let clients in; `limits` are the zones', by name."""
+        node = self._config.node
+        engine.limit(_rates(node), node.max_conn_rate)
+        for named, bound in self._sockets:
+            engine.listen(self._listening(engine, named, limits[named.settings.zone]), bound)
+
+    def _listening(self, engine: Engine, named: NamedListener, limits: Limits) -> Listening:
+        settings = named.settings
+        inet = settings if isinstance(settings, Inet) else None
+        web = settings if isinstance(settings, WsListener | WssListener) else None
+        config = self._config
+        zone = config.mqtt if settings.zone == "default" else config.zones[settings.zone]
+        return Listening(
+            engine,
+            str(named),
+            limits,
+            client_rates=_rates(zone),
+            rates=_rates(settings),
+            access=None if inet is None else Access(inet.allow, inet.deny),
+            max_connections=settings.max_connections,
+            max_conn_rate=settings.max_conn_rate,
+            proxy_timeout_s=inet.proxy_protocol_timeout if inet is not None and inet.proxy_protocol else 0.0,
+            certificates=self._certificates.get(str(named)),
+            path="" if web is None else web.path,
+            origins=() if web is None else web.origins,
+        )
+
+    def refresh(self) -> None:
+        """Read certificates again where their files changed."""
+        for certificates in self._certificates.values():
+            certificates.refresh()
+
+    @contextlib.contextmanager
+    def refreshing(self) -> Iterator[None]:
+        """While the block runs, look at the certificates' files now and then, and at once on SIGHUP."""
+        if not self._certificates:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(self._refresh_now_and_then())
+        loop.add_signal_handler(signal.SIGHUP, self.refresh)
+        try:
+            yield
+        finally:
+            task.cancel()
+            loop.remove_signal_handler(signal.SIGHUP)
+
+    async def _refresh_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(TLS_REFRESH_S)
+            self.refresh()
+
+
+def _bind(named: NamedListener, key: str) -> socket.socket:
+    settings = named.settings
+    if isinstance(settings, UnixListener):
+        assert settings.bind is not None, "named_listeners gives those that are on"
+        return sockets.bound_unix(settings.bind, int(settings.mode, 8), key)
+    assert isinstance(settings.bind, Address)
+    return sockets.bound(settings.bind.host, settings.bind.port, key)
+
+
+def _port(bound: socket.socket) -> int:
+    name = bound.getsockname()
+    return int(name[1]) if isinstance(name, tuple) else 0
+
+
+def _rates(settings: Rates) -> rates.Rates:
+    return rates.Rates(settings.messages_rate, settings.messages_burst, settings.bytes_rate, settings.bytes_burst)
