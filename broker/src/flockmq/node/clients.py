@@ -26,6 +26,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import ADMITTING, Channel
 from flockmq.session.counters import Counters
 from flockmq.session.opening import Will
+from flockmq.session.port import ALLOWED, ASKED, PUBLISH
 from flockmq.session.principal import Principal
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
@@ -97,10 +98,32 @@ class Clients:
         assert session is not None
         channel.principal = principal
         channel.must_be_asked_about(self.must_authorize(principal))
-        assigned = not connect.client_id
+        assigned = not session.client_id
         if assigned:
             session.client_id = b"auto-" + secrets.token_hex(10).encode()
-        if assigned and session.expiry_s == 0:
+        will = channel.will
+        verdict = ALLOWED
+        if will is not None and channel.must_authorize:
+            message = will.message
+            decided = partial(self._will_judged, channel, connect, extra)
+            verdict = channel.port.authorize(channel, PUBLISH, message.topic, message.qos, message.retain, decided)
+        if verdict == ALLOWED:
+            self._attach(channel, connect, extra)
+        elif verdict != ASKED:
+            channel.refuse(Reason.NOT_AUTHORIZED, "the will's topic")
+
+    def _will_judged(self, channel: Channel, connect: Connect, extra: Properties | None, allowed: bool) -> None:
+        if channel.state == ADMITTING:
+            if allowed:
+                self._attach(channel, connect, extra)
+            else:
+                channel.refuse(Reason.NOT_AUTHORIZED, "the will's topic")
+            self._flush()
+
+    def _attach(self, channel: Channel, connect: Connect, extra: Properties | None) -> None:
+        session = channel.session
+        assert session is not None
+        if not connect.client_id and session.expiry_s == 0:
             self._admitted(channel, connect, None, extra)
         else:
             answered = partial(self._answered, channel, session, connect, extra)

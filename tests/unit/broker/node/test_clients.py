@@ -10,14 +10,15 @@ import pytest
 from flockmq.home.service import Done, HomeUnreachable, Superseded
 from flockmq.mqtt import encode
 from flockmq.mqtt.errors import protocol_error
-from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.packets import Connect, Will
 from flockmq.mqtt.reason import Reason
 from flockmq.node.clients import VIOLATIONS_LOGGED_PER_S, Clients
 from flockmq.session.channel import CLOSED, Channel
-from flockmq.session.opening import Will
+from flockmq.session.opening import Will as LastWill
+from flockmq.session.port import ALLOWED, ASKED, DENIED
 from flockmq.session.principal import ANONYMOUS
 from flockmq.session.session import Session
-from unit.broker.session.harness import Client, Node, Port
+from unit.broker.session.harness import Client, Node, Port, without_words
 
 
 class Home:
@@ -66,7 +67,7 @@ class Admitting(Port):
     def admit(self, channel: Channel, connect: Connect) -> None:
         self.clients.authenticated(channel, connect, ANONYMOUS)
 
-    def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
+    def gone(self, channel: Channel, session: Session, will: LastWill | None) -> None:
         self.clients.gone(channel, session, will)
 
     def connecting(self, client_id: bytes = b"c", version: int = 5, *, clean: bool = True) -> Client:
@@ -209,3 +210,20 @@ def test_violations_are_a_few_lines_each_one_line(admitting: Admitting, caplog: 
         admitting.clients.violated(client, protocol_error("it did", "MQTT-0"))
     assert 0 < len(caplog.records) <= VIOLATIONS_LOGGED_PER_S
     assert all("\n" not in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("verdict", [ALLOWED, DENIED, ASKED])
+def test_a_will_is_authorized_before_its_client_is_admitted(admitting: Admitting, verdict: int) -> None:
+    admitting.verdicts[b"w"] = verdict
+    admitting.clients.must_authorize = lambda principal: True
+    channel = admitting.node.opened()
+    will = Will(b"w", b"gone", 1, False, None)
+    answer = admitting.node.feed(channel, encode.connect(Connect(5, b"c", will=will)))
+    if verdict == ASKED:
+        admitting.asked[0][2](False)
+        admitting.node.turn()
+        answer = channel.packets()
+    if verdict == ALLOWED:
+        assert admitting.answer(channel, 7)[3] == 0
+    else:
+        assert without_words(answer) == [encode.connack(5, Reason.NOT_AUTHORIZED)]
