@@ -60,6 +60,11 @@ def made(password: bytes, algorithm: HashAlgorithm) -> str:
             return _pbkdf2_text(algorithm.mac_fun, algorithm.iterations, salt, derived)
 
 
+def decoy(algorithm: HashAlgorithm) -> str:
+    """A hash that no password fits, and that takes as long to find so."""
+    return made(secrets.token_bytes(SALT_BYTES), algorithm)
+
+
 def is_right(password: bytes, stored: str) -> bool:
     """Whether the hash was made of this password; False for a hash that can't be read."""
     if _ARGON2.fullmatch(stored):

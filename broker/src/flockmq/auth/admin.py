@@ -1,0 +1,306 @@
+"""What may be done to users, rules and bans: checked, hashed, written to the log. The REST API is a rim around this.
+
+Each change is awaited until this node's own tables have it; every other node has it as soon as it has read the log.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from flockmq.auth import bans, hashing, scram, sources
+from flockmq.auth.index import SortedKeys
+from flockmq.auth.pool import HashPool
+from flockmq.auth.rules import Rules, glob
+from flockmq.auth.settings import HashAlgorithm, Rule
+from flockmq.bounds import AUTH_PAGE_MAX, BAN_PATTERNS_MAX, PASSWORD_MAX_BYTES, RULES_MAX_BYTES
+from flockmq.rlog.entry import Op
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import AUTH, BANS, RULES, USERS, Ban, User
+from flockmq.rlog.tables import Tables
+
+Name = Annotated[str, Meta(min_length=1, max_length=65_535)]
+OfKind = Literal["clientid", "username", "all"]
+BanKind = Literal["clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net"]
+T = TypeVar("T")
+
+
+class Invalid(Exception):
+    """`field` of what was asked for can't be used."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+
+
+class Exists(Exception):
+    """What was to be made is there already."""
+
+
+class Missing(Exception):
+    """What was asked for isn't there."""
+
+
+# --- what is asked for, and shown -----------------------------------------------------------------------------------
+
+
+class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Either a password or a hash (with its salt, where it doesn't have it in itself)."""
+
+    user_id: Name
+    password: str | None = None
+    password_hash: str | None = None
+    salt: str = ""
+    is_superuser: bool = False
+
+
+class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What isn't said stays."""
+
+    password: str | None = None
+    password_hash: str | None = None
+    salt: str = ""
+    is_superuser: bool | None = None
+
+
+class ShownUser(msgspec.Struct, frozen=True):
+    user_id: str
+    is_superuser: bool
+
+
+class ShownRules(msgspec.Struct, frozen=True, rename={"of": "as"}):
+    of: str
+    who: str
+    rules: tuple[Rule, ...]
+
+
+class NewBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"of": "as"}):
+    """For `seconds` from now, `until` a time (RFC 3339), or for good."""
+
+    of: BanKind
+    who: Name
+    seconds: Annotated[float, Meta(gt=0, le=3.2e9)] | None = None
+    until: datetime | None = None
+    by: Annotated[str, Meta(max_length=256)] = "api"
+    reason: Annotated[str, Meta(max_length=1024)] = ""
+
+
+class ShownBan(msgspec.Struct, frozen=True, rename={"of": "as"}):
+    of: str
+    who: str
+    at: datetime
+    until: datetime | None
+    by: str
+    reason: str
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """`next`: what to ask for as `after` to go on; None: there is no more."""
+
+    data: list[T]
+    count: int
+    next: str | None
+
+
+# --- doing it -------------------------------------------------------------------------------------------------------
+
+
+class Admin:
+    """`scram_iterations` None: nobody logs in by SCRAM, and no verifiers are made."""
+
+    def __init__(
+        self, rlog: Rlog, bans: bans.Bans, pool: HashPool, algorithm: HashAlgorithm, scram_iterations: int | None
+    ) -> None:
+        self._rlog = rlog
+        self._bans = bans
+        self._pool = pool
+        self._algorithm = algorithm
+        self._scram_iterations = scram_iterations
+        self._users: SortedKeys[str] = SortedKeys()
+        self._ruled: SortedKeys[tuple[str, str]] = SortedKeys()
+        self._banned: SortedKeys[tuple[str, str]] = SortedKeys()
+        self._swept_to: tuple[str, str] | None = None
+        rlog.on_change(USERS.name, self._users)
+        rlog.on_change(RULES.name, self._ruled)
+        rlog.on_change(BANS.name, self._banned)
+
+    # Users.
+
+    def users(self, after: str | None, limit: int) -> Page[ShownUser]:
+        keys = self._users.page(after, limit)
+        shown = [_shown_user(key, user) for key in keys if (user := self._tables.users.get(key)) is not None]
+        return Page(shown, len(self._users), keys[-1] if len(keys) == limit else None)
+
+    def user(self, user_id: str) -> ShownUser:
+        """Raises Missing."""
+        return _shown_user(user_id, self._user(user_id))
+
+    async def create_user(self, new: NewUser) -> ShownUser:
+        """Raises Invalid, Exists, Busy, and what the log raises."""
+        if self._tables.users.get(new.user_id) is not None:
+            raise Exists(f"user {new.user_id!r} is there already")
+        user = await self.made(new)
+        await self._write([USERS.put(new.user_id, user)])
+        return _shown_user(new.user_id, user)
+
+    async def update_user(self, user_id: str, change: UserChange) -> ShownUser:
+        """Raises Missing, Invalid, Busy, and what the log raises."""
+        old = self._user(user_id)
+        is_superuser = old.is_superuser if change.is_superuser is None else change.is_superuser
+        if change.password is None and change.password_hash is None:
+            user = User(old.password_hash, old.scram, is_superuser)
+        else:
+            user = await self.made(NewUser(user_id, change.password, change.password_hash, change.salt, is_superuser))
+        await self._write([USERS.put(user_id, user)])
+        return _shown_user(user_id, user)
+
+    async def delete_user(self, user_id: str) -> None:
+        """Raises Missing, and what the log raises."""
+        self._user(user_id)
+        await self._write([USERS.delete(user_id)])
+
+    async def made(self, new: NewUser) -> User:
+        """The row to write. Raises Invalid, Busy."""
+        if (new.password is None) == (new.password_hash is None):
+            raise Invalid("password", "say either password or password_hash")
+        if "\0" in new.user_id:
+            raise Invalid("user_id", "must not hold a NUL")
+        if new.password is None:
+            assert new.password_hash is not None
+            try:
+                stored = hashing.from_salted(new.password_hash, new.salt, self._algorithm)
+            except ValueError as error:
+                raise Invalid("password_hash", str(error)) from None
+            return User(stored, "", new.is_superuser)
+        if not 0 < len(new.password.encode()) <= PASSWORD_MAX_BYTES:
+            raise Invalid("password", f"must have 1 to {PASSWORD_MAX_BYTES} bytes")
+        try:
+            stored, verifier = await self._pool.run("admin", partial(self._hashed, new.password))
+        except ValueError as error:
+            raise Invalid("password", str(error)) from None
+        return User(stored, verifier, new.is_superuser)
+
+    def _hashed(self, password: str) -> tuple[str, str]:
+        """In a thread: takes long."""
+        stored = hashing.made(password.encode(), self._algorithm)
+        if self._scram_iterations is None:
+            return stored, ""
+        return stored, str(scram.Verifier.made(password, self._scram_iterations))
+
+    def _user(self, user_id: str) -> User:
+        user = self._tables.users.get(user_id)
+        if user is None:
+            raise Missing(f"there is no user {user_id!r}")
+        return user
+
+    # Rules.
+
+    def ruled(self, after: tuple[str, str] | None, limit: int) -> Page[ShownRules]:
+        keys = self._ruled.page(after, limit)
+        shown = [ShownRules(*key, sources.decoded(raw)) for key in keys if (raw := self._tables.rules.get(key))]
+        return Page(shown, len(self._ruled), _joined(keys[-1]) if len(keys) == limit else None)
+
+    def rules(self, of: OfKind, who: str) -> ShownRules:
+        """Raises Missing."""
+        raw = self._tables.rules.get((of, who))
+        if raw is None:
+            raise Missing(f"{_spoken(of, who)} has no rules")
+        return ShownRules(of, who, sources.decoded(raw))
+
+    async def put_rules(self, of: OfKind, who: str, rules: tuple[Rule, ...]) -> ShownRules:
+        """In the place of those that there are. Raises Invalid, and what the log raises."""
+        try:
+            Rules(rules)
+        except ValueError as error:
+            raise Invalid("rules", str(error)) from None
+        raw = sources.encoded(rules)
+        if len(raw) > RULES_MAX_BYTES:
+            raise Invalid("rules", f"have {len(raw)} bytes; {RULES_MAX_BYTES} is the most")
+        await self._write([RULES.put((of, who), raw)])
+        return ShownRules(of, who, rules)
+
+    async def delete_rules(self, of: OfKind, who: str) -> None:
+        """Raises Missing, and what the log raises."""
+        self.rules(of, who)
+        await self._write([RULES.delete((of, who))])
+
+    # Bans.
+
+    def bans(self, after: tuple[str, str] | None, limit: int) -> Page[ShownBan]:
+        """Those that ran out are shown until their rows go."""
+        keys = self._banned.page(after, limit)
+        shown = [_shown_ban(key, ban) for key in keys if (ban := self._tables.bans.get(key)) is not None]
+        return Page(shown, len(self._banned), _joined(keys[-1]) if len(keys) == limit else None)
+
+    async def put_ban(self, new: NewBan) -> ShownBan:
+        """In the place of one of the same. Raises Invalid, and what the log raises."""
+        try:
+            who = bans.normal(new.of, new.who)
+            glob(who)
+        except ValueError as error:
+            raise Invalid("who", str(error)) from None
+        now_s = time.time()
+        if new.seconds is not None and new.until is not None:
+            raise Invalid("until", "say either seconds or until")
+        if new.until is not None and new.until.tzinfo is None:
+            raise Invalid("until", "must say its time zone; for example 2030-01-01T00:00:00Z")
+        until_s = 0.0 if new.seconds is None else now_s + new.seconds
+        if new.until is not None:
+            until_s = new.until.timestamp()
+            if until_s <= now_s:
+                raise Invalid("until", "is in the past")
+        key = (new.of, who)
+        is_new = self._tables.bans.get(key) is None
+        if new.of.endswith("_pattern") and is_new and self._bans.patterns >= BAN_PATTERNS_MAX:
+            raise Invalid("as", f"there are {BAN_PATTERNS_MAX} bans by pattern already; remove one first")
+        ban = Ban(until_s, new.by, new.reason, now_s)
+        await self._write([BANS.put(key, ban)])
+        return _shown_ban(key, ban)
+
+    async def delete_ban(self, of: str, who: str) -> None:
+        """Raises Missing, and what the log raises."""
+        try:
+            key = (of, bans.normal(of, who))
+        except ValueError:
+            key = (of, who)
+        if self._tables.bans.get(key) is None:
+            raise Missing(f"{_spoken(of, who)} isn't banned")
+        await self._write([BANS.delete(key)])
+
+    async def sweep_bans(self) -> None:
+        """Remove those that ran out among the next thousand, and go on from there the next time."""
+        keys = self._banned.page(self._swept_to, AUTH_PAGE_MAX)
+        self._swept_to = keys[-1] if len(keys) == AUTH_PAGE_MAX else None
+        now_s = time.time()
+        rows = ((key, self._tables.bans.get(key)) for key in keys)
+        over = [key for key, ban in rows if ban is not None and bans.is_over(ban, now_s)]
+        if over:
+            await self._write([BANS.delete(key) for key in over])
+
+    @property
+    def _tables(self) -> Tables:
+        return self._rlog.tables
+
+    async def _write(self, ops: list[Op]) -> None:
+        await self._rlog.write(AUTH, ops)
+
+
+def _shown_user(user_id: str, user: User) -> ShownUser:
+    return ShownUser(user_id, user.is_superuser)
+
+
+def _shown_ban(key: tuple[str, str], ban: Ban) -> ShownBan:
+    until = datetime.fromtimestamp(ban.until_s, UTC) if ban.until_s else None
+    return ShownBan(key[0], key[1], datetime.fromtimestamp(ban.at_s, UTC), until, ban.by, ban.reason)
+
+
+def _joined(key: tuple[str, str]) -> str:
+    return f"{key[0]}/{key[1]}"
+
+
+def _spoken(of: str, who: str) -> str:
+    return f"{of} {who!r}" if who else f'"{of}"'

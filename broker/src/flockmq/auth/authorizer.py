@@ -1,0 +1,207 @@
+"""What a client may publish and subscribe to. The client's own rules are asked first, then the sources in their order.
+
+What always holds: an answer that is kept is at most `ttl` old, and was made under the rules as they are; each client
+keeps at most `max_size` answers; a service that doesn't answer permits nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, Self
+
+from flockmq.auth.outside import Crowded, Unanswered
+from flockmq.auth.rules import Rules, Subject, behind
+from flockmq.auth.settings import Authorization
+from flockmq.auth.sources import CLIENTID, AskedRules, LogRules, Source
+from flockmq.bounds import ASKED_MAX, AUTHORIZATIONS_MAX_TOPIC_BYTES
+from flockmq.session.peer import PeerInfo
+from flockmq.session.port import ALLOWED, ASKED, DENIED
+from flockmq.session.principal import Principal
+
+log: Final = logging.getLogger(__name__)
+
+Key = tuple[int, bytes, int, bool]
+"""(action, topic, QoS, retain)"""
+
+
+class Authorizer:
+    """Also the listener of the table of rules. `on_change`: whatever was allowed must be asked again."""
+
+    def __init__(
+        self,
+        settings: Authorization,
+        sources: Sequence[Source | AskedRules],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.on_change: Callable[[], None] = _nobody
+        self.results: Counter[str] = Counter()
+        self.disconnects: Final = settings.deny_action == "disconnect"
+        self._sources = sources
+        self._asks = [source for source in sources if isinstance(source, AskedRules)]
+        self._no_match = settings.no_match
+        self._size = settings.cache.max_size
+        self._ttl_s = settings.cache.ttl
+        self._now_s = now_s
+        self._kept: dict[bytes, tuple[Principal, dict[Key, tuple[bool, float]]]] = {}
+        """By client id, for whom it was when the answers were made."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._fresher: asyncio.Task[None] | None = None
+
+    @property
+    def kept(self) -> int:
+        """Clients of whom answers are kept."""
+        return len(self._kept)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._tasks)
+
+    async def start(self) -> None:
+        await asyncio.gather(*(source.start() for source in self._asks))
+        if self._asks and self._ttl_s:
+            self._fresher = asyncio.ensure_future(self._ask_again())
+
+    async def stop(self) -> None:
+        tasks = [*self._tasks, *([] if self._fresher is None else [self._fresher])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(source.stop() for source in self._asks))
+
+    def must_check(self, principal: Principal) -> bool:
+        """False: this client may do everything, whatever the rules become."""
+        if principal.superuser:
+            return False
+        return bool(self._sources) or principal.rules is not None or self._no_match == "deny"
+
+    def check(
+        self, client_id: bytes, principal: Principal, peer: PeerInfo, action: int, topic: bytes, qos: int, retain: bool
+    ) -> int:
+        """DENIED, ALLOWED, or ASKED: then `ask`."""
+        if not self.must_check(principal):
+            return ALLOWED
+        topic = behind(topic)
+        kept = self._kept.get(client_id)
+        if kept is not None and kept[0] is principal and (answer := kept[1].get((action, topic, qos, retain))):
+            if answer[1] > self._now_s():
+                self.results["kept"] += 1
+                return ALLOWED if answer[0] else DENIED
+            del kept[1][action, topic, qos, retain]
+        decision: bool | None = None
+        subject = _subject(client_id, principal, peer)
+        if isinstance(principal.rules, Rules):
+            decision = principal.rules.decide(subject, action, topic, qos, retain)
+        for source in self._sources:
+            if decision is not None:
+                break
+            if isinstance(source, AskedRules):
+                return ASKED
+            decision = source.decide(subject, action, topic, qos, retain)
+        return self._decided(client_id, principal, (action, topic, qos, retain), decision)
+
+    def ask(
+        self,
+        client_id: bytes,
+        principal: Principal,
+        peer: PeerInfo,
+        action: int,
+        topic: bytes,
+        qos: int,
+        retain: bool,
+        done: Callable[[bool], None],
+    ) -> None:
+        """`done` is called once, in a later turn."""
+        if len(self._tasks) >= ASKED_MAX:
+            self.results["busy"] += 1
+            asyncio.get_running_loop().call_soon(done, False)
+            return
+        subject = _subject(client_id, principal, peer)
+        key = (action, behind(topic), qos, retain)
+        task = asyncio.ensure_future(self._ask(subject, principal, key, done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, subject: Subject, principal: Principal, key: Key, done: Callable[[bool], None]) -> None:
+        decision: bool | None = None
+        if isinstance(principal.rules, Rules):
+            decision = principal.rules.decide(subject, *key)
+        try:
+            for source in self._sources:
+                if decision is not None:
+                    break
+                if isinstance(source, AskedRules):
+                    decision = await source.ask(subject, *key)
+                else:
+                    decision = source.decide(subject, *key)
+        except (Unanswered, Crowded):
+            self.results["unavailable"] += 1
+            done(False)
+            return
+        done(self._decided(subject.clientid.encode(), principal, key, decision) == ALLOWED)
+
+    def _decided(self, client_id: bytes, principal: Principal, key: Key, decision: bool | None) -> int:
+        if decision is None:
+            has_rules = bool(self._sources) or principal.rules is not None
+            decision = self._no_match == "allow" or (self._no_match is None and not has_rules)
+        if self._ttl_s and client_id and len(key[1]) <= AUTHORIZATIONS_MAX_TOPIC_BYTES:
+            self._keep(client_id, principal, key, decision)
+        self.results["allowed" if decision else "denied"] += 1
+        return ALLOWED if decision else DENIED
+
+    def _keep(self, client_id: bytes, principal: Principal, key: Key, decision: bool) -> None:
+        kept = self._kept.get(client_id)
+        if kept is None or kept[0] is not principal:
+            kept = self._kept[client_id] = (principal, {})
+        answers = kept[1]
+        if len(answers) >= self._size:
+            del answers[next(iter(answers))]
+        answers[key] = (decision, self._now_s() + self._ttl_s)
+
+    def forget(self, client_id: bytes) -> None:
+        """The client is gone, or is somebody else now."""
+        self._kept.pop(client_id, None)
+
+    async def _ask_again(self) -> None:
+        """What another service answered holds no longer than `ttl`, nor does what connections made of it."""
+        while True:
+            await asyncio.sleep(self._ttl_s)
+            self.on_change()
+
+    # The table's listener.
+
+    def put(self, key: tuple[str, str], value: bytes, old: bytes | None) -> None:
+        self._changed(key)
+
+    def delete(self, key: tuple[str, str], old: bytes) -> None:
+        self._changed(key)
+
+    def fresh(self) -> Self:
+        """What is compiled is compiled from the table."""
+        return type(self)(Authorization(), ())
+
+    def swap(self, fresh: Self) -> None:
+        self._changed(None)
+
+    def _changed(self, key: tuple[str, str] | None) -> None:
+        for source in self._sources:
+            if isinstance(source, LogRules):
+                source.forget(key)
+        if key is not None and key[0] == CLIENTID:
+            self._kept.pop(key[1].encode(), None)
+        else:
+            self._kept.clear()
+        self.on_change()
+
+
+def _subject(client_id: bytes, principal: Principal, peer: PeerInfo) -> Subject:
+    certificate = peer.certificate
+    name = None if certificate is None else certificate.common_name
+    return Subject(client_id.decode(), principal.username.decode(), peer.host, name)
+
+
+def _nobody() -> None:
+    """Nobody is connected yet."""

@@ -1,0 +1,142 @@
+"""Who may not connect, however it authenticates: rows of the log, indexed so that a CONNECT costs a few look-ups.
+
+What always holds: the index has what the table has, also across a bootstrap; a ban that ran out bans nobody, whether
+its row is gone or not.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, Self
+
+from flockmq.auth.rules import glob
+from flockmq.bounds import BAN_PATTERNS_MAX
+from flockmq.rlog.shards import Ban
+
+log: Final = logging.getLogger(__name__)
+
+KINDS: Final = ("clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net")
+"""What a ban is of. In a pattern `*` stands for any letters and `?` for one; a net is written as 10.0.0.0/8."""
+
+Key = tuple[str, str]
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Bans:
+    """A listener of the table of bans. `on_ban` hears of a ban that came while clients are connected: its key, or None
+    when it can be any."""
+
+    def __init__(self, now_s: Callable[[], float] = time.time) -> None:
+        self.on_ban: Callable[[Key | None], None] = _nobody
+        self._now_s = now_s
+        self._exact: dict[Key, Ban] = {}
+        self._patterns: dict[Key, tuple[Callable[[str], bool], Ban]] = {}
+        self._networks: dict[tuple[int, int], dict[int, Ban]] = {}
+        """(bits of an address that don't matter, IP version) → network, without those bits → ban."""
+
+    def __len__(self) -> int:
+        networks = sum(len(some) for some in self._networks.values())
+        return len(self._exact) + len(self._patterns) + networks
+
+    def banned(self, client_id: bytes, username: bytes | None, host: str) -> bool:
+        """Whether a client of this id, user name and address may not connect now."""
+        client, user = client_id.decode(), "" if username is None else username.decode()
+        return (
+            self._holds(self._exact.get(("clientid", client)))
+            or (bool(user) and self._holds(self._exact.get(("username", user))))
+            or any(
+                is_meant(client if kind == "clientid_pattern" else user) and self._holds(ban)
+                for (kind, _), (is_meant, ban) in self._patterns.items()
+                if user or kind == "clientid_pattern"
+            )
+            or (bool(self._networks) and self._banned_host(host))
+        )
+
+    def _banned_host(self, host: str) -> bool:
+        try:
+            address = plain_address(host)
+        except ValueError:
+            return False
+        number = int(address)
+        return any(
+            self._holds(some.get(number >> ignored))
+            for (ignored, version), some in self._networks.items()
+            if version == address.version
+        )
+
+    def _holds(self, ban: Ban | None) -> bool:
+        return ban is not None and not is_over(ban, self._now_s())
+
+    # The table's listener.
+
+    def put(self, key: Key, value: Ban, old: Ban | None) -> None:
+        kind, who = key
+        if kind in ("peerhost", "peerhost_net"):
+            place, number = _place(who)
+            self._networks.setdefault(place, {})[number] = value
+        elif kind in ("clientid_pattern", "username_pattern"):
+            if key not in self._patterns and len(self._patterns) >= BAN_PATTERNS_MAX:
+                log.error("ban of %s %r isn't held: there are %d patterns already", kind, who, BAN_PATTERNS_MAX)
+                return
+            self._patterns[key] = (glob(who), value)
+        elif kind in KINDS:
+            self._exact[key] = value
+        else:
+            log.error("ban of %s %r isn't held: this node is older than its peers", kind, who)
+            return
+        self.on_ban(key)
+
+    def delete(self, key: Key, old: Ban) -> None:
+        if key[0] in ("peerhost", "peerhost_net"):
+            place, number = _place(key[1])
+            some = self._networks.get(place, {})
+            some.pop(number, None)
+            if not some:
+                self._networks.pop(place, None)
+        self._patterns.pop(key, None)
+        self._exact.pop(key, None)
+
+    def fresh(self) -> Self:
+        return type(self)(self._now_s)
+
+    def swap(self, fresh: Self) -> None:
+        self._exact, self._patterns, self._networks = fresh._exact, fresh._patterns, fresh._networks
+        self.on_ban(None)
+
+    @property
+    def patterns(self) -> int:
+        return len(self._patterns)
+
+
+def is_over(ban: Ban, now_s: float) -> bool:
+    return 0 < ban.until_s <= now_s
+
+
+def normal(kind: str, who: str) -> str:
+    """`who` as it stands in the table. Raises ValueError."""
+    if not who:
+        raise ValueError("who must not be empty")
+    if kind == "peerhost":
+        return str(plain_address(who))
+    if kind == "peerhost_net":
+        return str(ipaddress.ip_network(who))
+    return who
+
+
+def plain_address(host: str) -> Address:
+    """An IPv4 address that came over an IPv6 socket is the IPv4 address. Raises ValueError."""
+    address = ipaddress.ip_address(host)
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _place(who: str) -> tuple[tuple[int, int], int]:
+    network = ipaddress.ip_network(who)
+    ignored = network.max_prefixlen - network.prefixlen
+    return (ignored, network.version), int(network.network_address) >> ignored
+
+
+def _nobody(_: Key | None) -> None:
+    """Nobody is connected yet."""

@@ -1,0 +1,118 @@
+"""Users that a file brings: CSV or JSON, as EMQX reads them.
+
+    user_id,password_hash,salt,is_superuser          user_id,password,is_superuser
+    meter-1,$argon2id$v=19$…,,false                  meter-1,secret,false
+
+A core takes a file in once: the log remembers the sum of its content. Users that are there already stay as they are,
+and one who was removed comes back only with another content.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import hashlib
+import io
+import logging
+import time
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from flockmq.auth.admin import Admin, Invalid, NewUser
+from flockmq.bounds import BOOTSTRAP_BATCH_USERS, BOOTSTRAP_MAX_BYTES
+from flockmq.errors import ConfigError
+from flockmq.rlog.entry import Op
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import AUTH, IMPORTS, USERS, Import
+
+log: Final = logging.getLogger(__name__)
+
+Kind = Literal["plain", "hash"]
+COLUMNS: Final = {"plain": "password", "hash": "password_hash"}
+
+
+class Bootstrap:
+    """`take_in` as often as one likes."""
+
+    def __init__(self, file: Path, kind: Kind, admin: Admin, rlog: Rlog) -> None:
+        self._file = file
+        self._kind: Kind = kind
+        self._admin = admin
+        self._rlog = rlog
+        self._done = ""
+
+    async def take_in(self) -> None:
+        """Write the users that are new, unless this content was taken in before. Raises ConfigError, what the log
+        raises."""
+        content = await asyncio.to_thread(_content, self._file)
+        digest = hashlib.sha256(content).hexdigest()
+        if self._done == digest:
+            return
+        if self._rlog.tables.imports.get(digest) is None:
+            await self._take_in(await asyncio.to_thread(parsed, content, self._kind, self._file), digest)
+        self._done = digest
+
+    async def _take_in(self, users: list[NewUser], digest: str) -> None:
+        fresh = [user for user in users if self._rlog.tables.users.get(user.user_id) is None]
+        for start in range(0, len(fresh), BOOTSTRAP_BATCH_USERS):
+            ops: list[Op] = []
+            for user in fresh[start : start + BOOTSTRAP_BATCH_USERS]:
+                try:
+                    ops.append(USERS.put(user.user_id, await self._admin.made(user)))
+                except Invalid as error:
+                    raise ConfigError(f"{self._file}: user {user.user_id!r}: {error}") from None
+            await self._rlog.write(AUTH, ops)
+        await self._rlog.write(AUTH, [IMPORTS.put(digest, Import(time.time(), len(fresh)))])
+        log.info("%s: %d users, %d of them new", self._file, len(users), len(fresh))
+
+
+def _content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(BOOTSTRAP_MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"authentication.bootstrap_file: {str(file)!r} can't be read: {error.strerror}") from None
+    if len(content) > BOOTSTRAP_MAX_BYTES:
+        raise ConfigError(f"authentication.bootstrap_file: {str(file)!r} has more than {BOOTSTRAP_MAX_BYTES} bytes")
+    return content
+
+
+def parsed(content: bytes, kind: Kind, file: Path) -> list[NewUser]:
+    """The users of a file. Raises ConfigError that names the file, the line and the mend, and nothing secret."""
+    rows = _json_rows(content, file) if file.suffix == ".json" else _csv_rows(content, kind, file)
+    users = []
+    for place, row in rows:
+        try:
+            user = msgspec.convert(row, NewUser, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{place}: {error}") from None
+        if (user.password is None) == (kind == "plain"):
+            raise ConfigError(f"{place}: a user needs a {COLUMNS[kind]}, as bootstrap_type is {kind}")
+        users.append(user)
+    return users
+
+
+def _csv_rows(content: bytes, kind: Kind, file: Path) -> list[tuple[str, dict[str, str]]]:
+    try:
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        columns = reader.fieldnames or []
+        if missing := {"user_id", COLUMNS[kind]} - set(columns):
+            raise ConfigError(
+                f"{file}: line 1: has no column {' and '.join(sorted(missing))}; with bootstrap_type {kind} it must "
+                f"name user_id, {COLUMNS[kind]} and, if wanted, salt and is_superuser"
+            )
+        return [
+            (f"{file}: line {reader.line_num}", {name: value for name, value in row.items() if value}) for row in reader
+        ]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: not valid CSV in UTF-8: {error}") from None
+
+
+def _json_rows(content: bytes, file: Path) -> list[tuple[str, dict[str, object]]]:
+    try:
+        rows = msgspec.json.decode(content, type=list[dict[str, object]])
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{file}: not a JSON list of users: {error}") from None
+    return [(f"{file}: user {place}", row) for place, row in enumerate(rows, start=1)]

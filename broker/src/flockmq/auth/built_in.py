@@ -1,0 +1,116 @@
+"""Users in the cluster's own log (backend `built_in_database`): by password, and by SCRAM-SHA-256.
+
+What always holds: whether a user exists can't be told from the time that an answer takes, nor from a SCRAM challenge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+
+from flockmq.auth import hashing, scram
+from flockmq.auth.attempt import Attempt, Granted, Pass, Refused, Verdict
+from flockmq.auth.pool import Busy, HashPool, Verified
+from flockmq.auth.settings import BuiltIn
+from flockmq.bounds import PASSWORD_MAX_BYTES
+from flockmq.mqtt.reason import Reason
+from flockmq.rlog.shards import User
+
+Lookup = Callable[[str], User | None]
+WRONG = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "the password is wrong")
+
+
+class Passwords:
+    """Checks one password against one hash, at the pool's pace. `decoy`: a hash that no password fits."""
+
+    def __init__(self, pool: HashPool, verified: Verified, decoy: str) -> None:
+        self._pool = pool
+        self._verified = verified
+        self._decoy = decoy
+
+    def knows(self, password: bytes, stored: str) -> bool:
+        """It was found right before."""
+        return self._verified.knows(password, stored)
+
+    async def is_right(self, attempt: Attempt, password: bytes, stored: str | None) -> bool:
+        """`stored` None: there is no such user, which takes as long. Raises Busy."""
+        work = partial(hashing.is_right, password, stored or self._decoy)
+        right = await self._pool.run(attempt.peer.host, work, attempt.is_gone)
+        if right and stored:
+            self._verified.add(password, stored)
+        return right and bool(stored)
+
+
+class BuiltInAuthenticator:
+    def __init__(self, settings: BuiltIn, user: Lookup, passwords: Passwords) -> None:
+        self._by_client_id = settings.user_id_type == "clientid"
+        self._user = user
+        self._passwords = passwords
+
+    async def start(self) -> None:
+        """The tables are there."""
+
+    async def stop(self) -> None:
+        """The tables are not ours."""
+
+    def check(self, attempt: Attempt) -> Verdict | Coroutine[None, None, Verdict]:
+        user_id = attempt.client_id if self._by_client_id else attempt.username
+        if not user_id or attempt.password is None:
+            return Pass.UNKNOWN
+        if len(attempt.password) > PASSWORD_MAX_BYTES:
+            return WRONG
+        user = self._user(user_id.decode())
+        if user is not None and self._passwords.knows(attempt.password, user.password_hash):
+            return _granted(attempt, user)
+        return self._checked(attempt, attempt.password, user)
+
+    async def _checked(self, attempt: Attempt, password: bytes, user: User | None) -> Verdict:
+        try:
+            right = await self._passwords.is_right(attempt, password, None if user is None else user.password_hash)
+        except Busy:
+            return Pass.BUSY
+        if user is None:
+            return Pass.UNKNOWN
+        return _granted(attempt, user) if right else WRONG
+
+
+def _granted(attempt: Attempt, user: User) -> Granted:
+    return Granted(attempt.username or b"", is_superuser=user.is_superuser)
+
+
+class ScramExchange:
+    """One exchange. `feed` takes what the client says, and gives the challenge, or the end: a verdict and, where the
+    client is let in, what proves the broker to it."""
+
+    method = scram.METHOD
+
+    def __init__(self, user: Lookup, iterations: int, pepper: bytes) -> None:
+        self._lookup = user
+        self._iterations = iterations
+        self._pepper = pepper
+        self._server: scram.Server | None = None
+        self._user: User | None = None
+        self._name = ""
+
+    def feed(self, data: bytes) -> bytes | tuple[Verdict, bytes]:
+        try:
+            if self._server is None:
+                return self._begin(data)
+            proof = self._server.finish(data)
+        except scram.ScramError as error:
+            return Refused(Reason.BAD_USER_NAME_OR_PASSWORD, f"SCRAM: {error}"), b""
+        if self._user is None:
+            return WRONG, b""
+        return Granted(self._name.encode(), is_superuser=self._user.is_superuser), proof
+
+    def _begin(self, data: bytes) -> bytes:
+        first = scram.ClientFirst.parse(data)
+        self._name = first.user
+        user = self._lookup(first.user)
+        if user is not None and user.scram:
+            self._user = user
+            verifier = scram.Verifier.parse(user.scram)
+        else:
+            verifier = scram.Verifier.nobodys(first.user, self._iterations, self._pepper)
+        self._server = scram.Server(first, verifier)
+        return self._server.challenge

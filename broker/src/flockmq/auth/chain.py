@@ -1,0 +1,161 @@
+"""Who a client is: the links of the chain are asked in order, and the first that knows the client decides.
+
+What always holds: `done` is called once, unless the client is gone first; a client that gave a name or a password is
+never let in as anonymous where there is a chain; what a client is told doesn't say which part of it was wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Final, NamedTuple
+
+from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused, Verdict
+from flockmq.auth.built_in import ScramExchange
+from flockmq.mqtt.reason import Reason
+from flockmq.session.peer import PeerInfo
+from flockmq.session.principal import ANONYMOUS, Principal
+
+log: Final = logging.getLogger(__name__)
+
+
+class Outcome(NamedTuple):
+    """What became of a CONNECT or of a re-authentication: `principal` with SUCCESS, None with anything else."""
+
+    reason: Reason
+    principal: Principal | None = None
+    client_id: bytes | None = None
+    """The client id that it must have."""
+    data: bytes = b""
+    """Authentication data to send along."""
+
+
+Done = Callable[[Outcome], None]
+
+
+class Chain:
+    """`allow_anonymous` None: from this machine only, and only while there are no links."""
+
+    def __init__(
+        self,
+        links: Sequence[Authenticator],
+        allow_anonymous: bool | None,
+        scram: Callable[[], ScramExchange] | None = None,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self.results: Counter[str] = Counter()
+        self._links = links
+        self._allow_anonymous = allow_anonymous
+        self._scram = scram
+        self._now_s = now_s
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """Clients whose answer takes time."""
+        return len(self._tasks)
+
+    async def start(self) -> None:
+        await asyncio.gather(*(link.start() for link in self._links))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(link.stop() for link in self._links))
+
+    def exchange(self, method: bytes) -> ScramExchange | None:
+        """A new exchange of enhanced authentication; None: no link offers the method [MQTT-4.12.0-1]."""
+        return self._scram() if self._scram is not None and method == ScramExchange.method else None
+
+    def authenticate(self, attempt: Attempt, done: Done) -> None:
+        """`done` is called before this returns, where the answer is in memory."""
+        passes: list[Pass] = []
+        for place, link in enumerate(self._links):
+            answer = link.check(attempt)
+            if isinstance(answer, Coroutine):
+                task = asyncio.ensure_future(self._go_on(attempt, place, answer, passes, done))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+                return
+            if not isinstance(answer, Pass):
+                done(self.outcome(attempt, answer))
+                return
+            passes.append(answer)
+        done(self._unknown(attempt, passes))
+
+    async def _go_on(
+        self, attempt: Attempt, place: int, asked: Coroutine[None, None, Verdict], passes: list[Pass], done: Done
+    ) -> None:
+        answer: Verdict = await _guarded(asked)
+        while isinstance(answer, Pass):
+            passes.append(answer)
+            place += 1
+            if place == len(self._links):
+                done(self._unknown(attempt, passes))
+                return
+            checked = self._links[place].check(attempt)
+            answer = await _guarded(checked) if isinstance(checked, Coroutine) else checked
+        done(self.outcome(attempt, answer))
+
+    def outcome(self, attempt: Attempt, verdict: Granted | Refused | Pass, data: bytes = b"") -> Outcome:
+        """A verdict as the node needs it."""
+        if isinstance(verdict, Pass):
+            return self._unknown(attempt, [verdict])
+        if isinstance(verdict, Granted) and 0 < verdict.expires_at_s <= self._now_s():
+            verdict = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "what it was granted ran out")
+        if isinstance(verdict, Refused):
+            self.results["denied"] += 1
+            log.info("client %r from %s is refused: %s", attempt.value("clientid"), attempt.peer.host, verdict.why)
+            return Outcome(verdict.reason)
+        self.results["success"] += 1
+        principal = Principal(
+            verdict.username,
+            superuser=verdict.is_superuser,
+            rules=verdict.rules,
+            expires_at_s=verdict.expires_at_s,
+            attributes=verdict.attributes,
+        )
+        return Outcome(Reason.SUCCESS, principal, verdict.client_id, data)
+
+    def _unknown(self, attempt: Attempt, passes: Sequence[Pass]) -> Outcome:
+        """No link knows the client."""
+        if Pass.BUSY in passes:
+            self.results["busy"] += 1
+            return Outcome(Reason.SERVER_BUSY)
+        is_nameless = attempt.username is None and attempt.password is None
+        if self._may_be_anonymous(attempt.peer) and (is_nameless or not self._links):
+            self.results["anonymous"] += 1
+            return Outcome(Reason.SUCCESS, Principal(attempt.username) if attempt.username else ANONYMOUS)
+        if Pass.UNAVAILABLE in passes:
+            self.results["unavailable"] += 1
+            return Outcome(Reason.SERVER_UNAVAILABLE)
+        self.results["denied"] += 1
+        log.info("client %r from %s is refused: it is unknown", attempt.value("clientid"), attempt.peer.host)
+        return Outcome(Reason.NOT_AUTHORIZED if is_nameless else Reason.BAD_USER_NAME_OR_PASSWORD)
+
+    def _may_be_anonymous(self, peer: PeerInfo) -> bool:
+        if self._allow_anonymous is not None:
+            return self._allow_anonymous
+        return not self._links and self._scram is None and is_local(peer.host)
+
+
+async def _guarded(asked: Coroutine[None, None, Verdict]) -> Verdict:
+    """A defect of a link is nobody's ticket, and nobody's end."""
+    try:
+        return await asked
+    except Exception:
+        log.exception("a link of the authentication chain failed")
+        return Pass.UNAVAILABLE
+
+
+def is_local(host: str) -> bool:
+    """A Unix socket (""), or this machine's own address."""
+    try:
+        return not host or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,44 @@
+"""Clients whose right to be here ends at a time: a heap, so that what is due costs what is due. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+SLACK: Final = 1000
+"""Entries of clients that left, kept before the heap is made anew, beside as many as there are clients."""
+
+
+class Expiring(Generic[T]):
+    def __init__(self) -> None:
+        self._clients: dict[bytes, tuple[float, T]] = {}
+        self._heap: list[tuple[float, bytes]] = []
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def add(self, client_id: bytes, at_s: float, client: T) -> None:
+        """In the place of what was added for this client id before."""
+        self._clients[client_id] = (at_s, client)
+        heapq.heappush(self._heap, (at_s, client_id))
+        if len(self._heap) > 2 * len(self._clients) + SLACK:
+            self._heap = [(at_s, client_id) for client_id, (at_s, _) in self._clients.items()]
+            heapq.heapify(self._heap)
+
+    def remove(self, client_id: bytes, client: T) -> None:
+        """This client left; another of its client id stays."""
+        known = self._clients.get(client_id)
+        if known is not None and known[1] is client:
+            del self._clients[client_id]
+
+    def due(self, now_s: float) -> list[T]:
+        """Those whose time is over; they are forgotten."""
+        over = []
+        while self._heap and self._heap[0][0] <= now_s:
+            at_s, client_id = heapq.heappop(self._heap)
+            known = self._clients.get(client_id)
+            if known is not None and known[0] == at_s:
+                del self._clients[client_id]
+                over.append(known[1])
+        return over

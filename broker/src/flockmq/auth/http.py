@@ -1,0 +1,58 @@
+"""Another service decides who may connect (mechanism `password_based`, backend `http`)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import msgspec
+
+from flockmq.auth.attempt import ATTEMPT_VALUES, Attempt, Granted, Pass, Refused, Verdict
+from flockmq.auth.outside import Answer, Crowded, Service, Unanswered
+from flockmq.auth.rules import claimed
+from flockmq.auth.settings import Http
+from flockmq.mqtt.reason import Reason
+
+log: Final = logging.getLogger(__name__)
+
+
+class HttpAuthenticator:
+    def __init__(self, settings: Http, where: str) -> None:
+        self._service = Service(settings, ATTEMPT_VALUES, where)
+
+    async def start(self) -> None:
+        await self._service.start()
+
+    async def stop(self) -> None:
+        await self._service.stop()
+
+    async def check(self, attempt: Attempt) -> Verdict:
+        try:
+            answer = await self._service.ask(attempt.value)
+        except Crowded:
+            return Pass.BUSY
+        except Unanswered:
+            return Pass.UNAVAILABLE
+        return self._verdict(attempt, answer)
+
+    def _verdict(self, attempt: Attempt, answer: Answer) -> Verdict:
+        match answer.result:
+            case "allow":
+                try:
+                    rules = None if answer.acl is None else claimed(answer.acl)
+                except (ValueError, msgspec.ValidationError) as error:
+                    log.warning("client %r has an acl that can't be read: %s", attempt.value("clientid"), error)
+                    return Refused(Reason.NOT_AUTHORIZED, "the service's acl can't be read")
+                return Granted(
+                    attempt.username or b"",
+                    is_superuser=answer.is_superuser,
+                    rules=rules,
+                    expires_at_s=answer.expire_at,
+                    attributes=answer.client_attrs or None,
+                )
+            case "deny":
+                return Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "the service denies it")
+            case "ignore":
+                return Pass.UNKNOWN
+        log.warning("an answer's result is none of allow, deny, ignore")
+        return Pass.UNAVAILABLE

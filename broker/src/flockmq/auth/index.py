@@ -1,0 +1,39 @@
+"""The keys of a table in order, so that a list of millions can be read page by page, on any node alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Generic, Self, TypeVar
+
+from sortedcontainers import SortedSet
+
+K = TypeVar("K", str, tuple[str, str])
+
+
+class SortedKeys(Generic[K]):
+    """A listener of a table."""
+
+    def __init__(self) -> None:
+        self._keys: SortedSet[K] = SortedSet()
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def page(self, after: K | None, limit: int) -> list[K]:
+        """The first `limit` keys that come after this one."""
+        keys: Iterator[K] = self._keys.irange(minimum=after, inclusive=(False, False))
+        return list(islice(keys, limit))
+
+    def put(self, key: K, value: object, old: object) -> None:
+        if old is None:
+            self._keys.add(key)
+
+    def delete(self, key: K, old: object) -> None:
+        self._keys.discard(key)
+
+    def fresh(self) -> Self:
+        return type(self)()
+
+    def swap(self, fresh: Self) -> None:
+        self._keys = fresh._keys

@@ -1,0 +1,109 @@
+"""An issuer's public keys, fetched over HTTP and kept fresh (JWKS, RFC 7517).
+
+What always holds: keys that were fetched stay until others were; the issuer is asked no more often than JWKS_RETRY_S,
+whatever clients send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import Final
+
+import aiohttp
+import jwt
+import msgspec
+
+from flockmq.bounds import JWKS_MAX_BYTES, JWKS_RETRY_S
+
+log: Final = logging.getLogger(__name__)
+FETCH_MAX_S: Final = 5.0
+
+
+class KeySet:
+    def __init__(self, url: str, refresh_s: float, where: str) -> None:
+        self._url = url
+        self._refresh_s = refresh_s
+        self._where = where
+        self._keys: dict[str | None, jwt.PyJWK] = {}
+        self._asked_s = float("-inf")
+        self._fetching: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def __contains__(self, key_id: str | None) -> bool:
+        return self.get(key_id) is not None
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def get(self, key_id: str | None) -> jwt.PyJWK | None:
+        """A token without a key id is by the only key there is."""
+        if key_id is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(key_id)
+
+    @property
+    def may_ask(self) -> bool:
+        return self._fetching is not None or time.monotonic() - self._asked_s >= JWKS_RETRY_S
+
+    async def start(self) -> None:
+        """Returns when the keys are there, or couldn't be had; they are then asked for again."""
+        await self.refresh()
+        self._task = asyncio.ensure_future(self._keep_fresh())
+
+    async def stop(self) -> None:
+        for task in (self._task, self._fetching):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def refresh(self) -> None:
+        """Fetch once, for all who wait."""
+        if self._fetching is None:
+            self._asked_s = time.monotonic()
+            self._fetching = asyncio.ensure_future(self._fetch())
+        await asyncio.shield(self._fetching)
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await asyncio.sleep(self._refresh_s if self._keys else min(JWKS_RETRY_S, self._refresh_s))
+            await self.refresh()
+
+    async def _fetch(self) -> None:
+        try:
+            timeout = aiohttp.ClientTimeout(total=FETCH_MAX_S)
+            async with aiohttp.ClientSession(timeout=timeout) as session, session.get(self._url) as response:
+                response.raise_for_status()
+                body = b""
+                async for chunk in response.content.iter_chunked(16_384):
+                    body += chunk
+                    if len(body) > JWKS_MAX_BYTES:
+                        raise ValueError(f"it has more than {JWKS_MAX_BYTES} bytes")
+            self._keys = _parsed(body)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, msgspec.DecodeError) as error:
+            log.warning("%s.endpoint: the keys can't be had: %s", self._where, error or type(error).__name__)
+        finally:
+            self._fetching = None
+
+
+def _parsed(body: bytes) -> dict[str | None, jwt.PyJWK]:
+    """The keys for signatures that this broker can use, by their ids. Raises ValueError."""
+    document = msgspec.json.decode(body, type=dict[str, object])
+    listed = document.get("keys")
+    if not isinstance(listed, list):
+        raise ValueError('it has no list "keys"')
+    keys: dict[str | None, jwt.PyJWK] = {}
+    for key in listed:
+        if not isinstance(key, dict) or key.get("use", "sig") != "sig" or key.get("kty") == "oct":
+            continue
+        try:
+            made = jwt.PyJWK(key)
+        except jwt.PyJWTError:
+            continue
+        keys[made.key_id] = made
+    if not keys:
+        raise ValueError("it has no key for signatures that is known here")
+    return keys

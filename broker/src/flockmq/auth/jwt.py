@@ -1,0 +1,171 @@
+"""A signed token in place of a password (mechanism `jwt`; RFC 7519).
+
+A token that isn't signed by one of our keys is passed on: another link of the chain may know it. One that is ours but
+ran out, or doesn't say what it must, is refused. Which algorithms are taken depends on the key, never on the token.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Coroutine, Mapping
+from typing import Final
+
+import jwt
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from cryptography.x509 import load_pem_x509_certificate
+
+from flockmq.auth.attempt import Attempt, Granted, Pass, Refused, Verdict
+from flockmq.auth.jwks import KeySet
+from flockmq.auth.rules import claimed
+from flockmq.auth.settings import Jwt
+from flockmq.auth.template import Template
+from flockmq.bounds import JWT_MAX_BYTES, SECRET_MAX_BYTES
+from flockmq.errors import ConfigError
+from flockmq.mqtt.reason import Reason
+
+log: Final = logging.getLogger(__name__)
+
+HMAC: Final = ("HS256", "HS384", "HS512")
+HMAC_MIN_BYTES: Final = 32
+CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512", "secp256k1": "ES256K"}
+CLAIM_VALUES: Final = ("clientid", "username", "peerhost", "cert_common_name", "cert_subject")
+
+_TOKEN: Final = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
+PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | ed448.Ed448PublicKey
+
+
+class JwtAuthenticator:
+    """Raises ConfigError for settings that can't be used."""
+
+    def __init__(self, settings: Jwt, where: str) -> None:
+        self._settings = settings
+        self._where = where
+        self._keys = None if settings.endpoint is None else KeySet(settings.endpoint, settings.refresh_interval, where)
+        self._key = None if self._keys is not None else _own_key(settings, where)
+        try:
+            self._claims = {name: Template(text, CLAIM_VALUES) for name, text in settings.verify_claims.items()}
+        except ValueError as error:
+            raise ConfigError(f"{where}.verify_claims: {error}") from None
+
+    async def start(self) -> None:
+        if self._keys is not None:
+            await self._keys.start()
+
+    async def stop(self) -> None:
+        if self._keys is not None:
+            await self._keys.stop()
+
+    def check(self, attempt: Attempt) -> Verdict | Coroutine[None, None, Verdict]:
+        token = attempt.password if self._settings.taken_from == "password" else attempt.username
+        if token is None or len(token) > JWT_MAX_BYTES or not _TOKEN.fullmatch(token):
+            return Pass.UNKNOWN
+        try:
+            key_id = jwt.get_unverified_header(token).get("kid")
+        except jwt.PyJWTError:
+            return Pass.UNKNOWN
+        if self._keys is None:
+            return self._verdict(attempt, token, self._key)
+        if not isinstance(key_id, str):
+            key_id = None
+        if key_id in self._keys or not self._keys.may_ask:
+            return self._verdict(attempt, token, self._keys.get(key_id))
+        return self._asked(attempt, token, self._keys, key_id)
+
+    async def _asked(self, attempt: Attempt, token: bytes, keys: KeySet, key_id: str | None) -> Verdict:
+        """The key may be a new one."""
+        await keys.refresh()
+        if len(keys) == 0:
+            return Pass.UNAVAILABLE
+        return self._verdict(attempt, token, keys.get(key_id))
+
+    def _verdict(self, attempt: Attempt, token: bytes, key: object) -> Verdict:
+        if key is None:
+            return Pass.UNKNOWN
+        try:
+            claims = jwt.decode(
+                token,
+                key,  # type: ignore[arg-type]  # one of ours
+                algorithms=algorithms(key),
+                options={"verify_aud": False, "verify_sub": False, "verify_jti": False},
+            )
+        except jwt.ExpiredSignatureError:
+            return _refused("its token ran out")
+        except (jwt.ImmatureSignatureError, jwt.InvalidIssuedAtError):
+            return _refused("its token isn't valid yet")
+        except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError, jwt.InvalidKeyError):
+            return Pass.UNKNOWN
+        except jwt.PyJWTError as error:
+            return _refused(f"its token can't be used: {type(error).__name__}")
+        return self._granted(attempt, claims)
+
+    def _granted(self, attempt: Attempt, claims: Mapping[str, object]) -> Verdict:
+        for name, template in self._claims.items():
+            expected, found = template.render(attempt.value), claims.get(name)
+            if found != expected and not (isinstance(found, list) and expected in found):
+                return _refused(f"its token's claim {name} isn't what it must be")
+        acl = claims.get(self._settings.acl_claim_name)
+        try:
+            rules = None if acl is None else claimed(acl)
+        except (ValueError, msgspec.ValidationError) as error:
+            return Refused(Reason.NOT_AUTHORIZED, f"its token's {self._settings.acl_claim_name} can't be read: {error}")
+        expires_at_s = claims.get("exp") if self._settings.disconnect_after_expire else None
+        return Granted(
+            _username(self._settings, attempt, claims),
+            is_superuser=claims.get("is_superuser") is True,
+            rules=rules,
+            expires_at_s=float(expires_at_s) if isinstance(expires_at_s, int | float) else 0.0,
+        )
+
+
+def _username(settings: Jwt, attempt: Attempt, claims: Mapping[str, object]) -> bytes:
+    """A token in the user name's place isn't a name: it is its subject's."""
+    if settings.taken_from == "password":
+        return attempt.username or b""
+    subject = claims.get("sub")
+    return subject.encode() if isinstance(subject, str) else b""
+
+
+def _refused(why: str) -> Refused:
+    return Refused(Reason.BAD_USER_NAME_OR_PASSWORD, why)
+
+
+def algorithms(key: object) -> list[str]:
+    """What may be signed with a key."""
+    match key:
+        case bytes():
+            return list(HMAC)
+        case jwt.PyJWK():
+            return [key.algorithm_name] if key.key_type == "oct" else algorithms(key.key)
+        case rsa.RSAPublicKey():
+            return ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"]
+        case ec.EllipticCurvePublicKey():
+            return [CURVES[key.curve.name]] if key.curve.name in CURVES else []
+        case ed25519.Ed25519PublicKey() | ed448.Ed448PublicKey():
+            return ["EdDSA"]
+    return []
+
+
+def _own_key(settings: Jwt, where: str) -> object:
+    if settings.secret is not None:
+        secret = settings.secret.reveal().encode()
+        if len(secret) < HMAC_MIN_BYTES:
+            raise ConfigError(f"{where}.secret_file: must hold at least {HMAC_MIN_BYTES} bytes (RFC 7518, section 3.2)")
+        return secret
+    file = settings.public_key_file
+    assert file is not None, "the settings were checked"
+    try:
+        with file.open("rb") as opened:
+            pem = opened.read(SECRET_MAX_BYTES * 4)
+    except OSError as error:
+        raise ConfigError(f"{where}.public_key_file: {str(file)!r} can't be read: {error.strerror}") from None
+    try:
+        is_certificate = b"BEGIN CERTIFICATE" in pem
+        key = load_pem_x509_certificate(pem).public_key() if is_certificate else load_pem_public_key(pem)
+    except ValueError:
+        raise ConfigError(f"{where}.public_key_file: {str(file)!r} has no PEM public key or certificate") from None
+    if not algorithms(key):
+        raise ConfigError(f"{where}.public_key_file: {str(file)!r} must have an RSA, EC or Ed25519 key")
+    return key

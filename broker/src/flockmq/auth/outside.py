@@ -1,0 +1,122 @@
+"""Another service that is asked over HTTP. Its answer may be anything, late, or too long; it never stops the broker."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from flockmq.auth.settings import Http, HttpSource
+from flockmq.auth.template import Template
+from flockmq.bounds import ANSWER_MAX_BYTES, ASKED_MAX
+from flockmq.errors import ConfigError
+
+log: Final = logging.getLogger(__name__)
+
+
+class Unanswered(Exception):
+    """The service couldn't be asked, or its answer makes no sense."""
+
+
+class Crowded(Exception):
+    """As many questions as there may be are under way."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a service may say, by EMQX's names."""
+
+    result: str
+    is_superuser: bool = False
+    acl: object = None
+    expire_at: float = 0.0
+    """Seconds since the epoch."""
+    client_attrs: dict[str, str] = {}
+
+
+class Service:
+    """`ask` between `start` and `stop`. Raises ConfigError for settings that can't be used."""
+
+    def __init__(self, settings: Http | HttpSource, known: tuple[str, ...], where: str) -> None:
+        self.settings = settings
+        self.asked = 0
+        self._where = where
+        self._session: aiohttp.ClientSession | None = None
+        try:
+            self._url = Template(settings.url, known)
+            self._body = {name: Template(text, known) for name, text in settings.body.items()}
+            self._headers = {name: Template(text, known) for name, text in settings.headers.items()}
+        except ValueError as error:
+            raise ConfigError(f"{where}: {error}") from None
+        self._tls: ssl.SSLContext | bool = True
+        if settings.cacertfile is not None:
+            try:
+                self._tls = ssl.create_default_context(cafile=settings.cacertfile)
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigError(f"{where}.cacertfile: {str(settings.cacertfile)!r} can't be used: {error}") from None
+
+    async def start(self) -> None:
+        timeout = aiohttp.ClientTimeout(total=self.settings.request_timeout, connect=self.settings.connect_timeout)
+        connector = aiohttp.TCPConnector(limit=self.settings.pool_size, ssl=self._tls)
+        headers = {"Accept": "application/json"}
+        if self.settings.authorization is not None:
+            headers["Authorization"] = self.settings.authorization.reveal()
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=timeout, headers=headers, cookie_jar=aiohttp.DummyCookieJar()
+        )
+
+    async def stop(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def ask(self, value: Callable[[str], str | None]) -> Answer:
+        """Raises Unanswered, Crowded."""
+        if self._session is None or self.asked >= ASKED_MAX:
+            raise Crowded
+        self.asked += 1
+        try:
+            return await self._ask(self._session, value)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.warning("%s: %s doesn't answer: %s", self._where, self._host(), error or type(error).__name__)
+            raise Unanswered from None
+        finally:
+            self.asked -= 1
+
+    async def _ask(self, session: aiohttp.ClientSession, value: Callable[[str], str | None]) -> Answer:
+        url = self._url.render(value, lambda text: quote(text, safe=""))
+        said = {name: template.render(value) for name, template in self._body.items()}
+        headers = {name: template.render(value, _one_line) for name, template in self._headers.items()}
+        how = {"params": said} if self.settings.method == "get" else {"json": said}
+        async with session.request(
+            self.settings.method,
+            url,
+            headers=headers,
+            allow_redirects=False,
+            **how,  # type: ignore[arg-type]
+        ) as response:
+            if response.status == 204:
+                return Answer("allow")
+            body = await response.content.read(ANSWER_MAX_BYTES + 1)
+            while len(body) <= ANSWER_MAX_BYTES and (more := await response.content.read(ANSWER_MAX_BYTES)):
+                body += more
+        if response.status != 200 or len(body) > ANSWER_MAX_BYTES:
+            why = f"status {response.status}" if response.status != 200 else f"more than {ANSWER_MAX_BYTES} bytes"
+            log.warning("%s: %s answers with %s, not 200 or 204", self._where, self._host(), why)
+            raise Unanswered
+        try:
+            return msgspec.json.decode(body, type=Answer)
+        except msgspec.DecodeError as error:
+            log.warning("%s: %s answers with what can't be read: %s", self._where, self._host(), error)
+            raise Unanswered from None
+
+    def _host(self) -> str:
+        """Without a path or query, in which there may be a secret."""
+        return "/".join(self.settings.url.split("/", 3)[:3]).rpartition("@")[2]
+
+
+def _one_line(text: str) -> str:
+    return "".join(character for character in text if character.isprintable())

@@ -1,0 +1,100 @@
+"""Users in a Redis of one's own (backend `redis`): a hash for each, with what EMQX keeps there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from typing import Final
+
+import redis.asyncio
+from redis.exceptions import RedisError
+
+from flockmq.auth import hashing
+from flockmq.auth.attempt import ATTEMPT_VALUES, Attempt, Granted, Pass, Verdict
+from flockmq.auth.built_in import WRONG, Passwords
+from flockmq.auth.pool import Busy
+from flockmq.auth.settings import Redis
+from flockmq.auth.template import Template
+from flockmq.bounds import ASKED_MAX, PASSWORD_MAX_BYTES
+from flockmq.errors import ConfigError
+
+log: Final = logging.getLogger(__name__)
+
+
+class RedisAuthenticator:
+    def __init__(self, settings: Redis, where: str, passwords: Passwords) -> None:
+        self._settings = settings
+        self._where = where
+        self._passwords = passwords
+        _, key, *self._fields = settings.cmd.split()
+        try:
+            self._key = Template(key, [name for name in ATTEMPT_VALUES if name != "password"])
+        except ValueError as error:
+            raise ConfigError(f"{where}.cmd: {error}") from None
+        self._client: redis.asyncio.Redis | None = None
+        self._asked = 0
+
+    async def start(self) -> None:
+        settings = self._settings
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            settings.url,
+            password=None if settings.password is None else settings.password.reveal(),
+            max_connections=settings.pool_size,
+            timeout=settings.request_timeout,
+            socket_timeout=settings.request_timeout,
+            socket_connect_timeout=settings.request_timeout,
+        )
+        self._client = redis.asyncio.Redis(connection_pool=pool)
+
+    async def stop(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+            await self._client.connection_pool.disconnect()
+
+    def check(self, attempt: Attempt) -> Verdict | Coroutine[None, None, Verdict]:
+        if attempt.password is None or any(attempt.value(name) is None for name in self._key.names):
+            return Pass.UNKNOWN
+        if len(attempt.password) > PASSWORD_MAX_BYTES:
+            return WRONG
+        return self._checked(attempt, attempt.password)
+
+    async def _checked(self, attempt: Attempt, password: bytes) -> Verdict:
+        if self._client is None or self._asked >= ASKED_MAX:
+            return Pass.BUSY
+        self._asked += 1
+        try:
+            found = await self._client.hmget(self._key.render(attempt.value), self._fields)
+        except (RedisError, OSError, TimeoutError) as error:
+            log.warning("%s: Redis doesn't answer: %s", self._where, error or type(error).__name__)
+            return Pass.UNAVAILABLE
+        finally:
+            self._asked -= 1
+        row = {name: _text(value) for name, value in zip(self._fields, found, strict=True) if value}
+        stored = self._stored(row)
+        if stored is not None and self._passwords.knows(password, stored):
+            return _granted(attempt, row)
+        try:
+            right = await self._passwords.is_right(attempt, password, stored)
+        except Busy:
+            return Pass.BUSY
+        if stored is None:
+            return Pass.UNKNOWN
+        return _granted(attempt, row) if right else WRONG
+
+    def _stored(self, row: dict[str, str]) -> str | None:
+        digest = row.get("password_hash")
+        if digest is None:
+            return None
+        try:
+            return hashing.from_salted(digest, row.get("salt", ""), self._settings.password_hash_algorithm)
+        except ValueError as error:
+            log.warning("%s: a user's password_hash can't be used: %s", self._where, error)
+            return None
+
+
+def _granted(attempt: Attempt, row: dict[str, str]) -> Granted:
+    return Granted(attempt.username or b"", is_superuser=row.get("is_superuser", "").lower() in ("1", "true"))
+
+
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode(errors="replace")

@@ -1,0 +1,199 @@
+"""Everything of one node that says who may connect and do what, put together from its configuration.
+
+auth = Auth(config.authentication, config.authorization, config.flapping, rlog, pepper=…, is_leader=…)
+await auth.start()                        # before clients come
+auth.chain.authenticate(attempt, done)    # and auth.bans, auth.authorizer, auth.admin
+auth.disconnected(client_id)              # of each client that was let in
+await auth.stop()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from flockmq.auth import hashing
+from flockmq.auth.admin import Admin
+from flockmq.auth.attempt import Authenticator
+from flockmq.auth.authorizer import Authorizer
+from flockmq.auth.bans import Bans
+from flockmq.auth.bootstrap import Bootstrap
+from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
+from flockmq.auth.certificate import CertificateAuthenticator
+from flockmq.auth.chain import Chain
+from flockmq.auth.flapping import FlappingDetector
+from flockmq.auth.http import HttpAuthenticator
+from flockmq.auth.jwt import JwtAuthenticator
+from flockmq.auth.pool import HashPool, Verified
+from flockmq.auth.redis import RedisAuthenticator
+from flockmq.auth.settings import (
+    Argon2id,
+    Authentication,
+    Authorization,
+    BuiltIn,
+    BuiltInSource,
+    Certificate,
+    FileSource,
+    Flapping,
+    HashAlgorithm,
+    Http,
+    HttpSource,
+    Jwt,
+    Redis,
+    Scram,
+)
+from flockmq.auth.sources import AskedRules, LogRules, Source, file_rules
+from flockmq.bounds import AUTH_HOUSEKEEPING_S
+from flockmq.errors import ConfigError
+from flockmq.rlog.entry import StreamId
+from flockmq.rlog.errors import LogError
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import AUTH, BANS, RULES, Ban, User
+
+log: Final = logging.getLogger(__name__)
+
+
+class Auth:
+    """`pepper`: a secret that all nodes of the cluster share. Raises ConfigError."""
+
+    def __init__(
+        self,
+        authentication: Authentication,
+        authorization: Authorization,
+        flapping: Flapping,
+        rlog: Rlog,
+        *,
+        pepper: bytes,
+        is_leader: Callable[[], bool],
+    ) -> None:
+        self._rlog = rlog
+        self._is_leader = is_leader
+        self.pool = HashPool()
+        self.verified = Verified()
+        scram = next((link for link in authentication.chain if isinstance(link, Scram)), None)
+        self.algorithm = _algorithm(authentication)
+        self.bans = Bans()
+        self.chain = Chain(
+            list(self._links(authentication)),
+            authentication.allow_anonymous,
+            None if scram is None else partial(ScramExchange, self._user, scram.iteration_count, pepper),
+        )
+        self.authorizer = Authorizer(authorization, list(self._sources(authorization)))
+        iterations = None if scram is None else scram.iteration_count
+        self.admin = Admin(rlog, self.bans, self.pool, self.algorithm, iterations)
+        self._flapping = FlappingDetector(flapping)
+        self._ban_s = flapping.ban_time
+        self._flapping_bans = 0
+        self._bootstrap: Bootstrap | None = None
+        if authentication.bootstrap_file is not None:
+            kind = authentication.bootstrap_type
+            self._bootstrap = Bootstrap(authentication.bootstrap_file, kind, self.admin, rlog)
+        self._housekeeper: asyncio.Task[None] | None = None
+        rlog.on_change(BANS.name, self.bans)
+        rlog.on_change(RULES.name, self.authorizer)
+
+    async def start(self) -> None:
+        await self.chain.start()
+        await self.authorizer.start()
+        self._housekeeper = asyncio.ensure_future(self._keep_house())
+
+    async def stop(self) -> None:
+        if self._housekeeper is not None:
+            self._housekeeper.cancel()
+            await asyncio.gather(self._housekeeper, return_exceptions=True)
+        self.pool.close()
+        await self.chain.stop()
+        await self.authorizer.stop()
+
+    def disconnected(self, client_id: bytes) -> None:
+        """A connection of a client that was let in has ended."""
+        self.authorizer.forget(client_id)
+        if self._flapping.disconnected(client_id, time.monotonic()):
+            now_s = time.time()
+            log.warning("client %r comes and goes too often: banned for %g s", client_id.decode(), self._ban_s)
+            self._flapping_bans += 1
+            ban = Ban(now_s + self._ban_s, "flapping", "it came and went too often", now_s)
+            written = self._rlog.submit(AUTH, [BANS.put(("clientid", client_id.decode()), ban)])
+            written.add_done_callback(_report)
+
+    def samples(self) -> Iterator[tuple[str, float, tuple[str, ...]]]:
+        """Numbers for /metrics: (family, value, labels)."""
+        for result, count in self.chain.results.items():
+            yield "flockmq_authentications", count, (result,)
+        for result, count in self.authorizer.results.items():
+            yield "flockmq_authorizations", count, (result,)
+        yield "flockmq_bans", len(self.bans), ()
+        yield "flockmq_flapping_bans", self._flapping_bans, ()
+        yield "flockmq_queue_length", self.chain.waiting, ("authentications",)
+        yield "flockmq_queue_length", self.authorizer.waiting, ("authorizations",)
+        yield "flockmq_queue_length", self.pool.waiting, ("hashes",)
+
+    # Putting together.
+
+    def _links(self, authentication: Authentication) -> Iterator[Authenticator]:
+        passwords = Passwords(self.pool, self.verified, hashing.decoy(self.algorithm))
+        for place, link in enumerate(authentication.chain):
+            where = f"authentication.chain[{place}]"
+            match link:
+                case BuiltIn():
+                    yield BuiltInAuthenticator(link, self._user, passwords)
+                case Jwt():
+                    yield JwtAuthenticator(link, where)
+                case Http():
+                    yield HttpAuthenticator(link, where)
+                case Redis():
+                    yield RedisAuthenticator(link, where, passwords)
+                case Certificate():
+                    yield CertificateAuthenticator(link)
+                case Scram():
+                    pass  # is asked by those who ask for the method
+
+    def _sources(self, authorization: Authorization) -> Iterator[Source | AskedRules]:
+        for place, source in enumerate(authorization.sources):
+            where = f"authorization.sources[{place}]"
+            match source:
+                case FileSource():
+                    yield file_rules(source, where)
+                case BuiltInSource():
+                    yield LogRules(self._rules)
+                case HttpSource():
+                    yield AskedRules(source, where)
+
+    def _user(self, user_id: str) -> User | None:
+        return self._rlog.tables.users.get(user_id)
+
+    def _rules(self, key: tuple[str, str]) -> bytes | None:
+        return self._rlog.tables.rules.get(key)
+
+    # What the leader does from time to time.
+
+    async def _keep_house(self) -> None:
+        while True:
+            if self._is_leader():
+                try:
+                    await self._clean()
+                except (ConfigError, LogError) as error:
+                    log.error("%s", error)
+                except Exception:
+                    log.exception("users couldn't be taken in, or bans removed")
+            await asyncio.sleep(AUTH_HOUSEKEEPING_S)
+
+    async def _clean(self) -> None:
+        await self.admin.sweep_bans()
+        if self._bootstrap is not None:
+            await self._bootstrap.take_in()
+
+
+def _algorithm(authentication: Authentication) -> HashAlgorithm:
+    """What passwords are hashed with from now on."""
+    built_in = (link for link in authentication.chain if isinstance(link, BuiltIn))
+    return next((link.password_hash_algorithm for link in built_in), Argon2id())
+
+
+def _report(written: asyncio.Future[StreamId]) -> None:
+    if not written.cancelled() and (error := written.exception()):
+        log.warning("a ban couldn't be written: %s", error)

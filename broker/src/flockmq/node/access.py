@@ -1,0 +1,292 @@
+"""Where a node's clients meet its authentication, authorization and bans.
+
+    CONNECT ─▶ bans ─▶ plugins ─▶ chain, or exchange of AUTH packets ─▶ bans of what it found ─▶ clients.authenticated
+
+What always holds: who isn't let in heard why, by the code that the specification has for it; a client whose will may
+not be published isn't let in; a ban reaches who is connected already; a client whose right ran out is sent away within
+a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, Protocol
+
+from flockmq.auth.attempt import Attempt
+from flockmq.auth.bans import Key
+from flockmq.auth.built_in import ScramExchange
+from flockmq.auth.chain import Outcome
+from flockmq.auth.expiring import Expiring
+from flockmq.auth.service import Auth
+from flockmq.bounds import AUTH_EXCHANGE_MAX_BYTES, KICK_SLICE_CLIENTS
+from flockmq.mqtt.packets import Auth as AuthPacket
+from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.properties import Properties
+from flockmq.mqtt.reason import Reason
+from flockmq.session.channel import ADMITTING, CONNECTED, Channel
+from flockmq.session.port import ALLOWED, ASKED, PUBLISH
+from flockmq.session.principal import Principal
+
+log: Final = logging.getLogger(__name__)
+
+EXPIRY_CHECK_S: Final = 1.0
+NOT_THE_CLIENTS_DOING: Final = frozenset(
+    (Reason.SERVER_SHUTTING_DOWN, Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED, Reason.ADMINISTRATIVE_ACTION)
+)
+"""Ends of connections that don't count as coming and going."""
+
+
+class Hooks(Protocol):
+    """What plugins say; see `node.hooking`."""
+
+    def connecting(self, channel: Channel, connect: Connect) -> int: ...
+    def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None: ...
+    def must_authorize(self) -> bool: ...
+    def authorize(self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool) -> int | None: ...
+
+
+Admit = Callable[[Channel, Connect, Principal, Properties | None], None]
+
+
+class Access:
+    """`find`: the connection of a client id; `connections`: those of this node, as they are now; `flush`: have written
+    what was put outside a turn.
+    """
+
+    def __init__(
+        self,
+        auth: Auth,
+        hooks: Hooks,
+        admit: Admit,
+        find: Callable[[bytes], Channel | None],
+        connections: Callable[[], Iterable[Channel | None]],
+        flush: Callable[[], None],
+    ) -> None:
+        self.auth: Final = auth
+        self._hooks = hooks
+        self._admit = admit
+        self._find = find
+        self._connections = connections
+        self._flush = flush
+        self._exchanges: dict[Channel, tuple[ScramExchange, Connect | None]] = {}
+        """With the CONNECT that waits for it; None: a re-authentication."""
+        self._expiring: Expiring[Channel] = Expiring()
+        self._banned: set[Key | None] = set()
+        self._kicking: asyncio.Task[None] | None = None
+        auth.bans.on_ban = self._on_ban
+
+    async def watch(self) -> None:
+        """Send away those whose right ran out, for as long as the node lives."""
+        while True:
+            await asyncio.sleep(EXPIRY_CHECK_S)
+            for channel in self._expiring.due(time.time()):
+                log.info("client %r is sent away: what it was granted ran out", channel.client_id().decode())
+                channel.close(Reason.MAXIMUM_CONNECT_TIME)
+                self._flush()
+
+    # Connecting.
+
+    def admit(self, channel: Channel, connect: Connect) -> None:
+        """Find out who the client is; then it is admitted, challenged, or refused."""
+        peer = channel.peer()
+        if self.auth.bans.banned(connect.client_id, connect.user_name, peer.host):
+            self._refuse(channel, Reason.BANNED)
+            return
+        refusal = self._hooks.connecting(channel, connect)
+        known = self._hooks.authenticate(channel, connect) if refusal == Reason.SUCCESS else refusal
+        if isinstance(known, int):
+            self._refuse(channel, known)
+        elif known is not None:
+            self._admitted(channel, connect, Outcome(Reason.SUCCESS, known))
+        elif channel.authentication_method is not None:
+            self._begin(channel, connect, channel.authentication_method)
+        else:
+            attempt = Attempt(connect.client_id, connect.user_name, connect.password, peer, channel.has_ended)
+            self.auth.chain.authenticate(attempt, partial(self._decided, channel, connect))
+
+    def _begin(self, channel: Channel, connect: Connect, method: bytes) -> None:
+        exchange = self.auth.chain.exchange(method)
+        if exchange is None:
+            self._refuse(channel, Reason.BAD_AUTHENTICATION_METHOD)  # [MQTT-4.12.0-1]
+            return
+        self._exchanges[channel] = (exchange, connect)
+        self._feed(channel, None if connect.properties is None else connect.properties.authentication_data)
+
+    def continued(self, channel: Channel, packet: AuthPacket) -> None:
+        """The next step of an exchange, or the first of a re-authentication [MQTT-4.12.1]."""
+        method = channel.authentication_method
+        assert method is not None, "the channel refuses AUTH without a method"
+        if packet.reason == Reason.RE_AUTHENTICATE and channel.state == CONNECTED:
+            exchange = self.auth.chain.exchange(method)
+            if exchange is None:  # a plugin let it in, and knows nothing of this
+                channel.close(Reason.PROTOCOL_ERROR)
+                return
+            self._exchanges[channel] = (exchange, None)
+        if channel not in self._exchanges or packet.reason == Reason.SUCCESS:
+            channel.close(Reason.PROTOCOL_ERROR)
+            return
+        self._feed(channel, None if packet.properties is None else packet.properties.authentication_data)
+
+    def _feed(self, channel: Channel, data: bytes | None) -> None:
+        exchange, connect = self._exchanges[channel]
+        answer = exchange.feed((data or b"")[: AUTH_EXCHANGE_MAX_BYTES + 1])
+        if isinstance(answer, bytes):
+            channel.challenged(answer)
+            return
+        verdict, proof = answer
+        del self._exchanges[channel]
+        attempt = Attempt(channel.client_id(), None, None, channel.peer())
+        outcome = self.auth.chain.outcome(attempt, verdict, proof)
+        if connect is None:
+            self._reauthenticated(channel, outcome)
+        else:
+            self._decided(channel, connect, outcome)
+
+    def _decided(self, channel: Channel, connect: Connect, outcome: Outcome) -> None:
+        if channel.state != ADMITTING:
+            return
+        if outcome.principal is None:
+            self._refuse(channel, outcome.reason)
+        else:
+            self._admitted(channel, connect, outcome)
+        self._flush()
+
+    def _admitted(self, channel: Channel, connect: Connect, outcome: Outcome) -> None:
+        principal, session = outcome.principal, channel.session
+        assert principal is not None
+        assert session is not None
+        found = principal.username, outcome.client_id or connect.client_id
+        if found != (connect.user_name, connect.client_id) and self._is_banned(channel, *found):
+            self._refuse(channel, Reason.BANNED)
+            return
+        if outcome.client_id is not None:
+            session.client_id = outcome.client_id
+        extra = None
+        if channel.authentication_method is not None:
+            extra = Properties()
+            extra.authentication_method = channel.authentication_method
+            extra.authentication_data = outcome.data or None
+        channel.principal = principal
+        let_in = partial(self._let_in, channel, connect, principal, extra)
+        will = connect.will
+        if will is None or not self.must_authorize(principal):
+            let_in(True)
+        elif (may := self.authorize(channel, PUBLISH, will.topic, will.qos, will.retain, let_in)) != ASKED:
+            let_in(may == ALLOWED)
+
+    def _let_in(
+        self, channel: Channel, connect: Connect, principal: Principal, extra: Properties | None, may_leave_will: bool
+    ) -> None:
+        if channel.state != ADMITTING:
+            return
+        if not may_leave_will:
+            self._refuse(channel, Reason.NOT_AUTHORIZED)
+            return
+        self._admit(channel, connect, principal, extra)
+        self._note_expiry(channel, principal)
+
+    def _reauthenticated(self, channel: Channel, outcome: Outcome) -> None:
+        """The same user, with what it may do now; anybody else is sent away [MQTT-4.12.1-2]."""
+        principal = outcome.principal
+        if principal is None or principal.username != channel.principal.username:
+            channel.close(Reason.NOT_AUTHORIZED)
+            return
+        self._expiring.remove(channel.client_id(), channel)
+        self.auth.authorizer.forget(channel.client_id())
+        channel.principal = principal
+        channel.allowed = None
+        channel.must_authorize = self.must_authorize(principal)
+        self._note_expiry(channel, principal)
+        channel.reauthenticated(outcome.data)
+
+    def _refuse(self, channel: Channel, reason: int) -> None:
+        if reason == Reason.BANNED:
+            self.auth.chain.results["banned"] += 1
+        channel.refuse(reason)
+
+    def _note_expiry(self, channel: Channel, principal: Principal) -> None:
+        if principal.expires_at_s and not channel.has_ended():
+            self._expiring.add(channel.client_id(), principal.expires_at_s, channel)
+
+    def gone(self, channel: Channel, client_id: bytes) -> None:
+        """A connection ended, whether it was let in or not."""
+        self._exchanges.pop(channel, None)
+        self._expiring.remove(client_id, channel)
+        self.auth.authorizer.forget(client_id)
+        if channel.admitted_once and channel.close_reason not in NOT_THE_CLIENTS_DOING:
+            self.auth.disconnected(client_id)
+
+    # What a client may do.
+
+    def must_authorize(self, principal: Principal) -> bool:
+        return not principal.superuser and (
+            self._hooks.must_authorize() or self.auth.authorizer.must_check(principal)
+        )
+
+    def authorize(
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+    ) -> int:
+        """As `NodePort.authorize`."""
+        verdict = self._hooks.authorize(channel, action, topic, qos, retain)
+        if verdict is not None:
+            return verdict
+        client_id, principal, peer = channel.client_id(), channel.principal, channel.peer()
+        authorizer = self.auth.authorizer
+        verdict = authorizer.check(client_id, principal, peer, action, topic, qos, retain)
+        if verdict == ASKED:
+            answered = partial(self._answered, done)
+            authorizer.ask(client_id, principal, peer, action, topic, qos, retain, answered)
+        return verdict
+
+    def _answered(self, done: Callable[[bool], None], allowed: bool) -> None:
+        done(allowed)
+        self._flush()
+
+    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
+        """As `NodePort.denied`."""
+        log.debug("client %r may not do %d to %r", channel.client_id().decode(), action, topic.decode())
+        return self.auth.authorizer.disconnects
+
+    # Bans of clients that are here.
+
+    def _is_banned(self, channel: Channel, username: bytes, client_id: bytes) -> bool:
+        return self.auth.bans.banned(client_id, username, channel.peer().host)
+
+    def _on_ban(self, key: Key | None) -> None:
+        """In a turn of its own: the table is amid a change."""
+        self._banned.add(key)
+        if self._kicking is None:
+            self._kicking = asyncio.ensure_future(self._kick())
+
+    async def _kick(self) -> None:
+        """One client id is looked up; for anything else all clients are gone through, a slice a turn."""
+        try:
+            while self._banned:
+                await asyncio.sleep(0)
+                banned, self._banned = self._banned, set()
+                found = [self._find(key[1].encode()) if key and key[0] == "clientid" else None for key in banned]
+                for channel in found:
+                    if channel is not None:
+                        self._kick_if_banned(channel)
+                if None in found:
+                    await self._go_through()
+                self._flush()
+        finally:
+            self._kicking = None
+
+    async def _go_through(self) -> None:
+        for place, channel in enumerate(list(self._connections()), start=1):
+            if channel is not None and channel.state == CONNECTED:
+                self._kick_if_banned(channel)
+            if place % KICK_SLICE_CLIENTS == 0:
+                self._flush()
+                await asyncio.sleep(0)
+
+    def _kick_if_banned(self, channel: Channel) -> None:
+        if channel.state == CONNECTED and self._is_banned(channel, channel.principal.username, channel.client_id()):
+            log.info("client %r is banned, and sent away", channel.client_id().decode())
+            channel.close(Reason.ADMINISTRATIVE_ACTION)  # 0x8A isn't one of DISCONNECT's codes
