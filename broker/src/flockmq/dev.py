@@ -99,7 +99,7 @@ def shared_settings(redis_url: str) -> dict[str, str]:
         "cluster.key": secrets.token_hex(32),
         "cluster.listen": str(Address(LOOPBACK, 0)),
         "node.host": LOOPBACK,
-        "mqtt.allow_anonymous": "true",
+        "authentication.allow_anonymous": "true",
     }
 
 

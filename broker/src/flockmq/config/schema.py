@@ -54,7 +54,6 @@ class Node(Rates, frozen=True, kw_only=True):
 class Mqtt(Rates, frozen=True, kw_only=True):
     """The limits of the default zone; `[zones.NAME]` takes what it doesn't say from here. The rates are per client."""
 
-    allow_anonymous: bool = True
     max_packet_size: Annotated[int, Meta(ge=64, le=PACKET_MAX_BYTES), Kind.SIZE] = 1024 * 1024
     max_clientid_len: Annotated[int, Meta(ge=23, le=65_535)] = 65_535
     max_topic_levels: Annotated[int, Meta(ge=1, le=128)] = 128

@@ -2,9 +2,8 @@
 
     CONNECT ─▶ bans ─▶ plugins ─▶ chain, or exchange of AUTH packets ─▶ bans of what it found ─▶ clients.authenticated
 
-What always holds: who isn't let in heard why, by the code that the specification has for it; a client whose will may
-not be published isn't let in; a ban reaches who is connected already; a client whose right ran out is sent away within
-a second.
+What always holds: who isn't let in heard why, by the code that the specification has for it; a ban reaches who is
+connected already; a client whose right ran out is sent away within a second.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import ADMITTING, CONNECTED, Channel
-from flockmq.session.port import ALLOWED, ASKED, PUBLISH
+from flockmq.session.port import ASKED
 from flockmq.session.principal import Principal
 
 log: Final = logging.getLogger(__name__)
@@ -163,29 +162,15 @@ class Access:
         if found != (connect.user_name, connect.client_id) and self._is_banned(channel, *found):
             self._refuse(channel, Reason.BANNED)
             return
-        if outcome.client_id is not None:
-            session.client_id = outcome.client_id
         extra = None
-        if channel.authentication_method is not None:
+        if outcome.client_id is not None and not connect.client_id:
+            connect.client_id = session.client_id = outcome.client_id
             extra = Properties()
+            extra.assigned_client_identifier = outcome.client_id  # [MQTT-3.2.2-16]
+        if channel.authentication_method is not None:
+            extra = extra or Properties()
             extra.authentication_method = channel.authentication_method
             extra.authentication_data = outcome.data or None
-        channel.principal = principal
-        let_in = partial(self._let_in, channel, connect, principal, extra)
-        will = connect.will
-        if will is None or not self.must_authorize(principal):
-            let_in(True)
-        elif (may := self.authorize(channel, PUBLISH, will.topic, will.qos, will.retain, let_in)) != ASKED:
-            let_in(may == ALLOWED)
-
-    def _let_in(
-        self, channel: Channel, connect: Connect, principal: Principal, extra: Properties | None, may_leave_will: bool
-    ) -> None:
-        if channel.state != ADMITTING:
-            return
-        if not may_leave_will:
-            self._refuse(channel, Reason.NOT_AUTHORIZED)
-            return
         self._admit(channel, connect, principal, extra)
         self._note_expiry(channel, principal)
 
@@ -198,8 +183,7 @@ class Access:
         self._expiring.remove(channel.client_id(), channel)
         self.auth.authorizer.forget(channel.client_id())
         channel.principal = principal
-        channel.allowed = None
-        channel.must_authorize = self.must_authorize(principal)
+        channel.must_be_asked_about(self.must_authorize(principal))
         self._note_expiry(channel, principal)
         channel.reauthenticated(outcome.data)
 
@@ -223,9 +207,7 @@ class Access:
     # What a client may do.
 
     def must_authorize(self, principal: Principal) -> bool:
-        return not principal.superuser and (
-            self._hooks.must_authorize() or self.auth.authorizer.must_check(principal)
-        )
+        return not principal.superuser and (self._hooks.must_authorize() or self.auth.authorizer.must_check(principal))
 
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]

@@ -18,16 +18,19 @@ from functools import partial
 from typing import Final
 
 from flockmq import __version__, build
+from flockmq.auth.service import Auth
 from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, RETAINED_SEEN_MAX_S, SESSIONS_TICK_S, WILLS_MAX_S
 from flockmq.cluster.service import Cluster, LocalStatus
 from flockmq.home.service import Homes
 from flockmq.listeners.engine import Engine
 from flockmq.management.view import NodeRow, NodeStatus, PluginRow, Sample, ShardStatus
 from flockmq.mqtt.errors import PacketError
-from flockmq.mqtt.packets import Auth, Connect
+from flockmq.mqtt.packets import Auth as AuthPacket
+from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.node.access import Access
 from flockmq.node.clients import Clients
 from flockmq.node.delayed import Delayed, is_delayed
 from flockmq.node.exclusive import Exclusive
@@ -61,8 +64,7 @@ from flockmq.session.counters import Counters
 from flockmq.session.inbound import Inbound
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
-from flockmq.session.port import ALLOWED, NodePort
-from flockmq.session.principal import ANONYMOUS, Principal
+from flockmq.session.port import NodePort
 from flockmq.session.publish import NO_EXPIRY, Publish, publication
 from flockmq.session.router import Router
 from flockmq.session.session import Session
@@ -88,6 +90,7 @@ class Node(NodePort):
         cluster: Cluster,
         rlog: Rlog,
         hooking: Hooking,
+        auth: Auth,
         sys_topics: SysTopics,
     ) -> None:
         self.role = role
@@ -110,7 +113,16 @@ class Node(NodePort):
         self.handovers = Handovers(self.homes, self.sessions, router, limits, self._route_all, self.engine.soon)
         self.clients.handovers = self.handovers
         self.clients.watcher = self
-        self.clients.must_authorize = self._must_authorize
+        self.access = Access(
+            auth,
+            hooking,
+            self.clients.authenticated,
+            self.clients.by_id.get,
+            self._connections,
+            self.engine.soon,
+        )
+        self.clients.must_authorize = self.access.must_authorize
+        auth.authorizer.on_change = self.authorization_changed
         hooking.on_change = self.authorization_changed
         self.homes.on_relay = self.handovers.heard
         self._limits = limits
@@ -149,26 +161,16 @@ class Node(NodePort):
     # Connections.
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        refusal = self.hooking.connecting(channel, connect)
-        known = self.hooking.authenticate(channel, connect) if refusal == Reason.SUCCESS else refusal
-        if isinstance(known, int):
-            channel.refuse(known)
-        elif known is not None:
-            self.clients.authenticated(channel, connect, known)
-        elif channel.authentication_method is not None:
-            channel.refuse(Reason.BAD_AUTHENTICATION_METHOD)
-        elif self._limits.allow_anonymous:
-            self.clients.authenticated(channel, connect, ANONYMOUS)
-        else:
-            channel.refuse(Reason.NOT_AUTHORIZED)
+        self.access.admit(channel, connect)
 
     def refused(self, channel: Channel, reason: int) -> None:
         self.hooking.refused(channel, reason)
 
-    def continued(self, channel: Channel, packet: Auth) -> None:
-        channel.close(Reason.BAD_AUTHENTICATION_METHOD)
+    def continued(self, channel: Channel, packet: AuthPacket) -> None:
+        self.access.continued(channel, packet)
 
     def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
+        self.access.gone(channel, session.client_id)
         self.clients.gone(channel, session, self.hooking.leaving(channel, will))
 
     def connected(self, channel: Channel, connect: Connect, session: Session, is_present: bool) -> None:
@@ -191,14 +193,13 @@ class Node(NodePort):
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
     ) -> int:
-        verdict = self.hooking.authorize(channel, action, topic, qos, retain)
-        return ALLOWED if verdict is None else verdict
+        return self.access.authorize(channel, action, topic, qos, retain, done)
 
     def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
-        return False
+        return self.access.denied(channel, action, topic)
 
-    def _must_authorize(self, principal: Principal) -> bool:
-        return not principal.superuser and self.hooking.must_authorize()
+    def _connections(self) -> Sequence[Channel | None]:
+        return self.engine.connections
 
     def authorization_changed(self) -> None:
         """Whatever clients were allowed before, they are to be asked about again."""
@@ -501,6 +502,7 @@ class Node(NodePort):
         return [
             *counter_samples(self.counters),
             *self.hooking.samples(),
+            *(Sample(*sample) for sample in self.access.auth.samples()),
             Sample("flockmq_sessions", self.counters.connections + self.counters.sessions_away),
             Sample("flockmq_routes", len(self.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(self.retained.index)),

@@ -12,7 +12,6 @@ class Limits:
     """One object a zone, filled from `[mqtt]` and `[zones.NAME]`; every connection has its listener's."""
 
     __slots__ = (
-        "allow_anonymous",
         "await_rel_timeout",
         "exclusive_subscription",
         "idle_timeout",
@@ -66,7 +65,6 @@ class Limits:
         max_wildcard_shapes: int = 16,
         response_information: str = "",
         max_connections: int = 1_000_000,
-        allow_anonymous: bool = True,
     ) -> None:
         self.name = name
         self.max_packet_size = max_packet_size
@@ -92,4 +90,3 @@ class Limits:
         self.max_wildcard_shapes = max_wildcard_shapes
         self.response_information = response_information
         self.max_connections = max_connections
-        self.allow_anonymous = allow_anonymous

@@ -133,6 +133,8 @@ def connack(
         if asked.request_response_information and limits.response_information:
             offer.response_information = limits.response_information.encode()
     if authentication is not None:
+        if authentication.assigned_client_identifier is not None:
+            offer.assigned_client_identifier = authentication.assigned_client_identifier
         offer.authentication_method = authentication.authentication_method
         offer.authentication_data = authentication.authentication_data
     return encode.connack(5, Reason.SUCCESS, present, offer, max_bytes=session.max_packet_bytes)

@@ -160,7 +160,7 @@ def test_seeds_are_a_list_in_the_file_and_comma_separated_elsewhere(tmp_path: Pa
         ("role = 3", "role: 3 must be core or replicant or single"),
         ('[mqtt]\nmax_inflight = "32"', "mqtt.max_inflight: '32' must be a whole number from 1 to 65535"),
         ("[mqtt]\nmax_inflight = 0", "mqtt.max_inflight: 0 must be a whole number from 1 to 65535"),
-        ("[mqtt]\nallow_anonymous = 1", "mqtt.allow_anonymous: 1 must be true or false"),
+        ("[mqtt]\nretain_available = 1", "mqtt.retain_available: 1 must be true or false"),
         ("[node]\nname = 5", "node.name: 5 must be a text"),
         ("mqtt = 5", "mqtt: is a section, not a value; write [mqtt] above its keys"),
         ('[redis]\nurl = "http://x"', "redis.url: isn't a Redis URL; for example redis://127.0.0.1:6379/0"),
