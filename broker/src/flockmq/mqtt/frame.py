@@ -68,7 +68,8 @@ def remaining_length(data: bytes, offset: int, version: int = V5) -> tuple[int, 
     """Read the Remaining Length at `offset`: (length in bytes, offset of the packet's body).
 
     (INCOMPLETE, offset) when `data` ends within it. More bytes than needed are refused by MQTT 5.0 only
-    [MQTT-1.5.5-1]: older devices pad this field to a fixed width, as 3.1.1 lets them; pass 0 before CONNECT.
+    [MQTT-1.5.5-1]: older devices pad this field to a fixed width, as 3.1.1 lets them; pass 0 before CONNECT, and then
+    `check_header`.
     """
     available = len(data) - offset
     if available <= 0:
@@ -87,6 +88,12 @@ def remaining_length(data: bytes, offset: int, version: int = V5) -> tuple[int, 
                 raise malformed("Remaining Length in more bytes than it needs", "MQTT-1.5.5-1")
             return length, offset + width + 1
     raise malformed("Remaining Length of more than four bytes", "section 1.5.5")
+
+
+def check_header(header_bytes: int, length: int) -> None:
+    """Refuse a fixed header that is longer than its Remaining Length needs, once the version is known to be 5.0."""
+    if header_bytes > 1 + len(varint(length)):
+        raise malformed("Remaining Length in more bytes than it needs", "MQTT-1.5.5-1")
 
 
 def varint(number: int) -> bytes:

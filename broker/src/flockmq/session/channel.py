@@ -76,6 +76,7 @@ class Channel(Paced):
         "authentication_method",
         "clean_end",
         "close_reason",
+        "is_mqtt31",
         "keepalive_s",
         "limits",
         "line",
@@ -103,6 +104,7 @@ class Channel(Paced):
         self.plain: bool = limits.max_qos_allowed > 0 and limits.max_topic_levels >= router.max_topic_levels
         self.aliases: IncomingAliases | None = None
         self.authentication_method: bytes | None = None
+        self.is_mqtt31: bool = False
         self.line: Line | None = None
         self.line_paused: bool = False
         self.will: Will | None = None
@@ -200,7 +202,7 @@ class Channel(Paced):
                     if acks_end != at:
                         at = acks_end
                         continue
-                frame.check_flags(first, self.protocol_version)
+                frame.check_flags(first, frame.V31 if self.is_mqtt31 else self.protocol_version)
             elif self.state == AUTHENTICATING:
                 if first not in (0xF0, 0xE0):
                     raise protocol_error(
@@ -241,7 +243,7 @@ class Channel(Paced):
         if kind == frame.PUBLISH:
             self._publish(data, at, body, end)
         elif kind == frame.CONNECT:
-            self._connect(data[body:end])
+            self._connect(data[body:end], body - at)
         elif kind == frame.PINGREQ:
             decode.pingreq(data[body:end])
             self.put(encode.PINGRESP)
@@ -260,11 +262,14 @@ class Channel(Paced):
 
     # CONNECT and AUTH.
 
-    def _connect(self, body: bytes) -> None:
+    def _connect(self, body: bytes, header_bytes: int) -> None:
         if self.state != OPENED:
             raise protocol_error("a second CONNECT", "MQTT-3.1.0-2")
         self.protocol_version = decode.answer_version(body)
+        if self.protocol_version == 5:
+            frame.check_header(header_bytes, len(body))
         connect = decode.connect(body)
+        self.is_mqtt31 = connect.version == frame.V31
         self.protocol_version = 5 if connect.version == 5 else 4
         opening.check(connect, self.limits)
         self.session = opening.session_of(self, connect, self.limits)
@@ -290,7 +295,11 @@ class Channel(Paced):
         self.admitted_once = True
         self.state = CONNECTED
         self.keepalive_s = opening.keep_alive_of(connect, self.limits) * self.limits.keepalive_multiplier
-        self.put(opening.connack(connect, self.limits, session, present, extra))
+        connack = opening.connack(connect, self.limits, session, present, extra)
+        if 0 < session.max_packet_bytes < len(connack):
+            self._end(Reason.PACKET_TOO_LARGE)  # and nothing is said: all of it would be too large
+            return
+        self.put(connack)
         if present:
             session.send_again()
         self.unpause()
@@ -301,7 +310,9 @@ class Channel(Paced):
             return
         self.router.counters.connects_refused += 1
         self.port.refused(self, reason)
-        self.put(encode.connack(self.protocol_version, reason, own=_reason_string(why)))
+        session = self.session
+        limit = 0 if session is None else session.max_packet_bytes
+        self.put(encode.connack(self.protocol_version, reason, own=_reason_string(why), max_bytes=limit))
         self._end(reason)
 
     def _auth(self, body: bytes) -> None:
@@ -556,7 +567,15 @@ class Channel(Paced):
         if self.router.intercepts_subscriptions:
             filters = [self.port.unsubscribing(self, filter) for filter in filters]
         reasons = self.port.unsubscribe(self, session, filters)
-        self.put(encode.unsuback(self.protocol_version, packet.packet_id, reasons))
+        self.answer(encode.unsuback(self.protocol_version, packet.packet_id, reasons))
+
+    def answer(self, packet: bytes) -> None:
+        """Put what can't be left out; a client that allows no packet of its size can't go on [MQTT-3.1.2-24]."""
+        session = self.session
+        if session is not None and 0 < session.max_packet_bytes < len(packet):
+            self.close(Reason.PACKET_TOO_LARGE, f"an answer of {len(packet)} bytes")
+        else:
+            self.put(packet)
 
     # The end.
 

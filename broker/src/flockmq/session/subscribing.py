@@ -230,6 +230,6 @@ class Subscribing:
                 if self.reasons[position] < 0x80:
                     channel.port.subscribed(channel, filter, self.reasons[position])
         if self.packet.packet_id:
-            channel.put(encode.suback(channel.protocol_version, self.packet.packet_id, self.reasons))
+            channel.answer(encode.suback(channel.protocol_version, self.packet.packet_id, self.reasons))
         if self.retained:
             channel.port.send_retained(self.retained, self.saw_retained)

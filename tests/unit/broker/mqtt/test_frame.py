@@ -33,6 +33,13 @@ def test_a_cut_remaining_length_is_incomplete_and_no_error(number: int, data: st
     assert frame.remaining_length(encoded[:cut], 0) == (frame.INCOMPLETE, 0)
 
 
+@pytest.mark.parametrize(("header_bytes", "length"), [(3, 0), (3, 127), (5, 128), (5, 2_097_151)])
+def test_a_header_longer_than_its_length_needs_is_refused(header_bytes: int, length: int) -> None:
+    frame.check_header(1 + len(frame.varint(length)), length)
+    with pytest.raises(PacketError, match="more bytes than it needs"):
+        frame.check_header(header_bytes, length)
+
+
 def test_remaining_length_of_more_than_four_bytes_is_refused() -> None:
     with pytest.raises(PacketError, match="more than four bytes"):
         frame.remaining_length(b"\x80\x80\x80\x80\x01", 0)

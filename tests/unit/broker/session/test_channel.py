@@ -60,6 +60,41 @@ def test_MQTT_3_1_0_2_a_second_connect_is_a_protocol_error(node: Node) -> None:
     assert client.state == CLOSED
 
 
+def test_a_padded_connect_is_refused_from_mqtt_5_on(node: Node) -> None:
+    """Older devices pad the Remaining Length; MQTT 5.0 forbids it [MQTT-1.5.5-1]."""
+    for version, expected in ((4, 0), (5, Reason.MALFORMED_PACKET)):
+        packet = encode.connect(Connect(version, b"c"))
+        padded = bytes((packet[0], packet[1] | 0x80, 0)) + packet[2:]
+        assert node.feed(node.opened(), padded)[0][3] == expected
+
+
+def test_a_31_client_may_set_flags_that_it_does_not_use(node: Node) -> None:
+    """It repeats a SUBSCRIBE with DUP."""
+    for version, state in ((3, CONNECTED), (4, CLOSED)):
+        client = node.client("c", version)
+        node.feed(client, b"\x8a" + encode.subscribe(4, 1, [Subscription(b"a", 0)])[1:])
+        assert client.state == state
+
+
+def test_a_client_that_allows_no_packet_as_large_as_an_answer_is_told_so(node: Node) -> None:
+    own = Properties()
+    own.maximum_packet_size = 40
+    connect = Connect(5, b"c", properties=own)
+    filters = [(f"filter/{number}", 0) for number in range(50)]
+    for kind in ("suback", "unsuback"):
+        client = node.client("c", connect=connect)
+        if kind == "suback":
+            (answer,) = node.subscribe(client, *filters)
+        else:
+            (answer,) = node.feed(client, encode.unsubscribe(5, 1, [filter.encode() for filter, _ in filters]))
+        assert (answer[0], answer[2]) == (0xE0, Reason.PACKET_TOO_LARGE)
+        assert len(answer) <= 40
+    own.maximum_packet_size = 3
+    client = node.opened()
+    assert node.feed(client, encode.connect(connect)) == []
+    assert client.state == CLOSED
+
+
 def test_an_unknown_protocol_version_is_refused_with_its_code(node: Node) -> None:
     client = node.opened()
     assert without_words(node.feed(client, b"\x10\x0d\x00\x04MQTT\x09\x02\x00\x3c\x00\x01c")) == [
@@ -178,7 +213,7 @@ def test_suback_waits_until_the_cluster_routes(node: Node) -> None:
     subscriber = node.client("s")
     node.port.hold = True
     assert node.subscribe(subscriber, ("a", 1), ("b", 0)) == []
-    (subscribing,) = node.port.subscribing
+    (subscribing,) = node.port.unanswered
     assert subscribing.filters == [b"a", b"b"]
     subscribing.finish(0)
     node.turn()
@@ -189,7 +224,7 @@ def test_a_filter_that_the_cluster_refuses_is_gone_and_its_code_says_why(node: N
     subscriber, publisher = node.client("s", 5), node.client("p")
     node.port.hold = True
     node.subscribe(subscriber, ("a", 1))
-    node.port.subscribing[0].finish(Reason.QUOTA_EXCEEDED)
+    node.port.unanswered[0].finish(Reason.QUOTA_EXCEEDED)
     node.turn()
     assert subscriber.packets() == [encode.suback(5, 1, [Reason.QUOTA_EXCEEDED])]
     node.feed(publisher, publish(4, "a", "x"))
