@@ -19,7 +19,7 @@ from typing import Final
 
 from flockmq import __version__, build
 from flockmq.auth.service import Auth
-from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, RETAINED_SEEN_MAX_S, SESSIONS_TICK_S, WILLS_MAX_S
+from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, RETAINED_EXPIRED_MAX, RETAINED_SEEN_MAX_S, SESSIONS_TICK_S, WILLS_MAX_S
 from flockmq.cluster.service import Cluster, LocalStatus
 from flockmq.home.service import Homes
 from flockmq.listeners.engine import Engine
@@ -395,6 +395,16 @@ class Node(NodePort):
         self.router.release(peer)
         self.engine.soon()
 
+    def _delete_expired(self) -> None:
+        """The leader takes retained messages that expired out of the log; nobody is given them meanwhile."""
+        if not self.cluster.is_leader:
+            return
+        table = self.rlog.tables.messages
+        topics = self.retained.expired(time.time_ns() // 1_000_000, RETAINED_EXPIRED_MAX)
+        ops = [op for op in map(table.drop, topics) if op is not None]
+        if ops:
+            self.rlog.submit(RETAINED, ops).add_done_callback(_reason)
+
     # Life.
 
     async def watch_sessions(self) -> None:
@@ -409,6 +419,7 @@ class Node(NodePort):
         while True:
             await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
             self.routes.delete_again()
+            self._delete_expired()
             self.exclusive.release_again()
             at_ms = time.time_ns() // 1_000_000
             lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)

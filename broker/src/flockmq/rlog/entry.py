@@ -5,7 +5,8 @@ A shard's stream holds two kinds of entries, told apart by their one field:
 - `b` (batch): a msgpack array of transactions. A transaction is `[incarnation, number, runs]`: the writer, its number
   in this shard, and what it changes. A run is `[table, kind, owner, keys, values]`: consecutive changes of one kind to
   rows of one owner in one table, laid out in columns because that is half the bytes and a third of the decoding of
-  one array a change. Puts and deletes are absolute, so applying an entry twice changes nothing.
+  one array a change. Puts and deletes are absolute, and a drop names the digest of the row it means, so applying an
+  entry twice changes nothing.
 - `s` (seal): the first entry of a generation; its value is the Stream ID that the generation builds on. A node that
   stands exactly there goes on; any other must bootstrap.
 
@@ -24,9 +25,11 @@ from flockmq.rlog.errors import LogCorrupt
 PUT: Final = 0
 DELETE: Final = 1
 PURGE: Final = 2
+DROP: Final = 3
+"""Delete a row if it still is the one that was seen: the value is its digest, 8 bytes, big end first."""
 
 Op = tuple[int, int, str, bytes, bytes]  # table id, kind, owner, key, value
-Run = tuple[int, int, str, list[bytes], list[bytes]]  # table id, kind, owner, keys, values (none unless PUT)
+Run = tuple[int, int, str, list[bytes], list[bytes]]  # table id, kind, owner, keys, values (of PUT and DROP)
 Transaction = tuple[str, int, list[Run]]  # incarnation, number, runs
 
 BATCH_FIELD: Final = b"b"
@@ -69,7 +72,7 @@ def runs_of(ops: Sequence[Op]) -> list[Run]:
             head, keys, values = (table, kind, owner), [], []
             runs.append((table, kind, owner, keys, values))
         keys.append(key)
-        if kind == PUT:
+        if kind in (PUT, DROP):
             values.append(value)
     return runs
 

@@ -20,7 +20,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar, cast
 from xxhash import xxh3_64_intdigest
 
 from flockmq import bounds
-from flockmq.rlog.entry import DELETE, PURGE, PUT, START, Run, StreamId, Transaction
+from flockmq.rlog.entry import DELETE, DROP, PURGE, PUT, START, Op, Run, StreamId, Transaction
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.shards import (
     AUTH,
@@ -106,6 +106,8 @@ class Table(Generic[K, V]):
             self._put(owner, keys, values)
         elif kind == DELETE and not values:
             self._delete(owner, keys)
+        elif kind == DROP and len(keys) == len(values):
+            self._drop_rows(owner, keys, values)
         else:
             raise LogCorrupt(f"table {self.spec.name}: run of kind {kind}, {len(keys)} keys, {len(values)} values")
 
@@ -149,6 +151,9 @@ class Table(Generic[K, V]):
     def _delete(self, owner: str, keys: Sequence[bytes]) -> None:
         raise NotImplementedError
 
+    def _drop_rows(self, owner: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        raise LogCorrupt(f"table {self.spec.name} has no rows that can be dropped")
+
     def _sweep_bucket(self, bucket: int, owners: frozenset[str]) -> None:
         raise NotImplementedError
 
@@ -182,6 +187,14 @@ class RowTable(Table[K, V]):
     def get(self, key: K) -> V | None:
         row = self._buckets[hash(key) & (self.spec.buckets - 1)].get(key)
         return None if row is None or row.owner in self._purged else row.value
+
+    def drop(self, key: K) -> Op | None:
+        """What deletes the row as it is now, and no later one; None if there is none."""
+        row = self._buckets[hash(key) & (self.spec.buckets - 1)].get(key)
+        if row is None or row.owner in self._purged:
+            return None
+        raw = self.spec.split(key, row.value)[1]
+        return self.spec.number, DROP, row.owner, raw, row.digest.to_bytes(8, "big")
 
     def items(self) -> Iterator[tuple[K, V]]:
         for bucket in self._buckets:
@@ -224,6 +237,13 @@ class RowTable(Table[K, V]):
                 self._discount(old)
                 for listener in self.listeners:
                     listener.delete(key, old.value)
+
+    def _drop_rows(self, owner: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        for raw, digest in zip(keys, values, strict=True):
+            key = self.spec.join(owner, raw)
+            row = self._buckets[hash(key) & (self.spec.buckets - 1)].get(key)
+            if row is not None and row.digest == int.from_bytes(digest, "big"):
+                self._delete(owner, [raw])
 
     def _discount(self, row: Row[V]) -> None:
         if row.owner not in self._purged:

@@ -173,3 +173,18 @@ def test_the_digest_depends_on_the_rows_alone(changes: list[tuple[bool, int, str
     assert len(by_changes.routes) == len(by_rows.routes) == len(rows)
     assert {key for key, _ in by_changes.routes.items()} == rows
     assert by_changes.routes.node_sets == len({by_changes.routes.nodes(key[0]) for key in rows})
+
+
+def test_a_drop_deletes_the_row_that_was_seen_and_no_later_one() -> None:
+    tables = Tables()
+    shard, table = tables.shards[RETAINED], tables.messages
+    message = RetainedMessage(b"old", 1, b"", 5)
+    write(shard, MESSAGES.put(b"t", message), MESSAGES.put(b"u", message))
+    drops = [table.drop(b"t"), table.drop(b"u")]
+    assert table.drop(b"unknown") is None
+    write(shard, MESSAGES.put(b"t", RetainedMessage(b"new", 1, b"", 5)), number=2)
+    write(shard, *[drop for drop in drops if drop is not None], number=3)
+    assert (table.get(b"u"), len(table)) == (None, 1)
+    row = table.get(b"t")
+    assert row is not None
+    assert row.payload == b"new"
