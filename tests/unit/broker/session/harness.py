@@ -55,7 +55,7 @@ class Port(NodePort):
         self.replaces: Callable[[Publish], Publish | int] = lambda message: message
         self.continuations: list[Auth] = []
         self.sessions_gone: list[bytes] = []
-        self.subscribing: list[Subscribing] = []
+        self.unanswered: list[Subscribing] = []
         self.inbound: list[Inbound] = []
         self.dropped: list[bytes] = []
         self.published: list[Publish] = []
@@ -78,6 +78,7 @@ class Port(NodePort):
 
     def session_ended(self, session: Session) -> None:
         self.sessions_gone.append(session.client_id)
+        self.router.shared.redispatch(session)
 
     def continued(self, channel: Channel, packet: Auth) -> None:
         self.continuations.append(packet)
@@ -102,7 +103,7 @@ class Port(NodePort):
 
     def routed(self, subscribing: Subscribing) -> None:
         if self.hold:
-            self.subscribing.append(subscribing)
+            self.unanswered.append(subscribing)
         else:
             subscribing.finish(0)
 

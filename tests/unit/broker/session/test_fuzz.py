@@ -73,8 +73,8 @@ def answer_some(seed: random.Random, node: Node) -> None:
     node.port.hold = seed.random() < 0.7
     while node.port.inbound and seed.random() < 0.7:
         node.port.inbound.pop(0).logged(seed.choice((Reason.SUCCESS, Reason.SUCCESS, Reason.QUOTA_EXCEEDED)))
-    while node.port.subscribing and seed.random() < 0.7:
-        node.port.subscribing.pop(0).finish(seed.choice((Reason.SUCCESS, Reason.SUCCESS, Reason.UNSPECIFIED_ERROR)))
+    while node.port.unanswered and seed.random() < 0.7:
+        node.port.unanswered.pop(0).finish(seed.choice((Reason.SUCCESS, Reason.SUCCESS, Reason.UNSPECIFIED_ERROR)))
 
 
 def check_gone(node: Node, clients: list[Client]) -> None:
@@ -82,8 +82,8 @@ def check_gone(node: Node, clients: list[Client]) -> None:
         client.lost()
     while node.port.inbound:
         node.port.inbound.pop(0).logged(Reason.SUCCESS)
-    while node.port.subscribing:
-        node.port.subscribing.pop(0).finish(Reason.SUCCESS)
+    while node.port.unanswered:
+        node.port.unanswered.pop(0).finish(Reason.SUCCESS)
     node.turn()
     router = node.router
     assert (router.congested, router.partial_bytes, router.counters.subscriptions) == (0, 0, 0)

@@ -12,7 +12,7 @@ def test_a_late_refusal_leaves_a_later_subscription_of_the_filter_alone() -> Non
     node.port.hold = True
     node.subscribe(client, ("a", 0))
     node.subscribe(client, ("a", 1))
-    first, second = node.port.subscribing
+    first, second = node.port.unanswered
     first.finish(Reason.UNSPECIFIED_ERROR)
     second.finish(Reason.SUCCESS)
     node.turn()
