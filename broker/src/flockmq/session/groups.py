@@ -318,6 +318,18 @@ class Groups:
             start = end
         raise AssertionError(f"no member has the number {number} of {start}")
 
+    def another(self, group: Group, but: list[Peer]) -> Target | None:
+        """Anybody who is not on one of these nodes."""
+        self.lay_out(group)
+        numbers: list[int] = []
+        start = 0
+        for place, end in enumerate(group.ends):
+            peer = group.peers[place]
+            if peer is None or peer not in but:
+                numbers.append(start + self._random.randrange(end - start))
+            start = end
+        return self.at(group, self._random.choice(numbers)) if numbers else None
+
     def member_here(self, group: Group, number: int) -> Subscription:
         """The member here for a number that another node gave."""
         if self.strategy != STICKY:

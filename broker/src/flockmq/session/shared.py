@@ -41,7 +41,7 @@ SHARED: Final = 0x80
 """Added to the MQTT version of what is forwarded: its chunks are items."""
 _HOPPED: Final = 1
 _PLAIN: Final = 2
-_TRIES: Final = 4
+_TRIES_MAX: Final = 16
 
 _ITEM: Final = Struct(">HIBI")
 """Bytes of the filter, number, flags, bytes of the run; then the filter, and the run."""
@@ -123,7 +123,8 @@ class Shared(Groups):
             counters.dropped_no_member += 1
             return 0
         target = self.pick(group, b"" if publisher is None else publisher.client_id(), message.topic)
-        for _ in range(_TRIES):
+        full: list[Peer] = []
+        for _ in range(_TRIES_MAX):
             peer = target.peer
             if peer is None:
                 assert target.subscription is not None
@@ -131,10 +132,12 @@ class Shared(Groups):
                     return 0
             elif self._send(peer, group, target.number, 0, message, on_accepted):
                 return 0 if message.qos == 0 else 1
-            total = self.lay_out(group)
-            if total == 0:
+            else:
+                full.append(peer)
+            another = self.another(group, full)
+            if another is None:
                 break
-            target = self.at(group, self._random.randrange(total))
+            target = another
         counters.dropped_no_room += 1
         return -1
 
