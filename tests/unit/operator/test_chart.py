@@ -82,3 +82,9 @@ def test_the_charts_version_is_the_operators() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     project = (ROOT / "operator/pyproject.toml").read_text()
     assert f'version = "{chart["version"]}"' in project
+
+
+def test_the_charts_readme_names_every_value() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    readme = (CHART / "README.md").read_text()
+    assert [name for name in values if f"`{name}" not in readme] == []

@@ -42,6 +42,8 @@ def test_an_empty_spec_makes_a_node_of_a_cluster(tmp_path: Path, role: str) -> N
     assert config.role == role
     assert [str(seed) for seed in config.cluster.seeds] == ["demo-core:4370"]
     assert str(config.management.listen) == "0.0.0.0:18083"
+    assert config.management.api_key is not None
+    assert config.management.api_key.reveal() == "demo-api-key key"
     assert config.redis.url == "redis://demo-redis:6379/0"
     assert config.redis.password is not None
     assert config.redis.password.reveal() == "demo-redis password"

@@ -75,13 +75,14 @@ async def test_secrets_are_created_once_and_never_touched() -> None:
     await converge(world, context({"image": "b:9", "update": "Automatic"}))
     assert {name: item["data"] for name, item in world.objects.items() if name.kind == "Secret"} == secrets
     assert sorted(write for write in world.writes if "Secret" in write) == [
+        "create Secret demo-api-key",
         "create Secret demo-cluster-key",
         "create Secret demo-mqtt-user",
         "create Secret demo-redis",
     ]
 
 
-@pytest.mark.parametrize("name", ["demo-cluster-key", "demo-redis", "demo-mqtt-user"])
+@pytest.mark.parametrize("name", ["demo-cluster-key", "demo-redis", "demo-api-key", "demo-mqtt-user"])
 async def test_a_secret_that_pods_use_is_not_made_anew(name: str) -> None:
     world = await running()
     del world.objects[Ref("Secret", name)]

@@ -61,6 +61,10 @@ class Context(msgspec.Struct, frozen=True):
         return f"{self.name}-cluster-key"
 
     @property
+    def api_key(self) -> str:
+        return f"{self.name}-api-key"
+
+    @property
     def redis_url(self) -> str:
         external = self.spec.redis.external
         return external.url if external else f"redis://{self.redis}:{REDIS_PORT}/0"

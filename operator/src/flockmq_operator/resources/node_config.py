@@ -58,7 +58,10 @@ def said_by_spec(context: Context) -> Document:
             "key_file": str(secret_files.cluster_key(context)),
         },
         "redis": redis,
-        "management": {"listen": f"0.0.0.0:{MANAGEMENT_PORT}"},
+        "management": {
+            "listen": f"0.0.0.0:{MANAGEMENT_PORT}",
+            "api_key_file": str(secret_files.api_key(context)),
+        },
         "log": {"format": "json"},
     }
     for listener in spec.listeners:

@@ -36,7 +36,7 @@ class SecretFile(NamedTuple):
 
 def node_files(context: Context, component: Component) -> list[SecretFile]:
     """All that a core or a replicant reads; each once."""
-    files = [cluster_key(context), *redis_password(context), *referenced(context)]
+    files = [cluster_key(context), api_key(context), *redis_password(context), *referenced(context)]
     if component == "core":
         files += users(context)
     else:
@@ -52,6 +52,10 @@ def named(context: Context) -> list[SecretFile]:
 
 def cluster_key(context: Context) -> SecretFile:
     return SecretFile("cluster-key", context.cluster_key, "key")
+
+
+def api_key(context: Context) -> SecretFile:
+    return SecretFile("api-key", context.api_key, "key")
 
 
 def redis_password(context: Context) -> list[SecretFile]:

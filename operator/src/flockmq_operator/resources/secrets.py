@@ -20,7 +20,8 @@ FIRST_USER = "mqtt"
 
 def secrets(context: Context) -> Iterator[Manifest]:
     """The Secrets, each with a fresh value: to be created where missing, never applied."""
-    yield _secret(context, context.cluster_key, {"key": entropy.token_hex(SECRET_BYTES)})
+    for name in (context.cluster_key, context.api_key):
+        yield _secret(context, name, {"key": entropy.token_hex(SECRET_BYTES)})
     if context.spec.redis.external is None:
         password = entropy.token_hex(SECRET_BYTES)
         yield _secret(context, context.redis, {"password": password, "auth.conf": f"requirepass {password}\n"})
