@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 import msgspec
 import uvloop
 
-from flockmq import __version__, build, logs
+from flockmq import __version__, build, ctl, logs
 from flockmq.bench import options as bench_options
 from flockmq.config.layers import Setting
 from flockmq.config.schema import Config
@@ -108,6 +108,15 @@ def _parser() -> argparse.ArgumentParser:
 
     bench_options.add_parser(commands)
 
+    ctl.add_arguments(
+        commands.add_parser(
+            "ctl",
+            help="manage users, rules and bans of a running cluster",
+            description="Manage users, rules and bans, by the management address of any node.",
+            allow_abbrev=False,
+        )
+    )
+
     commands.add_parser("version", help="show the version, and whether it runs compiled")
     return parser
 
@@ -138,6 +147,8 @@ def _dispatch(options: argparse.Namespace) -> int:
                 once=options.once,
             )
         )
+    if options.command == "ctl":
+        return ctl.run(options)
     if options.command == "bench":
         from flockmq.bench import command
 

@@ -19,9 +19,11 @@ from flockmq.errors import ConfigError
 
 ENVIRONMENT_PREFIX: Final = "FLOCKMQ_"
 
-NOT_SETTINGS: Final = re.compile(r"FLOCKMQ_(MYPYC|(.*_)?SERVICE_(HOST|PORT.*)|(.*_)?PORT(_[0-9]+_(TCP|UDP).*)?)")
+NOT_SETTINGS: Final = re.compile(
+    r"FLOCKMQ_(MYPYC|API_KEY|(.*_)?SERVICE_(HOST|PORT.*)|(.*_)?PORT(_[0-9]+_(TCP|UDP).*)?)"
+)
 """Variables with our prefix that say nothing to a node: what Kubernetes adds for a Service whose name starts with
-`flockmq` (`FLOCKMQ_SERVICE_HOST`, `FLOCKMQ_PORT_1883_TCP`, …), and the switch of the build."""
+`flockmq` (`FLOCKMQ_SERVICE_HOST`, `FLOCKMQ_PORT_1883_TCP`, …), the switch of the build, and the key for `ctl`."""
 
 NAME: Final = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]{0,30}[a-z0-9]|[a-z0-9]")
 """What a user may call a listener or a zone; the environment can say it too."""

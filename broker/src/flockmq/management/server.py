@@ -1,4 +1,4 @@
-"""The management HTTP server: health, metrics and what the node knows of the cluster. It only reads, and needs no body.
+"""The management HTTP server: health, metrics, what the node knows of the cluster, and, with a key, its administration.
 
 | path | answers |
 |---|---|
@@ -9,6 +9,7 @@
 | /api/v1/nodes | JSON: the nodes of the cluster |
 | /api/v1/status | JSON: this node |
 | /api/v1/plugins… | see `plugins` |
+| /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `access` |
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ import msgspec
 from aiohttp import web
 from prometheus_client.registry import CollectorRegistry
 
+from flockmq.auth.admin import Admin
 from flockmq.bounds import (
     MANAGEMENT_HEADER_MAX_BYTES,
     MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
     MANAGEMENT_REQUEST_LINE_MAX_BYTES,
     MANAGEMENT_REQUEST_MAX_BYTES,
 )
-from flockmq.config.values import Address
+from flockmq.config.values import Address, Secret
 from flockmq.errors import cannot_bind
-from flockmq.management import plugins
+from flockmq.management import access, plugins
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
 
@@ -81,14 +83,21 @@ def _json(value: object) -> web.Response:
 
 
 @contextlib.asynccontextmanager
-async def serve(node: NodeView, listen: Address) -> AsyncIterator[int]:
+async def serve(
+    node: NodeView, listen: Address, admin: Admin | None = None, api_key: Secret | None = None
+) -> AsyncIterator[int]:
     """Serve while the block runs; gives the port. Raises AddressInUse when `listen` can't be bound."""
-    app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES)
+    app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=[access.guarded])
     app[NODE] = node
     app[plugins.PLUGINS] = node
     app[REGISTRY] = metrics.registry(node)
     app.add_routes(routes)
     app.add_routes(plugins.routes)
+    if admin is not None:
+        app[access.ADMIN] = admin
+        app.add_routes(access.routes)
+    if api_key is not None:
+        app[access.API_KEY] = api_key
     runner = web.AppRunner(
         app,
         access_log=None,

@@ -178,7 +178,7 @@ def test_a_mistake_in_the_file_is_named_with_file_key_value_and_mend(tmp_path: P
         ("FLOCKMQ_ZZZ", "1", "unknown key; did you mean FLOCKMQ_"),
         ("FLOCKMQ_MQTT", "1", "is a section, not a value; say one of its keys"),
         ("FLOCKMQ_ROLE__X", "1", "unknown key; FLOCKMQ_ROLE is a value, not a section"),
-        ("FLOCKMQ_MQTT__ALLOW_ANONYMOUS", "maybe", "'maybe' must be true or false"),
+        ("FLOCKMQ_MQTT__RETAIN_AVAILABLE", "maybe", "'maybe' must be true or false"),
         ("FLOCKMQ_MQTT__KEEPALIVE_MULTIPLIER", "0", "'0' must be a number from 1 to 10"),
     ],
 )

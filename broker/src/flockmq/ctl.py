@@ -1,0 +1,298 @@
+"""`flockmq ctl`: users, rules and bans of a running cluster, by the REST API of any of its nodes.
+
+A password comes from a prompt, or from standard input where that is no terminal; the key from a file, or from
+FLOCKMQ_API_KEY. Neither is an argument, which everybody on the machine can read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import http.client
+import os
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, TextIO
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from flockmq.bounds import AUTH_PAGE_MAX, CONFIG_MAX_BYTES, SECRET_MAX_BYTES
+from flockmq.config.values import Kind, Secret, read
+from flockmq.errors import ConfigError, UserError
+
+DEFAULT_URL: Final = "http://127.0.0.1:18083"
+KEY_VARIABLE: Final = "FLOCKMQ_API_KEY"
+PATIENCE_S: Final = 30.0
+BAN_KINDS: Final = ("clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net")
+
+_DURATION: Final = Annotated[float, Meta(ge=1.0, le=3.2e9), Kind.DURATION]
+Row = Mapping[str, Any]
+
+
+class CtlError(UserError):
+    """The node can't be reached, or says no."""
+
+
+# --- the arguments --------------------------------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`parser` is the one of `flockmq ctl`."""
+    parser.add_argument("--url", default=DEFAULT_URL, help=f"a node's management address (default: {DEFAULT_URL})")
+    parser.add_argument("--api-key-file", type=Path, metavar="FILE", help=f"holds the key (default: ${KEY_VARIABLE})")
+    parser.add_argument("--json", action="store_true", help="one JSON document a line, for programs")
+    nouns = parser.add_subparsers(dest="noun", metavar="users|rules|bans", required=True)
+    _add_users(nouns.add_parser("users", help="who may connect with a password").add_subparsers(**_VERBS))
+    _add_rules(nouns.add_parser("rules", help="who may do what").add_subparsers(**_VERBS))
+    _add_bans(nouns.add_parser("bans", help="who may not connect").add_subparsers(**_VERBS))
+
+
+_VERBS: Final[dict[str, Any]] = {"dest": "verb", "metavar": "COMMAND", "required": True}
+Verbs = Any  # argparse's own type is private
+
+
+def _add_users(verbs: Verbs) -> None:
+    verbs.add_parser("list", help="all of them").set_defaults(do=_list_users)
+    show = verbs.add_parser("show", help="one of them")
+    show.set_defaults(do=_show_user)
+    add = verbs.add_parser("add", help="a new one; the password is asked for, or read from standard input")
+    add.set_defaults(do=_add_user)
+    password = verbs.add_parser("password", help="another password; it is asked for, or read from standard input")
+    password.set_defaults(do=_set_password)
+    superuser = verbs.add_parser("superuser", help="whether it may do everything")
+    superuser.set_defaults(do=_set_superuser)
+    remove = verbs.add_parser("remove", help="it can't connect any more")
+    remove.set_defaults(do=_remove_user)
+    for verb in (show, add, password, superuser, remove):
+        verb.add_argument("user_id", metavar="USER")
+    add.add_argument("--superuser", action="store_true", help="it may do everything")
+    add.add_argument("--hash", metavar="HASH", help="instead of a password: $argon2id$…, $2b$… or $pbkdf2-…")
+    superuser.add_argument("answer", choices=("yes", "no"))
+
+
+def _add_rules(verbs: Verbs) -> None:
+    verbs.add_parser("list", help="all of them").set_defaults(do=_list_rules)
+    show = verbs.add_parser("show", help="those of one")
+    show.set_defaults(do=_show_rules)
+    put = verbs.add_parser("set", help="from a file, in the place of those there are")
+    put.set_defaults(do=_set_rules)
+    remove = verbs.add_parser("remove", help="those of one")
+    remove.set_defaults(do=_remove_rules)
+    for verb in (show, put, remove):
+        verb.add_argument("of", choices=("username", "clientid", "all"))
+        verb.add_argument("who", metavar="NAME", nargs="?", default="", help="not with all")
+    put.add_argument(
+        "--file", type=Path, required=True, metavar="FILE", help="TOML, or *.json: rules, as in the README"
+    )
+
+
+def _add_bans(verbs: Verbs) -> None:
+    verbs.add_parser("list", help="all of them").set_defaults(do=_list_bans)
+    add = verbs.add_parser("add", help="who is connected is sent away")
+    add.set_defaults(do=_add_ban)
+    remove = verbs.add_parser("remove", help="it may connect again")
+    remove.set_defaults(do=_remove_ban)
+    for verb in (add, remove):
+        verb.add_argument("kind", choices=BAN_KINDS)
+        verb.add_argument("who", metavar="WHO")
+    add.add_argument("--for", dest="duration", metavar="DURATION", help="for example 15m or 2h (default: for good)")
+    add.add_argument("--reason", default="", metavar="TEXT")
+
+
+def run(options: argparse.Namespace) -> int:
+    """What `options` ask for. Raises UserError."""
+    api = Api(options.url, _key(options.api_key_file))
+    try:
+        for row in options.do(api, options):
+            print(msgspec.json.encode(row).decode() if options.json else _line(row))
+    except BrokenPipeError:  # of `| head`
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  # nothing more is flushed there
+    return 0
+
+
+def _line(row: Row) -> str:
+    return "\t".join(f"{name}={_shown(value)}" for name, value in row.items())
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+# --- users ----------------------------------------------------------------------------------------------------------
+
+
+def _list_users(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    return api.pages("/users")
+
+
+def _show_user(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    yield api.ask("GET", _path("users", options.user_id))
+
+
+def _add_user(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    secret = {"password_hash": options.hash} if options.hash else {"password": _password()}
+    yield api.ask("POST", "/users", {"user_id": options.user_id, "is_superuser": options.superuser, **secret})
+
+
+def _set_password(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    yield api.ask("PUT", _path("users", options.user_id), {"password": _password()})
+
+
+def _set_superuser(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    yield api.ask("PUT", _path("users", options.user_id), {"is_superuser": options.answer == "yes"})
+
+
+def _remove_user(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    api.ask("DELETE", _path("users", options.user_id))
+    return iter(())
+
+
+# --- rules ----------------------------------------------------------------------------------------------------------
+
+
+def _list_rules(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    return api.pages("/rules")
+
+
+def _show_rules(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    yield api.ask("GET", _whose(options))
+
+
+def _set_rules(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    yield api.ask("PUT", _whose(options), _document(options.file))
+
+
+def _remove_rules(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    api.ask("DELETE", _whose(options))
+    return iter(())
+
+
+def _whose(options: argparse.Namespace) -> str:
+    if (options.of == "all") == bool(options.who):
+        raise ConfigError('say whose rules: "all", or "username NAME", or "clientid ID"')
+    return _path("rules", options.of, *([options.who] if options.who else []))
+
+
+def _document(file: Path) -> object:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(CONFIG_MAX_BYTES + 1)
+        return msgspec.json.decode(text) if file.suffix == ".json" else tomllib.loads(text.decode())
+    except OSError as error:
+        raise ConfigError(f"{file}: can't be read: {error.strerror}") from None
+    except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: {error}") from None
+
+
+# --- bans -----------------------------------------------------------------------------------------------------------
+
+
+def _list_bans(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    return api.pages("/bans")
+
+
+def _add_ban(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    asked: dict[str, object] = {"as": options.kind, "who": options.who, "by": "ctl", "reason": options.reason}
+    if options.duration is not None:
+        asked["seconds"] = read(options.duration, _DURATION, "--for", is_text=True)
+    yield api.ask("POST", "/bans", asked)
+
+
+def _remove_ban(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    api.ask("DELETE", _path("bans", options.kind, options.who))
+    return iter(())
+
+
+# --- secrets --------------------------------------------------------------------------------------------------------
+
+
+def _password(source: TextIO | None = None) -> str:
+    """Asked for twice at a terminal; else the first line of standard input. Raises ConfigError."""
+    source = sys.stdin if source is None else source
+    if not source.isatty():
+        password = source.readline(SECRET_MAX_BYTES).rstrip("\r\n")
+    else:
+        password = getpass.getpass("Password: ")
+        if getpass.getpass("Again: ") != password:
+            raise ConfigError("the two passwords differ; try again")
+    if not password:
+        raise ConfigError("the password is empty; type one, or give it on standard input")
+    return password
+
+
+def _key(file: Path | None) -> Secret:
+    if file is None:
+        key = os.environ.get(KEY_VARIABLE, "")
+        if not key:
+            raise ConfigError(f"no API key: name the file that holds it with --api-key-file, or set {KEY_VARIABLE}")
+        return Secret(key)
+    try:
+        with file.open("rb") as opened:
+            key = opened.read(SECRET_MAX_BYTES).decode().strip()
+    except OSError as error:
+        raise ConfigError(f"--api-key-file: {str(file)!r} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"--api-key-file: {str(file)!r} isn't UTF-8 text") from None
+    if not key:
+        raise ConfigError(f"--api-key-file: {str(file)!r} is empty")
+    return Secret(key)
+
+
+# --- asking ---------------------------------------------------------------------------------------------------------
+
+
+def _path(*parts: str) -> str:
+    return "".join(f"/{quote(part, safe='')}" for part in parts)
+
+
+class Api:
+    """`/api/v1` of one node."""
+
+    def __init__(self, url: str, key: Secret) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"--url: {url!r} must be http://HOST:PORT or https://HOST:PORT")
+        self._url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        self._open = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._host, self._port = parts.hostname, parts.port
+        self._key = key
+
+    def ask(self, method: str, path: str, body: object = None) -> Row:
+        """The answer; {} where there is none. Raises CtlError with what the node says."""
+        headers = {"Authorization": f"Bearer {self._key.reveal()}", "Content-Type": "application/json"}
+        connection = self._open(self._host, self._port, timeout=PATIENCE_S)
+        try:
+            raw = None if body is None else msgspec.json.encode(body)
+            connection.request(method, f"/api/v1{path}", body=raw, headers=headers)
+            response = connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or "no answer"
+            raise CtlError(f"{self._url} can't be asked: {why}; name a node's management address with --url") from None
+        finally:
+            connection.close()
+        try:
+            answer: Row = msgspec.json.decode(text) if text else {}
+        except msgspec.DecodeError:
+            answer = {}
+        if response.status >= 300 or not isinstance(answer, dict):
+            said = answer.get("error") if isinstance(answer, dict) else None
+            raise CtlError(f"{self._url} says {response.status}: {said or 'it is no FlockMQ node, or an older one'}")
+        return answer
+
+    def pages(self, path: str) -> Iterator[Row]:
+        """Every row of a list."""
+        after: str | None = None
+        while True:
+            query = {"limit": str(AUTH_PAGE_MAX), **({} if after is None else {"after": after})}
+            page = self.ask("GET", f"{path}?{urlencode(query)}")
+            yield from page["data"]
+            after = page["next"]
+            if after is None:
+                return
