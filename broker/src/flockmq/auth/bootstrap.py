@@ -4,7 +4,8 @@
     meter-1,$argon2id$v=19$…,,false                  meter-1,secret,false
 
 A core takes a file in once: the log remembers the sum of its content. Users that are there already stay as they are,
-and one who was removed comes back only with another content.
+and one who was removed comes back only with another content. With `replace` they become as the file says, each time
+that its content isn't the last one that was taken in: so a password is changed by changing the file.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ COLUMNS: Final = {"plain": "password", "hash": "password_hash"}
 class Bootstrap:
     """`take_in` as often as one likes."""
 
-    def __init__(self, file: Path, kind: Kind, admin: Admin, rlog: Rlog) -> None:
+    def __init__(self, file: Path, kind: Kind, admin: Admin, rlog: Rlog, *, replace: bool = False) -> None:
         self._file = file
         self._kind: Kind = kind
         self._admin = admin
         self._rlog = rlog
+        self._replace = replace
         self._done = ""
 
     async def take_in(self) -> None:
@@ -50,12 +52,21 @@ class Bootstrap:
         digest = hashlib.sha256(content).hexdigest()
         if self._done == digest:
             return
-        if self._rlog.tables.imports.get(digest) is None:
+        if not self._known(digest):
             await self._take_in(await asyncio.to_thread(parsed, content, self._kind, self._file), digest)
         self._done = digest
 
+    def _known(self, digest: str) -> bool:
+        """Whether this content was taken in, and with `replace`: no other after it."""
+        known = self._rlog.tables.imports.get(digest)
+        return known is not None and (not self._replace or known.at_s >= self._newest_s())
+
+    def _newest_s(self) -> float:
+        return max((taken.at_s for _, taken in self._rlog.tables.imports.items()), default=0.0)
+
     async def _take_in(self, users: list[NewUser], digest: str) -> None:
-        fresh = [user for user in users if self._rlog.tables.users.get(user.user_id) is None]
+        there = self._rlog.tables.users
+        fresh = [user for user in users if self._replace or there.get(user.user_id) is None]
         for start in range(0, len(fresh), BOOTSTRAP_BATCH_USERS):
             ops: list[Op] = []
             for user in fresh[start : start + BOOTSTRAP_BATCH_USERS]:
@@ -64,8 +75,9 @@ class Bootstrap:
                 except Invalid as error:
                     raise ConfigError(f"{self._file}: user {user.user_id!r}: {error}") from None
             await self._rlog.write(AUTH, ops)
-        await self._rlog.write(AUTH, [IMPORTS.put(digest, Import(time.time(), len(fresh)))])
-        log.info("%s: %d users, %d of them new", self._file, len(users), len(fresh))
+        at_s = max(time.time(), self._newest_s() + 0.001)  # the newest, whatever another core's clock says
+        await self._rlog.write(AUTH, [IMPORTS.put(digest, Import(at_s, len(fresh)))])
+        log.info("%s: %d users, %d of them written", self._file, len(users), len(fresh))
 
 
 def _content(file: Path) -> bytes:

@@ -90,8 +90,13 @@ class Auth:
         self._flapping_bans = 0
         self._bootstrap: Bootstrap | None = None
         if authentication.bootstrap_file is not None:
-            kind = authentication.bootstrap_type
-            self._bootstrap = Bootstrap(authentication.bootstrap_file, kind, self.admin, rlog)
+            self._bootstrap = Bootstrap(
+                authentication.bootstrap_file,
+                authentication.bootstrap_type,
+                self.admin,
+                rlog,
+                replace=authentication.bootstrap_replace,
+            )
         self._housekeeper: asyncio.Task[None] | None = None
         rlog.on_change(BANS.name, self.bans)
         rlog.on_change(RULES.name, self.authorizer)

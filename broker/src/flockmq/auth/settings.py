@@ -174,6 +174,8 @@ class Authentication(_Section, frozen=True, kw_only=True):
     """Users (CSV or JSON) that a core puts into the cluster's log, once for each content of the file."""
     bootstrap_type: Literal["plain", "hash"] = "hash"
     """Whether the file holds passwords or their hashes."""
+    bootstrap_replace: bool = False
+    """Whether users that are there already become as the file says, each time that its content changes."""
 
 
 # --- authorization --------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class Ban(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Import(msgspec.Struct, frozen=True, array_like=True):
-    """A file of users that was taken in, `users` of it new."""
+    """A file of users that was taken in, `users` of it written."""
 
     at_s: float
     users: int
