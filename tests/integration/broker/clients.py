@@ -31,6 +31,7 @@ class Client:
         reconnects: bool = False,
         retains_will: bool = False,
         lasts: bool = False,
+        acknowledges: bool = True,
     ) -> None:
         """`lasts`: the session outlives the connection, and `session_present` says whether it was there."""
         self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
@@ -38,6 +39,7 @@ class Client:
         self.disconnected = threading.Event()
         self.reason = ""
         self._answers: queue.Queue[list[ReasonCode]] = queue.Queue()
+        self._acknowledgements: queue.Queue[ReasonCode] = queue.Queue()
         self._port = port
         self._lasts = lasts
         self.session_present = False
@@ -47,12 +49,14 @@ class Client:
             protocol=version,
             reconnect_on_failure=reconnects,
             clean_session=None if version == V5 else not lasts,
+            manual_ack=not acknowledges,
         )
         if will is not None:
             self._paho.will_set(will[0], will[1], qos=1, retain=retains_will)
         self._paho.on_connect = self._on_connect
         self._paho.on_disconnect = self._on_disconnect
         self._paho.on_message = lambda _client, _userdata, message: self.messages.put(message)
+        self._paho.on_publish = lambda _client, _userdata, _mid, reason, _properties: self._acknowledgements.put(reason)
         self._paho.on_subscribe = lambda _client, _userdata, _mid, reasons, _properties: self._answers.put(reasons)
 
     def __enter__(self) -> Self:
@@ -74,17 +78,32 @@ class Client:
 
     def subscribe(self, filter: str, qos: int = 1) -> None:
         """Returns at SUBACK."""
+        reason = self.ask_for(filter, qos)
+        assert reason == qos, reason
+
+    def ask_for(self, filter: str, qos: int = 1) -> int:
+        """The reason code of SUBACK."""
+        self.start_subscribing(filter, qos)
+        return self.suback()
+
+    def start_subscribing(self, filter: str, qos: int = 1) -> None:
         self._paho.subscribe(filter, options=SubscribeOptions(qos)) if self._paho.protocol == V5 else (
             self._paho.subscribe(filter, qos)
         )
-        (reason,) = self._answers.get(timeout=PATIENCE_S)
-        assert reason.value == qos, reason
 
-    def publish(self, topic: str, payload: str, qos: int = 1, retain: bool = False) -> None:
-        """Returns when it is acknowledged."""
+    def suback(self) -> int:
+        (reason,) = self._answers.get(timeout=PATIENCE_S)
+        return int(reason.value)
+
+    def unsubscribe(self, filter: str) -> None:
+        self._paho.unsubscribe(filter)
+
+    def publish(self, topic: str, payload: str, qos: int = 1, retain: bool = False) -> int:
+        """Returns when it is acknowledged, with the reason code."""
         sent = self._paho.publish(topic, payload, qos, retain)
         sent.wait_for_publish(PATIENCE_S)
         assert sent.is_published(), f"no acknowledgement of {payload!r} on {topic}"
+        return int(self._acknowledgements.get(timeout=PATIENCE_S).value)
 
     def receive(self) -> tuple[str, str, int, bool]:
         """The next message: (topic, payload, QoS, RETAIN)."""

@@ -32,6 +32,12 @@ class Node:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.management}{path}", timeout=PATIENCE_S) as answer:
             return json.load(answer)
 
+    def metric(self, name: str) -> float:
+        """The sum over its labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.management}/metrics", timeout=PATIENCE_S) as answer:
+            lines = [line.decode().split() for line in answer]
+        return sum(float(value) for key, value, *_ in lines if key.partition("{")[0] == name)
+
     def kill(self) -> None:
         self.command.end(signal.SIGKILL)
 
