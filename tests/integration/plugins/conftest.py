@@ -23,11 +23,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source") / "greeter"
     shutil.copytree(GREETER, source)
     target = tmp_path_factory.mktemp("installed")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        + ["--no-build-isolation", "--no-index", "--target", str(target), str(source)],
-        check=True,
-    )
+    install = ("install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index")
+    subprocess.run([sys.executable, "-m", "pip", *install, "--target", str(target), str(source)], check=True)
     return target
 
 

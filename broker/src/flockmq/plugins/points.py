@@ -4,8 +4,10 @@ Two kinds of points. A *notice* tells what happened; its answer is None. A *ques
 None leaves it to the next handler and at last to the node; a changed event takes the event's place; `Allow` and `Deny`
 end the questioning. `POINTS` is the whole list.
 
-There is no point for what was delivered to a subscriber or acknowledged by one: a run of messages reaches all its
-subscribers as one chunk, and there is no moment at which the node has one message and one subscriber in hand.
+There is no point for what was delivered to a subscriber, acknowledged by one, or dropped: a run of messages reaches all
+its subscribers as one chunk, and there is no moment at which the node has one message and one subscriber in hand; and
+what is dropped is dropped because a client or a link is overloaded, which is no time for more work: it is counted, by
+its cause.
 """
 
 from __future__ import annotations
@@ -107,16 +109,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     properties: Properties | None = None
 
 
-class Dropped(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that a subscriber, `client_id`, doesn't get; `cause` is that of `flockmq_messages_dropped_total`."""
-
-    client_id: str
-    topic: str
-    payload: bytes
-    qos: int
-    cause: str
-
-
 class Allow(msgspec.Struct, frozen=True, kw_only=True):
     """Yes, and nobody else is asked. The rest counts for client.authenticate: whom the client is from now on."""
 
@@ -194,7 +186,6 @@ SESSION_SUBSCRIBED: Final = Point[Subscription, None]("session.subscribed")
 SESSION_UNSUBSCRIBED: Final = Point[Unsubscription, None]("session.unsubscribed")
 MESSAGE_PUBLISH: Final = Point[Message, Message | Deny | None]("message.publish", Message, Deny, check=_check_message)
 """For messages to the topics that the handler's `filters` name: only these leave the fast road."""
-MESSAGE_DROPPED: Final = Point[Dropped, None]("message.dropped")
 
 POINTS: Final = (
     CLIENT_CONNECT,
@@ -212,5 +203,4 @@ POINTS: Final = (
     SESSION_SUBSCRIBED,
     SESSION_UNSUBSCRIBED,
     MESSAGE_PUBLISH,
-    MESSAGE_DROPPED,
 )
