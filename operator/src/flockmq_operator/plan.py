@@ -129,10 +129,11 @@ def missing_secret(context: Context, observed: Observed) -> Problem | None:
 
 
 def lost_secret(context: Context, observed: Observed, made: list[str]) -> Problem | None:
-    """A Secret that running pods were started with is gone. A new value would lock them out from one another, or
-    clients from them."""
+    """A Secret that running pods were started with is gone. A new value would lock them out from one another. The first
+    user may be made anew: cores take a new password in."""
     live = observed.objects.get(Ref("StatefulSet", context.core))
-    lost = [name for name in made if live and mounts(live, name) and Ref("Secret", name) not in observed.objects]
+    needed = [name for name in made if name != context.mqtt_user and live and mounts(live, name)]
+    lost = [name for name in needed if Ref("Secret", name) not in observed.objects]
     if not lost:
         return None
     return Problem(

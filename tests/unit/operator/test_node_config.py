@@ -52,7 +52,7 @@ def test_an_empty_spec_makes_a_node_of_a_cluster(tmp_path: Path, role: str) -> N
 
 
 def test_each_limit_of_the_broker_can_be_said_by_its_name_in_camel_case() -> None:
-    assert set(Mqtt.__struct_fields__) == field_types(BrokersMqtt).keys() - {"allow_anonymous"}
+    assert set(Mqtt.__struct_fields__) == field_types(BrokersMqtt).keys()
 
 
 def test_limits_take_units(tmp_path: Path) -> None:
@@ -97,6 +97,7 @@ def test_anonymous_clients_are_refused_and_the_first_user_is_read_by_cores(tmp_p
     assert [type(entry).__name__ for entry in authentication.chain] == ["BuiltIn"]
     file = authentication.bootstrap_file
     assert (file and file.read_text()) == ("demo-mqtt-user users.csv" if role == "core" else None)
+    assert authentication.bootstrap_replace is (role == "core")
     assert role == "replicant" or authentication.bootstrap_type == "plain"
 
 

@@ -82,7 +82,7 @@ async def test_secrets_are_created_once_and_never_touched() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["demo-cluster-key", "demo-redis", "demo-api-key", "demo-mqtt-user"])
+@pytest.mark.parametrize("name", ["demo-cluster-key", "demo-redis", "demo-api-key"])
 async def test_a_secret_that_pods_use_is_not_made_anew(name: str) -> None:
     world = await running()
     del world.objects[Ref("Secret", name)]
@@ -170,6 +170,14 @@ async def test_a_missing_password_of_an_external_redis_is_a_problem(keys: frozen
     world.objects.clear()
     world.put({"kind": "Secret", "metadata": {"name": "shared"}, "data": {"pw": ""}})
     assert (await world.plan(at)).problem is None
+
+
+async def test_a_first_user_that_was_deleted_gets_a_new_password() -> None:
+    world = await running()
+    user = Ref("Secret", "demo-mqtt-user")
+    password = world.objects.pop(user)["data"]["password"]
+    await converge(world, context())
+    assert world.objects[user]["data"]["password"] != password
 
 
 async def test_a_first_user_is_made_where_a_change_of_the_spec_asks_for_one() -> None:

@@ -20,6 +20,8 @@ REDIS_WAIT_S = 60
 """How long a starting node waits for Redis before it ends and is started again."""
 OPERATORS_OWN = ("role", "node.name", "node.host", "node.data_dir", "cluster", "redis.password_file", "redis.url")
 """What `spec.config` can't set though no field of the spec does; `cluster` stands for all below it."""
+USERS_KEYS = ("bootstrap_file", "bootstrap_type", "bootstrap_replace")
+"""Of cores alone: it is a core that puts users into the log."""
 URL_WITH_PASSWORD = re.compile(r"[a-z+]+://[^/@\s]*:[^/@\s]+@")
 
 Document = dict[str, Any]
@@ -35,7 +37,7 @@ def node_config(context: Context, role: str) -> str:
     listeners.setdefault("tcp", {}).setdefault("default", {"bind": ""})
     document["listeners"] = listeners
     if role != "core":
-        for key in ("bootstrap_file", "bootstrap_type"):
+        for key in USERS_KEYS:
             document["authentication"].pop(key, None)
     head = f"# Rendered from the MqttCluster {context.name}: change its spec, not this file.\n"
     return head + tomli_w.dumps(document)
@@ -121,6 +123,7 @@ def authentication(context: Context) -> Document:
     for users in secret_files.users(context):
         table["bootstrap_file"] = str(users)
         table["bootstrap_type"] = spec.users.passwords if spec.users else "plain"
+        table["bootstrap_replace"] = True
     return table
 
 
