@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from paho.mqtt.enums import MQTTProtocolVersion
 
 from integration.broker.clients import V5, V311, Client
 from integration.broker.conftest import Fleet, eventually
@@ -45,7 +46,7 @@ def spread(publisher: Client, members: list[Client], probes: int, is_spread: Cal
 
 
 @pytest.mark.parametrize("version", [V311, V5])
-def test_members_get_as_much_each_wherever_they_are(fleet: Fleet, version: int) -> None:
+def test_members_get_as_much_each_wherever_they_are(fleet: Fleet, version: MQTTProtocolVersion) -> None:
     fleet.core("core-0")
     crowded, lonely, publishing = (fleet.replicant(f"replicant-{number}") for number in range(3))
     with contextlib.ExitStack() as stack:

@@ -72,7 +72,7 @@ class Exclusive:
         owner = self._own.get(filter)
         if owner == client_id and filter not in self._asked:
             done(Reason.SUCCESS)
-        elif owner is not None or self.claims.is_contested(filter, client_id):
+        elif owner is not None or filter in self._asked or self.claims.is_contested(filter, client_id):
             done(Reason.QUOTA_EXCEEDED)
         else:
             self._own[filter] = client_id
@@ -91,8 +91,9 @@ class Exclusive:
             self._delete(filter)
 
     def _heard(self, filter: bytes, incarnation: str) -> None:
-        if incarnation == self._me and filter in self._asked:
-            self._asked[filter] = not self.claims.is_contested(filter, self._own[filter])
+        client_id = self._own.get(filter)
+        if incarnation == self._me and filter in self._asked and client_id is not None:
+            self._asked[filter] = not self.claims.is_contested(filter, client_id)
 
     def _claimed(
         self, filter: bytes, client_id: bytes, done: Callable[[int], None], written: asyncio.Future[StreamId]
@@ -102,7 +103,7 @@ class Exclusive:
         if reason < 0x80:
             if free is None:  # the table was replaced as a whole meanwhile: in doubt, the other has it
                 free = not self.claims.is_contested(filter, client_id)
-            reason = Reason.SUCCESS if free else Reason.QUOTA_EXCEEDED
+            reason = Reason.SUCCESS if free and filter in self._own else Reason.QUOTA_EXCEEDED
         if reason >= 0x80:
             self.release(filter)
         done(reason)

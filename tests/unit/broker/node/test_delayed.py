@@ -1,0 +1,258 @@
+"""Delayed messages: published once when they are due, by the leader alone, and never lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flockmq.bounds import DELAYED_MAX_S
+from flockmq.mqtt.reason import Reason
+from flockmq.node import delayed
+from flockmq.node.delayed import Delayed, Schedule, parse
+from flockmq.rlog.entry import PUT, Op, StreamId
+from flockmq.rlog.errors import LogFull, LogUnavailable
+from flockmq.rlog.shards import DELAYED, DelayedMessage
+from flockmq.session.publish import Publish, publication
+
+NOW_S = 1_000_000_000.0
+
+
+@given(st.integers(1, DELAYED_MAX_S), st.floats(0, 4e9))
+def test_an_interval_counts_from_now(seconds: int, now_s: float) -> None:
+    assert parse(b"$delayed/%d/a/b" % seconds, now_s) == (round((now_s + seconds) * 1000), b"a/b")
+
+
+def test_above_the_longest_interval_it_is_a_time() -> None:
+    at_s = int(NOW_S) + 60
+    assert parse(b"$delayed/%d/t" % at_s, NOW_S) == (at_s * 1000, b"t")
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        b"$delayed/",
+        b"$delayed/5",
+        b"$delayed/5/",
+        b"$delayed//t",
+        b"$delayed/0/t",
+        b"$delayed/-1/t",
+        b"$delayed/1.5/t",
+        b"$delayed/\xd9\xa3/t",  # an Arabic three
+        b"$delayed/4294968/t",  # a time long past
+        b"$delayed/999999999/t",  # a second ago
+        b"$delayed/1004294968/t",  # too far away
+        b"$delayed/99999999999999999999/t",
+        b"$delayed/5/$delayed/5/t",
+        b"$delayed/5/$SYS/broker",
+    ],
+)
+def test_what_says_no_time_or_no_topic_is_refused(topic: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse(topic, NOW_S)
+
+
+class Log:
+    """The table, and the nodes that read it."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, DelayedMessage] = {}
+        self.hosts: list[Host] = []
+        self.fails: Exception | None = None
+        self.now_s = NOW_S
+        self.deletes = 0
+
+    def apply(self, ops: Sequence[Op]) -> None:
+        for _, kind, _, key, value in ops:
+            if kind == PUT:
+                row = DELAYED.decode(value)
+                self.rows[key] = row
+                for host in self.hosts:
+                    host.delayed.schedule.put(key, row, None)
+            elif (old := self.rows.pop(key, None)) is not None:
+                self.deletes += 1
+                for host in self.hosts:
+                    host.delayed.schedule.delete(key, old)
+
+    def tick(self, seconds: float) -> None:
+        """Time goes by: whoever sleeps until something is due looks again."""
+        self.now_s += seconds
+        for host in self.hosts:
+            host.delayed.schedule.sooner.set()
+
+
+class Host:
+    """A node; `published` has what it published, by payload."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.is_leader = False
+        self.published: asyncio.Queue[Publish] = asyncio.Queue()
+        self.catch_ups = 0
+        self.refuses: set[bytes] = set()
+        self.refused = asyncio.Event()
+        self.delayed = Delayed(self, _reason, lambda: log.now_s)
+        log.hosts.append(self)
+
+    def leads(self) -> bool:
+        return self.is_leader
+
+    def row(self, key: bytes) -> DelayedMessage | None:
+        return self.log.rows.get(key)
+
+    def write(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+        done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
+        if self.log.fails is not None:
+            done.set_exception(self.log.fails)
+        else:
+            self.log.apply(ops)
+            done.set_result(StreamId(1, 1))
+        return done
+
+    async def caught_up(self) -> bool:
+        self.catch_ups += 1
+        return True
+
+    async def publish(self, message: Publish) -> bool:
+        if message.payload() in self.refuses:
+            self.refused.set()
+            return False
+        self.published.put_nowait(message)
+        return True
+
+    async def take(self, topic: str, payload: str, qos: int = 1, retain: bool = False) -> int:
+        return await self.delayed.take(publication(5, qos, retain, topic.encode(), payload.encode(), b"\x01\x01", 77))
+
+    async def next(self) -> str:
+        message = await asyncio.wait_for(self.published.get(), 10)
+        return message.payload().decode()
+
+
+def _reason(done: asyncio.Future[StreamId]) -> int:
+    error = done.exception()
+    if isinstance(error, LogFull):
+        return Reason.QUOTA_EXCEEDED
+    return Reason.SUCCESS if error is None else Reason.UNSPECIFIED_ERROR
+
+
+@pytest.fixture
+async def log(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Log]:
+    """Two nodes; the first leads."""
+    monkeypatch.setattr(delayed, "DELAYED_LOOK_S", 0.002)
+    made = Log()
+    Host(made).is_leader = True
+    Host(made)
+    running = [asyncio.ensure_future(host.delayed.run()) for host in made.hosts]
+    yield made
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def rest() -> None:
+    """Both nodes looked several times at what there is."""
+    await asyncio.sleep(0.02)
+
+
+async def test_the_leader_publishes_what_is_due_in_its_order_as_it_was(log: Log) -> None:
+    leader, other = log.hosts
+    for seconds in (30, 10, 20):
+        assert await other.take(f"$delayed/{seconds}/t/{seconds}", str(seconds), 2, retain=True) == Reason.SUCCESS
+    log.tick(9.9)
+    await rest()
+    assert leader.published.empty()
+    log.tick(0.1)
+    message = await asyncio.wait_for(leader.published.get(), 10)
+    assert (message.topic, message.payload(), message.qos, message.retain) == (b"t/10", b"10", 2, True)
+    assert (message.version, message.properties, message.expiry_s) == (5, b"\x01\x01", 77)
+    log.tick(100)
+    assert [await leader.next(), await leader.next()] == ["20", "30"]
+    await rest()
+    assert log.rows == {}
+    assert other.published.empty()
+    assert leader.delayed.published == 3
+
+
+async def test_a_sooner_one_is_not_kept_waiting_by_a_later_one(log: Log) -> None:
+    leader, other = log.hosts
+    await other.take("$delayed/4294967/t", "later")
+    await rest()
+    await other.take("$delayed/1/t", "sooner")
+    log.tick(1)
+    assert await leader.next() == "sooner"
+    assert len(leader.delayed.schedule) == 1
+
+
+async def test_the_next_leader_reads_on_before_it_publishes(log: Log) -> None:
+    leader, other = log.hosts
+    await other.take("$delayed/5/t", "x")
+    leader.is_leader = False
+    log.tick(5)
+    await rest()
+    assert leader.published.empty()
+    assert other.catch_ups == 0
+    other.is_leader = True
+    assert await other.next() == "x"
+    assert other.catch_ups == 1
+
+
+async def test_what_could_not_be_published_is_tried_again(log: Log) -> None:
+    leader, _ = log.hosts
+    leader.refuses.add(b"x")
+    await leader.take("$delayed/1/t", "x")
+    await leader.take("$delayed/2/t", "y")
+    log.tick(2)
+    assert await leader.next() == "y"
+    await leader.refused.wait()
+    assert len(log.rows) == 1
+    leader.refuses.clear()
+    assert await leader.next() == "x"
+    await rest()
+    assert log.rows == {}
+
+
+async def test_what_was_published_is_not_again_because_the_log_is_away(log: Log) -> None:
+    leader, _ = log.hosts
+    await leader.take("$delayed/1/t", "x")
+    log.fails = LogUnavailable("away")
+    log.tick(1)
+    assert await leader.next() == "x"
+    await rest()
+    assert len(log.rows) == 1
+    log.fails = None
+    await rest()
+    assert log.rows == {}
+    assert leader.published.empty()
+
+
+async def test_the_publisher_hears_what_the_log_says(log: Log) -> None:
+    leader, _ = log.hosts
+    assert await leader.take("$delayed/x/t", "never") == Reason.TOPIC_NAME_INVALID
+    log.fails = LogFull("a bound is reached")
+    assert await leader.take("$delayed/1/t", "no room") == Reason.QUOTA_EXCEEDED
+    assert log.rows == {}
+
+
+async def test_a_thousand_at_once_are_published_once_each(log: Log) -> None:
+    leader, other = log.hosts
+    for number in range(1000):
+        await other.take("$delayed/1/t", str(number))
+    log.tick(1)
+    assert {await leader.next() for _ in range(1000)} == {str(number) for number in range(1000)}
+    await rest()
+    assert (log.deletes, leader.published.qsize()) == (1000, 0)
+
+
+def test_a_bootstrap_replaces_the_schedule() -> None:
+    row = DelayedMessage(b"t", b"", 0, False, b"", 4)
+    schedule = Schedule()
+    schedule.put(b"\0" * 16, row, None)
+    fresh = schedule.fresh()
+    fresh.put(b"\0" * 7 + b"\x05" + b"\0" * 8, row, None)
+    schedule.swap(fresh)
+    assert schedule.first_ms() == 5
+    assert schedule.due(4, 10) == []
+    assert len(schedule.due(5, 10)) == 1

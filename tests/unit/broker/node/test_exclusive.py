@@ -1,0 +1,205 @@
+"""One client has an exclusive filter, whatever the order in which nodes hear of each other's claims."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flockmq.mqtt.reason import Reason
+from flockmq.node.exclusive import Exclusive
+from flockmq.rlog.entry import PUT, Op, StreamId
+from flockmq.rlog.errors import LogUnavailable
+
+T = b"t"
+
+
+class Node:
+    """Reads the log at its own pace; `answers` are what its claims came to, by client."""
+
+    def __init__(self, log: Log, name: str) -> None:
+        self.log = log
+        self.name = name
+        self.read = 0
+        self.exclusive = Exclusive(name, self._submit, _reason)
+        self.waiting: list[tuple[int, asyncio.Future[StreamId]]] = []
+        self.answers: dict[bytes, int] = {}
+
+    def claim(self, client_id: bytes) -> None:
+        self.exclusive.claim(T, client_id, lambda reason: self.answers.__setitem__(client_id, reason))
+
+    async def step(self) -> None:
+        """Apply the next entry."""
+        if self.read < len(self.log.entries):
+            for _, kind, owner, filter, value in self.log.entries[self.read]:
+                if kind == PUT:
+                    self.exclusive.claims.put((filter, owner), value, None)
+                else:
+                    self.exclusive.claims.delete((filter, owner), value)
+            self.read += 1
+            while self.waiting and self.waiting[0][0] <= self.read:
+                self.waiting.pop(0)[1].set_result(StreamId(1, self.read))
+        await asyncio.sleep(0)
+
+    async def catch_up(self) -> None:
+        while self.read < len(self.log.entries):
+            await self.step()
+
+    def _submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+        done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
+        if self.log.away:
+            done.set_exception(LogUnavailable("the log is away"))
+        else:
+            self.log.entries.append(ops)
+            self.waiting.append((len(self.log.entries), done))
+        return done
+
+
+class Log:
+    def __init__(self, nodes: int = 2) -> None:
+        self.entries: list[Sequence[Op]] = []
+        self.away = False
+        self.nodes = [Node(self, f"n{number}@0") for number in range(nodes)]
+
+    async def settle(self) -> None:
+        """Everybody has read everything, and what follows from it."""
+        while any(node.read < len(self.entries) for node in self.nodes):
+            for node in self.nodes:
+                await node.catch_up()
+
+
+def _reason(done: asyncio.Future[StreamId]) -> int:
+    return Reason.SUCCESS if done.exception() is None else Reason.UNSPECIFIED_ERROR
+
+
+async def test_the_first_in_the_log_has_it_however_the_nodes_read() -> None:
+    log = Log(3)
+    for node in log.nodes:
+        node.claim(node.name.encode())
+    for node in reversed(log.nodes):
+        await node.catch_up()
+    answers = [node.answers[node.name.encode()] for node in log.nodes]
+    assert answers == [Reason.SUCCESS, Reason.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED]
+    await log.settle()
+    log.nodes[1].claim(b"later")
+    assert log.nodes[1].answers[b"later"] == Reason.QUOTA_EXCEEDED, "known without asking the log"
+    log.nodes[0].exclusive.release(T)
+    await log.settle()
+    log.nodes[1].claim(b"later")
+    await log.settle()
+    assert log.nodes[1].answers[b"later"] == Reason.SUCCESS
+    assert [len(node.exclusive) for node in log.nodes] == [0, 1, 0]
+
+
+async def test_the_same_client_keeps_it_when_it_asks_again_or_moves() -> None:
+    log = Log()
+    here, there = log.nodes
+    for node in (here, here, there):
+        node.answers.clear()
+        node.claim(b"c")
+        await log.settle()
+        assert node.answers == {b"c": Reason.SUCCESS}
+    here.exclusive.release(T)
+    await log.settle()
+    here.claim(b"other")
+    assert here.answers[b"other"] == Reason.QUOTA_EXCEEDED
+
+
+async def test_another_client_of_the_node_is_refused_while_the_log_is_asked() -> None:
+    log = Log(1)
+    (node,) = log.nodes
+    node.claim(b"c")
+    node.claim(b"other")
+    assert node.answers == {b"other": Reason.QUOTA_EXCEEDED}
+    await log.settle()
+    assert node.answers[b"c"] == Reason.SUCCESS
+
+
+async def test_a_log_that_is_away_grants_nothing_and_is_told_again_what_was_given_back() -> None:
+    log = Log()
+    here, there = log.nodes
+    here.claim(b"c")
+    await log.settle()
+    log.away = True
+    there.claim(b"d")
+    here.exclusive.release(T)
+    await asyncio.sleep(0)
+    log.away = False
+    await log.settle()
+    there.claim(b"d")
+    assert there.answers[b"d"] == Reason.QUOTA_EXCEEDED, "the row is still there"
+    here.exclusive.release_again()
+    await log.settle()
+    there.claim(b"d")
+    await log.settle()
+    assert there.answers[b"d"] == Reason.SUCCESS
+
+
+async def test_a_claim_that_nobody_saw_come_is_refused_if_there_is_another() -> None:
+    """The tables were replaced as a whole meanwhile: who was first can't be said any more."""
+    log = Log()
+    here, there = log.nodes
+    here.claim(b"c")
+    there.claim(b"d")
+    fresh = there.exclusive.claims.fresh()
+    fresh.put((T, here.name), b"c", None)
+    fresh.put((T, there.name), b"d", None)
+    there.exclusive.claims.swap(fresh)
+    there.waiting.pop(0)[1].set_result(StreamId(1, 2))
+    there.read = 2
+    await asyncio.sleep(0)
+    assert there.answers == {b"d": Reason.QUOTA_EXCEEDED}
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["claim", "release", "read", "read", "read"]), st.integers(0, 2), st.integers(0, 1)),
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_never_two_at_once(steps: list[tuple[str, int, int]]) -> None:
+    async def play() -> None:
+        log = Log(3)
+        has: set[bytes] = set()
+        for step, number, client in steps:
+            node = log.nodes[number]
+            client_id = b"%d-%d" % (number, client)
+            if step == "claim" and client_id not in has:
+                node.answers.pop(client_id, None)
+                node.claim(client_id)
+            elif step == "release" and client_id in has:
+                has.discard(client_id)
+                node.answers.pop(client_id)
+                node.exclusive.release(T)
+            else:
+                await node.step()
+            has = {who for one in log.nodes for who, reason in one.answers.items() if reason == Reason.SUCCESS}
+            assert len(has) <= 1
+        await log.settle()
+        has = {who for one in log.nodes for who, reason in one.answers.items() if reason == Reason.SUCCESS}
+        assert len(has) <= 1
+        if not has:
+            log.nodes[0].claim(b"new")
+            await log.settle()
+            assert log.nodes[0].answers[b"new"] == Reason.SUCCESS, "it can be had again"
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_what_is_released_while_it_is_asked_for_is_given_back(answered: bool) -> None:
+    log = Log()
+    here, there = log.nodes
+    here.claim(b"c")
+    if answered:
+        await log.settle()
+    here.exclusive.release(T)
+    await log.settle()
+    there.claim(b"d")
+    await log.settle()
+    assert there.answers[b"d"] == Reason.SUCCESS
