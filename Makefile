@@ -66,7 +66,7 @@ test-compiled: $(VENV)/.dev ## the broker's tests once more, on the compiled mod
 	else \
 	  printf '\n*** NOT TESTED: the compiled broker (see the line above).\n\n'; [ -z "$$CI" ]; \
 	fi
-BROKER_TESTS := tests/unit/broker $(filter-out tests/integration/analytics,$(wildcard tests/integration/*))
+BROKER_TESTS := tests/unit/broker tests/conformance $(filter-out tests/integration/analytics,$(wildcard tests/integration/*))
 
 manifests: ## render manifests/install.yaml from the chart (with Helm, or one built from its Go module)
 	HELM=$$(command -v helm || echo "$$(tests/e2e/kind/tools.sh clients)/helm") charts/render
