@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import logging
 import sys
+import time
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -37,3 +39,25 @@ def configure(line_format: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if line_format == "json" else _OneLine(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class Sparing:
+    """A logger for what a hostile client can bring about as often as it likes: so many lines a second, and then how
+    many more there were."""
+
+    def __init__(self, log: logging.Logger, lines_per_s: int, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._lines_per_s = lines_per_s
+        self._now_s = now_s
+        self._since_s = float("-inf")
+        self._lines = 0
+
+    def info(self, message: str, *values: object) -> None:
+        now_s = self._now_s()
+        if now_s - self._since_s >= 1.0:
+            if self._lines > self._lines_per_s:
+                self._log.info("%d more like this", self._lines - self._lines_per_s)
+            self._since_s, self._lines = now_s, 0
+        self._lines += 1
+        if self._lines <= self._lines_per_s:
+            self._log.info(message, *values)

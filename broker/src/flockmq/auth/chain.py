@@ -16,11 +16,13 @@ from typing import Final, NamedTuple
 
 from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused, Verdict
 from flockmq.auth.built_in import ScramExchange
+from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.session.peer import PeerInfo
 from flockmq.session.principal import ANONYMOUS, Principal
 
 log: Final = logging.getLogger(__name__)
+REFUSALS_LOGGED_PER_S: Final = 10
 
 
 class Outcome(NamedTuple):
@@ -48,6 +50,7 @@ class Chain:
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self.results: Counter[str] = Counter()
+        self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S)
         self._links = links
         self._allow_anonymous = allow_anonymous
         self._scram = scram
@@ -110,7 +113,7 @@ class Chain:
             verdict = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "what it was granted ran out")
         if isinstance(verdict, Refused):
             self.results["denied"] += 1
-            log.info("client %r from %s is refused: %s", attempt.value("clientid"), attempt.peer.host, verdict.why)
+            self._refusals.info("client %r from %s is refused: %s", *_named(attempt), verdict.why)
             return Outcome(verdict.reason)
         self.results["success"] += 1
         principal = Principal(
@@ -135,13 +138,17 @@ class Chain:
             self.results["unavailable"] += 1
             return Outcome(Reason.SERVER_UNAVAILABLE)
         self.results["denied"] += 1
-        log.info("client %r from %s is refused: it is unknown", attempt.value("clientid"), attempt.peer.host)
+        self._refusals.info("client %r from %s is refused: it is unknown", *_named(attempt))
         return Outcome(Reason.NOT_AUTHORIZED if is_nameless else Reason.BAD_USER_NAME_OR_PASSWORD)
 
     def _may_be_anonymous(self, peer: PeerInfo) -> bool:
         if self._allow_anonymous is not None:
             return self._allow_anonymous
         return not self._links and self._scram is None and is_local(peer.host)
+
+
+def _named(attempt: Attempt) -> tuple[str | None, str]:
+    return attempt.value("clientid"), attempt.peer.host
 
 
 async def _guarded(asked: Coroutine[None, None, Verdict]) -> Verdict:

@@ -1,0 +1,56 @@
+"""The log without Redis: tables that a write reaches at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+from flockmq.auth.attempt import Attempt
+from flockmq.rlog.entry import Op, StreamId
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.tables import Listener, Tables
+from flockmq.session.peer import Certificate, PeerInfo
+
+
+class FakeLog:
+    def __init__(self) -> None:
+        self.tables = Tables()
+        self.written: list[Op] = []
+
+    def on_change(self, table: str, listener: object) -> None:
+        self.tables.named(table).listeners.append(cast(Listener[object, object], listener))
+
+    def put(self, ops: Sequence[Op]) -> None:
+        for number, kind, owner, key, value in ops:
+            self.written.append((number, kind, owner, key, value))
+            values = [value] if kind == 0 else []
+            self.tables.numbered(number).apply(kind, owner, [key], values)
+
+    async def write(self, shard: str, ops: Sequence[Op]) -> StreamId:
+        self.put(ops)
+        return StreamId(1, len(self.written))
+
+    def submit(self, shard: str, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+        self.put(ops)
+        done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
+        done.set_result(StreamId(1, len(self.written)))
+        return done
+
+    def as_rlog(self) -> Rlog:
+        return cast(Rlog, self)
+
+
+def attempt(
+    client_id: str = "c",
+    username: str | None = None,
+    password: str | None = None,
+    host: str = "192.0.2.1",
+    certificate: Certificate | None = None,
+) -> Attempt:
+    return Attempt(
+        client_id.encode(),
+        None if username is None else username.encode(),
+        None if password is None else password.encode(),
+        PeerInfo(host, 1, "tcp:default", certificate=certificate),
+    )

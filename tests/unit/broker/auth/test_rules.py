@@ -1,0 +1,215 @@
+"""What rules permit: by topic, by filter, by who it is; and that no client can widen them."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flockmq.auth.rules import Rules, Subject, behind, claimed, covers, overlaps
+from flockmq.auth.settings import Rule
+from flockmq.session.port import PUBLISH, SUBSCRIBE
+
+JO = Subject("meter-1", "jo", "10.1.2.3", "meter.example")
+
+
+def publish(rules: Rules, topic: str, subject: Subject = JO, qos: int = 0, retain: bool = False) -> bool | None:
+    return rules.decide(subject, PUBLISH, topic.encode(), qos, retain)
+
+
+def subscribe(rules: Rules, filter: str, subject: Subject = JO, qos: int = 0) -> bool | None:
+    return rules.decide(subject, SUBSCRIBE, filter.encode(), qos, False)
+
+
+def allow(*topics: str, **more: object) -> Rule:
+    return msgspec.convert({"permit": "allow", "topics": topics, **more}, Rule)
+
+
+def deny(*topics: str, **more: object) -> Rule:
+    return msgspec.convert({"permit": "deny", "topics": topics, **more}, Rule)
+
+
+def test_the_first_rule_that_fits_decides() -> None:
+    rules = Rules([deny("a/secret"), allow("a/#"), deny("#")])
+    assert publish(rules, "a/b") is True
+    assert publish(rules, "a") is True
+    assert publish(rules, "a/secret") is False
+    assert publish(rules, "b") is False
+    assert publish(Rules([allow("a")]), "b") is None
+    assert publish(Rules([allow()]), "$SYS/anything") is True, "no topics: all of them"
+
+
+def test_wildcards_dont_reach_the_systems_topics() -> None:
+    rules = Rules([allow("#", "+/x")])
+    assert publish(rules, "$SYS/x") is None
+    assert subscribe(rules, "$SYS/#") is None
+    assert subscribe(Rules([allow("$SYS/#")]), "$SYS/brokers") is True
+
+
+def test_actions_qos_and_retain() -> None:
+    rules = Rules([allow("a", action="publish", qos=[0, 1]), allow("b", action="subscribe"), deny("c", retain=True)])
+    assert publish(rules, "a", qos=1) is True
+    assert publish(rules, "a", qos=2) is None
+    assert subscribe(rules, "a") is None
+    assert subscribe(rules, "b") is True
+    assert publish(rules, "b") is None
+    assert publish(rules, "c", retain=True) is False
+    assert publish(rules, "c") is None
+    assert subscribe(rules, "c") is None
+
+
+def test_an_allowed_subscription_is_covered_whole_and_a_denied_one_overlaps() -> None:
+    rules = Rules([deny("plant/secret/#"), allow("plant/#")])
+    assert subscribe(rules, "plant/line/+") is True
+    assert subscribe(rules, "plant/secret/x") is False
+    assert subscribe(rules, "plant/#") is False, "it would bring what is denied"
+    assert subscribe(rules, "plant/+/x") is False
+    assert subscribe(rules, "#") is False
+    assert subscribe(Rules([allow("plant/+")]), "plant/#") is None
+    assert subscribe(Rules([allow("plant/+")]), "+/+") is None
+    assert subscribe(Rules([deny("eq #"), allow()]), "#") is False
+    assert subscribe(Rules([deny("eq #"), allow()]), "a/#") is True
+
+
+def test_who_a_rule_is_about() -> None:
+    rules = Rules(
+        [
+            allow("u", username="jo"),
+            allow("c", clientid="meter-*"),
+            allow("n", ipaddr=["10.0.0.0/8", "192.0.2.1"]),
+            allow("both", username="jo", clientid="other"),
+        ]
+    )
+    other = Subject("sensor", "", "192.0.2.2")
+    assert [publish(rules, topic) for topic in ("u", "c", "n", "both")] == [True, True, True, None]
+    assert [publish(rules, topic, other) for topic in ("u", "c", "n", "both")] == [None] * 4
+    assert publish(rules, "n", Subject("x", "", "::ffff:10.9.9.9")) is True
+    assert publish(rules, "n", Subject("x", "", "")) is None, "a Unix socket has no address"
+
+
+def test_placeholders_stand_for_one_level_of_this_client() -> None:
+    rules = Rules([allow("d/${clientid}/#", "u/${username}-in")])
+    assert publish(rules, "d/meter-1/x") is True
+    assert publish(rules, "d/meter-2/x") is None
+    assert publish(rules, "u/jo-in") is True
+    assert subscribe(rules, "d/meter-1/#") is True
+    assert subscribe(rules, "d/+/x") is None
+
+
+@pytest.mark.parametrize("evil", ["+", "#", "meter-1/..", "a/b", "", "+/#"])
+def test_what_a_client_calls_itself_widens_nothing(evil: str) -> None:
+    rules = Rules([allow("d/${clientid}/#")])
+    subject = Subject(evil, "", "10.1.2.3")
+    for topic in ("d/meter-1/x", "d/+/#", "d/#", "d/a/b/c", "d//x"):
+        assert publish(rules, topic, subject) is None
+        assert subscribe(rules, topic, subject) is None
+
+
+def test_a_denial_with_a_placeholder_holds_for_strange_names_too() -> None:
+    rules = Rules([deny("d/${clientid}/#"), allow()])
+    assert publish(rules, "d/a/b/c", Subject("a/b", "", "")) is False
+    assert subscribe(rules, "d/x", Subject("+", "", "")) is False
+    assert publish(rules, "d/other", JO) is True
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        (allow("a/#/b"), "rule 1: topic 'a/#/b': '\\+' must be a whole level"),
+        (allow("a+"), "must be a whole level"),
+        (allow(""), "is empty"),
+        (allow("d/${user}"), r"\$\{user\} in 'd/\$\{user\}' is unknown; known: \$\{clientid\}"),
+        (allow("a", ipaddr=["10.0.0.1/8"]), "ipaddr '10.0.0.1/8' isn't an address or a network"),
+        (allow("a", username=""), "must not be empty"),
+        (allow("a", retain=True, action="subscribe"), "retain is of publishes only"),
+    ],
+)
+def test_a_rule_that_cant_be_meant_is_refused(rule: Rule, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Rules([rule])
+
+
+def test_what_special_topics_are_about() -> None:
+    assert behind(b"$share/group/a/+") == b"a/+"
+    assert behind(b"$delayed/10/a/b") == b"a/b"
+    assert behind(b"$exclusive/a/b") == b"a/b"
+    assert behind(b"$SYS/x") == b"$SYS/x"
+    assert behind(b"a/b") == b"a/b"
+
+
+# --- against a naive model ------------------------------------------------------------------------------------------
+
+LEVELS = ("a", "b", "")
+filters = st.lists(st.sampled_from((*LEVELS, "+", "$x")), min_size=1, max_size=4).flatmap(
+    lambda levels: st.sampled_from([levels, [*levels, "#"], ["#"]])
+)
+TOPICS = [
+    list(levels)
+    for length in range(1, 6)
+    for levels in itertools.product((*LEVELS, "$x", "c"), repeat=length)
+    if length < 5 or "c" not in levels
+]
+
+
+def matches(filter: list[str], topic: list[str]) -> bool:
+    """[MQTT-4.7], as it is written."""
+    if topic[0].startswith("$") and filter[0] in ("+", "#"):
+        return False
+    for place, level in enumerate(filter):
+        if level == "#":
+            return True
+        if place >= len(topic) or level not in ("+", topic[place]):
+            return False
+    return len(filter) == len(topic)
+
+
+def raw(levels: list[str]) -> list[bytes]:
+    return [level.encode() for level in levels]
+
+
+@given(filters, filters)
+def test_covering_and_overlapping_agree_with_what_topics_match(one: list[str], other: list[str]) -> None:
+    both = [topic for topic in TOPICS if matches(one, topic) and matches(other, topic)]
+    assert overlaps(raw(one), raw(other)) == bool(both)
+    is_system = other[0].startswith("$") and one[0] in ("+", "#")
+    if not is_system and covers(raw(one), raw(other)):
+        assert all(matches(one, topic) for topic in TOPICS if matches(other, topic))
+
+
+@given(filters, st.sampled_from(TOPICS))
+def test_publishing_agrees_with_matching(filter: list[str], topic: list[str]) -> None:
+    rules = Rules([allow("/".join(filter))]) if "/".join(filter) else None
+    if rules is not None and "/".join(topic):
+        assert publish(rules, "/".join(topic)) == (True if matches(filter, topic) else None)
+
+
+# --- what others say ------------------------------------------------------------------------------------------------
+
+
+def test_rules_in_a_token_in_both_forms_of_emqx() -> None:
+    old = claimed({"pub": ["p/#"], "sub": ["s/${clientid}"], "all": ["b"]})
+    assert publish(old, "p/1") is True
+    assert subscribe(old, "p/1") is None
+    assert subscribe(old, "s/meter-1") is True
+    assert publish(old, "b") is True
+    new = claimed(
+        [
+            {"permission": "deny", "action": "publish", "topic": "p/x"},
+            {"permission": "allow", "action": "all", "topics": ["p/#"], "qos": [0, 1], "retain": "all"},
+            {"permit": "allow", "topic": "q", "qos": 2, "retain": "true"},
+        ]
+    )
+    assert publish(new, "p/x") is False
+    assert publish(new, "p/y") is True
+    assert publish(new, "p/y", qos=2) is None
+    assert publish(new, "q", qos=2, retain=True) is True
+    assert publish(new, "q", qos=2) is None
+
+
+@pytest.mark.parametrize("claim", ["x", 5, {"pub": "x"}, {"xyz": []}, [{"topic": "a"}], [{"permit": "yes"}], [5]])
+def test_rules_that_cant_be_read_are_refused(claim: object) -> None:
+    with pytest.raises((ValueError, msgspec.ValidationError)):
+        claimed(claim)

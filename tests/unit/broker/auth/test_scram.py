@@ -1,0 +1,128 @@
+"""SCRAM-SHA-256 against the exchange of RFC 7677 and against what a client may get wrong."""
+
+import base64
+import hashlib
+import hmac
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flockmq.auth.scram import ClientFirst, ScramError, Server, Verifier, saslprep
+
+# RFC 7677, section 3.
+SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+CHALLENGE = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+FINAL = (
+    b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+)
+SIGNATURE = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def server(verifier: Verifier | None = None, first: bytes = FIRST) -> Server:
+    return Server(ClientFirst.parse(first), verifier or Verifier.made("pencil", 4096, SALT), NONCE)
+
+
+def proved(password: str, first: bytes, challenge: bytes) -> bytes:
+    """The last message of a client with this password."""
+    said = dict(part.split("=", 1) for part in challenge.decode().split(","))
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(said["s"]), int(said["i"]))
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    header, _, bare = first.partition(b",,")
+    binding = base64.b64encode(header + b",,")
+    without = b"c=" + binding + b",r=" + said["r"].encode()
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), bare + b"," + challenge + b"," + without, "sha256")
+    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+    return without + b",p=" + base64.b64encode(proof)
+
+
+def test_the_exchange_of_the_rfc() -> None:
+    exchange = server()
+    assert exchange.challenge == CHALLENGE
+    assert exchange.finish(FINAL) == SIGNATURE
+
+
+def test_a_verifier_is_stored_and_read_again() -> None:
+    verifier = Verifier.made("pencil", 4096, SALT)
+    assert str(verifier).startswith("SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$")
+    assert Verifier.parse(str(verifier)) == verifier
+    with pytest.raises(ValueError, match="isn't SCRAM"):
+        Verifier.parse("SCRAM-SHA-1$1:a$b:c")
+    with pytest.raises(ValueError, match="32 bytes"):
+        Verifier.parse("SCRAM-SHA-256$4096:c2FsdA==$c2FsdA==:c2FsdA==")
+
+
+@given(st.text(alphabet=st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1, max_size=20))
+def test_any_password_lets_in_who_knows_it_and_nobody_else(password: str) -> None:
+    verifier = Verifier.made(password, 1)
+    exchange = server(verifier)
+    exchange.finish(proved(password, FIRST, exchange.challenge))
+    with pytest.raises(ScramError, match="the proof is wrong"):
+        exchange.finish(proved(password + "x", FIRST, exchange.challenge))
+
+
+@pytest.mark.parametrize(
+    "final",
+    [
+        b"",
+        b"\xff",
+        FINAL[:-1],
+        FINAL.replace(b"c=biws", b"c=eSws"),  # y,,
+        FINAL.replace(b"c=biws", b"c=!"),
+        FINAL.replace(b"r=rO", b"r=xO"),
+        FINAL.replace(b"p=dH", b"p=dX"),
+        FINAL.replace(b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=", b"p=YQ=="),
+        FINAL.replace(b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=", b"p=a"),
+    ],
+)
+def test_a_last_message_that_isnt_right_proves_nothing(final: bytes) -> None:
+    with pytest.raises(ScramError):
+        server().finish(final)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"",
+        b"n=user,r=x",
+        b"p=tls-unique,,n=user,r=x",
+        b"n,a=other,n=user,r=x",
+        b"n,,n=user",
+        b"n,,n=us=er,r=x",
+        b"n,,m=ext,n=user,r=x",
+        b"n,,n=user,r=" + b"x" * 300,
+        b"n,,n=\xff,r=x",
+        "n,,n=\u0007,r=x".encode(),
+    ],
+)
+def test_a_first_message_that_isnt_right_gets_no_challenge(first: bytes) -> None:
+    with pytest.raises(ScramError):
+        ClientFirst.parse(first)
+
+
+def test_names_are_unescaped_and_prepared() -> None:
+    assert ClientFirst.parse(b"n,,n=a=2Cb=3Dc,r=x").user == "a,b=c"
+    assert ClientFirst.parse("n,a=I\u00adX,n=I\u00adX,r=x".encode()).user == "IX"
+
+
+def test_who_doesnt_exist_gets_always_the_same_salt_and_can_prove_nothing() -> None:
+    one, other = Verifier.nobodys("ghost", 4096, b"pepper"), Verifier.nobodys("ghost", 4096, b"pepper")
+    assert one.salt == other.salt
+    assert one.salt != Verifier.nobodys("spook", 4096, b"pepper").salt
+    assert len(one.salt) == len(Verifier.made("x", 1).salt)
+    exchange = server(one)
+    with pytest.raises(ScramError):
+        exchange.finish(proved("", FIRST, exchange.challenge))
+
+
+def test_saslprep_as_rfc_4013_shows_it() -> None:
+    assert saslprep("I\u00adX") == "IX"
+    assert saslprep("user") == "user"
+    assert saslprep("USER") == "USER"
+    assert saslprep("\u00aa") == "a"
+    assert saslprep("\u2168") == "IX"
+    for prohibited in ("\u0007", "\u0627\u0031"):
+        with pytest.raises(ValueError, match="RFC"):
+            saslprep(prohibited)
