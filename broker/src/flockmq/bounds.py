@@ -289,6 +289,11 @@ PLUGIN_FILTERS_MAX: Final = 256
 REWRITE_RULES_MAX: Final = 1024
 AUTO_SUBSCRIPTIONS_MAX: Final = 64
 
+# --- telemetry ------------------------------------------------------------------------------------------------------
+LOOP_WATCH_INTERVAL_S: Final = 0.1
+LOOP_WATCH_WINDOW_S: Final = 60.0
+"""The worst pause of the event loop is shown for so long: a common interval of scrapes."""
+
 # --- $SYS -----------------------------------------------------------------------------------------------------------
 SYSTEM_VALUES_MAX_S: Final = 1.0
 """What a new subscriber is told of its node may be so old."""

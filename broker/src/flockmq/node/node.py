@@ -19,7 +19,13 @@ from typing import Final
 
 from flockmq import __version__, build
 from flockmq.auth.service import Auth
-from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, RETAINED_EXPIRED_MAX, RETAINED_SEEN_MAX_S, SESSIONS_TICK_S, WILLS_MAX_S
+from flockmq.bounds import (
+    LAG_SAMPLE_INTERVAL_S,
+    RETAINED_EXPIRED_MAX,
+    RETAINED_SEEN_MAX_S,
+    SESSIONS_TICK_S,
+    WILLS_MAX_S,
+)
 from flockmq.cluster.service import Cluster, LocalStatus
 from flockmq.home.service import Homes
 from flockmq.listeners.engine import Engine
@@ -73,7 +79,8 @@ from flockmq.session.shared import SHARED
 from flockmq.session.sink import Peer
 from flockmq.session.subscribing import Subscribing
 from flockmq.session.subscription import Subscription
-from flockmq.telemetry.metrics import counter_samples
+from flockmq.telemetry.loop import LoopWatch
+from flockmq.telemetry.metrics import Reasons, counter_samples
 
 log: Final = logging.getLogger(__name__)
 
@@ -103,6 +110,9 @@ class Node(NodePort):
         self.hooking = hooking
         about = About(name, self._node_names, self.samples)
         self.system = System(sys_topics, about, router, self.flush_soon)
+        self.refusals = Reasons("connects_refused", "before_connect")
+        self.ends = Reasons("disconnects", "before_connack")
+        self.loop_watch = LoopWatch()
         self.engine = Engine(router, self, limits)
         self.sessions = Sessions(router, self)
         self.clients = Clients(
@@ -164,6 +174,7 @@ class Node(NodePort):
         self.access.admit(channel, connect)
 
     def refused(self, channel: Channel, reason: int) -> None:
+        self.refusals.note(reason)
         self.hooking.refused(channel, reason)
 
     def continued(self, channel: Channel, packet: AuthPacket) -> None:
@@ -178,6 +189,7 @@ class Node(NodePort):
         self.hooking.connected(channel, session, is_present)
 
     def disconnected(self, channel: Channel, session: Session) -> None:
+        self.ends.note(channel.close_reason)
         self.system.disconnected(channel)
         self.hooking.disconnected(channel)
 
@@ -427,12 +439,12 @@ class Node(NodePort):
             self.cluster.hand_events("lag", samples)
 
     async def close_clients(self) -> None:
-        """Send every client away; a 5.0 client hears 0x8B. Returns when their wills are on their way."""
+        """Send every client away; a 5.0 client hears 0x8B or 0x9C. Returns when their wills are on their way."""
         self.state = "draining"
         self.engine.stop_accepting()
         for connection in list(self.engine.connections):
             if connection is not None:
-                connection.close(Reason.SERVER_SHUTTING_DOWN)
+                connection.send_away()
         self.engine.end_turn()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=WILLS_MAX_S)
@@ -512,9 +524,13 @@ class Node(NodePort):
     def samples(self) -> Sequence[Sample]:
         return [
             *counter_samples(self.counters),
+            *self.refusals.samples(self.counters),
+            *self.ends.samples(self.counters),
+            *self.loop_watch.samples(),
             *self.hooking.samples(),
             *(Sample(*sample) for sample in self.access.auth.samples()),
             Sample("flockmq_sessions", self.counters.connections + self.counters.sessions_away),
+            Sample("flockmq_sessions_persistent", len(self.sessions.by_id)),
             Sample("flockmq_routes", len(self.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(self.retained.index)),
             Sample("flockmq_shared_groups", len(self.router.shared.groups)),

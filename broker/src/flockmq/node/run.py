@@ -138,6 +138,8 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
         stack.callback(node.engine.stop)
         samples = asyncio.ensure_future(node.sample_lag())
         stack.callback(samples.cancel)
+        watching = asyncio.ensure_future(node.loop_watch.run())
+        stack.callback(watching.cancel)
         telling = asyncio.ensure_future(node.system.run())
         stack.callback(telling.cancel)
         delayed = asyncio.ensure_future(node.delayed.run())
@@ -176,6 +178,7 @@ def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
         max_subscriptions=mqtt.max_subscriptions,
         max_wildcard_shapes=mqtt.max_wildcard_shapes,
         response_information=mqtt.response_information,
+        server_reference=mqtt.server_reference,
         max_connections=max_connections,
     )
 

@@ -23,7 +23,6 @@ from flockmq.bounds import SYSTEM_VALUES_MAX_S
 from flockmq.management.view import Sample
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Connect
-from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.node.hooking import client_of
 from flockmq.plugins.points import Client
@@ -34,6 +33,7 @@ from flockmq.session.publish import publication
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.subscription import Subscription
+from flockmq.telemetry.metrics import reason_name
 
 PREFIX: Final = b"$SYS/"
 LOCAL: Final = b"$SYS/broker/"
@@ -191,7 +191,7 @@ class System:
             return
         topic = self._topic(channel.client_id(), b"/disconnected")
         if self._is_wanted(topic):
-            reason = Reason(channel.close_reason).name.lower()
+            reason = reason_name(channel.close_reason)
             self._event(topic, client_of(channel), {"disconnected_at": self._now_ms(), "reason": reason})
 
     def _topic(self, client_id: bytes, what: bytes) -> bytes:

@@ -16,8 +16,10 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from flockmq import bounds
 from flockmq.management.view import NodeView, Sample
+from flockmq.mqtt.reason import Reason
 from flockmq.session.counters import Counters
 
+_REASONS: Final = frozenset(Reason)
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_LATEST
 
 
@@ -37,6 +39,7 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_uptime_seconds", "Seconds since the node started."),
     Metric("gauge", "flockmq_connections", "MQTT clients connected now."),
     Metric("gauge", "flockmq_sessions", "Sessions whose state this node holds now."),
+    Metric("gauge", "flockmq_sessions_persistent", "Sessions of this node that outlive their connections."),
     Metric("gauge", "flockmq_sessions_away", "Sessions of this node whose clients are not connected."),
     Metric("counter", "flockmq_sessions_expired", "Sessions that ended because their clients stayed away too long."),
     Metric("counter", "flockmq_sessions_resumed", "Connections that went on with a session that was there."),
@@ -50,12 +53,14 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_delayed_bytes", "Bytes of messages in the log that are not due yet."),
     Metric("counter", "flockmq_delayed_published", "Delayed messages that this node published when they were due."),
     Metric("counter", "flockmq_connects", "CONNECTs accepted."),
-    Metric("counter", "flockmq_connects_refused", "CONNECTs answered with an error."),
+    Metric(
+        "counter", "flockmq_connects_refused", "CONNECTs answered with an error, and connections refused.", ("reason",)
+    ),
     Metric("counter", "flockmq_authentications", "Authentications, by how they ended.", ("result",)),
     Metric("counter", "flockmq_authorizations", "Publishes and subscriptions that were asked about.", ("result",)),
     Metric("gauge", "flockmq_bans", "Bans in the cluster's log."),
     Metric("counter", "flockmq_flapping_bans", "Client ids that this node banned for coming and going too often."),
-    Metric("counter", "flockmq_disconnects", "Connections ended, however."),
+    Metric("counter", "flockmq_disconnects", "Connections ended, by the reason code of the end.", ("reason",)),
     Metric("counter", "flockmq_takeovers", "Connections ended because their client id connected again."),
     Metric(
         "counter",
@@ -82,6 +87,8 @@ CATALOGUE: Final = (
     ),
     Metric("gauge", "flockmq_rlog_lag_entries", "Entries between the shard's head and this node's tables.", ("shard",)),
     Metric("gauge", "flockmq_rlog_lag_seconds", "How long this node's tables have been behind the head.", ("shard",)),
+    Metric("counter", "flockmq_loop_late_seconds", "By how much a timer of the event loop came late, in all."),
+    Metric("gauge", "flockmq_loop_late_worst_seconds", "The longest such pause of the last one to two minutes."),
     Metric("gauge", "flockmq_plugin_running", "0 while the plugin is fenced off because it failed.", ("plugin",)),
     Metric("counter", "flockmq_plugin_calls", "Calls of the plugin's handlers.", ("plugin",)),
     Metric("counter", "flockmq_plugin_seconds", "What they took in all: nothing else runs meanwhile.", ("plugin",)),
@@ -96,8 +103,6 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "bytes_sent": ("flockmq_sent_bytes", ()),
     "connections": ("flockmq_connections", ()),
     "connects": ("flockmq_connects", ()),
-    "connects_refused": ("flockmq_connects_refused", ()),
-    "disconnects": ("flockmq_disconnects", ()),
     "dropped_away": ("flockmq_messages_dropped", ("away",)),
     "dropped_expired": ("flockmq_messages_dropped", ("expired",)),
     "dropped_no_member": ("flockmq_messages_dropped", ("no_member",)),
@@ -119,6 +124,36 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "throttled": ("flockmq_throttled", ()),
 }
 """Each of the hot path's counters, and the family and labels under which it is shown."""
+
+
+BY_REASON: Final = {"connects_refused": "flockmq_connects_refused", "disconnects": "flockmq_disconnects"}
+"""Counters whose reasons the node tallies; the rest of each is what never had its CONNECT answered with success."""
+
+
+class Reasons:
+    """How often for which MQTT reason code. `rest` names what the counter has beyond the tally."""
+
+    def __init__(self, field: str, rest: str) -> None:
+        self._field = field
+        self._rest = rest
+        self._tally: dict[int, int] = {}
+        self._beyond = 0  # the tally may be ahead of the counter for a moment, and a metric must not fall
+
+    def note(self, reason: int) -> None:
+        self._tally[reason] = self._tally.get(reason, 0) + 1
+
+    def samples(self, counters: Counters) -> Iterator[Sample]:
+        family = BY_REASON[self._field]
+        total: int = getattr(counters, self._field)
+        for reason, times in self._tally.items():
+            yield Sample(family, times, (reason_name(reason),))
+        self._beyond = max(self._beyond, total - sum(self._tally.values()))
+        yield Sample(family, self._beyond, (self._rest,))
+
+
+def reason_name(reason: int) -> str:
+    """`not_authorized`; what isn't in the catalogue is its number."""
+    return Reason(reason).name.lower() if reason in _REASONS else f"0x{reason:02x}"
 
 
 def counter_samples(counters: Counters) -> list[Sample]:

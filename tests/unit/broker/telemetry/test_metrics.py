@@ -55,7 +55,19 @@ def scrape(*samples: Sample) -> dict[tuple[str, tuple[tuple[str, str], ...]], fl
 
 
 def test_every_counter_of_the_hot_path_is_shown() -> None:
-    assert set(metrics.FROM_COUNTERS) == {name for name in dir(Counters()) if not name.startswith("_")}
+    shown = {*metrics.FROM_COUNTERS, *metrics.BY_REASON}
+    assert shown == {name for name in dir(Counters()) if not name.startswith("_")}
+
+
+def test_reasons_are_shown_by_their_names_and_add_up_to_their_counter() -> None:
+    counters, reasons = Counters(), metrics.Reasons("connects_refused", "before_connect")
+    counters.connects_refused = 5
+    for reason in (0x87, 0x87, 0xFF):
+        reasons.note(reason)
+    shown = scrape(*reasons.samples(counters))
+    assert shown["flockmq_connects_refused_total", (("reason", "not_authorized"),)] == 2
+    assert shown["flockmq_connects_refused_total", (("reason", "0xff"),)] == 1
+    assert shown["flockmq_connects_refused_total", (("reason", "before_connect"),)] == 2
 
 
 def test_counters_are_read_when_asked() -> None:
