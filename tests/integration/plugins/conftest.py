@@ -15,6 +15,7 @@ from integration.broker.conftest import Node
 from integration.dev.commands import Commands
 
 GREETER = Path(__file__).parent / "greeter"
+API_KEY = "an integration test's API key"
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +34,10 @@ class Place:
 
     def __init__(self, flockmq: Commands, folder: Path, installed: Path) -> None:
         self.flockmq = flockmq
-        self.environment = {"PYTHONPATH": os.pathsep.join((str(installed), os.environ.get("PYTHONPATH", "")))}
+        self.environment = {
+            "PYTHONPATH": os.pathsep.join((str(installed), os.environ.get("PYTHONPATH", ""))),
+            "FLOCKMQ_MANAGEMENT__API_KEY": API_KEY,
+        }
         self.arguments = ("--config", str(folder / "flockmq.toml"), "--data-dir", str(folder / "data"))
         self._file = folder / "flockmq.toml"
 

@@ -14,7 +14,7 @@ from flockmq import __version__
 from flockmq.bounds import PLUGIN_FAILURES_MAX
 from integration.broker.clients import PATIENCE_S, V5, V311, Client
 from integration.broker.conftest import Node
-from integration.plugins.conftest import Place
+from integration.plugins.conftest import API_KEY, Place
 
 GREETER = """
 [plugins]
@@ -27,7 +27,8 @@ strangers = ["mallory"]
 
 def enable(node: Node, name: str) -> dict[str, object]:
     url = f"http://127.0.0.1:{node.management}/api/v1/plugins/{name}/enable"
-    with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=PATIENCE_S) as answer:
+    request = urllib.request.Request(url, method="POST", headers={"Authorization": f"Bearer {API_KEY}"})
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         row: dict[str, object] = json.load(answer)
     return row
 

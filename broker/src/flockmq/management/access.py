@@ -34,6 +34,8 @@ ADMIN: Final = web.AppKey("admin", Admin)
 API_KEY: Final = web.AppKey("api_key", Secret)
 
 PAGE_DEFAULT: Final = 100
+GUARDED: Final = ("/api/v1/users", "/api/v1/rules", "/api/v1/bans", "/api/v1/plugins/")
+"""Whose paths begin so needs the key."""
 OF: Final = "{of:username|clientid}"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -135,7 +137,7 @@ class _Refused(Exception):
 @web.middleware
 async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Asks for the key where it is needed, and makes one sentence of what went wrong."""
-    if not request.path.startswith(("/api/v1/users", "/api/v1/rules", "/api/v1/bans")):
+    if not request.path.startswith(GUARDED):
         return await handler(request)
     try:
         _check_key(request)

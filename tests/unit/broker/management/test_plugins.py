@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from flockmq.management import plugins
+from flockmq.management import access, plugins
 from flockmq.management.view import PluginRow
 
 FENCED = PluginRow(
@@ -66,3 +66,8 @@ async def test_an_unknown_plugin_is_named(http: aiohttp.ClientSession) -> None:
     async with http.post("/api/v1/plugins/nobody/enable") as answer:
         assert answer.status == 404
         assert "no plugin 'nobody' is enabled on this node" in (await answer.json())["error"]
+
+
+def test_only_who_has_the_key_enables_a_plugin() -> None:
+    assert not "/api/v1/plugins".startswith(access.GUARDED)
+    assert "/api/v1/plugins/greeter/enable".startswith(access.GUARDED)
