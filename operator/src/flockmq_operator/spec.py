@@ -128,6 +128,7 @@ class Mqtt(Rates, frozen=True):
     max_subscriptions: int | None = None
     max_wildcard_shapes: int | None = None
     response_information: str | None = None
+    server_reference: str | None = None
 
 
 class ListenerLimits(Rates, frozen=True):
