@@ -28,8 +28,8 @@ from flockmq.mqtt.reason import Reason
 
 log: Final = logging.getLogger(__name__)
 
-HMAC: Final = ("HS256", "HS384", "HS512")
-HMAC_MIN_BYTES: Final = 32
+HMAC: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
+"""With how many bytes a secret has to have at least (RFC 7518, section 3.2)."""
 CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512", "secp256k1": "ES256K"}
 CLAIM_VALUES: Final = ("clientid", "username", "peerhost", "cert_common_name", "cert_subject")
 
@@ -136,7 +136,7 @@ def algorithms(key: object) -> list[str]:
     """What may be signed with a key."""
     match key:
         case bytes():
-            return list(HMAC)
+            return [name for name, least in HMAC.items() if len(key) >= least]
         case jwt.PyJWK():
             return [key.algorithm_name] if key.key_type == "oct" else algorithms(key.key)
         case rsa.RSAPublicKey():
@@ -151,8 +151,8 @@ def algorithms(key: object) -> list[str]:
 def _own_key(settings: Jwt, where: str) -> object:
     if settings.secret is not None:
         secret = settings.secret.reveal().encode()
-        if len(secret) < HMAC_MIN_BYTES:
-            raise ConfigError(f"{where}.secret_file: must hold at least {HMAC_MIN_BYTES} bytes (RFC 7518, section 3.2)")
+        if not algorithms(secret):
+            raise ConfigError(f"{where}.secret_file: must hold at least {HMAC['HS256']} bytes (RFC 7518, section 3.2)")
         return secret
     file = settings.public_key_file
     assert file is not None, "the settings were checked"

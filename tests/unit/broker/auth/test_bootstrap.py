@@ -1,92 +1,104 @@
-"""A file of users is taken in once for each content; with `replace` its users become as it says."""
+"""Users that a file brings: read with clear refusals, taken in once for each content."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from flockmq.auth import hashing
 from flockmq.auth.admin import Admin
 from flockmq.auth.bans import Bans
-from flockmq.auth.bootstrap import Bootstrap
+from flockmq.auth.bootstrap import Bootstrap, Kind, parsed
+from flockmq.auth.hashing import is_right, made
 from flockmq.auth.pool import HashPool
 from flockmq.auth.settings import Pbkdf2
-from flockmq.rlog.entry import Op, StreamId, decode_batch, encode_batch, encode_transaction
-from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import AUTH, USERS
-from flockmq.rlog.tables import Listener, Tables
+from flockmq.errors import ConfigError
+from flockmq.rlog.shards import USERS, User
+from unit.broker.auth.harness import FakeLog
+
+CHEAP = Pbkdf2(iterations=4096)
 
 
-class Log:
-    """A log whose entries are applied as they are written."""
-
-    def __init__(self) -> None:
-        self.tables = Tables()
-        self._written = 0
-
-    async def write(self, shard: str, ops: Sequence[Op]) -> StreamId:
-        self._written += 1
-        at = StreamId(1, self._written)
-        self.tables.shards[shard].apply(at, decode_batch(encode_batch([encode_transaction("a@1", at.sequence, ops)])))
-        return at
-
-    def on_change(self, table: str, listener: Listener[object, object]) -> None:
-        self.tables.named(table).listeners.append(listener)
+@pytest.fixture
+async def pool() -> AsyncIterator[HashPool]:
+    made = HashPool()
+    yield made
+    made.close()
 
 
-class Cluster:
-    """One log; a bootstrap is made anew for each core that comes to lead."""
-
-    def __init__(self, file: Path, *, replace: bool) -> None:
-        self.file = file
-        self._replace = replace
-        self._log = Log()
-        rlog = cast(Rlog, self._log)
-        self._admin = Admin(rlog, Bans(), HashPool(), Pbkdf2(iterations=4096), None)
-
-    async def lead(self, content: str) -> None:
-        self.file.write_text(content)
-        await Bootstrap(self.file, "plain", self._admin, cast(Rlog, self._log), replace=self._replace).take_in()
-
-    def has(self, user_id: str, password: str) -> bool:
-        user = self._log.tables.users.get(user_id)
-        return user is not None and hashing.is_right(password.encode(), user.password_hash)
-
-    async def remove(self, user_id: str) -> None:
-        await self._log.write(AUTH, [USERS.delete(user_id)])
+@pytest.fixture
+def log() -> FakeLog:
+    return FakeLog()
 
 
-def csv(*users: tuple[str, str]) -> str:
-    return "user_id,password,is_superuser\n" + "".join(f"{name},{password},false\n" for name, password in users)
+def bootstrap(file: Path, kind: Kind, log: FakeLog, pool: HashPool) -> Bootstrap:
+    return Bootstrap(file, kind, Admin(log.as_rlog(), Bans(), pool, CHEAP, 4096), log.as_rlog())
 
 
-OLD, NEW = csv(("meter", "old")), csv(("meter", "new"), ("gate", "new"))
-
-
-@pytest.mark.parametrize("replace", [False, True])
-async def test_a_content_is_taken_in_once(tmp_path: Path, replace: bool) -> None:
-    cluster = Cluster(tmp_path / "users.csv", replace=replace)
-    await cluster.lead(OLD)
-    assert cluster.has("meter", "old")
-    await cluster.remove("meter")
-    await cluster.lead(OLD)
-    assert not cluster.has("meter", "old")
-
-
-@pytest.mark.parametrize(("replace", "password"), [(False, "old"), (True, "new")])
-async def test_users_that_are_there_stay_or_become_as_a_new_content_says(
-    tmp_path: Path, replace: bool, password: str
+async def test_passwords_in_csv_are_hashed_and_users_that_are_there_stay(
+    tmp_path: Path, log: FakeLog, pool: HashPool
 ) -> None:
-    cluster = Cluster(tmp_path / "users.csv", replace=replace)
-    await cluster.lead(OLD)
-    await cluster.lead(NEW)
-    assert cluster.has("meter", password)
-    assert cluster.has("gate", "new")
+    file = tmp_path / "users.csv"
+    file.write_text("user_id,password,is_superuser\njo,pw,true\nann,other,false\nthere,x,\n")
+    log.put([USERS.put("there", User("as it was"))])
+    await bootstrap(file, "plain", log, pool).take_in()
+    jo, ann = log.tables.users.get("jo"), log.tables.users.get("ann")
+    assert jo is not None
+    assert ann is not None
+    assert is_right(b"pw", jo.password_hash)
+    assert jo.scram.startswith("SCRAM-SHA-256$4096:")
+    assert (jo.is_superuser, ann.is_superuser) == (True, False)
+    assert log.tables.users.get("there") == User("as it was")
 
 
-async def test_with_replace_an_earlier_content_counts_again_when_it_comes_back(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path / "users.csv", replace=True)
-    for content, password in ((OLD, "old"), (NEW, "new"), (OLD, "old"), (NEW, "new")):
-        await cluster.lead(content)
-        assert cluster.has("meter", password)
+async def test_hashes_as_emqx_exports_them(tmp_path: Path, log: FakeLog, pool: HashPool) -> None:
+    bcrypt = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
+    digest = "00" * 32
+    file = tmp_path / "users.csv"
+    file.write_text(f"user_id,password_hash,salt,is_superuser\na,{bcrypt},,1\nb,{digest},salty,0\n")
+    await bootstrap(file, "hash", log, pool).take_in()
+    a, b = log.tables.users.get("a"), log.tables.users.get("b")
+    assert a == User(bcrypt, "", True)
+    assert b is not None
+    assert b.password_hash.startswith("$pbkdf2-sha256$i=4096,l=32$c2FsdHk$")
+
+
+async def test_a_content_is_taken_in_once(tmp_path: Path, log: FakeLog, pool: HashPool) -> None:
+    file = tmp_path / "users.json"
+    file.write_text(f'[{{"user_id": "jo", "password_hash": "{made(b"pw", CHEAP)}"}}]')
+    await bootstrap(file, "hash", log, pool).take_in()
+    log.put([USERS.delete("jo")])
+    again = bootstrap(file, "hash", log, pool)
+    await again.take_in()
+    assert log.tables.users.get("jo") is None, "who was removed stays removed"
+    file.write_text(file.read_text() + "\n")
+    await again.take_in()
+    assert log.tables.users.get("jo") is not None, "another content"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind", "why"),
+    [
+        ("u.csv", "", "plain", "line 1: has no column password and user_id"),
+        ("u.csv", "user_id,password\njo,pw\n", "hash", "no column password_hash; with bootstrap_type hash"),
+        ("u.csv", "user_id,password\njo,\n", "plain", "line 2: a user needs a password"),
+        ("u.csv", "user_id,password\n,pw\n", "plain", "line 2: Object missing required field `user_id`"),
+        ("u.csv", "user_id,password,is_superuser\njo,pw,maybe\n", "plain", "line 2: Expected `bool`"),
+        ("u.csv", "user_id,password,colour\njo,pw,red\n", "plain", "line 2: Object contains unknown field `colour`"),
+        ("u.json", "{}", "plain", "not a JSON list of users"),
+        ("u.json", '[{"user_id": "jo"}]', "plain", "user 1: a user needs a password"),
+    ],
+)
+def test_a_file_that_cant_be_used_is_refused_with_the_line(name: str, text: str, kind: Kind, why: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: .*{why}" if "JSON" not in why else why):
+        parsed(text.encode(), kind, Path(name))
+
+
+async def test_a_hash_that_cant_be_used_is_named_by_its_user(tmp_path: Path, log: FakeLog, pool: HashPool) -> None:
+    file = tmp_path / "users.csv"
+    file.write_text("user_id,password_hash\njo,plain\n")
+    with pytest.raises(ConfigError, match=r"user 'jo': password_hash: a hash beside a salt must be in|in hex"):
+        await bootstrap(file, "hash", log, pool).take_in()
+    with pytest.raises(ConfigError, match="can't be read: No such file"):
+        await bootstrap(tmp_path / "none.csv", "hash", log, pool).take_in()

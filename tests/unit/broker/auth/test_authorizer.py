@@ -1,0 +1,188 @@
+"""What is asked in which order, what is kept for how long, and what a change of rules forgets."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.auth.authorizer import Authorizer
+from flockmq.auth.rules import Rules, Subject
+from flockmq.auth.settings import Authorization, Cache, Rule
+from flockmq.auth.sources import LogRules, Source, encoded
+from flockmq.rlog.shards import RULES
+from flockmq.session.peer import PeerInfo
+from flockmq.session.port import ALLOWED, DENIED, PUBLISH, SUBSCRIBE
+from flockmq.session.principal import ANONYMOUS, Principal
+from unit.broker.auth.harness import FakeLog
+
+PEER = PeerInfo("192.0.2.1", 1, "tcp:default")
+JO = Principal(b"jo")
+
+
+class Counted:
+    """A source that counts how often it is asked."""
+
+    def __init__(self, answer: bool | None) -> None:
+        self.answer = answer
+        self.asked = 0
+
+    def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
+        self.asked += 1
+        return self.answer
+
+
+def may(authorizer: Authorizer, topic: str, principal: Principal = JO, client: str = "c", action: int = PUBLISH) -> int:
+    return authorizer.check(client.encode(), principal, PEER, action, topic.encode(), 0, False)
+
+
+def test_the_first_source_with_something_to_say_decides() -> None:
+    silent, yes, no = Counted(None), Counted(True), Counted(False)
+    assert may(Authorizer(Authorization(), [silent, yes, no]), "a") == ALLOWED
+    assert may(Authorizer(Authorization(), [silent, no, yes]), "a") == DENIED
+    assert (silent.asked, yes.asked, no.asked) == (2, 1, 1)
+
+
+def test_where_nothing_fits() -> None:
+    silent: list[Source] = [Counted(None)]
+    assert may(Authorizer(Authorization(), silent), "a") == DENIED, "there are rules to go by"
+    assert may(Authorizer(Authorization(no_match="allow"), silent), "a") == ALLOWED
+    assert may(Authorizer(Authorization(), []), "a") == ALLOWED
+    assert may(Authorizer(Authorization(no_match="deny"), []), "a") == DENIED
+
+
+def test_a_clients_own_rules_come_first_and_make_up_all_it_may_where_there_are_no_others() -> None:
+    own = Principal(b"jo", rules=Rules([Rule(permit="deny", topics=("a",)), Rule(permit="allow", topics=("b",))]))
+    yes = Counted(True)
+    authorizer = Authorizer(Authorization(), [yes])
+    assert [may(authorizer, topic, own) for topic in ("a", "b", "c")] == [DENIED, ALLOWED, ALLOWED]
+    assert yes.asked == 1
+    alone = Authorizer(Authorization(), [])
+    assert [may(alone, topic, own) for topic in ("a", "b", "c")] == [DENIED, ALLOWED, DENIED]
+
+
+def test_who_needs_no_check() -> None:
+    boss, own = Principal(b"boss", superuser=True), Principal(b"jo", rules=Rules([]))
+    assert not Authorizer(Authorization(), []).must_check(ANONYMOUS)
+    assert Authorizer(Authorization(), []).must_check(own)
+    assert Authorizer(Authorization(no_match="deny"), []).must_check(ANONYMOUS)
+    strict = Authorizer(Authorization(), [Counted(False)])
+    assert strict.must_check(ANONYMOUS)
+    assert not strict.must_check(boss)
+    assert may(strict, "a", boss) == ALLOWED
+
+
+def test_answers_are_kept_for_their_time_and_no_longer() -> None:
+    now = [0.0]
+    source = Counted(True)
+    authorizer = Authorizer(Authorization(cache=Cache(ttl=10.0)), [source], lambda: now[0])
+    assert [may(authorizer, "a"), may(authorizer, "a")] == [ALLOWED, ALLOWED]
+    assert source.asked == 1
+    assert authorizer.results["kept"] == 1
+    may(authorizer, "a", action=SUBSCRIBE)
+    assert source.asked == 2, "another action is another question"
+    source.answer = False
+    now[0] = 9.9
+    assert may(authorizer, "a") == ALLOWED
+    now[0] = 10.0
+    assert may(authorizer, "a") == DENIED
+
+
+def test_each_client_keeps_so_many_answers_the_oldest_goes() -> None:
+    source = Counted(True)
+    authorizer = Authorizer(Authorization(cache=Cache(max_size=2)), [source])
+    for topic in ("a", "b", "c"):
+        may(authorizer, topic)
+    may(authorizer, "b")
+    assert source.asked == 3
+    may(authorizer, "a")
+    assert source.asked == 4
+
+
+def test_without_a_ttl_nothing_is_kept() -> None:
+    source = Counted(True)
+    authorizer = Authorizer(Authorization(cache=Cache(ttl=0.0)), [source])
+    may(authorizer, "a")
+    may(authorizer, "a")
+    assert source.asked == 2
+    assert authorizer.kept == 0
+
+
+def test_nobody_gets_what_was_kept_for_another_under_the_same_client_id() -> None:
+    rules = Rules([Rule(permit="allow", username="boss")])
+    authorizer = Authorizer(Authorization(), [rules])
+    assert may(authorizer, "a", Principal(b"boss")) == ALLOWED
+    assert may(authorizer, "a", Principal(b"jo")) == DENIED
+    assert may(authorizer, "a", Principal(b"boss"), client="") == ALLOWED
+    assert may(authorizer, "a", Principal(b"jo"), client="") == DENIED
+    authorizer.forget(b"c")
+    assert authorizer.kept == 0
+
+
+@pytest.mark.parametrize("topic", ["$share/g/t", "$exclusive/t", "$delayed/5/t"])
+def test_special_topics_are_judged_by_what_they_are_about(topic: str) -> None:
+    authorizer = Authorizer(Authorization(), [Rules([Rule(permit="allow", topics=("t",))])])
+    assert may(authorizer, topic) == ALLOWED
+    assert may(authorizer, topic.replace("/t", "/x")) == DENIED
+
+
+class Logged:
+    """An authorizer whose rules are in the log."""
+
+    def __init__(self) -> None:
+        self.log = FakeLog()
+        self.changes = 0
+        self.authorizer = Authorizer(Authorization(), [LogRules(self._rules)])
+        self.authorizer.on_change = self._changed
+        self.log.on_change(RULES.name, self.authorizer)
+
+    def _rules(self, key: tuple[str, str]) -> bytes | None:
+        return self.log.tables.rules.get(key)
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def put(self, of: str, who: str, *rules: Rule) -> None:
+        self.log.put([RULES.put((of, who), encoded(rules))])
+
+
+def test_rules_of_the_client_id_then_of_the_user_then_of_all() -> None:
+    logged = Logged()
+    logged.put("all", "", Rule(permit="allow", topics=("a",)))
+    logged.put("username", "jo", Rule(permit="deny", topics=("a", "b")))
+    logged.put("clientid", "c", Rule(permit="allow", topics=("b",)))
+    assert may(logged.authorizer, "a", ANONYMOUS, client="x") == ALLOWED
+    assert may(logged.authorizer, "a", client="x") == DENIED
+    assert may(logged.authorizer, "a") == DENIED
+    assert may(logged.authorizer, "b") == ALLOWED
+    assert may(logged.authorizer, "c") == DENIED
+
+
+def test_a_change_of_rules_forgets_what_it_may_have_changed() -> None:
+    logged = Logged()
+    logged.put("username", "jo", Rule(permit="allow"))
+    assert may(logged.authorizer, "a") == ALLOWED
+    logged.put("username", "jo", Rule(permit="deny"))
+    assert may(logged.authorizer, "a") == DENIED
+    logged.put("clientid", "c", Rule(permit="allow"))
+    assert may(logged.authorizer, "a") == ALLOWED
+    logged.log.put([RULES.delete(("clientid", "c"))])
+    assert may(logged.authorizer, "a") == DENIED
+    assert logged.changes == 4
+
+
+def test_a_new_table_is_read_anew() -> None:
+    logged = Logged()
+    logged.put("username", "jo", Rule(permit="allow"))
+    assert may(logged.authorizer, "a") == ALLOWED
+    fresh = logged.log.tables.shards["auth"].fresh()
+    logged.log.tables.swap(fresh)
+    assert may(logged.authorizer, "a") == DENIED
+    logged.put("username", "jo", Rule(permit="allow"))
+    assert may(logged.authorizer, "a") == ALLOWED, "the listener went with the table"
+
+
+def test_rules_of_a_newer_node_permit_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    logged = Logged()
+    logged.log.put([RULES.put(("username", "jo"), b'[{"permit":"allow","moon":"full"}]')])
+    logged.put("all", "", Rule(permit="allow"))
+    assert may(logged.authorizer, "a") == DENIED
+    assert "can't be read, and permit nothing" in caplog.text

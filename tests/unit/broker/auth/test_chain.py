@@ -1,0 +1,226 @@
+"""Who is asked, who decides, and what a client is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+
+import pytest
+
+from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused, Verdict
+from flockmq.auth.built_in import BuiltInAuthenticator, Passwords
+from flockmq.auth.certificate import CertificateAuthenticator
+from flockmq.auth.chain import Chain, Outcome
+from flockmq.auth.hashing import decoy, made
+from flockmq.auth.pool import HashPool, Verified
+from flockmq.auth.settings import BuiltIn, Certificate, Pbkdf2
+from flockmq.mqtt.reason import Reason
+from flockmq.rlog.shards import User
+from flockmq.session.peer import Certificate as PeerCertificate
+from flockmq.session.principal import ANONYMOUS
+from unit.broker.auth.harness import attempt
+
+DENIED = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "test")
+Answer = Verdict | Callable[[], Coroutine[None, None, Verdict]]
+
+
+class Link:
+    """Answers what it is told."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.asked = 0
+
+    def check(self, attempt: Attempt) -> Verdict | Coroutine[None, None, Verdict]:
+        self.asked += 1
+        return self.answer() if callable(self.answer) else self.answer
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+async def decided(chain: Chain, tried: Attempt) -> Outcome:
+    done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    chain.authenticate(tried, done.set_result)
+    return await done
+
+
+def at_once(chain: Chain, tried: Attempt) -> Outcome:
+    """No loop is needed for what is in memory."""
+    outcomes: list[Outcome] = []
+    chain.authenticate(tried, outcomes.append)
+    (outcome,) = outcomes
+    return outcome
+
+
+def later(verdict: Verdict) -> Callable[[], Coroutine[None, None, Verdict]]:
+    async def answer() -> Verdict:
+        await asyncio.sleep(0)
+        return verdict
+
+    return answer
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_the_first_that_knows_the_client_decides(slow: bool) -> None:
+    def link(verdict: Verdict) -> Link:
+        return Link(later(verdict) if slow else verdict)
+
+    first, second, third = link(Pass.UNKNOWN), link(Granted(b"jo", is_superuser=True)), link(DENIED)
+    outcome = await decided(Chain([first, second, third], None), attempt(username="jo", password="x"))
+    assert outcome.reason == Reason.SUCCESS
+    assert outcome.principal is not None
+    assert (outcome.principal.username, outcome.principal.superuser) == (b"jo", True)
+    assert (first.asked, second.asked, third.asked) == (1, 1, 0)
+    refused = await decided(Chain([first, third, second], None), attempt(username="jo", password="x"))
+    assert refused == Outcome(Reason.BAD_USER_NAME_OR_PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("passes", "reason"),
+    [
+        ([Pass.UNKNOWN], Reason.BAD_USER_NAME_OR_PASSWORD),
+        ([Pass.UNKNOWN, Pass.UNAVAILABLE], Reason.SERVER_UNAVAILABLE),
+        ([Pass.UNAVAILABLE, Pass.BUSY], Reason.SERVER_BUSY),
+    ],
+)
+def test_a_client_that_nobody_knows_isnt_let_in(passes: list[Pass], reason: Reason) -> None:
+    links: list[Authenticator] = [Link(one) for one in passes]
+    assert at_once(Chain(links, None), attempt(username="jo", password="x")) == Outcome(reason)
+    assert at_once(Chain(links, True), attempt(username="jo", password="x")) == Outcome(reason), "it gave a name"
+
+
+def test_who_is_unknown_and_who_has_a_wrong_password_hear_the_same() -> None:
+    tried = attempt(username="jo", password="x")
+    unknown, wrong = at_once(Chain([Link(Pass.UNKNOWN)], None), tried), at_once(Chain([Link(DENIED)], None), tried)
+    assert unknown == wrong
+
+
+def test_anonymous_clients() -> None:
+    local, remote = attempt(host="127.0.0.1"), attempt(host="192.0.2.1")
+    anonymous = Outcome(Reason.SUCCESS, ANONYMOUS)
+    no = Outcome(Reason.NOT_AUTHORIZED)
+    nobody: list[Authenticator] = [Link(Pass.UNKNOWN)]
+    assert at_once(Chain([], None), local) == anonymous
+    assert at_once(Chain([], None), attempt(host="")) == anonymous, "a Unix socket"
+    assert at_once(Chain([], None), remote) == no
+    assert at_once(Chain([], True), remote) == anonymous
+    assert at_once(Chain([], False), local) == no
+    assert at_once(Chain(nobody, None), local) == no
+    assert at_once(Chain(nobody, True), remote) == anonymous
+    named = at_once(Chain([], None), attempt(username="jo", host="127.0.0.1"))
+    assert named.principal is not None
+    assert named.principal.username == b"jo"
+
+
+def test_what_ran_out_already_lets_nobody_in() -> None:
+    tried = attempt(username="jo", password="x")
+    granted = Granted(b"jo", expires_at_s=100.0)
+    assert at_once(Chain([Link(granted)], None, now_s=lambda: 99.0), tried).reason == Reason.SUCCESS
+    assert at_once(Chain([Link(granted)], None, now_s=lambda: 100.0), tried).reason >= 0x80
+
+
+async def test_a_defect_of_a_link_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken() -> Verdict:
+        raise RuntimeError("a defect")
+
+    assert await decided(Chain([Link(broken)], None), attempt(username="jo", password="x")) == Outcome(
+        Reason.SERVER_UNAVAILABLE
+    )
+    assert "a defect" in caplog.text
+
+
+async def test_refusals_are_logged_sparingly_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    chain = Chain([Link(DENIED)], None)
+    for _ in range(100):
+        at_once(chain, attempt(username="jo", password="geheim"))
+    assert chain.results["denied"] == 100
+    assert len(caplog.records) == 10
+    assert "geheim" not in caplog.text
+
+
+# --- users in the log -----------------------------------------------------------------------------------------------
+
+CHEAP = Pbkdf2(iterations=4096)
+
+
+class Users:
+    def __init__(self, pool: HashPool) -> None:
+        self.users = {"jo": User(made(b"pw", CHEAP), "", is_superuser=True)}
+        passwords = Passwords(pool, Verified(), decoy(CHEAP))
+        self.by_name = Chain([BuiltInAuthenticator(BuiltIn(), self.users.get, passwords)], None)
+        self.by_id = Chain([BuiltInAuthenticator(BuiltIn(user_id_type="clientid"), self.users.get, passwords)], None)
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[HashPool]:
+    made = HashPool()
+    yield made
+    made.close()
+
+
+async def test_a_user_is_let_in_with_its_password_only(pool: HashPool) -> None:
+    users = Users(pool)
+    outcome = await decided(users.by_name, attempt(username="jo", password="pw"))
+    assert outcome.principal is not None
+    assert outcome.principal.superuser
+    for username, password in (("jo", "PW"), ("jo", ""), ("ann", "pw"), ("jo", None), ("jo", "x" * 10_000)):
+        outcome = await decided(users.by_name, attempt(username=username, password=password))
+        assert outcome.reason == Reason.BAD_USER_NAME_OR_PASSWORD
+    assert (await decided(users.by_id, attempt(client_id="jo", password="pw"))).reason == Reason.SUCCESS
+    assert (await decided(users.by_id, attempt(client_id="x", username="jo", password="pw"))).reason >= 0x80
+
+
+async def test_an_unknown_user_costs_as_many_hashes_as_a_known_one(pool: HashPool) -> None:
+    users = Users(pool)
+    await decided(users.by_name, attempt(username="jo", password="wrong"))
+    known = pool.hashed
+    await decided(users.by_name, attempt(username="nobody", password="wrong"))
+    assert pool.hashed == 2 * known
+
+
+async def test_who_comes_back_costs_no_hash_until_the_password_changes(pool: HashPool) -> None:
+    users = Users(pool)
+    await decided(users.by_name, attempt(username="jo", password="pw"))
+    assert at_once(users.by_name, attempt(username="jo", password="pw")).reason == Reason.SUCCESS
+    assert pool.hashed == 1
+    users.users["jo"] = User(made(b"new", CHEAP))
+    assert (await decided(users.by_name, attempt(username="jo", password="pw"))).reason >= 0x80
+    assert pool.hashed == 2
+
+
+async def test_a_full_pool_is_said_to_be_busy() -> None:
+    pool = HashPool(threads=1, room=1)
+    users = Users(pool)
+    tried = attempt(username="jo", password="wrong")
+    outcomes = await asyncio.gather(*(decided(users.by_name, tried) for _ in range(3)))
+    assert sorted(outcome.reason for outcome in outcomes) == [
+        Reason.BAD_USER_NAME_OR_PASSWORD,
+        Reason.BAD_USER_NAME_OR_PASSWORD,
+        Reason.SERVER_BUSY,
+    ]
+    pool.close()
+
+
+# --- certificates ---------------------------------------------------------------------------------------------------
+
+
+def test_a_verified_certificate_is_a_user_name() -> None:
+    held = PeerCertificate("meter-1", "CN=meter-1,O=Plant")
+    by_cn, by_dn = (Chain([CertificateAuthenticator(Certificate(username=what))], None) for what in ("cn", "dn"))
+    assert at_once(by_cn, attempt()).reason == Reason.NOT_AUTHORIZED
+    one, other = at_once(by_cn, attempt(certificate=held)), at_once(by_dn, attempt(certificate=held))
+    assert one.principal is not None
+    assert other.principal is not None
+    assert (one.principal.username, other.principal.username) == (b"meter-1", b"CN=meter-1,O=Plant")
+    nameless = at_once(by_cn, attempt(certificate=PeerCertificate("", "O=Plant")))
+    assert nameless.reason == Reason.NOT_AUTHORIZED
+
+
+def test_a_certificate_can_bind_the_client_id() -> None:
+    held = PeerCertificate("meter-1", "CN=meter-1")
+    chain = Chain([CertificateAuthenticator(Certificate(clientid="cn"))], None)
+    assert at_once(chain, attempt("meter-1", certificate=held)).reason == Reason.SUCCESS
+    assert at_once(chain, attempt("meter-2", certificate=held)).reason == Reason.CLIENT_IDENTIFIER_NOT_VALID
+    assert at_once(chain, attempt("", certificate=held)).client_id == b"meter-1"

@@ -1,0 +1,249 @@
+"""Users, rules and bans over real HTTP, on tables without Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from flockmq.auth.admin import Admin
+from flockmq.auth.bans import Bans
+from flockmq.auth.hashing import is_right
+from flockmq.auth.pool import HashPool
+from flockmq.auth.settings import Pbkdf2
+from flockmq.bounds import AUTH_REQUEST_MAX_BYTES
+from flockmq.config.values import Address, Secret
+from flockmq.management.server import serve
+from flockmq.rlog.errors import LogFull, LogUnavailable
+from flockmq.rlog.shards import BANS
+from unit.broker.auth.harness import FakeLog
+from unit.broker.management.test_server import ToldNode
+
+KEY = "the key"
+
+
+class Site:
+    """One management server and a client that has the key."""
+
+    def __init__(self, log: FakeLog, http: aiohttp.ClientSession, url: str) -> None:
+        self.log = log
+        self._http = http
+        self._url = url
+
+    async def ask(self, method: str, path: str, body: object = None, key: str | None = KEY) -> tuple[int, Any]:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        data = body if isinstance(body, bytes) else None
+        async with self._http.request(
+            method, self._url + path, json=None if data is not None else body, data=data, headers=headers
+        ) as answer:
+            return answer.status, await answer.json() if answer.status != 204 else None
+
+
+async def served(log: FakeLog, key: Secret | None) -> AsyncIterator[Site]:
+    pool, bans = HashPool(), Bans()
+    log.on_change(BANS.name, bans)
+    admin = Admin(log.as_rlog(), bans, pool, Pbkdf2(iterations=4096), None)
+    async with serve(ToldNode(), Address("127.0.0.1", 0), admin, key) as port, aiohttp.ClientSession() as http:
+        yield Site(log, http, f"http://127.0.0.1:{port}/api/v1")
+    pool.close()
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async for one in served(FakeLog(), Secret(KEY)):
+        yield one
+
+
+@pytest.fixture
+async def keyless() -> AsyncIterator[Site]:
+    async for one in served(FakeLog(), None):
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/users"),
+        ("POST", "/users"),
+        ("DELETE", "/users/x"),
+        ("GET", "/rules"),
+        ("GET", "/bans"),
+        ("PUT", "/rules/all"),
+    ],
+)
+async def test_nothing_goes_without_the_key(site: Site, keyless: Site, method: str, path: str) -> None:
+    for key in (None, "", "wrong", KEY + " "):
+        status, answer = await site.ask(method, path, {}, key)
+        if key == KEY + " ":
+            assert status != 401, "spaces around a key are no part of it"
+        else:
+            assert (status, answer) == (
+                401,
+                {"error": "the API key is missing or wrong; send the header Authorization: Bearer KEY"},
+            )
+    status, answer = await keyless.ask(method, path, {})
+    assert status == 403
+    assert "management.api_key_file" in answer["error"]
+
+
+async def test_a_user_is_made_shown_changed_and_removed(site: Site) -> None:
+    shown = {"user_id": "jo/ö", "is_superuser": False}
+    assert await site.ask("POST", "/users", {"user_id": "jo/ö", "password": "pw"}) == (201, shown)
+    path = "/users/jo%2F%C3%B6"
+    assert await site.ask("GET", path) == (200, shown)
+    stored = site.log.tables.users.get("jo/ö")
+    assert stored is not None
+    assert is_right(b"pw", stored.password_hash)
+    assert (await site.ask("PUT", path, {"is_superuser": True}))[1]["is_superuser"] is True
+    changed = site.log.tables.users.get("jo/ö")
+    assert changed is not None
+    assert changed.password_hash == stored.password_hash
+    await site.ask("PUT", path, {"password": "new"})
+    changed = site.log.tables.users.get("jo/ö")
+    assert changed is not None
+    assert is_right(b"new", changed.password_hash)
+    assert changed.is_superuser
+    assert await site.ask("DELETE", path) == (204, None)
+    for method, body in (("GET", None), ("PUT", {}), ("DELETE", None)):
+        assert await site.ask(method, path, body) == (404, {"error": "there is no user 'jo/ö'"})
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"{", "the body can't be used: Input data was truncated"),
+        ({}, "the body can't be used: Object missing required field `user_id`"),
+        ({"user_id": "", "password": "x"}, "`str` of length >= 1 - at `$.user_id`"),
+        ({"user_id": "jo", "pasword": "x"}, "unknown field `pasword`"),
+        ({"user_id": "jo"}, "password: say either password or password_hash"),
+        ({"user_id": "jo", "password": "a", "password_hash": "b"}, "password: say either password or password_hash"),
+        ({"user_id": "jo", "password": ""}, "password: must have 1 to 4096 bytes"),
+        ({"user_id": "jo", "password": "x" * 5000}, "password: must have 1 to 4096 bytes"),
+        ({"user_id": "jo", "password_hash": "$1$x"}, "password_hash: isn't a hash that is known"),
+        ({"user_id": "a\0b", "password": "x"}, "user_id: must not hold a NUL"),
+    ],
+)
+async def test_a_user_that_cant_be_made_is_refused_with_the_field(site: Site, body: object, why: str) -> None:
+    status, answer = await site.ask("POST", "/users", body)
+    assert status == 400
+    assert why in answer["error"]
+    assert len(site.log.tables.users) == 0
+
+
+async def test_a_user_isnt_made_twice(site: Site) -> None:
+    body = {"user_id": "jo", "password": "pw"}
+    await site.ask("POST", "/users", body)
+    status, answer = await site.ask("POST", "/users", body)
+    assert (status, answer) == (409, {"error": "user 'jo' is there already; change it with PUT"})
+
+
+async def test_bodies_are_bounded(site: Site) -> None:
+    status, answer = await site.ask("POST", "/users", b" " * (AUTH_REQUEST_MAX_BYTES + 1))
+    assert status == 413
+    assert str(AUTH_REQUEST_MAX_BYTES) in answer["error"]
+
+
+async def test_lists_are_paged(site: Site) -> None:
+    hashed = {"password_hash": "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"}
+    for name in ("c", "a", "b"):
+        await site.ask("POST", "/users", {"user_id": name, **hashed})
+    _, first = await site.ask("GET", "/users?limit=2")
+    assert ([user["user_id"] for user in first["data"]], first["count"], first["next"]) == (["a", "b"], 3, "b")
+    _, second = await site.ask("GET", "/users?limit=2&after=b")
+    assert ([user["user_id"] for user in second["data"]], second["next"]) == (["c"], None)
+    for wrong in ("0", "1001", "x", "-1", "²"):
+        status, answer = await site.ask("GET", f"/users?limit={wrong}")
+        assert status == 400
+        assert "limit" in answer["error"]
+
+
+async def test_rules_of_one_are_replaced_shown_and_removed(site: Site) -> None:
+    rules = [{"permit": "allow", "topics": ["a/#"]}, {"permit": "deny"}]
+    for path, of, who in (
+        ("/all", "all", ""),
+        ("/username/jo", "username", "jo"),
+        ("/clientid/a%2Fb", "clientid", "a/b"),
+    ):
+        shown = {"as": of, "who": who, "rules": rules}
+        assert await site.ask("PUT", f"/rules{path}", {"rules": rules}) == (200, shown)
+        assert await site.ask("GET", f"/rules{path}") == (200, shown)
+    _, page = await site.ask("GET", "/rules?limit=2")
+    assert [row["as"] for row in page["data"]] == ["all", "clientid"]
+    assert page["next"] == "clientid/a/b"
+    _, page = await site.ask("GET", f"/rules?limit=2&after={page['next']}")
+    assert [row["as"] for row in page["data"]] == ["username"]
+    assert (await site.ask("DELETE", "/rules/all"))[0] == 204
+    assert await site.ask("GET", "/rules/all") == (404, {"error": '"all" has no rules'})
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        ([{"permit": "maybe"}], "Invalid enum value 'maybe' - at `$.rules[0].permit`"),
+        ([{"permit": "allow", "topics": ["a/#/b"]}], "rules: rule 1: topic 'a/#/b'"),
+        ([{"permit": "allow", "topics": ["${x}"]}], "known: ${clientid}"),
+        ([{"permit": "allow"}] * 1001, "1001 rules are more than 1000"),
+        ([{"permit": "allow", "topics": ["x" * 70_000]}], "65536 is the most"),
+    ],
+)
+async def test_rules_that_cant_be_meant_are_refused(site: Site, rules: object, why: str) -> None:
+    status, answer = await site.ask("PUT", "/rules/all", {"rules": rules})
+    assert status == 400
+    assert why in answer["error"]
+    assert len(site.log.tables.rules) == 0
+
+
+async def test_a_ban_is_made_shown_and_lifted(site: Site) -> None:
+    status, ban = await site.ask("POST", "/bans", {"as": "peerhost", "who": "2001:DB8::1", "reason": "spam"})
+    assert (status, ban["who"], ban["until"], ban["by"], ban["reason"]) == (201, "2001:db8::1", None, "api", "spam")
+    status, ban = await site.ask("POST", "/bans", {"as": "clientid", "who": "c", "seconds": 60, "by": "me"})
+    assert ban["until"] > ban["at"]
+    _, page = await site.ask("GET", "/bans")
+    assert [(row["as"], row["who"]) for row in page["data"]] == [("clientid", "c"), ("peerhost", "2001:db8::1")]
+    assert (await site.ask("DELETE", "/bans/peerhost/2001:DB8:0::1"))[0] == 204
+    assert await site.ask("DELETE", "/bans/peerhost/2001:db8::1") == (
+        404,
+        {"error": "peerhost '2001:db8::1' isn't banned"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"as": "country", "who": "x"}, "Invalid enum value 'country' - at `$.as`"),
+        ({"as": "peerhost", "who": "example.com"}, "who: 'example.com' does not appear to be an IPv4 or IPv6 address"),
+        ({"as": "peerhost_net", "who": "10.0.0.1/8"}, "who: 10.0.0.1/8 has host bits set"),
+        ({"as": "clientid", "who": "c", "seconds": 0}, "`float` > 0"),
+        ({"as": "clientid", "who": "c", "until": "2001-01-01T00:00:00Z"}, "until: is in the past"),
+        ({"as": "clientid", "who": "c", "until": "2100-01-01T00:00:00"}, "until: must say its time zone"),
+        ({"as": "clientid", "who": "c", "until": "2100-01-01T00:00:00Z", "seconds": 5}, "say either seconds or until"),
+    ],
+)
+async def test_a_ban_that_cant_be_meant_is_refused(site: Site, body: object, why: str) -> None:
+    status, answer = await site.ask("POST", "/bans", body)
+    assert status == 400
+    assert why in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(LogFull("table users: at most 3 rows"), 507), (LogUnavailable("Redis is away"), 503)]
+)
+async def test_what_the_log_cant_take_is_said(
+    site: Site, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
+) -> None:
+    async def write(shard: str, ops: object) -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    monkeypatch.setattr(site.log, "write", write)
+    answer = await site.ask("PUT", "/rules/all", {"rules": []})
+    assert answer[0] == status
+    assert str(error) in answer[1]["error"]
+
+
+async def test_paths_and_methods_that_there_arent(site: Site) -> None:
+    assert (await site.ask("GET", "/rules/group/x"))[0] == 404
+    assert (await site.ask("PATCH", "/users", {}))[0] == 405
