@@ -53,6 +53,7 @@ class Hooking:
             raise ConfigError(f"auto_subscribe: {len(auto)} subscriptions; {AUTO_SUBSCRIPTIONS_MAX} are the most")
         self.plugins = plugins
         self.hooks = plugins.hooks
+        self._placed = plugins.hooks.placed
         self._router = router
         self._publishes = Rules([rule.rule() for rule in rewrite if rule.action != "subscribe"])
         self._subscribes = Rules([rule.rule() for rule in rewrite if rule.action != "publish"])
@@ -83,9 +84,9 @@ class Hooking:
         router.intercept(list(filters))
         self._handlers = handlers
         hooked = (
-            points.CLIENT_SUBSCRIBE in self.hooks
-            or points.CLIENT_UNSUBSCRIBE in self.hooks
-            or points.SESSION_SUBSCRIBED in self.hooks
+            points.CLIENT_SUBSCRIBE in self._placed
+            or points.CLIENT_UNSUBSCRIBE in self._placed
+            or points.SESSION_SUBSCRIBED in self._placed
         )
         router.intercepts_subscriptions = hooked or len(self._subscribes) > 0
 
@@ -93,14 +94,14 @@ class Hooking:
 
     def connecting(self, channel: Channel, connect: Connect) -> int:
         """Before authentication: a reason code, SUCCESS to go on."""
-        if points.CLIENT_CONNECT not in self.hooks:
+        if points.CLIENT_CONNECT not in self._placed:
             return Reason.SUCCESS
         answer = self.hooks.ask(points.CLIENT_CONNECT, client_of(channel, connect.user_name or b""))
         return answer.reason if isinstance(answer, Deny) else Reason.SUCCESS
 
     def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None:
         """Who the client is, a reason code if it may not be, or None: others are to be asked."""
-        if points.CLIENT_AUTHENTICATE not in self.hooks:
+        if points.CLIENT_AUTHENTICATE not in self._placed:
             return None
         client = client_of(channel, connect.user_name or b"")
         asked = points.Credentials(client=client, password=connect.password)
@@ -113,11 +114,11 @@ class Hooking:
         return None
 
     def must_authorize(self) -> bool:
-        return points.CLIENT_AUTHORIZE in self.hooks
+        return points.CLIENT_AUTHORIZE in self._placed
 
     def authorize(self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool) -> int | None:
         """ALLOWED, DENIED, or None: others are to be asked."""
-        if points.CLIENT_AUTHORIZE not in self.hooks:
+        if points.CLIENT_AUTHORIZE not in self._placed:
             return None
         said: Literal["publish", "subscribe"] = "publish" if action == PUBLISH else "subscribe"
         asked = points.Access(client=client_of(channel), action=said, topic=topic.decode(), qos=qos, retain=retain)
@@ -128,18 +129,18 @@ class Hooking:
 
     def refused(self, channel: Channel, reason: int) -> None:
         """CONNACK says no."""
-        if points.CLIENT_CONNACK in self.hooks:
+        if points.CLIENT_CONNACK in self._placed:
             self.hooks.tell(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=reason))
 
     def connected(self, channel: Channel, session: Session, is_present: bool) -> None:
         """The client has its session, and hears of it: subscribe it to what every client gets."""
         hooks = self.hooks
         event = points.SESSION_RESUMED if is_present else points.SESSION_CREATED
-        if event in hooks:
+        if event in self._placed:
             hooks.tell(event, points.Session(client_id=session.client_id.decode()))
-        if points.CLIENT_CONNACK in hooks:
+        if points.CLIENT_CONNACK in self._placed:
             hooks.tell(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=Reason.SUCCESS))
-        if points.CLIENT_CONNECTED in hooks:
+        if points.CLIENT_CONNECTED in self._placed:
             hooks.tell(points.CLIENT_CONNECTED, client_of(channel))
         if self._auto and not channel.has_ended():
             self._subscribe_automatically(channel, session)
@@ -154,16 +155,16 @@ class Hooking:
         return will
 
     def disconnected(self, channel: Channel) -> None:
-        if points.CLIENT_DISCONNECTED in self.hooks:
+        if points.CLIENT_DISCONNECTED in self._placed:
             event = points.Disconnected(client=client_of(channel), reason=channel.close_reason)
             self.hooks.tell(points.CLIENT_DISCONNECTED, event)
 
     def taken_over(self, client_id: bytes) -> None:
-        if points.SESSION_TAKENOVER in self.hooks:
+        if points.SESSION_TAKENOVER in self._placed:
             self.hooks.tell(points.SESSION_TAKENOVER, points.Session(client_id=client_id.decode()))
 
     def session_ended(self, client_id: bytes) -> None:
-        if points.SESSION_TERMINATED in self.hooks:
+        if points.SESSION_TERMINATED in self._placed:
             self.hooks.tell(points.SESSION_TERMINATED, points.Session(client_id=client_id.decode()))
 
     # Subscriptions.
@@ -172,7 +173,7 @@ class Hooking:
         """The filter in the place of the one asked for; b"": refused."""
         username = channel.principal.username
         filter = self._subscribes.filter(request.filter, channel.client_id(), username)
-        if not filter or points.CLIENT_SUBSCRIBE not in self.hooks:
+        if not filter or points.CLIENT_SUBSCRIBE not in self._placed:
             return filter
         asked = points.Subscription(client=client_of(channel), filter=filter.decode(), qos=request.qos)
         answer = self.hooks.ask(points.CLIENT_SUBSCRIBE, asked)
@@ -181,21 +182,21 @@ class Hooking:
         return filter if isinstance(answer, Allow) else answer.filter.encode()
 
     def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
-        if points.SESSION_SUBSCRIBED in self.hooks:
+        if points.SESSION_SUBSCRIBED in self._placed:
             event = points.Subscription(client=client_of(channel), filter=filter.decode(), qos=qos)
             self.hooks.tell(points.SESSION_SUBSCRIBED, event)
 
     def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
         """The filter in the place of the one that UNSUBSCRIBE says: where it says none, its own."""
         rewritten = self._subscribes.filter(filter, channel.client_id(), channel.principal.username) or filter
-        if points.CLIENT_UNSUBSCRIBE not in self.hooks:
+        if points.CLIENT_UNSUBSCRIBE not in self._placed:
             return rewritten
         asked = points.Unsubscription(client=client_of(channel), filter=rewritten.decode())
         answer = self.hooks.ask(points.CLIENT_UNSUBSCRIBE, asked)
         return answer.filter.encode() if isinstance(answer, points.Unsubscription) else rewritten
 
     def unsubscribed(self, channel: Channel, filter: bytes) -> None:
-        if points.SESSION_UNSUBSCRIBED in self.hooks:
+        if points.SESSION_UNSUBSCRIBED in self._placed:
             event = points.Unsubscription(client=client_of(channel), filter=filter.decode())
             self.hooks.tell(points.SESSION_UNSUBSCRIBED, event)
 

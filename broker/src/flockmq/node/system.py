@@ -173,7 +173,7 @@ class System:
     # Clients.
 
     def connected(self, channel: Channel, connect: Connect, session: Session) -> None:
-        if not self._settings.sys_event_messages.client_connected:
+        if not (self._is_heard() and self._settings.sys_event_messages.client_connected):
             return
         topic = self._topic(session.client_id, b"/connected")
         if self._is_wanted(topic):
@@ -187,7 +187,7 @@ class System:
             self._event(topic, client_of(channel), more)
 
     def disconnected(self, channel: Channel) -> None:
-        if not self._settings.sys_event_messages.client_disconnected:
+        if not (self._is_heard() and self._settings.sys_event_messages.client_disconnected):
             return
         topic = self._topic(channel.client_id(), b"/disconnected")
         if self._is_wanted(topic):
@@ -255,6 +255,11 @@ class System:
         return _encoded({topic: f"{value:.0f}" for topic, value in named.items()})
 
     # Inside.
+
+    def _is_heard(self) -> bool:
+        """Somebody may subscribe to something here. Asked at every connection."""
+        router = self._router
+        return bool(router.local.dollars or router.remote.dollars or router.everywhere or router.shared.is_used())
 
     def _is_wanted(self, topic: bytes) -> bool:
         """Somebody subscribes to it. Asked of the indexes: client ids must not fill the cache of topics."""

@@ -65,21 +65,20 @@ class Handler:
 
 
 class Hooks:
-    """`on_change` is called when other handlers are in place than before; `clock` gives seconds."""
+    """`placed` has the handlers in place by point, and only points that have some: to look into it is all that a point
+    costs which nobody is hooked to. `on_change` is called when others are in place than before; `clock` gives seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.on_change: Callable[[], None] = _nothing
         self.plugins: dict[str, Record] = {}
         self._clock = clock
         self._all: list[Handler] = []
-        self._chains: dict[str, tuple[Handler, ...]] = {}
-
-    def __contains__(self, point: Point[E, A]) -> bool:
-        return point.name in self._chains
+        self.placed: dict[object, tuple[Handler, ...]] = {}
 
     def at(self, point: Point[E, A]) -> tuple[Handler, ...]:
         """The handlers in place, in their order."""
-        return self._chains.get(point.name, ())
+        return self.placed.get(point, ())
 
     def add(
         self,
@@ -95,12 +94,12 @@ class Hooks:
 
     def tell(self, point: Point[E, A], event: E) -> None:
         """Tell of what happened."""
-        for handler in self._chains.get(point.name, ()):
+        for handler in self.at(point):
             self._call(handler, event)
 
     def ask(self, point: Point[E, A], event: E) -> E | Allow | Deny:
         """What the handlers say to it: `Allow`, `Deny`, or the event, which they may have changed."""
-        return self.ask_all(self._chains.get(point.name, ()), event)
+        return self.ask_all(self.at(point), event)
 
     def ask_all(self, handlers: Iterable[Handler], event: E) -> E | Allow | Deny:
         """The same of some handlers of a point, in the order given."""
@@ -131,11 +130,12 @@ class Hooks:
         return True
 
     def _place(self) -> None:
-        chains: dict[str, list[Handler]] = {}
+        chains: dict[object, list[Handler]] = {}
         for handler in sorted(self._all, key=lambda handler: handler.order):
             if handler.required or handler.plugin.state == "running":
-                chains.setdefault(handler.point.name, []).append(handler)
-        self._chains = {name: tuple(chain) for name, chain in chains.items()}
+                chains.setdefault(handler.point, []).append(handler)
+        self.placed.clear()
+        self.placed.update((point, tuple(chain)) for point, chain in chains.items())
         self.on_change()
 
     def _call(self, handler: Handler, event: msgspec.Struct) -> object:

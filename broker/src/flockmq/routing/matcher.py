@@ -63,11 +63,12 @@ class Shape:
 
 
 class FilterIndex:
-    """Filters, each with a set of values; `max_shapes` bounds the cost of a match."""
+    """Filters, each with a set of values, `dollars` of them begin with `$`; `max_shapes` bounds the cost of a match."""
 
-    __slots__ = ("_filters", "_max_shapes", "_plans", "_shapes")
+    __slots__ = ("_filters", "_max_shapes", "_plans", "_shapes", "dollars")
 
     def __init__(self, max_shapes: int = FILTER_SHAPES_MAX) -> None:
+        self.dollars = 0
         self._filters: dict[bytes, object] = {}
         self._shapes: dict[bytes, Shape] = {}
         self._max_shapes = max_shapes
@@ -103,6 +104,8 @@ class FilterIndex:
         if present is None:
             if has_wildcard(topic_filter):
                 self._count(topic_filter)
+            if topic_filter[:1] == b"$":
+                self.dollars += 1
             self._filters[topic_filter] = value
             return True
         if isinstance(present, dict):
@@ -138,6 +141,8 @@ class FilterIndex:
         if present != value:
             return False
         del self._filters[topic_filter]
+        if topic_filter[:1] == b"$":
+            self.dollars -= 1
         if has_wildcard(topic_filter):
             self._uncount(topic_filter)
         return True

@@ -188,6 +188,10 @@ class Groups:
         group = self.groups.get(share_filter)
         return (0, 0) if group is None else (len(group.connected), len(group.away))
 
+    def remembered(self) -> int:
+        """Publishers whose turn or sticky member is known, for each group."""
+        return len(self._turns) + len(self._sticky)
+
     def _counted(self, share_filter: bytes) -> None:
         self._changes += 1
         self.on_count(share_filter)
@@ -215,6 +219,10 @@ class Groups:
         if others.group is None:
             others.group = Group(share_filter)
         return others.group
+
+    def is_used(self) -> bool:
+        """There is any group at all."""
+        return bool(self.groups or self._elsewhere)
 
     def match(self, topic: bytes) -> list[object]:
         """The groups that want this topic, each once."""

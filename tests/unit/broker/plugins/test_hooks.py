@@ -61,7 +61,7 @@ def fail(event: object) -> None:
 
 
 def test_a_point_without_handlers_leaves_the_event_as_it_is(hooks: Hooks) -> None:
-    assert CLIENT_SUBSCRIBE not in hooks
+    assert CLIENT_SUBSCRIBE not in hooks.placed
     assert hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION) is SUBSCRIPTION
     hooks.tell(CLIENT_CONNECTED, CLIENT)
 
@@ -156,7 +156,7 @@ def test_too_many_failures_fence_a_plugin_off_with_one_line(hooks: Hooks, caplog
     plugin = hooks.plugins["p"]
     assert plugin.state == "fenced"
     assert plugin.failures == PLUGIN_FAILURES_MAX
-    assert CLIENT_SUBSCRIBE not in hooks
+    assert CLIENT_SUBSCRIBE not in hooks.placed
     assert len(changes) == 1
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("plugin p is fenced off: 10 failures within 60 s; the last: RuntimeError: broken, at client")
@@ -182,7 +182,7 @@ def test_what_a_fenced_plugin_was_to_keep_out_stays_out_until_it_is_enabled(hook
     for _ in range(PLUGIN_FAILURES_MAX + 1):
         assert hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION) == Deny()
     assert hooks.plugins["p"].state == "fenced"
-    assert CLIENT_SUBSCRIBE in hooks
+    assert CLIENT_SUBSCRIBE in hooks.placed
     calls = hooks.plugins["p"].calls
     broken = False
     assert hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION) == Deny()

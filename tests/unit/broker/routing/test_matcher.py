@@ -170,3 +170,16 @@ def test_shapes_are_bounded_and_a_refusal_changes_nothing() -> None:
     index.remove(b"a/#", 1)
     assert index.admits(b"+/+")
     assert index.add(b"+/+", 1)
+
+
+def test_filters_that_begin_with_a_dollar_are_counted_once_each() -> None:
+    index = FilterIndex()
+    for value in ("a", "b"):
+        index.add(b"$SYS/#", value)
+        index.add(b"plain/$", value)
+    assert index.dollars == 1
+    index.remove(b"$SYS/#", "a")
+    index.remove(b"$SYS/#", "a")
+    assert index.dollars == 1
+    index.remove(b"$SYS/#", "b")
+    assert index.dollars == 0
