@@ -43,7 +43,9 @@ class Client(Channel):
 
 
 class Port(NodePort):
-    """`hold` keeps routes and logged writes back; `verdicts` are by topic."""
+    """`hold` keeps claims, routes and logged writes back; `verdicts` are by topic, `taken` are exclusive filters that
+    another client has, and what it hears of them.
+    """
 
     def __init__(self) -> None:
         self.router: Router
@@ -56,6 +58,8 @@ class Port(NodePort):
         self.continuations: list[Auth] = []
         self.sessions_gone: list[bytes] = []
         self.unanswered: list[Subscribing] = []
+        self.claiming: list[Subscribing] = []
+        self.taken: dict[bytes, int] = {}
         self.inbound: list[Inbound] = []
         self.dropped: list[bytes] = []
         self.published: list[Publish] = []
@@ -97,6 +101,12 @@ class Port(NodePort):
 
     def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
         return self.sessions.unsubscribe(session, filters)
+
+    def claim(self, subscribing: Subscribing, filters: list[bytes]) -> None:
+        if self.hold:
+            self.claiming.append(subscribing)
+        else:
+            subscribing.claimed({filter: self.taken[filter] for filter in filters if filter in self.taken})
 
     def is_routed(self, filter: bytes) -> bool:
         return False
