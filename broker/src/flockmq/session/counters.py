@@ -20,9 +20,14 @@ class Counters:
         "dropped_queue_full",
         "dropped_slow_reader",
         "dropped_too_large",
+        "messages_arrived",
         "messages_forwarded",
         "messages_received",
+        "messages_received_qos1",
+        "messages_received_qos2",
         "messages_sent",
+        "messages_sent_qos1",
+        "messages_sent_qos2",
         "protocol_errors",
         "sessions_away",
         "sessions_expired",
@@ -48,9 +53,14 @@ class Counters:
         self.dropped_queue_full: int = 0
         self.dropped_slow_reader: int = 0
         self.dropped_too_large: int = 0
+        self.messages_arrived: int = 0
         self.messages_forwarded: int = 0
         self.messages_received: int = 0
+        self.messages_received_qos1: int = 0
+        self.messages_received_qos2: int = 0
         self.messages_sent: int = 0
+        self.messages_sent_qos1: int = 0
+        self.messages_sent_qos2: int = 0
         self.protocol_errors: int = 0
         self.sessions_away: int = 0
         self.sessions_expired: int = 0

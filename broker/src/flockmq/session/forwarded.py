@@ -30,6 +30,6 @@ def take(router: Router, version: int, chunk: bytes) -> None:
         if length == frame.INCOMPLETE or packet_end > end or chunk[at] >> 4 != frame.PUBLISH:
             raise malformed("forwarded bytes that aren't whole PUBLISH packets")
         message = parse_publish(chunk, at, body, packet_end, version)
-        router.counters.messages_received += 1
+        router.counters.messages_arrived += 1
         router.deliver(router.route(message.topic).fanout, message, None)
         at = packet_end

@@ -105,7 +105,9 @@ def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Channel) 
         if publisher.paused:
             break
     if acknowledged:
-        router.counters.messages_received += len(acknowledged)
+        counters = router.counters
+        counters.messages_received += len(acknowledged)
+        counters.messages_received_qos1 += len(acknowledged)
         if not publisher.has_ended():
             publisher.put(b"\x40\x02" + b"\x40\x02".join(acknowledged))
     return at

@@ -222,7 +222,10 @@ class Router:
     def emit(self, fan: Fanout, chunk: bytes, version: int, count: int, publisher: Channel | None) -> None:
         """A run of `count` QoS 0 packets without properties; `publisher` None: it came from another node."""
         counters = self.counters
-        counters.messages_received += count
+        if publisher is None:
+            counters.messages_arrived += count
+        else:
+            counters.messages_received += count
         same = fan.sinks5 if version == 5 else fan.sinks4
         other = fan.sinks4 if version == 5 else fan.sinks5
         if self.congested:
@@ -360,19 +363,28 @@ class Router:
     ) -> bool:
         """Put one QoS ≥ 1 packet to one session; a client without room is cut off. False: its session ended with it."""
         sent = session.send(packet, packet_id, qos, stored)
+        counters = self.counters
         if sent == SENT:
-            self.counters.messages_sent += 1
+            counters.messages_sent += 1
+            if qos == 1:
+                counters.messages_sent_qos1 += 1
+            else:
+                counters.messages_sent_qos2 += 1
             return True
         if sent == REFUSED:
             session.sink.overflow()
             if not session.is_away():  # the session ended
                 if stored is None or not stored.share:  # else another member gets it
-                    self.counters.dropped_queue_full += 1
+                    counters.dropped_queue_full += 1
                 return False
             sent = session.enqueue(packet if stored is None else stored)
         if sent == REPLACED:
-            self.counters.dropped_queue_full += 1
-        self.counters.messages_sent += 1
+            counters.dropped_queue_full += 1
+        counters.messages_sent += 1
+        if qos == 1:
+            counters.messages_sent_qos1 += 1
+        else:
+            counters.messages_sent_qos2 += 1
         if sent == QUEUED and session.sink.flow == FLOWING and session.is_crowded():
             session.sink.congest()
         return True

@@ -173,11 +173,11 @@ class Shared(Groups):
             member = self.member_here(group, item.number)
             if item.flags & _PLAIN:
                 count = len(_packets(item.run))
-                self._router.counters.messages_received += count
+                self._router.counters.messages_arrived += count
                 self._run_here(group, member, item.run, version, count, None)
                 continue
             message = _message(item.run, version)
-            self._router.counters.messages_received += 1
+            self._router.counters.messages_arrived += 1
             if not self._put(group, member, message, None):
                 self.dispatch(group, message, None, _nobody_waits)
 

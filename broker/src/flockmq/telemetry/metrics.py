@@ -68,9 +68,10 @@ CATALOGUE: Final = (
         "Times a client was read later because it, its listener or the node is over a rate.",
     ),
     Metric("counter", "flockmq_protocol_errors", "Connections ended because of a malformed or illegal packet."),
-    Metric("counter", "flockmq_messages_received", "PUBLISH packets received from clients."),
-    Metric("counter", "flockmq_messages_sent", "PUBLISH packets sent to clients."),
+    Metric("counter", "flockmq_messages_received", "PUBLISH packets received from clients.", ("qos",)),
+    Metric("counter", "flockmq_messages_sent", "PUBLISH packets sent to clients, or kept for them.", ("qos",)),
     Metric("counter", "flockmq_messages_forwarded", "Messages handed to other nodes."),
+    Metric("counter", "flockmq_messages_arrived", "Messages that other nodes handed to this one."),
     Metric("counter", "flockmq_messages_dropped", "Messages not delivered to a subscriber.", ("cause",)),
     Metric("counter", "flockmq_slow_readers", "Times a client read too slowly and was paused."),
     Metric("counter", "flockmq_received_bytes", "Bytes received from clients."),
@@ -110,9 +111,12 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "dropped_queue_full": ("flockmq_messages_dropped", ("queue_full",)),
     "dropped_slow_reader": ("flockmq_messages_dropped", ("slow_reader",)),
     "dropped_too_large": ("flockmq_messages_dropped", ("too_large",)),
+    "messages_arrived": ("flockmq_messages_arrived", ()),
     "messages_forwarded": ("flockmq_messages_forwarded", ()),
-    "messages_received": ("flockmq_messages_received", ()),
-    "messages_sent": ("flockmq_messages_sent", ()),
+    "messages_received_qos1": ("flockmq_messages_received", ("1",)),
+    "messages_received_qos2": ("flockmq_messages_received", ("2",)),
+    "messages_sent_qos1": ("flockmq_messages_sent", ("1",)),
+    "messages_sent_qos2": ("flockmq_messages_sent", ("2",)),
     "protocol_errors": ("flockmq_protocol_errors", ()),
     "sessions_away": ("flockmq_sessions_away", ()),
     "sessions_expired": ("flockmq_sessions_expired", ()),
@@ -125,6 +129,9 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 """Each of the hot path's counters, and the family and labels under which it is shown."""
 
+
+BY_QOS: Final = {"messages_received": "flockmq_messages_received", "messages_sent": "flockmq_messages_sent"}
+"""Counters of all messages: what is neither QoS 1 nor 2 is QoS 0, which the hot path needn't count apart."""
 
 BY_REASON: Final = {"connects_refused": "flockmq_connects_refused", "disconnects": "flockmq_disconnects"}
 """Counters whose reasons the node tallies; the rest of each is what never had its CONNECT answered with success."""
@@ -158,7 +165,16 @@ def reason_name(reason: int) -> str:
 
 def counter_samples(counters: Counters) -> list[Sample]:
     """The hot path's counters as samples, for a node's `samples()`."""
-    return [Sample(name, getattr(counters, field), labels) for field, (name, labels) in FROM_COUNTERS.items()]
+    return [
+        *(Sample(name, getattr(counters, field), labels) for field, (name, labels) in FROM_COUNTERS.items()),
+        *(Sample(name, _unacknowledged(counters, field), ("0",)) for field, name in BY_QOS.items()),
+    ]
+
+
+def _unacknowledged(counters: Counters, field: str) -> int:
+    total: int = getattr(counters, field)
+    acknowledged: int = getattr(counters, f"{field}_qos1") + getattr(counters, f"{field}_qos2")
+    return total - acknowledged
 
 
 class NodeCollector(Collector):
