@@ -33,7 +33,7 @@ from flockmq.session.publish import publication
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.subscription import Subscription
-from flockmq.telemetry.metrics import reason_name
+from flockmq.telemetry.metrics import PACKETS, reason_name
 
 PREFIX: Final = b"$SYS/"
 LOCAL: Final = b"$SYS/broker/"
@@ -51,6 +51,7 @@ class Figure(NamedTuple):
 FIGURES: Final = (
     Figure("stats/connections/count", "flockmq_connections"),
     Figure("stats/sessions/count", "flockmq_sessions"),
+    Figure("stats/delayed/count", "flockmq_delayed_messages"),
     Figure("stats/subscriptions/count", "flockmq_subscriptions"),
     Figure("stats/topics/count", "flockmq_routes"),
     Figure("stats/routes/count", "flockmq_routes"),
@@ -59,6 +60,11 @@ FIGURES: Final = (
     Figure("metrics/bytes/sent", "flockmq_sent_bytes"),
     Figure("metrics/messages/received", "flockmq_messages_received"),
     Figure("metrics/messages/sent", "flockmq_messages_sent"),
+    *(Figure(f"metrics/messages/qos{qos}/received", "flockmq_messages_received", qos) for qos in "012"),
+    *(Figure(f"metrics/messages/qos{qos}/sent", "flockmq_messages_sent", qos) for qos in "012"),
+    *(Figure(f"metrics/packets/{type}/received", "flockmq_packets_received", type) for type in PACKETS.values()),
+    Figure("metrics/packets/publish/received", "flockmq_messages_received"),
+    Figure("metrics/packets/publish/sent", "flockmq_messages_sent"),
     Figure("metrics/messages/dropped", "flockmq_messages_dropped"),
     Figure("metrics/messages/forward", "flockmq_messages_forwarded"),
     Figure("metrics/messages/retained", "flockmq_retained_messages"),

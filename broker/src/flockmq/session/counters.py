@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class Counters:
-    """Monotonic counters, except `connections`, `sessions_away` and `subscriptions`, which are gauges."""
+    """Monotonic counters, except `connections`, `sessions_away` and `subscriptions`, which are gauges.
+
+    `packets_received` is by packet type; of PUBLISH it has those of the ordinary road only.
+    """
 
     __slots__ = (
         "bytes_received",
@@ -28,6 +31,7 @@ class Counters:
         "messages_sent",
         "messages_sent_qos1",
         "messages_sent_qos2",
+        "packets_received",
         "protocol_errors",
         "sessions_away",
         "sessions_expired",
@@ -61,6 +65,7 @@ class Counters:
         self.messages_sent: int = 0
         self.messages_sent_qos1: int = 0
         self.messages_sent_qos2: int = 0
+        self.packets_received: list[int] = [0] * 16
         self.protocol_errors: int = 0
         self.sessions_away: int = 0
         self.sessions_expired: int = 0

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from flockmq import bounds
 from flockmq.management.view import NodeView, Sample
+from flockmq.mqtt import frame
 from flockmq.mqtt.reason import Reason
 from flockmq.session.counters import Counters
 
@@ -70,6 +71,7 @@ CATALOGUE: Final = (
     Metric("counter", "flockmq_protocol_errors", "Connections ended because of a malformed or illegal packet."),
     Metric("counter", "flockmq_messages_received", "PUBLISH packets received from clients.", ("qos",)),
     Metric("counter", "flockmq_messages_sent", "PUBLISH packets sent to clients, or kept for them.", ("qos",)),
+    Metric("counter", "flockmq_packets_received", "Packets received from clients, PUBLISH apart.", ("type",)),
     Metric("counter", "flockmq_messages_forwarded", "Messages handed to other nodes."),
     Metric("counter", "flockmq_messages_arrived", "Messages that other nodes handed to this one."),
     Metric("counter", "flockmq_messages_dropped", "Messages not delivered to a subscriber.", ("cause",)),
@@ -133,6 +135,20 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 BY_QOS: Final = {"messages_received": "flockmq_messages_received", "messages_sent": "flockmq_messages_sent"}
 """Counters of all messages: what is neither QoS 1 nor 2 is QoS 0, which the hot path needn't count apart."""
 
+PACKETS: Final = {
+    frame.CONNECT: "connect",
+    frame.PUBACK: "puback",
+    frame.PUBREC: "pubrec",
+    frame.PUBREL: "pubrel",
+    frame.PUBCOMP: "pubcomp",
+    frame.SUBSCRIBE: "subscribe",
+    frame.UNSUBSCRIBE: "unsubscribe",
+    frame.PINGREQ: "pingreq",
+    frame.DISCONNECT: "disconnect",
+    frame.AUTH: "auth",
+}
+"""What clients send, but for PUBLISH, of which `flockmq_messages_received` tells."""
+
 BY_REASON: Final = {"connects_refused": "flockmq_connects_refused", "disconnects": "flockmq_disconnects"}
 """Counters whose reasons the node tallies; the rest of each is what never had its CONNECT answered with success."""
 
@@ -165,8 +181,13 @@ def reason_name(reason: int) -> str:
 
 def counter_samples(counters: Counters) -> list[Sample]:
     """The hot path's counters as samples, for a node's `samples()`."""
+    packets = counters.packets_received
     return [
         *(Sample(name, getattr(counters, field), labels) for field, (name, labels) in FROM_COUNTERS.items()),
+        *(
+            Sample("flockmq_packets_received", counters.packets_received[type], (name,))
+            for type, name in PACKETS.items()
+        ),
         *(Sample(name, _unacknowledged(counters, field), ("0",)) for field, name in BY_QOS.items()),
     ]
 

@@ -55,7 +55,7 @@ def scrape(*samples: Sample) -> dict[tuple[str, tuple[tuple[str, str], ...]], fl
 
 
 def test_every_counter_of_the_hot_path_is_shown() -> None:
-    shown = {*metrics.FROM_COUNTERS, *metrics.BY_REASON, *metrics.BY_QOS}
+    shown = {*metrics.FROM_COUNTERS, *metrics.BY_REASON, *metrics.BY_QOS, "packets_received"}
     assert shown == {name for name in dir(Counters()) if not name.startswith("_")}
 
 
@@ -75,6 +75,8 @@ def test_counters_are_read_when_asked() -> None:
     counters.messages_received, counters.dropped_queue_full, counters.connections = 5, 2, 9
     counters.messages_received_qos1, counters.messages_received_qos2 = 2, 1
     shown = scrape(*metrics.counter_samples(counters))
+    counters.packets_received[8] = 7
+    assert scrape(*metrics.counter_samples(counters))["flockmq_packets_received_total", (("type", "subscribe"),)] == 7
     by_qos = [shown["flockmq_messages_received_total", (("qos", qos),)] for qos in "012"]
     assert by_qos == [2, 2, 1]
     assert shown["flockmq_messages_dropped_total", (("cause", "queue_full"),)] == 2
