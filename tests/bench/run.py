@@ -1,8 +1,9 @@
-"""Measure FlockMQ beside other brokers: `python tests/bench/run.py [--check] [--rounds N] [--shapes …] [--brokers …]`.
+"""Measure FlockMQ beside other brokers: `python tests/bench/run.py [--quick] [--check] [--brokers …] [--shapes …]`.
 
 A round starts each broker in turn and takes it through all shapes, so that what drifts on the machine reaches all of
-them alike. A whole run writes its figures into docs/bench.md and README.md; a run of a part only prints them. Exit
-code 1: something the bench needs is missing, or with --check a bar was missed.
+them alike; a peer that was far behind in a row isn't measured again there. A whole run writes its figures into
+docs/bench.md, docs/bench-*.svg and README.md; any other only prints them. Exit code 1: something the bench needs is
+missing, or with --check a goal was missed.
 """
 
 from __future__ import annotations
@@ -11,25 +12,28 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from flockbench import bars, machine, report
-from flockbench.brokers import Broker, Installed, started
-from flockbench.client import Client, Sample, compiled, relay
+from flockbench import alone, goals, machine, plots, report
+from flockbench.brokers import Broker, Installed, Site, free_site, started
 from flockbench.errors import BenchError, Failed, Missing
-from flockbench.ours import OURS, REPOSITORY
+from flockbench.load import Load, Sample
+from flockbench.ours import OURS, REPOSITORY, stage
 from flockbench.peers import PEERS
 from flockbench.results import Results
 from flockbench.shapes import SHAPES, Shape
 
-OPEN_FILES: Final = 11_000
+OPEN_FILES: Final = 15_000
 """10,000 idle connections, and what a broker has open besides."""
-RELAY: Final = "relay"
-PAGES: Final = (DETAILS := REPOSITORY / "docs" / "bench.md", README := REPOSITORY / "README.md")
+DOCS: Final = REPOSITORY / "docs"
+PAGES: Final = (DETAILS := DOCS / "bench.md", README := REPOSITORY / "README.md")
 """Where the figures of a whole run are kept."""
+OUR_KEYS: Final = [broker.key for broker in OURS]
+PEER_KEYS: Final = [broker.key for broker in PEERS]
 
 
 def main() -> int:
@@ -39,59 +43,142 @@ def main() -> int:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flockmq" / "bench"
     cache.mkdir(parents=True, exist_ok=True)
     load_before = os.getloadavg()[0]
-    broker_core, client_core = machine.two_cores()
+    broker_core, load_core = machine.two_cores()
     machine.open_files_limit(OPEN_FILES)
-    client = Client(compiled(cache), client_core, int(options.seconds * 1000), int(options.warmup * 1000))
-    candidates = [broker for broker in (*OURS, *PEERS, relay(client.binary)) if broker.key in options.brokers]
+    files = machine.certificate(cache)
+    candidates = [broker for broker in (*OURS, *PEERS) if broker.key in options.brokers]
     shapes = [shape for shape in SHAPES if shape.key in options.shapes]
-    steady, idle = [shape for shape in shapes if not shape.idle], [shape for shape in shapes if shape.idle]
     installed, missing = _install(candidates, cache)
 
-    results = Results()
-    for number in range(options.rounds):
-        for broker, it in installed.items():
-            _say(f"round {number + 1} of {options.rounds}: {broker.title}")
-            with _notes(results, broker, steady), started(it, broker_core) as running:
-                for shape in steady:
-                    with _notes(results, broker, [shape]):
-                        _add(results, shape, broker, client.measure(shape, running))
+    started_at = time.monotonic()
+    run = _Run(
+        Load(load_core, options.seconds, options.warmup, stage(cache, "interpreted")),
+        broker_core,
+        lambda: free_site(*files),
+    )
+    run.deadline = started_at + options.minutes * 60
+    os.sched_setaffinity(0, {load_core})  # what this process does itself is the load's work too
+    repeated, once = [shape for shape in shapes if not shape.once], [shape for shape in shapes if shape.once]
+    run.round(1, installed, repeated)
     for broker, it in installed.items():
-        for shape in idle:
-            _say(f"memory: {broker.title}")
-            with _notes(results, broker, [shape]), started(it, broker_core) as running:
-                _add(results, shape, broker, client.measure_idle(shape, running, broker.idle_connections))
+        for shape in once:
+            run.alone(broker, it, shape)
+    if options.shapes == [shape.key for shape in SHAPES] or options.alone:
+        shapes.append(alone.ALONE)
+        for broker in OURS:
+            if broker in installed:
+                run.ours_alone(broker, cache, options.quick)
+    for number in range(2, options.rounds + 1):
+        run.round(number, installed, repeated)
 
-    verdicts = [bars.judge(bar, results) for bar in bars.BARS]
     columns = _columns(candidates, installed)
     setting = report.Setting(
         machine=machine.description(),
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         rounds=options.rounds,
         seconds=options.seconds,
-        versions={broker.title: it.version for broker, it in installed.items() if broker.key != RELAY},
+        minutes=(time.monotonic() - started_at) / 60,
+        versions={broker.title: it.version for broker, it in installed.items()},
         missing=missing,
         load_before=load_before,
     )
-    full = report.full(results, shapes, columns, setting, verdicts)
+    verdicts = [goals.judge(goal, run.results, shapes, columns.peers) for goal in options.goals]
+    full = report.full(run.results, shapes, columns, setting, verdicts)
     print(full)
     if options.whole:
         report.replace_block(DETAILS, full)
-        report.replace_block(README, report.short(results, shapes, columns, setting))
-    return 1 if options.check and not all(verdict.passed for verdict in verdicts) else 0
+        report.replace_block(README, report.short(run.results, shapes, columns, setting))
+        for name, picture in plots.pictures(run.results, shapes, columns).items():
+            (DOCS / name).write_text(picture)
+    return 1 if options.check and not all(verdict.met for verdict in verdicts) else 0
+
+
+class _Run:
+    """Fills the results; what fails leaves its cells empty, and the run goes on."""
+
+    def __init__(self, load: Load, broker_core: int, site: Callable[[], Site]) -> None:
+        self.results = Results()
+        self.deadline = 0.0
+        """From then on no further round is begun, nor gone on with."""
+        self._load = load
+        self._core = broker_core
+        self._site = site
+
+    def round(self, number: int, installed: Mapping[Broker, Installed], shapes: Sequence[Shape]) -> None:
+        """Every broker in turn through every shape; from the second round on only those that contend in it."""
+        for broker, it in installed.items():
+            todo = [shape for shape in shapes if number == 1 or self._contends(shape, broker)]
+            if not todo or (number > 1 and time.monotonic() > self.deadline):
+                continue
+            _say(f"round {number}: {broker.title}")
+            here = [shape for shape in todo if shape.way not in it.apart]
+            with self._notes(broker, here), started(it.launch, self._site(), self._core) as running:
+                for shape in here:
+                    if number == 1 or time.monotonic() < self.deadline:
+                        with self._notes(broker, [shape]):
+                            self._add(shape, broker, self._load.measure(shape, it, running))
+            for shape in todo:
+                if shape not in here:
+                    self.alone(broker, it, shape)
+
+    def alone(self, broker: Broker, it: Installed, shape: Shape) -> None:
+        """One shape on a broker, or a cluster of two, started for it."""
+        with self._notes(broker, [shape]):
+            if shape.way == "cluster" and shape.way not in it.apart:
+                raise Failed("no cluster is set up here")
+            _say(f"{shape.key}: {broker.title}")
+            site = self._site()
+            ports = {"cluster": (site.mqtt, site.mqtt + 1), "mqtts": (site.tls,)}.get(shape.way, ())
+            with started(it.apart.get(shape.way, it.launch), site, self._core, ports) as running:
+                self._add(shape, broker, self._load.measure(shape, it, running))
+
+    def ours_alone(self, broker: Broker, cache: Path, quick: bool) -> None:
+        _say(f"by itself: {broker.title}")
+        sample: Sample = {}
+        try:
+            for part in alone.measure(broker.key, cache, self._core, self._site, quick):
+                sample |= part
+        except (Failed, Missing) as why:
+            _say(f"  failed: {why}")
+            self.results.notes.append(f"{broker.title} by itself: {why}.")
+        self._add(alone.ALONE, broker, sample)
+
+    def _contends(self, shape: Shape, broker: Broker) -> bool:
+        peers = [key for key in PEER_KEYS if (shape.key, key) in self.results.samples]
+        return broker.key in OUR_KEYS or self.results.contends(shape, broker.key, peers)
+
+    @contextlib.contextmanager
+    def _notes(self, broker: Broker, shapes: Sequence[Shape]) -> Iterator[None]:
+        try:
+            yield
+        except Failed as why:
+            _say(f"  {broker.title} failed: {why}")
+            self.results.failures |= {(shape.key, broker.key): str(why) for shape in shapes}
+
+    def _add(self, shape: Shape, broker: Broker, sample: Sample) -> None:
+        self.results.add(shape, broker.key, sample)
+        _say(f"  {shape.key}: " + ", ".join(f"{key} {value:,.4g}" for key, value in sample.items()))
 
 
 def _arguments() -> argparse.Namespace:
-    brokers = [broker.key for broker in (*OURS, *PEERS)] + [RELAY]
-    shapes = [shape.key for shape in SHAPES]
+    brokers, shapes = [*OUR_KEYS, *PEER_KEYS], [shape.key for shape in SHAPES]
     parser = argparse.ArgumentParser(description="Measure FlockMQ beside other brokers on this machine.")
+    parser.add_argument("--quick", action="store_true", help="the main shapes, once, shortly: a look, not a figure")
     parser.add_argument("--rounds", type=int, default=3, help="medians are taken over them (default: 3)")
     parser.add_argument("--seconds", type=float, default=1.0, help="measured for each figure (default: 1)")
     parser.add_argument("--warmup", type=float, default=0.3, help="seconds before them (default: 0.3)")
+    parser.add_argument("--minutes", type=float, default=23.0, help="no round is begun after them (default: 23)")
     parser.add_argument("--brokers", nargs="+", choices=brokers, default=brokers, help="(default: all)")
     parser.add_argument("--shapes", nargs="+", choices=shapes, default=shapes, help="(default: all)")
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a bar is missed")
+    parser.add_argument("--alone", action="store_true", help="also what FlockMQ is held to by itself")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
     options = parser.parse_args()
-    options.whole = options.brokers == brokers and options.shapes == shapes
+    options.whole = options.brokers == brokers and options.shapes == shapes and not options.quick
+    if options.quick:
+        options.rounds, options.seconds, options.warmup, options.alone = 1, 0.4, 0.1, True
+        options.shapes = [shape.key for shape in SHAPES if shape.quick and shape.key in options.shapes]
+    measured = [*options.shapes, *(["alone"] if options.alone or options.whole else [])]
+    options.goals = [goal for goal in goals.GOALS if goal.shape in measured]
     return options
 
 
@@ -109,27 +196,11 @@ def _install(brokers: Sequence[Broker], cache: Path) -> tuple[dict[Broker, Insta
     return installed, missing
 
 
-@contextlib.contextmanager
-def _notes(results: Results, broker: Broker, shapes: Sequence[Shape]) -> Iterator[None]:
-    """What fails in the block leaves the cells of these shapes empty, and the run goes on."""
-    try:
-        yield
-    except Failed as why:
-        _say(f"  {broker.title} failed: {why}")
-        results.failures |= {(shape.key, broker.key): str(why) for shape in shapes}
-
-
-def _add(results: Results, shape: Shape, broker: Broker, sample: Sample) -> None:
-    results.add(shape, broker.key, sample)
-    _say(f"  {shape.key}: " + ", ".join(f"{key} {value:,g}" for key, value in sample.items()))
-
-
 def _columns(candidates: Sequence[Broker], installed: Mapping[Broker, Installed]) -> report.Columns:
     keys = [broker.key for broker in installed]
     return report.Columns(
-        ours=[broker.key for broker in OURS if broker.key in keys],
-        peers=[broker.key for broker in PEERS if broker.key in keys],
-        relay=[key for key in keys if key == RELAY],
+        ours=[key for key in OUR_KEYS if key in keys],
+        peers=[key for key in PEER_KEYS if key in keys],
         titles={broker.key: broker.title for broker in candidates},
     )
 

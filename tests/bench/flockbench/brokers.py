@@ -6,21 +6,37 @@ import contextlib
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from flockbench.errors import Failed
 
-START_TIMEOUT_S: Final = 30.0
+START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 10.0
 PROBE_EVERY_S: Final = 0.05
-CONNECT: Final = b"\x10\x11\x00\x04MQTT\x04\x02\x00\x00\x00\x05probe"
+CONNECT: Final = b"\x10\x11\x00\x04MQTT\x04\x02\xff\xff\x00\x05probe"
 CONNACK: Final = b"\x20\x02\x00\x00"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a broker may use: free ports of 127.0.0.1, and the certificate that its TLS listener shows.
+
+    `mqtt` and `mqtt + 1` are free: the first and the second node of a cluster.
+    """
+
+    mqtt: int
+    tls: int
+    websocket: int
+    others: tuple[int, ...]
+    certificate: Path
+    key: Path
 
 
 @dataclass(frozen=True)
@@ -34,10 +50,13 @@ class Launch:
 
 @dataclass(frozen=True)
 class Installed:
-    """A broker that can be started. `launch` gets the port for MQTT and a second free one."""
+    """A broker that can be started."""
 
     version: str
-    launch: Callable[[int, int], Launch]
+    launch: Callable[[Site], Launch]
+    websocket_path: str = "/mqtt"
+    apart: Mapping[str, Callable[[Site], Launch]] = field(default_factory=dict)
+    """For the shapes of a way that `launch` doesn't serve: `cluster` is two nodes of one cluster, on the same core."""
 
 
 @dataclass(frozen=True)
@@ -47,26 +66,28 @@ class Broker:
     key: str
     title: str
     install: Callable[[Path], Installed]
-    idle_connections: int = 10_000
-    """Over how many the cost of one is taken; fewer for a broker that would need minutes."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """A broker that answers: the process to look at, and its port for MQTT on 127.0.0.1."""
+    """A broker that answers: the process to look at, where it listens, and the folder it runs in."""
 
     pid: int
-    port: int
+    site: Site
+    folder: Path
 
 
 @contextlib.contextmanager
-def started(installed: Installed, core: int) -> Iterator[Running]:
-    """Run the broker on `core`, in a fresh folder, until the block ends. It has answered a CONNECT when it begins."""
-    with tempfile.TemporaryDirectory(prefix="flockmq-bench-") as name:
+def started(make: Callable[[Site], Launch], site: Site, core: int, ports: Sequence[int] = ()) -> Iterator[Running]:
+    """Run it on `core`, in a fresh folder, until the block ends. When it begins a CONNECT was answered at all `ports`.
+
+    It is a session of its own, all of which is ended: a broker's helpers don't outlive it.
+    """
+    with tempfile.TemporaryDirectory(prefix="flockmq-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        port, second_port = free_ports(2)
-        launch = installed.launch(port, second_port)
+        launch = make(site)
         for file, text in launch.files.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_text(text)
         with (folder / "output").open("wb") as output:
             process = subprocess.Popen(
@@ -76,10 +97,12 @@ def started(installed: Installed, core: int) -> Iterator[Running]:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                start_new_session=True,
             )
         try:
-            _wait_until_it_answers(process, port, folder / "output")
-            yield Running(process.pid, port)
+            for port in ports or (site.mqtt,):
+                _wait_until_it_answers(process, port, site, folder / "output")
+            yield Running(process.pid, site, folder)
         finally:
             _stop(process)
 
@@ -89,18 +112,32 @@ def pinned(core: int, command: tuple[str, ...]) -> tuple[str, ...]:
     return ("taskset", "--cpu-list", str(core), *command)
 
 
-def free_ports(count: int) -> list[int]:
+def free_site(certificate: Path, key: Path) -> Site:
     """Ports of 127.0.0.1 that nobody listens on, different from one another."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+
+        def taken(port: int) -> int:
+            each = stack.enter_context(socket.socket())
+            each.bind(("127.0.0.1", port))
+            bound: int = each.getsockname()[1]
+            return bound
+
+        first = _two_in_a_row(taken)
+        tls, websocket, *others = (taken(0) for _ in range(8))
+        return Site(first, tls, websocket, tuple(others), certificate, key)
 
 
-def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
+def _two_in_a_row(taken: Callable[[int], int]) -> int:
+    while True:
+        first = taken(0)
+        with contextlib.suppress(OSError, OverflowError):
+            taken(first + 1)
+            return first
+
+
+def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, site: Site, output: Path) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
-    while not _answers(port):
+    while not _answers(port, port == site.tls):
         if process.poll() is not None:
             raise Failed(f"ended at once with status {process.returncode}: {_last_line(output)}")
         if time.monotonic() > deadline:
@@ -108,13 +145,20 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, output: 
         time.sleep(PROBE_EVERY_S)
 
 
-def _answers(port: int) -> bool:
+def _answers(port: int, tls: bool) -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as probe:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as plain:
+            probe = _any_certificate().wrap_socket(plain) if tls else plain
             probe.sendall(CONNECT)
             return probe.recv(4) == CONNACK
     except OSError:
         return False
+
+
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def _last_line(output: Path) -> str:
@@ -124,8 +168,8 @@ def _last_line(output: Path) -> str:
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -1,4 +1,4 @@
-"""The machine: its two cores, what it is called, and what a process tree on it takes."""
+"""The machine: its two cores, what it is called, and the certificate that TLS listeners show."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from flockbench.errors import BenchError
+from flockbench.packages import step
 
 PROC: Final = Path("/proc")
 
 
 def two_cores() -> tuple[int, int]:
-    """The core of the broker and the core of the client: the first two that this process may use."""
+    """The core of the broker and the core of the load: the first two that this process may use."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
-        raise BenchError("two cores are needed, one for the broker and one for the client; this process may use one")
+        raise BenchError("two cores are needed, one for the broker and one for the load; this process may use one")
     return cores[0], cores[1]
 
 
@@ -31,40 +32,21 @@ def open_files_limit(wanted: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def certificate(cache: Path) -> tuple[Path, Path]:
+    """A self-signed certificate for 127.0.0.1 and its key (EC, P-256), made once."""
+    certificate, key = cache / "tls" / "certificate.pem", cache / "tls" / "key.pem"
+    if not certificate.exists():
+        certificate.parent.mkdir(parents=True, exist_ok=True)
+        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(key)]
+        name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+        step(["openssl", "req", "-x509", "-days", "3650", *curve, *name, "-out", str(certificate)])
+        key.chmod(0o644)  # a broker that gives up its rights reads it too
+    return certificate, key
+
+
 def description() -> str:
     """For the report: processor, cores, memory, kernel. No host name."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in (PROC / "cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        platform.machine(),
-    )
+    lines = (PROC / "cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if "model name" in line), platform.machine())
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{model}, {os.cpu_count()} cores, {memory_gib:.0f} GiB, Linux {platform.release().partition('-')[0]}"
-
-
-def family(pid: int) -> list[int]:
-    """`pid` and its descendants, as far as they run."""
-    parents: dict[int, int] = {}
-    for folder in PROC.iterdir():
-        if folder.name.isdigit() and (stat := _read(folder / "stat")):
-            parents[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
-    found = [pid]
-    for member in found:
-        found += [child for child, parent in parents.items() if parent == member]
-    return found
-
-
-def resident_bytes(pids: list[int]) -> int:
-    """What the processes hold in memory together (VmRSS)."""
-    lines = (line for pid in pids for line in _read(PROC / str(pid) / "status").splitlines())
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-        return ""

@@ -7,52 +7,68 @@ the copy's name carries a hash of the sources, and `flockmq --version` has to ag
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-from flockbench.brokers import Broker, Installed, Launch
+from flockbench.brokers import Broker, Installed, Launch, Site
 from flockbench.errors import Missing
+from flockbench.packages import step
 
 REPOSITORY: Final = Path(__file__).resolve().parents[3]
 BROKER: Final = REPOSITORY / "broker"
 SOURCES: Final = ("**/*.py", "**/*.lua", "**/*.toml")
-COMMAND: Final = (sys.executable, "-c", "from flockmq.cli import main; main()")
-"""The interpreter that runs the benchmark has the broker's dependencies: `make bench` uses the project's."""
+WATCHED: Final = Path(__file__).with_name("watched.py")
+"""Runs `flockmq` and tells its pauses; for the measurements of `pauses`."""
+LISTENERS: Final = """\
+[listeners.ssl.default]
+bind = "127.0.0.1:{site.tls}"
+certfile = "{site.certificate}"
+keyfile = "{site.key}"
+[listeners.ws.default]
+bind = "127.0.0.1:{site.websocket}"
+"""
 
 
-def install_interpreted(cache: Path) -> Installed:
-    return _install(cache, "interpreted")
+def command(*arguments: str) -> tuple[str, ...]:
+    """The project's interpreter, which has the broker's dependencies: `make bench` runs by it."""
+    return (sys.executable, *arguments)
 
 
-def install_compiled(cache: Path) -> Installed:
-    return _install(cache, "compiled")
+def stage(cache: Path, kind: str) -> dict[str, str]:
+    """The environment in which `kind` (interpreted, compiled) runs; makes the copy when the sources have changed."""
+    folder = cache / f"flockmq-{kind}-{_digest()}"
+    if not folder.exists():
+        _make(folder, compiled=kind == "compiled")
+    return {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": ""}
 
 
-OURS: Final = (
-    Broker("interpreted", "FlockMQ interpreted", install_interpreted),
-    Broker("compiled", "FlockMQ compiled", install_compiled),
-)
+def broker(kind: str, *, watched: bool = False) -> Broker:
+    return Broker(kind, f"FlockMQ {kind}", lambda cache: _install(cache, kind, watched))
 
 
-def _install(cache: Path, kind: str) -> Installed:
-    stage = cache / f"flockmq-{kind}-{_digest()}"
-    if not stage.exists():
-        _stage(stage, compiled=kind == "compiled")
-    environment = {"PYTHONPATH": str(stage / "src"), "PYTHONDONTWRITEBYTECODE": ""}
-    version = _run([*COMMAND, "--version"], environment)
+OURS: Final = (broker("interpreted"), broker("compiled"))
+
+
+def _install(cache: Path, kind: str, watched: bool) -> Installed:
+    environment = stage(cache, kind)
+    version = step([*command("-m", "flockmq"), "--version"], environment).strip()
     if f"({kind}," not in version:
-        raise Missing(f"the copy in {stage.name} should run {kind}, but says {version!r}")
+        raise Missing(f"the copy should run {kind}, but says {version!r}")
+    program = command(str(WATCHED)) if watched else command("-m", "flockmq")
+    options = ("--log-level", "warning", "--management", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0")
 
-    def launch(port: int, second_port: int) -> Launch:
-        options = ("run", "--role", "single", "--log-level", "warning", "--data-dir", "data")
-        addresses = ("--listen", f"127.0.0.1:{port}", "--management", f"127.0.0.1:{second_port}")
-        return Launch((*COMMAND, *options, *addresses, "--cluster-listen", "127.0.0.1:0"), {}, environment)
+    def launch(site: Site) -> Launch:
+        files = {"flockmq.toml": LISTENERS.format(site=site)}
+        alone = ("run", "--role", "single", "--data-dir", "data", "--config", "flockmq.toml", *options)
+        return Launch((*program, *alone, "--listen", f"127.0.0.1:{site.mqtt}"), files, environment)
 
-    return Installed(version.removeprefix("flockmq "), launch)
+    def cluster(site: Site) -> Launch:
+        together = ("dev", "--cores", "1", "--replicants", "2", "--port", str(site.mqtt), "--management-port", "0")
+        return Launch((*program, *together), {}, environment)
+
+    return Installed(version.removeprefix("flockmq "), launch, apart={"cluster": cluster})
 
 
 def _digest() -> str:
@@ -63,20 +79,11 @@ def _digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def _stage(stage: Path, compiled: bool) -> None:
-    for older in stage.parent.glob(f"{stage.name.rpartition('-')[0]}-*"):
+def _make(folder: Path, compiled: bool) -> None:
+    for older in folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"):
         shutil.rmtree(older)
-    unfinished = stage.with_suffix(".unfinished")
+    unfinished = folder.with_suffix(".unfinished")
     shutil.copytree(BROKER, unfinished, ignore=shutil.ignore_patterns("*.so", "__pycache__", "build", "*.egg-info"))
     if compiled:
-        command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
-        _run(command, {"FLOCKMQ_MYPYC": "1"}, cwd=unfinished)
-    unfinished.rename(stage)
-
-
-def _run(command: list[str], environment: dict[str, str], cwd: Path | None = None) -> str:
-    done = subprocess.run(command, env=os.environ | environment, cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise Missing(f"`{' '.join(command[1:])}` failed: {said[-1] if said else f'status {done.returncode}'}")
-    return done.stdout.strip()
+        step([*command("setup.py"), "--quiet", "build_ext", "--inplace"], {"FLOCKMQ_MYPYC": "1"}, cwd=unfinished)
+    unfinished.rename(folder)

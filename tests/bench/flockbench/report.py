@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from flockbench.bars import Verdict
 from flockbench.errors import BenchError
+from flockbench.goals import Verdict
 from flockbench.results import Cell, Results
 from flockbench.shapes import Metric, Shape
 
@@ -16,6 +16,18 @@ MARKER: Final = "<!-- bench -->"
 """A line of its own before the block and one after it."""
 IDLE_MACHINE_LOAD: Final = 0.5
 """The load average from which on figures are said to be disturbed."""
+README_ROWS: Final = (
+    ("one", "rate"),
+    ("mixed", "rate"),
+    ("fan-out", "rate"),
+    ("single", "rate"),
+    ("qos-1", "rate"),
+    ("qos-2", "rate"),
+    ("latency-0", "p50_us"),
+    ("latency-1", "p99_us"),
+    ("connects", "rate"),
+    ("idle", "kib"),
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,7 @@ class Setting:
     date: str
     rounds: int
     seconds: float
+    minutes: float
     versions: dict[str, str]
     missing: dict[str, str]
     load_before: float
@@ -33,35 +46,112 @@ class Setting:
 
 @dataclass(frozen=True)
 class Columns:
-    """Keys of the brokers that ran: FlockMQ's variants, the peers, and the relay when it ran; and all their titles."""
+    """Keys of the brokers that ran, FlockMQ's variants and the peers, and all their titles."""
 
     ours: Sequence[str]
     peers: Sequence[str]
-    relay: Sequence[str]
     titles: dict[str, str]
+
+    @property
+    def all(self) -> list[str]:
+        return [*self.ours, *self.peers]
 
 
 Row = tuple[Shape, Metric]
 
 
-def full(results: Results, shapes: Sequence[Shape], columns: Columns, setting: Setting, bars: Sequence[Verdict]) -> str:
-    """What docs/bench.md holds: figures, ratios, what was noticed, versions, bars."""
-    figures = _figures(results, shapes, [*columns.ours, *columns.peers, *columns.relay], columns.titles)
+def full(
+    results: Results, shapes: Sequence[Shape], columns: Columns, setting: Setting, verdicts: Sequence[Verdict]
+) -> str:
+    """What docs/bench.md holds: goals, figures with the ratio to each row's best peer, and all that was noticed."""
+    rows = [(shape, metric) for shape in shapes for metric in shape.metrics]
+    beside = [row for row in rows if any(results.cell(*row, peer) for peer in columns.peers)]
+    alone = [row for row in rows if row not in beside]
     sections = [
-        _measured(setting),
-        figures,
-        _ratios(results, shapes, columns),
-        _notes(results, shapes, columns, setting),
-        "```\n" + "\n".join(verdict.line for verdict in bars) + "\n```",
+        measured(setting),
+        "### Goals\n\nCompiled, on one core.\n\n```\n" + "\n".join(verdict.line for verdict in verdicts) + "\n```"
+        if verdicts
+        else "",
+        "### Beside the peers\n\n" + figures(results, beside, columns) if beside else "",
+        "### By itself\n\n" + figures(results, alone, Columns(columns.ours, [], columns.titles)) if alone else "",
+        notes(results, shapes, columns, setting),
     ]
     return "\n\n".join(section for section in sections if section)
 
 
 def short(results: Results, shapes: Sequence[Shape], columns: Columns, setting: Setting) -> str:
-    """What the README holds: figures of the first metric of each shape, and the ratios of its first variant."""
-    first = [Shape(shape.key, shape.arguments, shape.metrics[:1], shape.idle) for shape in shapes]
-    figures = _figures(results, first, [*columns.ours, *columns.peers], columns.titles)
-    return "\n\n".join([figures, _ratios(results, first, columns), _measured(setting)])
+    """What the README holds: the main rows, FlockMQ and the best peer of each."""
+    rows = [(shape, metric) for shape in shapes for metric in shape.metrics if (shape.key, metric.key) in README_ROWS]
+    head = ["", *(columns.titles[key] for key in columns.ours), "best peer", "", "ratio"]
+    body = []
+    for shape, metric in rows:
+        best = results.best(shape, metric, columns.peers)
+        cells = [figure(results.cell(shape, metric, key)) for key in columns.ours]
+        theirs = ["—", "—"] if best is None else [columns.titles[best], figure(results.cell(shape, metric, best))]
+        body.append([row_title(metric), *cells, *theirs, against(results, (shape, metric), columns)])
+    return "\n\n".join([table(head, body), measured(setting)])
+
+
+def measured(setting: Setting) -> str:
+    versions = ", ".join(f"{title} {version}" for title, version in setting.versions.items())
+    return (
+        f"Measured {setting.date} on {setting.machine}, in one run of {setting.minutes:.0f} minutes: the broker on one "
+        f"core, the load on the other, loopback. A figure is the median of {setting.rounds} rounds of "
+        f"{setting.seconds:g} s; ¹ of one round, where the peer had done less than a third of the row's best peer or "
+        f"the shape is measured once. {versions}."
+    )
+
+
+def figures(results: Results, rows: Sequence[Row], columns: Columns) -> str:
+    """One row a figure; the last column says how many times better than the best peer the compiled broker is."""
+    ratio = ["vs best peer"] if columns.peers else []
+    head = ["", *(columns.titles[broker] for broker in columns.all), *ratio]
+    body = []
+    for row in rows:
+        best = results.best(*row, columns.peers)
+        cells = []
+        for broker in columns.all:
+            text = figure(results.cell(*row, broker))
+            cells.append(f"**{text}**" if broker == best else text)
+        body.append([row_title(row[1]), *cells, *([against(results, row, columns)] if ratio else [])])
+    return table(head, body)
+
+
+def against(results: Results, row: Row, columns: Columns) -> str:
+    best = results.best(*row, columns.peers)
+    ratio = None if best is None or not columns.ours else results.ratio(*row, columns.ours[-1], best)
+    return "—" if ratio is None else f"{ratio:.1f}×" if ratio >= 10 else f"{ratio:.2f}×"
+
+
+def notes(results: Results, shapes: Sequence[Shape], columns: Columns, setting: Setting) -> str:
+    titles = {shape.key: shape.metrics[0].title for shape in shapes}
+    lines = ["Bold: the best peer of the row. Last column: FlockMQ compiled beside it, above 1 where FlockMQ is ahead."]
+    lines += [f"{columns.titles[broker]} is missing: {why}." for broker, why in setting.missing.items()]
+    lines += [
+        f"{columns.titles[broker]}, “{titles[shape]}”: {why}."
+        for (shape, broker), why in results.failures.items()
+        if shape in titles
+    ]
+    lines += results.notes
+    lines += [
+        f"{columns.titles[broker]}, “{titles[shape.key]}”: {cell.lost:,} messages lost, {cell.repeated:,} repeated."
+        for shape, broker, cell in results.flawed(columns.all, shapes)
+    ]
+    rows = [(shape, metric) for shape in shapes for metric in shape.metrics]
+    cells = [cell for row in rows for broker in columns.all if (cell := results.cell(*row, broker))]
+    if any(cell.load_bound for cell in cells):
+        lines.append("≥: the load's core was busy too, so the broker may be faster; see its CPU a message.")
+    if setting.load_before >= IDLE_MACHINE_LOAD:
+        lines.append(
+            f"Other work ran here (load average {setting.load_before:.1f} before): figures are low, ratios rough."
+        )
+    spreads = sorted(cell.spread for cell in cells if cell.rounds > 1)
+    if spreads:
+        middle = spreads[len(spreads) // 2]
+        lines.append(
+            f"The rounds of a cell lie {middle:.0%} of their median apart in the middle, {spreads[-1]:.0%} at most."
+        )
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def replace_block(path: Path, text: str) -> None:
@@ -81,85 +171,24 @@ def find_block(path: Path) -> tuple[int, int]:
     return places[0], places[1]
 
 
-def _measured(setting: Setting) -> str:
-    versions = ", ".join(f"{title} {version}" for title, version in setting.versions.items())
-    return (
-        f"Measured {setting.date} on {setting.machine}: the broker on one core, the client on another, loopback, 64 B "
-        f"payloads; medians of {setting.rounds} rounds of {setting.seconds:g} s. {versions}."
-    )
-
-
-def _rows(shapes: Iterable[Shape]) -> list[Row]:
-    return [(shape, metric) for shape in shapes for metric in shape.metrics]
-
-
-def _figures(results: Results, shapes: Sequence[Shape], brokers: Sequence[str], titles: dict[str, str]) -> str:
-    head = ["", *(titles[broker] for broker in brokers)]
-    body = [
-        [_row_title(metric), *(_figure(results.cell(shape, metric, broker)) for broker in brokers)]
-        for shape, metric in _rows(shapes)
-    ]
-    return _table(head, body)
-
-
-def _ratios(results: Results, shapes: Sequence[Shape], columns: Columns) -> str:
-    pairs = [(ours, peer) for ours in columns.ours for peer in columns.peers]
-    if not pairs:
-        return ""
-    head = ["", *(f"{ours} / {columns.titles[peer]}" for ours, peer in pairs)]
-    body = [
-        [metric.title, *(_ratio(results.ratio(shape, metric, ours, peer)) for ours, peer in pairs)]
-        for shape, metric in _rows(shapes)
-    ]
-    return "Ratios, above 1 where FlockMQ is ahead:\n\n" + _table(head, body)
-
-
-def _notes(results: Results, shapes: Sequence[Shape], columns: Columns, setting: Setting) -> str:
-    brokers = [*columns.ours, *columns.peers, *columns.relay]
-    titles = {shape.key: shape.metrics[0].title for shape in shapes}
-    lines = [f"{columns.titles[broker]} is missing: {why}." for broker, why in setting.missing.items()]
-    lines += [
-        f"{columns.titles[broker]} failed “{titles[shape]}”: {why}."
-        for (shape, broker), why in results.failures.items()
-    ]
-    lines += [
-        f"{columns.titles[broker]}, “{titles[shape.key]}”: {cell.lost:,} messages lost, {cell.repeated:,} repeated."
-        for shape, broker, cell in results.flawed(brokers, shapes)
-    ]
-    cells = [results.cell(*row, broker) for row in _rows(shapes) for broker in brokers]
-    if any(cell and cell.client_bound for cell in cells):
-        lines.append("≥: the client's core was busy too, so the broker may be faster than this.")
-    if setting.load_before >= IDLE_MACHINE_LOAD:
-        lines.append(
-            f"Other work ran here (load average {setting.load_before:.1f} before): figures are low, ratios rough."
-        )
-    widest = max((cell.spread for cell in cells if cell), default=0.0)
-    lines.append(f"Between the rounds of one cell lie {widest:.0%} of its median at most.")
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def _row_title(metric: Metric) -> str:
+def row_title(metric: Metric) -> str:
     return f"{metric.title} ({metric.unit})"
 
 
-def _figure(cell: Cell | None) -> str:
+def figure(cell: Cell | None) -> str:
     if cell is None:
         return "—"
-    return ("≥ " if cell.client_bound else "") + _three_digits(cell.median)
+    return ("≥ " if cell.load_bound else "") + three_digits(cell.median) + ("¹" if cell.rounds == 1 else "")
 
 
-def _three_digits(value: float) -> str:
-    if value >= 1_000_000:
-        return f"{value / 1e6:.3g} M" if value < 1e9 else f"{value / 1e6:,.0f} M"
-    if value >= 10_000:
-        return f"{value / 1e3:.3g} k" if value < 999_500 else "1 M"
+def three_digits(value: float) -> str:
+    if value >= 999_500:
+        return f"{value / 1e6:.3g} M"
+    if value >= 9_995:
+        return f"{value / 1e3:.3g} k"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _ratio(ratio: float | None) -> str:
-    return "—" if ratio is None else f"{ratio:.1f}" if ratio >= 10 else f"{ratio:.2f}"
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     rule = ["---", *("---:" for _ in head[1:])]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *body))

@@ -1,14 +1,16 @@
-"""What is measured: the table of shapes. Each is a run of the load client (`../load`) and gives one or more metrics."""
+"""What is measured: the table of shapes. Each is a run of `flockmq bench` and gives one or more figures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
+
+Way = Literal["mqtt", "mqtts", "ws", "cluster"]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure of a shape: the key of the client's JSON, what a reader sees, and which way is better."""
+    """One figure of a shape: its name in the sample, what a reader sees, and which way is better."""
 
     key: str
     title: str
@@ -18,44 +20,75 @@ class Metric:
 
 @dataclass(frozen=True)
 class Shape:
-    """One run of the client. `idle`: measured once, on a broker started for it alone."""
+    """One run of the load. `once`: on a broker started for it alone, one round. `quick`: part of a QUICK=1 run."""
 
     key: str
     arguments: tuple[str, ...]
     metrics: tuple[Metric, ...]
-    idle: bool = False
+    way: Way = "mqtt"
+    once: bool = False
+    quick: bool = False
 
 
-def _throughput(key: str, title: str, *options: str) -> Shape:
-    return Shape(key, ("throughput", *options), (Metric("rate", title, "msg/s"),))
+def _messages(
+    key: str, title: str, *options: str, way: Way = "mqtt", once: bool = False, quick: bool = False, cpu: bool = False
+) -> Shape:
+    """`cpu`: with the broker's processor time for a message as a second row."""
+    metrics = [Metric("rate", title, "msg/s")]
+    if cpu:
+        metrics.append(Metric("cpu_us", f"{title}: broker's CPU a message", "µs", False))
+    return Shape(key, ("throughput", *options), tuple(metrics), way, once, quick)
 
 
-def _round_trip(qos: int) -> Shape:
+def _latency(qos: int) -> Shape:
     percentiles = (("p50_us", "p50"), ("p99_us", "p99"), ("p999_us", "p99.9"))
-    metrics = tuple(Metric(key, f"round trip QoS {qos}, {name}", "µs", False) for key, name in percentiles)
-    return Shape(f"rtt-{qos}", ("rtt", "--qos", str(qos)), metrics)
+    metrics = tuple(Metric(key, f"one in flight, QoS {qos}, {name}", "µs", False) for key, name in percentiles)
+    return Shape(f"latency-{qos}", ("latency", "--qos", str(qos)), metrics, quick=True)
 
 
+WINDOW: Final = ("--window", "1000")
+HUNDRED: Final = ("--publishers", "100", "--subscribers", "100", *WINDOW)
 MIXED: Final = ("--topics", "64")
-HANDSHAKES: Final = ("--window", "100")
-HUNDRED_PAIRS: Final = ("--publishers", "100", "--subscribers", "100", "--burst", "1", "--window", "1000")
+MANY_TOPICS: Final = ("--topics", "100000")
 
 SHAPES: Final = (
-    _throughput("mix-0", "1→1, 64 topics, wildcard subscriber", *MIXED),
-    _throughput("pairs-0", "1→1, one topic"),
-    _throughput("fan-0", "1→50", "--fan", "--subscribers", "50"),
-    _throughput("single-0", "100→100, one message a write", *HUNDRED_PAIRS),
-    _throughput("mix-1", "QoS 1 window 100, 64 topics, wildcard subscriber", "--qos", "1", *HANDSHAKES, *MIXED),
-    _throughput("pairs-1", "QoS 1 window 100, one topic", "--qos", "1", *HANDSHAKES),
-    _throughput("mix-2", "QoS 2 window 100, 64 topics, wildcard subscriber", "--qos", "2", *HANDSHAKES, *MIXED),
-    _round_trip(0),
-    _round_trip(1),
-    Shape("connects", ("connects",), (Metric("rate", "connects", "1/s"),)),
+    _messages("one", "1→1", quick=True, cpu=True),
+    _messages("mixed", "1→1, 64 topics, wildcard subscriber", *MIXED, quick=True),
+    _messages("fan-out", "1→50", "--fan", "--subscribers", "50", quick=True),
+    _messages("fan-in", "50→1", "--fan", "--publishers", "50", *WINDOW),
+    _messages("hundred", "100→100", *HUNDRED),
+    _messages("single", "100→100, one message a write", *HUNDRED, "--batch", "1", quick=True, cpu=True),
+    _messages("qos-1", "QoS 1, window 100, 64 topics, wildcard", "--qos", "1", *MIXED, quick=True, cpu=True),
+    _messages("qos-2", "QoS 2, window 100, 64 topics, wildcard", "--qos", "2", *MIXED, quick=True),
+    _messages("16-b", "1→1, 16 B", "--payload", "16"),
+    _messages("256-b", "1→1, 256 B", "--payload", "256"),
+    _messages("16-kib", "1→1, 16 KiB", "--payload", "16384", "--window", "128"),
+    _messages("many-topics", "100,000 topics, 1 wildcard filter", *MANY_TOPICS),
+    _messages("filters-10k", "100,000 topics, 10,000 wildcard filters", *MANY_TOPICS, "--filters", "10000"),
+    _messages("tls", "1→1 over TLS", way="mqtts"),
+    _messages("websocket", "1→1 over WebSocket", *WINDOW, way="ws"),
+    _latency(0),
+    _latency(1),
+    Shape(
+        "connects",
+        ("connects",),
+        (
+            Metric("rate", "connects", "1/s"),
+            Metric("cpu_us", "connects: broker's CPU each", "µs", False),
+        ),
+        quick=True,
+    ),
+    _messages("cluster", "1→1 across two nodes", way="cluster", once=True),
     Shape(
         "idle",
-        ("idle",),
-        (Metric("kib", "idle connection with one subscription", "KiB", False),),
-        idle=True,
+        ("idle", "--connections", "10000", "--limit", "8"),
+        (Metric("kib", "memory of an idle connection with a subscription", "KiB", False),),
+        once=True,
+        quick=True,
+    ),
+    _messages(
+        "filters-1m", "100,000 topics, 1,000,000 wildcard filters", *MANY_TOPICS, "--filters", "1000000", once=True
     ),
 )
-"""Payloads are 64 B. At QoS 0 a publisher has up to 16,384 messages under way: a flood, but a bounded one."""
+"""Payloads are 64 B where the title doesn't say otherwise. At QoS 0 a publisher has up to 8,192 messages under way
+(1,000 with many publishers and over WebSocket, where Mosquitto 2.1 closes the connection above it): a flood, but a bounded one."""

@@ -69,7 +69,7 @@ def _plan(options: argparse.Namespace, prefix: str) -> Plan:
         filters=options.filters,
         qos=options.qos,
         payload_bytes=options.payload,
-        window=options.window or (100 if options.qos else 16_384),
+        window=options.window or (100 if options.qos else 8192),
         batch=options.batch,
         warmup_s=options.warmup,
         duration_s=options.seconds,

@@ -28,7 +28,7 @@ def measure(plan: Plan, target: Target, inflight: int, pids: list[int], ready: C
                 before, client_s, broker_s, start = done, time.process_time(), process.cpu_s(family), clock()
                 end = start + plan.duration_s
             while len(under_way) < inflight:
-                under_way.append(link.start(target, f"{plan.prefix}-{begun}"))
+                under_way.append(link.begin(target, f"{plan.prefix}-{begun}"))
                 begun += 1
             oldest = under_way.popleft()
             link.finish(oldest)

@@ -1,4 +1,4 @@
-"""Idle connections: each has one subscription with a wildcard of its own, no keep-alive, and no traffic.
+"""Idle connections: each has one subscription with a wildcard of its own, and no traffic.
 
 What one costs the broker is its resident memory with them less what it was without, divided by their number.
 """
@@ -10,10 +10,11 @@ import time
 from typing import Final
 
 from flockmq.bench import process
-from flockmq.bench.link import connect, subscribe
+from flockmq.bench.link import ask, begin, finish, granted
 from flockmq.bench.target import Target
 from flockmq.bench.throughput import Sample
 
+AT_ONCE: Final = 64
 QUIET_S: Final = 0.5
 """After the last SUBACK: what a broker does a moment later belongs to the connections too."""
 
@@ -27,10 +28,16 @@ def measure(
     with contextlib.ExitStack() as stack:
         start, opened = time.perf_counter(), 0
         while opened < connections and time.perf_counter() - start < limit_s:
-            link = connect(target, f"{prefix}-device-{opened:08}")
-            stack.callback(link.close)
-            subscribe(link, [f"{prefix}/devices/{opened:08}/commands/+"], qos)
-            opened += 1
+            last = min(opened + AT_ONCE, connections)
+            links = [begin(target, f"{prefix}-device-{number:08}") for number in range(opened, last)]
+            for link in links:
+                stack.callback(link.close)
+                finish(link)
+            for number, link in enumerate(links, opened):
+                ask(link, [f"{prefix}/devices/{number:08}/commands/+"], qos)
+            for number, link in enumerate(links, opened):
+                granted(link, [f"{prefix}/devices/{number:08}/commands/+"], qos)
+            opened = last
         elapsed = time.perf_counter() - start
         time.sleep(QUIET_S)
         grown = process.resident_bytes(process.family(pids)) - before

@@ -21,6 +21,8 @@ from flockmq.mqtt.packets import Connect, Subscription
 
 ANSWER_MAX_S: Final = 10
 """How long a blocking call waits for the broker."""
+KEEP_ALIVE_S: Final = 0xFFFF
+"""As long as can be said: an idle connection stays silent, and some brokers refuse 0, which is none."""
 PATIENCE: Final = struct.pack("ll", ANSWER_MAX_S, 0)
 GRANTED_MAX: Final = 2
 """The highest reason code of a SUBACK that isn't a refusal."""
@@ -167,8 +169,8 @@ class WebSocketLink(Link):
 
 
 def connect(target: Target, client_id: str) -> Link:
-    """CONNECT up to its CONNACK: clean session, no keep-alive, so that an idle connection stays silent."""
-    link = start(target, client_id)
+    """CONNECT up to its CONNACK, with a clean session."""
+    link = begin(target, client_id)
     try:
         finish(link)
     except Failed:
@@ -177,10 +179,16 @@ def connect(target: Target, client_id: str) -> Link:
     return link
 
 
-def start(target: Target, client_id: str) -> Link:
+def begin(target: Target, client_id: str) -> Link:
     """The first half of `connect`: CONNECT is sent."""
     link = WebSocketLink(target) if target.websocket else Link(target)
-    login = Connect(frame.V311, client_id.encode(), user_name=target.username, password=target.password)
+    login = Connect(
+        frame.V311,
+        client_id.encode(),
+        keep_alive_s=KEEP_ALIVE_S,
+        user_name=target.username,
+        password=target.password,
+    )
     link.write(encode.connect(login))
     return link
 
@@ -196,7 +204,17 @@ def finish(link: Link) -> None:
 
 def subscribe(link: Link, filters: list[str], qos: int) -> None:
     """SUBSCRIBE up to its SUBACK; each filter has to be granted as asked for."""
+    ask(link, filters, qos)
+    granted(link, filters, qos)
+
+
+def ask(link: Link, filters: list[str], qos: int) -> None:
+    """The first half of `subscribe`: SUBSCRIBE is sent."""
     link.write(encode.subscribe(frame.V311, 1, [Subscription(name.encode(), qos) for name in filters]))
+
+
+def granted(link: Link, filters: list[str], qos: int) -> None:
+    """The second half: SUBACK is awaited."""
     suback = link.read_packet()
     if suback[0] >> 4 != frame.SUBACK:
         raise Failed(f"{link.target}: answered SUBSCRIBE with {suback[:8].hex(' ')}")

@@ -110,7 +110,7 @@ def _throughput_options(parser: argparse.ArgumentParser) -> None:
     add("--wildcard", action="store_true", help="subscribe with a wildcard, as always with several topics")
     add("--filters", type=number(0, 1 << 20), default=0, metavar="N", help="wildcard filters of other topics, besides")
     add("--window", type=number(1, 1 << 19), metavar="N", help="messages a publisher has under way "
-        "(default: 16384; 100 at QoS 1 and 2)")  # fmt: skip
+        "(default: 8192; 100 at QoS 1 and 2)")  # fmt: skip
     add("--batch", type=number(1, 1 << 20), default=1 << 20, metavar="N", help="messages one write may carry "
         "(default: what is there; 1: a write for each)")  # fmt: skip
     add("--processes", type=number(1, 256), default=1, metavar="N", help="run it N times at once (default: 1)")

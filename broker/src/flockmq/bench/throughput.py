@@ -1,7 +1,7 @@
 """Throughput: publishers keep a window of messages under way, subscribers account for each one.
 
-The figure is deliveries inside the measured time, which begins after the warm-up. Then the publishers stop, and what is
-still under way must arrive: what doesn't within QUIET_S is lost.
+The figure is deliveries inside the measured time, which begins after the warm-up and is longer for a slow broker. Then
+the publishers stop, and what is still under way must go on arriving: what doesn't within QUIET_S is lost.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from flockmq.bench.target import Target
 from flockmq.errors import ConfigError
 
 QUIET_S: Final = 2.0
+DRAIN_MAX_S: Final = 3.0
+PATIENCE: Final = 4.0
+PATIENCE_MIN_S: Final = 2.0
 TURN_MAX_S: Final = 0.01
 READ_EVERY_MESSAGES: Final = 64
 """Messages that each publisher may write before its subscribers are read."""
@@ -44,7 +47,7 @@ class Plan:
     """Wildcard filters of other topics that are subscribed besides."""
     qos: int = 0
     payload_bytes: int = 64
-    window: int = 16_384
+    window: int = 8192
     batch: int = 1_000_000
     """Messages that one write may carry."""
     warmup_s: float = 0.3
@@ -92,10 +95,10 @@ def measure(plan: Plan, publish_to: Target, subscribe_at: Target, pids: list[int
         run = _Run(plan, publish_to, subscribe_at, stack)
         ready()
         time.sleep(plan.settle_s)
-        run.for_time(plan.warmup_s)
+        run.turn_for(plan.warmup_s, 1)
         family = process.family(pids)
         delivered, client_s, broker_s = run.tally.delivered, time.process_time(), process.cpu_s(family)
-        elapsed = run.for_time(plan.duration_s)
+        elapsed = run.turn_for(plan.duration_s, 2)
         delivered = run.tally.delivered - delivered
         client_s, broker_s = time.process_time() - client_s, process.cpu_s(family) - broker_s
         run.drain()
@@ -126,6 +129,7 @@ class _Run:
         self._outboxes: list[Outbox] = []
         self._eager = False
         """Every publisher could go on at once."""
+        self._window_copies = plan.window * plan.publishers * (plan.subscribers if plan.fan else 1)
         self._turns = 0
         self._turns_per_read = max(1, min(READ_EVERY_MESSAGES, plan.window // 4) // plan.batch)
 
@@ -168,23 +172,35 @@ class _Run:
         self._boxes[box.descriptor] = box
         self._poller.register(box.descriptor, select.EPOLLIN)
 
-    def for_time(self, seconds: float) -> float:
-        """Turn for so long; how long it was."""
+    def turn_for(self, seconds: float, windows: int) -> float:
+        """Turn for so long, and until so many windows were delivered but no more than PATIENCE times as long; how long.
+
+        A slow broker may take a whole window in before it delivers the first of it, and more than a second for that.
+        """
         clock = time.perf_counter
         start = now = clock()
-        while now - start < seconds:
+        enough = self.tally.delivered + windows * self._window_copies
+        while now - start < seconds or (
+            self.tally.delivered < enough and now - start < max(PATIENCE * seconds, PATIENCE_MIN_S)
+        ):
             self._turn(publish=True)
             now = clock()
         return now - start
 
     def drain(self) -> None:
-        """Publish no more, and wait for what is under way as long as something arrives; the rest is lost."""
-        seen, since = self.tally.delivered, time.perf_counter()
-        while any(outbox.under_way() for outbox in self._outboxes) and time.perf_counter() - since < QUIET_S:
+        """Publish no more, and wait for what is under way, DRAIN_MAX_S at most; when nothing arrives, it is lost."""
+        start = since = time.perf_counter()
+        seen = self.tally.delivered
+        while any(outbox.under_way() for outbox in self._outboxes):
             self._turn(publish=False)
+            now = time.perf_counter()
             if self.tally.delivered != seen:
-                seen, since = self.tally.delivered, time.perf_counter()
-        self.tally.lost += sum(outbox.unsettled() for outbox in self._outboxes)
+                seen, since = self.tally.delivered, now
+            if now - since > QUIET_S:
+                self.tally.lost += sum(outbox.unsettled() for outbox in self._outboxes)
+                return
+            if now - start > DRAIN_MAX_S:
+                return
 
     def _turn(self, publish: bool) -> None:
         """Read what is there and answer it, then let every publisher write once.
