@@ -184,10 +184,7 @@ def counter_samples(counters: Counters) -> list[Sample]:
     packets = counters.packets_received
     return [
         *(Sample(name, getattr(counters, field), labels) for field, (name, labels) in FROM_COUNTERS.items()),
-        *(
-            Sample("flockmq_packets_received", counters.packets_received[type], (name,))
-            for type, name in PACKETS.items()
-        ),
+        *(Sample("flockmq_packets_received", packets[type], (name,)) for type, name in PACKETS.items()),
         *(Sample(name, _unacknowledged(counters, field), ("0",)) for field, name in BY_QOS.items()),
     ]
 
