@@ -205,3 +205,30 @@ def test_a_malformed_delay_is_refused(fleet: Fleet) -> None:
         for topic in ("$delayed/x/t", "$delayed/0/t", "$delayed/4294968/t", "$delayed/5/", "$delayed/5"):
             assert publisher.publish(topic, "never") == TOPIC_NAME_INVALID, topic
         assert publisher.publish("$delayed/4294967/t", "in fifty days") == 0
+
+
+def test_shared_and_exclusive_subscriptions_move_with_their_session(fleet: Fleet) -> None:
+    fleet.core("core-0")
+    here, there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
+    with Client(there.mqtt, "publisher") as publisher, Client(there.mqtt, "other") as other:
+        with Client(here.mqtt, "device", lasts=True) as device:
+            device.subscribe("$share/workers/t/#")
+            device.subscribe("$exclusive/x")
+            spread(publisher, [device], 3, lambda got: len(got[0]) == 3)
+            device.lose_connection()
+        other.subscribe("$share/workers/t/#")
+        spread(publisher, [other], 3, lambda got: len(got[0]) == 3)  # once it is known who is there, and who isn't
+        other.unsubscribe("$share/workers/t/#")
+        eventually(lambda: there.metric("flockmq_shared_groups") == 0, "nobody is there")
+        for number in range(5):
+            publisher.publish("t/x", f"waits {number}")
+        with Client(there.mqtt, "device", lasts=True) as back:
+            assert back.session_present
+            waited = [payload for payload in received(back)[0] if not payload.startswith("probe")]
+            assert waited == [f"waits {number}" for number in range(5)]
+            publisher.publish("t/x", "live")
+            publisher.publish("x", "alone")
+            assert {back.receive()[1] for _ in range(2)} == {"live", "alone"}
+            assert other.ask_for("$exclusive/x") == QUOTA_EXCEEDED
+            eventually(lambda: here.metric("flockmq_exclusive_subscriptions") == 0, "nothing is left on the old node")
+            assert there.metric("flockmq_exclusive_subscriptions") == 1
