@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -136,7 +137,9 @@ class _ByName:
 
 
 def _reason(error: Exception) -> str:
-    return str(getattr(error, "reason", None) or error).replace("_", " ").lower()
+    """OpenSSL's word for it, without the place in its source."""
+    said = getattr(error, "reason", None) or re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", str(error))
+    return str(said).replace("_", " ").lower()
 
 
 # --- a client's certificate -----------------------------------------------------------------------------------------

@@ -34,7 +34,9 @@ class Metered(Connection):
         counters = self.router.counters
         before = counters.messages_received
         super().feed(data)
-        self._debit(counters.messages_received - before, len(data))
+        messages = counters.messages_received - before
+        if data or messages:
+            self._debit(messages, len(data))
 
     def _debit(self, messages: int, size: int) -> None:
         """One read, whatever it held."""
@@ -45,7 +47,7 @@ class Metered(Connection):
             over = self.own.wait_s(now_s) > 0.0
         for shared in self.listener.meters:
             shared.debit(messages, size, now_s)
-            if shared.wait_s(now_s) > 0.0:
+            if shared.is_taken(now_s):
                 over = True
         if over and not self.is_held and self.state != CLOSED:
             self.is_held = True

@@ -30,6 +30,10 @@ class Shared(Meter):
         super().__init__(rates, now_s)
         self.line: dict[Metered, None] = {}
 
+    def is_taken(self, now_s: float) -> bool:
+        """Whether whoever draws from it must wait: for tokens, or behind others."""
+        return bool(self.line) or self.wait_s(now_s) > 0.0
+
 
 class Throttle:
     """One per engine, which calls `tick` every THROTTLE_TICK_S while `is_busy()`."""
@@ -49,18 +53,19 @@ class Throttle:
         return bool(self._alone) or any(shared.line for shared in self.shared)
 
     def hold(self, client: Metered, now_s: float) -> None:
-        """The client, which is paused, waits for the first of its meters that is in debt, or goes on."""
-        if client.own is not None:
-            wait_s = client.own.wait_s(now_s)
-            if wait_s > 0.0:
-                self._next += 1
-                heapq.heappush(self._due, (now_s + min(wait_s, THROTTLE_CHECK_S), self._next))
-                self._alone[self._next] = client
-                client.ticket = self._next
-                return
-        client.ticket = 0
-        for shared in client.listener.meters:
-            if shared.wait_s(now_s) > 0.0:
+        """The client, which is paused, waits for its own bucket and then in the lines of the others; or goes on."""
+        wait_s = 0.0 if client.own is None else client.own.wait_s(now_s)
+        if wait_s > 0.0:
+            self._next += 1
+            heapq.heappush(self._due, (now_s + min(wait_s, THROTTLE_CHECK_S), self._next))
+            self._alone[self._next] = client
+            client.ticket = self._next
+        else:
+            self._line_up(client, client.listener.meters, now_s)
+
+    def _line_up(self, client: Metered, meters: list[Shared], now_s: float) -> None:
+        for shared in meters:
+            if shared.is_taken(now_s):
                 shared.line[client] = None
                 return
         client.go_on()
@@ -72,12 +77,16 @@ class Throttle:
             shared.line.pop(client, None)
 
     def tick(self, now_s: float) -> None:
+        due: list[int] = []
         while self._due and self._due[0][0] <= now_s:
-            client = self._alone.pop(heapq.heappop(self._due)[1], None)
+            due.append(heapq.heappop(self._due)[1])
+        for ticket in due:
+            client = self._alone.pop(ticket, None)
             if client is not None:
                 self.hold(client, now_s)
         for shared in self.shared:
             if shared.line:
                 for client in list(islice(shared.line, shared.room(now_s))):
                     del shared.line[client]
-                    self.hold(client, now_s)
+                    meters = client.listener.meters
+                    self._line_up(client, meters[meters.index(shared) + 1 :], now_s)

@@ -69,6 +69,8 @@ class Tls(Filter):
                 plain.append(piece)
         except ssl.SSLWantReadError:
             pass
+        except ssl.SSLZeroReturnError:
+            self.has_ended = True
         except ssl.SSLError as error:
             self.fault = PacketError(Reason.UNSPECIFIED_ERROR, "TLS", _why(error))
         self.has_answer = outgoing.pending > 0

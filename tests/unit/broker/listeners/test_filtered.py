@@ -1,0 +1,251 @@
+"""Connections through filters, over real sockets: what the protocol says arrives, and nobody costs more than stated."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import resource
+import socket
+import ssl
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from flockmq.bounds import FILTER_SLICE_MAX_BYTES, TLS_GREETINGS_PER_TURN_MAX, TLS_HANDSHAKES_MAX
+from flockmq.listeners.access import Access
+from flockmq.listeners.certificates import Certificates
+from flockmq.listeners.filtered import Filtered
+from flockmq.listeners.listening import Listening
+from flockmq.mqtt import encode
+from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.reason import Reason
+from flockmq.session.channel import CLOSED, CONNECTED, OPENED
+from flockmq.session.limits import Limits
+from unit.broker.listeners.harness import Served
+from unit.broker.listeners.pki import Client, Pki
+from unit.broker.listeners.test_websocket import BINARY, CLOSE, PING, frame, request
+from unit.broker.session.harness import publish
+
+CONNECT = encode.connect(Connect(4, b"c"))
+CONNACK = encode.connack(4, 0)
+HEADER = b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 1883\r\n"
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Pki:
+    return Pki(tmp_path)
+
+
+def listening(served: Served, pki: Pki | None = None, **settings: object) -> Listening:
+    if pki is not None:
+        settings["certificates"] = Certificates("listeners.ssl.a", pki.settings())
+    return Listening(served.engine, "ssl:a", served.limits, **settings)  # type: ignore[arg-type]
+
+
+def filtered(served: Served, listener: Listening) -> tuple[Filtered, socket.socket]:
+    connection, client = served.opened(listener)
+    assert isinstance(connection, Filtered)
+    return connection, client
+
+
+class TlsClient:
+    """A client's socket with TLS on it, driven by hand."""
+
+    def __init__(self, served: Served, end: socket.socket, context: ssl.SSLContext) -> None:
+        self.served = served
+        self.end = end
+        self.tls = Client(context)
+
+    def shake(self) -> None:
+        for _ in range(4):
+            if said := self.tls.say():
+                self.end.sendall(said)
+            self.served.engine.turn()
+            self.served.engine.end_turn()
+            self.end.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                self.tls.hear(self.end.recv(100_000))
+
+    def ask(self, data: bytes) -> bytes:
+        self.end.sendall(self.tls.say(data))
+        self.served.engine.turn()
+        return self.tls.hear(self.end.recv(100_000))
+
+
+# --- WebSocket ------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_connects_over_websocket_and_its_pings_are_answered() -> None:
+    with Served() as served:
+        connection, client = filtered(served, listening(served, path="/mqtt"))
+        answer = served.ask(client, request() + frame(BINARY, CONNECT))
+        assert answer.startswith(b"HTTP/1.1 101 ")
+        assert answer.endswith(frame(BINARY, CONNACK, mask=None))
+        assert connection.state == CONNECTED
+        assert served.ask(client, frame(PING, b"?")) == frame(10, b"?", mask=None)
+
+
+def test_a_bad_request_is_answered_and_closed() -> None:
+    with Served() as served:
+        connection, client = filtered(served, listening(served, path="/mqtt"))
+        assert served.ask(client, request("GET / HTTP/1.1")).startswith(b"HTTP/1.1 404 ")
+        assert client.recv(1) == b""
+        assert connection.state == CLOSED
+        assert len(served.port.violations) == 1
+
+
+def test_a_broken_frame_ends_the_client_with_its_code_behind_the_last_packet() -> None:
+    with Served() as served:
+        _, client = filtered(served, listening(served, path="/mqtt"))
+        served.ask(client, request() + frame(BINARY, encode.connect(Connect(5, b"c"))))
+        said = served.ask(client, frame(1, b"text"))
+        disconnect = encode.disconnect(5, Reason.PROTOCOL_ERROR)
+        assert said == frame(BINARY, disconnect, mask=None) + frame(CLOSE, struct.pack(">H", 1003), mask=None)
+
+
+def test_a_close_behind_disconnect_is_a_clean_end() -> None:
+    with Served() as served:
+        connection, client = filtered(served, listening(served, path="/mqtt"))
+        served.ask(client, request() + frame(BINARY, CONNECT))
+        served.ask(client, frame(BINARY, b"\xe0\x00") + frame(CLOSE, b"\x03\xe8"))
+        assert connection.clean_end
+        assert connection.fd == -1
+
+
+# --- TLS ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_connects_over_tls_and_its_end_is_said(pki: Pki) -> None:
+    with Served() as served:
+        connection, end = filtered(served, listening(served, pki))
+        client = TlsClient(served, end, pki.trusting())
+        client.shake()
+        assert client.ask(CONNECT) == CONNACK
+        connection.close(Reason.SERVER_SHUTTING_DOWN)
+        served.engine.end_turn()
+        client.tls.hear(end.recv(100_000))
+        assert client.tls.tls.read(1) == b""  # close_notify
+        assert end.recv(1) == b""
+        assert not served.engine.handshakes
+
+
+def test_a_client_connects_over_websocket_over_tls_behind_a_balancer(pki: Pki) -> None:
+    with Served() as served:
+        listener = listening(served, pki, path="/mqtt", proxy_timeout_s=3.0)
+        connection, end = filtered(served, listener)
+        end.sendall(HEADER)
+        client = TlsClient(served, end, pki.trusting())
+        client.shake()
+        assert client.ask(request() + frame(BINARY, CONNECT)).endswith(frame(BINARY, CONNACK, mask=None))
+        peer = connection.peer()
+        assert (peer.host, peer.port, peer.listener, peer.zone) == ("192.0.2.1", 4711, "ssl:a", "default")
+
+
+def test_what_a_slow_reader_leaves_waits_in_plain_and_arrives_in_order(pki: Pki) -> None:
+    with Served(Limits(max_packet_size=16_000_000)) as served:
+        connection, end = filtered(served, listening(served, pki))
+        client = TlsClient(served, end, pki.trusting())
+        client.shake()
+        client.ask(CONNECT)
+        large = [publish(4, "a", letter * 3_000_000) for letter in "xyz"]
+        for packet in large:
+            connection.put(packet)
+        got = b""
+        wanted = b"".join(large)
+        served.engine.end_turn()
+        while len(got) < len(wanted):
+            assert len(connection.wrapped) <= FILTER_SLICE_MAX_BYTES * 1.01
+            try:
+                got += client.tls.hear(end.recv(200_000))
+            except BlockingIOError:
+                served.engine.turn()
+        assert got == wanted
+        assert connection.out_bytes == 0
+
+
+def test_handshakes_are_answered_a_few_a_turn(pki: Pki) -> None:
+    with Served() as served:
+        listener = listening(served, pki)
+        clients = [filtered(served, listener) for _ in range(TLS_GREETINGS_PER_TURN_MAX + 3)]
+        for _, end in clients:
+            end.sendall(Client(pki.trusting()).say())
+        served.engine._serve(served.engine.epoll.poll(0, 512))
+        served.engine.end_turn()
+        assert len(served.engine.greetings) == 3
+        assert len(served.engine.handshakes) == TLS_GREETINGS_PER_TURN_MAX
+        served.engine.end_turn()
+        assert len(served.engine.greetings) == 0
+
+
+def test_one_handshake_too_many_makes_room_by_closing_the_oldest(pki: Pki) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    hello = Client(pki.trusting()).say()
+    with Served() as served:
+        listener = listening(served, pki)
+        clients = [filtered(served, listener) for _ in range(TLS_HANDSHAKES_MAX + 2)]
+        for _, end in clients:
+            end.sendall(hello)
+            served.engine.turn()
+        assert len(served.engine.handshakes) == TLS_HANDSHAKES_MAX
+        assert [connection.fd == -1 for connection, _ in clients[:3]] == [True, True, False]
+
+
+def test_who_stays_silent_or_dribbles_costs_little_and_is_closed_in_time(pki: Pki) -> None:
+    with Served(Limits(idle_timeout=15.0)) as served:
+        served.router.now_s = time.monotonic()
+        listeners = [listening(served, pki), listening(served, path="/mqtt"), listening(served, proxy_timeout_s=3.0)]
+        starts = [b"\x16\x03\x01\x02\x00\x01", b"GET /mqtt HTTP/1.1\r\n", b"PROXY TCP4 "]
+        opened = [filtered(served, listener) for listener in listeners]
+        for second in range(1, 15):
+            for (_, end), start in zip(opened, starts, strict=True):
+                if second == 1:
+                    end.sendall(start)
+                elif second < 3:
+                    end.sendall(b"x")
+            served.engine.turn()
+        start_s = served.router.now_s
+        overdue = [connection.overdue(start_s + 3.5) for connection, _ in opened]
+        assert overdue == [False, False, True]
+        assert all(connection.overdue(start_s + 15.5) for connection, _ in opened)
+        assert [connection.state for connection, _ in opened] == [OPENED] * 3
+        assert not served.engine.handshakes
+
+
+# --- PROXY ----------------------------------------------------------------------------------------------------------
+
+
+def test_behind_a_balancer_the_clients_own_address_is_judged() -> None:
+    with Served() as served:
+        access = Access(deny=[ipaddress.ip_network("192.0.2.0/24")])
+        listener = listening(served, proxy_timeout_s=3.0, access=access)
+        connection, client = filtered(served, listener)
+        client.sendall(HEADER + CONNECT)
+        served.engine.turn()
+        assert client.recv(1) == b""
+        assert connection.fd == -1 or connection in served.engine.lingering
+        assert served.port.violations == []
+        _, client = filtered(served, listener)
+        assert served.ask(client, HEADER.replace(b"192.0.2.1", b"198.51.100.1") + CONNECT) == CONNACK
+
+
+def test_without_a_header_nobody_comes_in() -> None:
+    with Served() as served:
+        connection, client = filtered(served, listening(served, proxy_timeout_s=3.0))
+        client.sendall(CONNECT)
+        served.engine.turn()
+        assert client.recv(1) == b""
+        assert connection.state == CLOSED
+        assert "no PROXY header" in str(served.port.violations[0])
+
+
+def test_after_the_header_the_client_has_the_zones_time() -> None:
+    with Served(Limits(idle_timeout=15.0)) as served:
+        served.router.now_s = time.monotonic()
+        connection, client = filtered(served, listening(served, proxy_timeout_s=3.0))
+        client.sendall(HEADER)
+        served.engine.turn()
+        assert not connection.overdue(served.router.now_s + 10.0)
+        assert connection.overdue(served.router.now_s + 16.0)
