@@ -85,6 +85,8 @@ class Mqtt(Rates, frozen=True, kw_only=True):
     max_wildcard_shapes: Annotated[int, Meta(ge=1, le=256)] = 16
     """Different places where wildcards stand in one client's filters."""
     response_information: Annotated[str, Meta(max_length=1024)] = ""
+    server_reference: Annotated[str, Meta(max_length=1024)] = ""
+    """Where a 5.0 client may go when this node sends it away: `host:port`, or several, separated by spaces."""
 
 
 # --- listeners ------------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import ADMITTING, CONNECTED, Channel
 from flockmq.session.port import ASKED
 from flockmq.session.principal import Principal
+from flockmq.session.publisher import Publisher
 
 log: Final = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class Hooks(Protocol):
     def connecting(self, channel: Channel, connect: Connect) -> int: ...
     def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None: ...
     def must_authorize(self) -> bool: ...
-    def authorize(self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool) -> int | None: ...
+    def authorize(self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool) -> int | None: ...
 
 
 Admit = Callable[[Channel, Connect, Principal, Properties | None], None]
@@ -210,7 +211,7 @@ class Access:
         return not principal.superuser and (self._hooks.must_authorize() or self.auth.authorizer.must_check(principal))
 
     def authorize(
-        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
     ) -> int:
         """As `NodePort.authorize`."""
         verdict = self._hooks.authorize(channel, action, topic, qos, retain)
@@ -228,7 +229,7 @@ class Access:
         done(allowed)
         self._flush()
 
-    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
+    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
         """As `NodePort.denied`."""
         log.debug("client %r may not do %d to %r", channel.client_id().decode(), action, topic.decode())
         return self.auth.authorizer.disconnects

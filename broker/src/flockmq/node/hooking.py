@@ -32,6 +32,7 @@ from flockmq.session.opening import Will
 from flockmq.session.port import ALLOWED, DENIED, PUBLISH
 from flockmq.session.principal import Principal
 from flockmq.session.publish import NO_EXPIRY, Publish
+from flockmq.session.publisher import Publisher
 from flockmq.session.rewrite import CLIENT_ID, HOST, USER_NAME, Rules, Template
 from flockmq.session.router import Router
 from flockmq.session.session import Session
@@ -116,7 +117,7 @@ class Hooking:
     def must_authorize(self) -> bool:
         return points.CLIENT_AUTHORIZE in self._placed
 
-    def authorize(self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool) -> int | None:
+    def authorize(self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool) -> int | None:
         """ALLOWED, DENIED, or None: others are to be asked."""
         if points.CLIENT_AUTHORIZE not in self._placed:
             return None
@@ -219,7 +220,7 @@ class Hooking:
 
     # Messages.
 
-    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
+    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
         """A message on one of the router's `intercepts`: what is to be published in its place, or the reason code
         with which it goes nowhere."""
         if len(self._publishes):
@@ -281,7 +282,7 @@ class Hooking:
         )
 
 
-def client_of(channel: Channel, username: bytes | None = None) -> Client:
+def client_of(channel: Publisher, username: bytes | None = None) -> Client:
     """A connection, as plugins see it. `username`: what a client says that isn't authenticated yet."""
     peer = channel.peer()
     return Client(

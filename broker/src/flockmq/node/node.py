@@ -72,6 +72,7 @@ from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
 from flockmq.session.port import NodePort
 from flockmq.session.publish import NO_EXPIRY, Publish, publication
+from flockmq.session.publisher import Publisher
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
@@ -203,11 +204,11 @@ class Node(NodePort):
     # What clients may do.
 
     def authorize(
-        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
     ) -> int:
         return self.access.authorize(channel, action, topic, qos, retain, done)
 
-    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
+    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
         return self.access.denied(channel, action, topic)
 
     def _connections(self) -> Sequence[Channel | None]:
@@ -219,7 +220,7 @@ class Node(NodePort):
             if connection is not None and connection.state == CONNECTED:
                 connection.must_be_asked_about(self.clients.must_authorize(connection.principal))
 
-    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
+    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
         return self.hooking.intercept(channel, message)
 
     def subscribing(self, channel: Channel, request: Request) -> bytes:

@@ -1,7 +1,8 @@
 """One client's connection: bytes in, bytes out, and what the protocol makes of them [MQTT-3, MQTT-4].
 
 Sans-I/O: a listener feeds what it read and flushes what was put; the node answers through the port. The plain road of
-QoS 0 is in `ingress`, what CONNECT asks for in `opening`; this file takes every other packet, one at a time.
+a PUBLISH is in `ingress`, its ordinary one in `publisher`, what CONNECT asks for in `opening`; this file takes every
+other packet, one at a time.
 
     OPENED ── CONNECT ──▶ ADMITTING ── admitted ──▶ CONNECTED ──▶ CLOSED
        │                   │      ▲                                 ▲
@@ -21,7 +22,6 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import (
-    ALLOWED_HEADS_MAX,
     PARTIAL_CHUNKS_MAX,
     PARTIALS_MAX_BYTES,
     READ_MAX_BYTES,
@@ -32,17 +32,11 @@ from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import check_topic_name
 from flockmq.session import ingress, opening
-from flockmq.session.aliases import IncomingAliases
-from flockmq.session.inbound import CHECKING, DONE, LOGGING, READY, Inbound, Line
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
-from flockmq.session.pacing import Paced
-from flockmq.session.peer import PeerInfo
-from flockmq.session.port import ALLOWED, ASKED, PUBLISH, NodePort
-from flockmq.session.principal import ANONYMOUS, Principal
-from flockmq.session.publish import Publish, parse_publish
+from flockmq.session.port import NodePort
+from flockmq.session.publisher import Publisher
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.sink import FLOWING
@@ -54,16 +48,12 @@ CONNECTED: Final = 2
 CLOSED: Final = 3
 AUTHENTICATING: Final = 4
 
-_DOLLAR: Final = 0x24
-_ACK_HEADS: Final = (b"", b"\x40\x02", b"\x50\x02")
-
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
-class Channel(Paced):
+class Channel(Publisher):
     """`protocol_version` is 4 for 3.1 and 3.1.1 and 5 for 5.0 (4 before CONNECT); times are the router's seconds.
 
-    `must_authorize`: what the client publishes and subscribes to is asked of the port; `allowed` are packet heads that
-    it is known to be allowed (None: all). `clean_end`: it said DISCONNECT.
+    `clean_end`: it said DISCONNECT.
     """
 
     __slots__ = (
@@ -71,21 +61,11 @@ class Channel(Paced):
         "_rest",
         "_rest_bytes",
         "admitted_once",
-        "aliases",
-        "allowed",
         "authentication_method",
         "clean_end",
         "close_reason",
         "is_mqtt31",
         "keepalive_s",
-        "limits",
-        "line",
-        "line_paused",
-        "must_authorize",
-        "plain",
-        "port",
-        "principal",
-        "session",
         "state",
         "subscribes_waiting",
         "token",
@@ -93,20 +73,10 @@ class Channel(Paced):
     )
 
     def __init__(self, router: Router, port: NodePort, limits: Limits) -> None:
-        super().__init__(router, 4)
-        self.port = port
-        self.limits = limits
+        super().__init__(router, port, limits)
         self.state: int = OPENED
-        self.session: Session | None = None
-        self.principal: Principal = ANONYMOUS
-        self.must_authorize: bool = False
-        self.allowed: set[bytes] | None = None
-        self.plain: bool = limits.max_qos_allowed > 0 and limits.max_topic_levels >= router.max_topic_levels
-        self.aliases: IncomingAliases | None = None
         self.authentication_method: bytes | None = None
         self.is_mqtt31: bool = False
-        self.line: Line | None = None
-        self.line_paused: bool = False
         self.will: Will | None = None
         self.token: object = None
         self.subscribes_waiting: int = 0
@@ -118,22 +88,11 @@ class Channel(Paced):
         self._rest_bytes: int = 0
         self._need: int = 0
 
-    def client_id(self) -> bytes:
-        """Empty before CONNECT."""
-        session = self.session
-        return b"" if session is None else session.client_id
-
-    def peer(self) -> PeerInfo:
-        """Where the client comes from; a listener knows."""
-        return PeerInfo("?", 0, "?", self.limits.name)
-
-    def address(self) -> str:
-        """The same for the log."""
-        peer = self.peer()
-        return f"{peer.host}:{peer.port}" if peer.port else peer.host
-
     def has_ended(self) -> bool:
         return self.state == CLOSED
+
+    def can_answer(self) -> bool:
+        return self.state == CONNECTED
 
     def is_crowded(self) -> bool:
         session = self.session
@@ -231,17 +190,20 @@ class Channel(Paced):
         """A run of PUBACKs in their short form."""
         session = self.session
         assert session is not None
+        first = at
         while at + 4 <= end and data[at] == 0x40 and data[at + 1] == 2:
             session.acknowledged(data[at + 2] << 8 | data[at + 3])
             at += 4
+        self.router.counters.packets_received[frame.PUBACK] += (at - first) >> 2
         if self.flow != FLOWING:
             self.progressed()
         return at
 
     def _packet(self, data: bytes, at: int, body: int, end: int) -> None:
         kind = data[at] >> 4
+        self.router.counters.packets_received[kind] += 1
         if kind == frame.PUBLISH:
-            self._publish(data, at, body, end)
+            self.receive(data, at, body, end)
         elif kind == frame.CONNECT:
             self._connect(data[body:end], body - at)
         elif kind == frame.PINGREQ:
@@ -351,171 +313,6 @@ class Channel(Paced):
         properties.authentication_data = data
         return properties
 
-    # PUBLISH.
-
-    def _publish(self, data: bytes, at: int, body: int, end: int) -> None:
-        message = parse_publish(data, at, body, end, self.protocol_version, self.aliases)
-        if not self.router.knows(message.topic):
-            check_topic_name(message.topic, "MQTT-3.3.2-2")
-        self._check_limits(message)
-        self.router.counters.messages_received += 1
-        session = self.session
-        assert session is not None
-        if message.qos == 2:
-            if session.is_repeat(message.packet_id):
-                if self.line is None or not self.line.holds(message.packet_id):  # else its PUBREC is on its way
-                    self.acknowledge(2, message.packet_id, Reason.SUCCESS)
-                return
-            if not session.may_receive(self.router.now_s):
-                raise PacketError(
-                    Reason.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-9", "more QoS 2 messages than may await PUBREL"
-                )
-            session.remember(message.packet_id, self.router.now_s)
-        if message.topic[0] == _DOLLAR and message.topic.startswith(b"$SYS/"):
-            self._deny(message)
-        elif self.must_authorize:
-            self._authorize(message, ingress.head_of(data, at, end, self.protocol_version))
-        else:
-            self._take(message)
-
-    def _check_limits(self, message: Publish) -> None:
-        limits = self.limits
-        if message.qos > limits.max_qos_allowed:
-            raise PacketError(Reason.QOS_NOT_SUPPORTED, "MQTT-3.2.2-11", f"PUBLISH with QoS {message.qos}")
-        if message.retain and not limits.retain_available:
-            raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "MQTT-3.2.2-14", "PUBLISH with RETAIN")
-        if message.topic.count(b"/") >= limits.max_topic_levels:
-            raise PacketError(
-                Reason.TOPIC_NAME_INVALID, "section 4.7.3", f"topic name of more than {limits.max_topic_levels} levels"
-            )
-
-    def _authorize(self, message: Publish, head: bytes) -> None:
-        inbound = Inbound(self, message, CHECKING)
-        verdict = self.port.authorize(self, PUBLISH, message.topic, message.qos, message.retain, inbound.decided)
-        if verdict == ALLOWED:
-            self._remember(head)
-            self._take(message)
-        elif verdict == ASKED:
-            self._join(inbound)
-        else:
-            self._deny(message)
-
-    def _remember(self, head: bytes) -> None:
-        """Packets that begin so may take the fast road."""
-        allowed = self.allowed
-        if allowed is not None and head:
-            if len(allowed) >= ALLOWED_HEADS_MAX:
-                allowed.clear()
-            allowed.add(head)
-
-    def must_be_asked_about(self, checked: bool) -> None:
-        """From now on; whatever was allowed before is asked about again."""
-        self.must_authorize = checked
-        self.allowed = set() if checked else None
-
-    def _deny(self, message: Publish) -> None:
-        reason = self.denial(message)
-        if self.state == CONNECTED:
-            self._answer(message, reason)
-
-    def denial(self, message: Publish) -> int:
-        """The client may not publish this: what the acknowledgement says. It may end the connection."""
-        if self.port.denied(self, PUBLISH, message.topic):
-            self.close(Reason.NOT_AUTHORIZED)
-        return self._sayable(Reason.NOT_AUTHORIZED)
-
-    def _sayable(self, reason: int) -> int:
-        """Before 5.0 a message can't be refused, so it is acknowledged and goes nowhere [MQTT-3.3.5-2]."""
-        return reason if self.protocol_version == 5 else Reason.SUCCESS
-
-    def _take(self, message: Publish) -> None:
-        """Deliver now where nothing has to be waited for, or join the line."""
-        router = self.router
-        if router.is_intercepted(message.topic):
-            replaced = self.port.intercept(self, message)
-            if isinstance(replaced, int):
-                self._answer(message, self._sayable(replaced))
-                return
-            message = replaced
-        if self.line is None and not message.must_be_logged():
-            fan = router.route(message.topic).fanout
-            if not fan.crosses or message.qos == 0:
-                reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS
-                if (fan.crosses or fan.groups) and router.forward(fan, message, _nobody_waits, self) < 0:
-                    reason = Reason.QUOTA_EXCEEDED
-                router.deliver(fan, message, self)
-                self.acknowledge(message.qos, message.packet_id, reason)
-                return
-        inbound = Inbound(self, message, LOGGING if message.must_be_logged() else READY)
-        self._join(inbound)
-        self.proceed(inbound)
-
-    def _answer(self, message: Publish, reason: int) -> None:
-        """Acknowledge a message that goes nowhere, behind those that came before it [MQTT-4.6.0-2]."""
-        if self.line is None:
-            self.acknowledge(message.qos, message.packet_id, reason)
-        else:
-            inbound = Inbound(self, message, DONE)
-            inbound.reason = reason
-            self._join(inbound)
-
-    def _join(self, inbound: Inbound) -> None:
-        line = self.line
-        if line is None:
-            self.line = line = Line(self)
-        line.join(inbound)
-        if line.is_full() and not self.line_paused:
-            self.line_paused = True
-            self.pause()
-
-    def permitted(self, inbound: Inbound) -> None:
-        """A message in the line may be published."""
-        message = inbound.message
-        if self.router.is_intercepted(message.topic):
-            replaced = self.port.intercept(self, message)
-            if isinstance(replaced, int):
-                inbound.reason = self._sayable(replaced)
-                inbound.state = DONE
-            else:
-                inbound.message = message = replaced
-        if inbound.state != DONE:
-            inbound.state = LOGGING if message.must_be_logged() else READY
-        self.proceed(inbound)
-
-    def proceed(self, inbound: Inbound) -> None:
-        """Have the log take it, or see whether it is its turn."""
-        if inbound.state == LOGGING:
-            self.port.log(inbound)
-        elif self.line is not None:
-            self.line.advance()
-
-    def acknowledge(self, qos: int, packet_id: int, reason: int) -> None:
-        """PUBACK or PUBREC for a message that was taken, or refused with a reason ≥ 0x80."""
-        if self.state != CONNECTED or qos == 0:
-            return
-        if reason == Reason.SUCCESS or (reason < 0x80 and self.protocol_version != 5):
-            self.put(_ACK_HEADS[qos] + packet_id.to_bytes(2, "big"))
-            return
-        session = self.session
-        assert session is not None
-        if qos == 2 and reason >= 0x80:
-            session.released(packet_id)
-        if self.protocol_version == 5:
-            self.put(encode.pub_ack(frame.PUBACK if qos == 1 else frame.PUBREC, 5, packet_id, reason))
-        elif reason >= 0x80:
-            self.close(reason)  # 3.1.1 can't refuse a message, and must not acknowledge it [MQTT-4.3.2-2]
-
-    def line_moved(self) -> None:
-        """Some of the line were acknowledged: read on when there is room, and take the fast road when it is empty."""
-        line = self.line
-        if line is None:
-            return
-        if self.line_paused and line.has_room():
-            self.line_paused = False
-            self.unpause()
-        if len(line) == 0:
-            self.line = None
-
     # Acknowledgements.
 
     def _acknowledgement(self, kind: int, body: bytes) -> None:
@@ -615,6 +412,17 @@ class Channel(Paced):
             self.put(encode.disconnect(5, reason, _reason_string(why), max_bytes=limit))
         self._end(reason)
 
+    def send_away(self) -> None:
+        """This node takes no clients any more: to the server that the zone names, or to any other (section 4.11)."""
+        reference = self.limits.server_reference
+        if self.state == CONNECTED and self.protocol_version == 5 and reference:
+            properties = Properties()
+            properties.server_reference = reference.encode()
+            self.put(encode.disconnect(5, Reason.USE_ANOTHER_SERVER, properties))
+            self._end(Reason.USE_ANOTHER_SERVER)
+        else:
+            self.close(Reason.SERVER_SHUTTING_DOWN)
+
     def lost(self) -> None:
         """The client closed the connection, or the network did."""
         self._end(Reason.UNSPECIFIED_ERROR)
@@ -665,7 +473,3 @@ def _reason_string(why: str) -> Properties | None:
     properties = Properties()
     properties.reason_string = why.encode()
     return properties
-
-
-def _nobody_waits() -> None:
-    """A QoS 0 message is forwarded without an answer."""

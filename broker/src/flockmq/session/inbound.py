@@ -21,7 +21,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.session.publish import Publish
 
 if TYPE_CHECKING:
-    from flockmq.session.channel import Channel
+    from flockmq.session.publisher import Publisher
 
 CHECKING: Final = 0
 LOGGING: Final = 1
@@ -35,7 +35,7 @@ class Inbound:
 
     __slots__ = ("channel", "message", "reason", "state", "waits")
 
-    def __init__(self, channel: Channel, message: Publish, state: int) -> None:
+    def __init__(self, channel: Publisher, message: Publish, state: int) -> None:
         self.channel = channel
         self.message = message
         self.state = state
@@ -78,7 +78,7 @@ class Line:
 
     __slots__ = ("_waiting", "_waiting_bytes", "channel")
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Publisher) -> None:
         self.channel = channel
         self._waiting: deque[Inbound] = deque()
         self._waiting_bytes: int = 0

@@ -20,10 +20,10 @@ from flockmq.session.router import Head, Router
 from flockmq.session.sink import CONGESTED
 
 if TYPE_CHECKING:
-    from flockmq.session.channel import Channel
+    from flockmq.session.publisher import Publisher
 
 
-def scan(router: Router, data: bytes, at: int, version: int, publisher: Channel | None) -> int:
+def scan(router: Router, data: bytes, at: int, version: int, publisher: Publisher | None) -> int:
     """Emit the run of plain packets that starts at `at`; where the first other or incomplete one starts.
 
     `publisher` None: the packets were forwarded by another node, and go to local subscribers only.
@@ -61,7 +61,7 @@ def scan(router: Router, data: bytes, at: int, version: int, publisher: Channel 
     return at
 
 
-def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Channel) -> int:
+def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Publisher) -> int:
     """Deliver and acknowledge the run of plain QoS 1 packets that starts at `at`; where the first other one starts.
 
     Only those that reach everybody at once as they are: other nodes' acceptance is waited for on the ordinary road.

@@ -33,6 +33,7 @@ class Limits:
         "response_information",
         "retain_available",
         "server_keepalive",
+        "server_reference",
         "session_expiry_interval",
         "shared_subscription",
         "wildcard_subscription",
@@ -64,6 +65,7 @@ class Limits:
         max_subscriptions: int = 100_000,
         max_wildcard_shapes: int = 16,
         response_information: str = "",
+        server_reference: str = "",
         max_connections: int = 1_000_000,
     ) -> None:
         self.name = name
@@ -89,4 +91,5 @@ class Limits:
         self.max_subscriptions = max_subscriptions
         self.max_wildcard_shapes = max_wildcard_shapes
         self.response_information = response_information
+        self.server_reference = server_reference
         self.max_connections = max_connections

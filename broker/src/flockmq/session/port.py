@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flockmq.session.inbound import Inbound
     from flockmq.session.opening import Will
     from flockmq.session.publish import Publish
+    from flockmq.session.publisher import Publisher
     from flockmq.session.session import Session
     from flockmq.session.subscribing import Subscribing
     from flockmq.session.subscription import Subscription
@@ -57,18 +58,18 @@ class NodePort:
     # What a client may do, and what becomes of it.
 
     def authorize(
-        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
     ) -> int:
         """DENIED, ALLOWED, or ASKED: then `done` is called once, in a later turn. Asked for clients that
         `must_authorize`.
         """
         raise NotImplementedError
 
-    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
+    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
         """The client tried what it may not; True: it is to be disconnected for it."""
         raise NotImplementedError
 
-    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
+    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
         """A message on one of the router's `intercepts`: what is to be published instead, or the reason code with
         which it goes nowhere.
         """

@@ -41,8 +41,8 @@ from flockmq.session.sink import AWAY, CONGESTED, FLOWING, LAGGING, Peer, Sink
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
-    from flockmq.session.channel import Channel
     from flockmq.session.pacing import Paced
+    from flockmq.session.publisher import Publisher
 
 
 class Head:
@@ -85,7 +85,7 @@ class Router:
         self.congested: int = 0
         self.partial_bytes: int = 0
         self.slow: set[Paced] = set()
-        self._paused: dict[Sink, list[Channel]] = {}
+        self._paused: dict[Sink, list[Publisher]] = {}
         self.resumed: list[Paced] = []
         self.now_s: float = 0.0
         self.away4 = Away(self, 4)
@@ -219,7 +219,7 @@ class Router:
 
     # Delivery.
 
-    def emit(self, fan: Fanout, chunk: bytes, version: int, count: int, publisher: Channel | None) -> None:
+    def emit(self, fan: Fanout, chunk: bytes, version: int, count: int, publisher: Publisher | None) -> None:
         """A run of `count` QoS 0 packets without properties; `publisher` None: it came from another node."""
         counters = self.counters
         if publisher is None:
@@ -250,12 +250,12 @@ class Router:
             for group in fan.groups:
                 self.shared.emit(group, chunk, version, count, publisher)
 
-    def emit_to(self, sink: Sink, chunk: bytes, count: int, publisher: Channel | None) -> None:
+    def emit_to(self, sink: Sink, chunk: bytes, count: int, publisher: Publisher | None) -> None:
         """A run of `count` QoS 0 packets in the form of this one subscriber."""
         self._emit_carefully([sink], chunk, count, publisher)
         self.counters.messages_sent += count
 
-    def _emit_carefully(self, sinks: list[Sink], chunk: bytes, count: int, publisher: Channel | None) -> None:
+    def _emit_carefully(self, sinks: list[Sink], chunk: bytes, count: int, publisher: Publisher | None) -> None:
         for sink in sinks:
             if sink.flow == FLOWING:
                 sink.put(chunk)
@@ -268,19 +268,19 @@ class Router:
                     self.pause(sink, publisher)
 
     def _emit_special(
-        self, subscriptions: list[Subscription], chunk: bytes, version: int, publisher: Channel | None
+        self, subscriptions: list[Subscription], chunk: bytes, version: int, publisher: Publisher | None
     ) -> None:
         for packet in split_run(chunk, version):
             for subscription in subscriptions:
                 self._deliver(subscription, packet, publisher)
 
-    def deliver(self, fan: Fanout, message: Publish, publisher: Channel | None) -> None:
+    def deliver(self, fan: Fanout, message: Publish, publisher: Publisher | None) -> None:
         """One message, to the local subscribers of a fan-out."""
         for subscription in fan.deliveries:
             self._deliver(subscription, message, publisher)
 
     def forward(
-        self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: Channel | None = None
+        self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: Publisher | None = None
     ) -> int:
         """One message, to the other nodes of a fan-out, and to one member of each of its groups: how many nodes will
         call `on_accepted`; -1: some link or group has no room, the others have the message all the same.
@@ -304,7 +304,7 @@ class Router:
                 waits += asked
         return -1 if refused else waits
 
-    def _deliver(self, subscription: Subscription, message: Publish, publisher: Channel | None) -> None:
+    def _deliver(self, subscription: Subscription, message: Publish, publisher: Publisher | None) -> None:
         session = subscription.session
         sink = session.sink
         if subscription.no_local and sink is publisher:
@@ -391,7 +391,7 @@ class Router:
 
     # Back-pressure: a congested subscriber pauses its publishers until it drains or is found to lag.
 
-    def pause(self, sink: Sink, publisher: Channel) -> None:
+    def pause(self, sink: Sink, publisher: Publisher) -> None:
         if sink is publisher:
             return  # its acknowledgements come behind its messages: to read on is what helps
         waiting = self._paused.setdefault(sink, [])

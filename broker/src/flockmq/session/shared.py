@@ -34,7 +34,7 @@ from flockmq.session.sink import CONGESTED, FLOWING, Peer
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
-    from flockmq.session.channel import Channel
+    from flockmq.session.publisher import Publisher
     from flockmq.session.router import Router
 
 SHARED: Final = 0x80
@@ -56,7 +56,7 @@ class Shared(Groups):
         self._returned: list[Stored] = []
         self._returning: bool = False
 
-    def emit(self, group: Group, run: bytes, version: int, count: int, publisher: Channel) -> None:
+    def emit(self, group: Group, run: bytes, version: int, count: int, publisher: Publisher) -> None:
         """Spread a run of `count` QoS 0 packets without properties."""
         total = self.lay_out(group)
         if total == 0:
@@ -88,7 +88,7 @@ class Shared(Groups):
             self._emit_to(group, self.at(group, number), b"".join(hand), version, len(hand), publisher)
 
     def _emit_to(
-        self, group: Group, target: Target, run: bytes, version: int, count: int, publisher: Channel | None
+        self, group: Group, target: Target, run: bytes, version: int, count: int, publisher: Publisher | None
     ) -> None:
         peer = target.peer
         if peer is None:
@@ -101,7 +101,7 @@ class Shared(Groups):
             self._router.pause(peer, publisher)
 
     def _run_here(
-        self, group: Group, member: Subscription, run: bytes, version: int, count: int, publisher: Channel | None
+        self, group: Group, member: Subscription, run: bytes, version: int, count: int, publisher: Publisher | None
     ) -> None:
         sink = member.session.sink
         if not member.is_plain():
@@ -113,7 +113,7 @@ class Shared(Groups):
         self._router.emit_to(sink, run, count, publisher)
 
     def dispatch(
-        self, group: Group, message: Publish, publisher: Channel | None, on_accepted: Callable[[], None]
+        self, group: Group, message: Publish, publisher: Publisher | None, on_accepted: Callable[[], None]
     ) -> int:
         """One message, to one member: 1 if it is on another node, which will call `on_accepted` (at QoS ≥ 1), 0 if not;
         -1: there was no room for it. Where one node or member has no room another is tried.
@@ -152,7 +152,7 @@ class Shared(Groups):
         self._router.counters.messages_forwarded += 1
         return True
 
-    def _put(self, group: Group, member: Subscription, message: Publish, publisher: Channel | None) -> bool:
+    def _put(self, group: Group, member: Subscription, message: Publish, publisher: Publisher | None) -> bool:
         """Give one message to a member here; False: its session ended for want of room."""
         qos = message.qos if message.qos < member.qos else member.qos
         retain = message.retain and member.retain_as_published

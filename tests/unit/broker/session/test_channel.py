@@ -455,3 +455,15 @@ def test_a_closed_channel_leaves_no_subscription_behind(node: Node) -> None:
     assert len(node.router.local) == 0
     assert node.router.counters.subscriptions == 0
     assert sorted(node.port.dropped) == [b"a/+", b"b", b"c/#"]
+
+
+@pytest.mark.parametrize("reference", ["", "mqtt-b.example:1883"])
+def test_a_client_that_is_sent_away_hears_where_it_may_go(reference: str) -> None:
+    node = Node(Limits(server_reference=reference))
+    client = node.client("c", 5)
+    client.send_away()
+    node.turn()
+    own = Properties()
+    own.server_reference = reference.encode()
+    expected = encode.disconnect(5, Reason.USE_ANOTHER_SERVER, own)
+    assert client.packets() == [expected if reference else encode.disconnect(5, Reason.SERVER_SHUTTING_DOWN)]

@@ -1,0 +1,259 @@
+"""One client as a publisher: from its PUBLISH to the router, by way of limits, authorization and interception.
+
+What always holds: acknowledgements come in the order of their messages [MQTT-4.6.0-2]; what can't be answered at once
+stands in `line`, and while anything does, all that follows joins it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import ALLOWED_HEADS_MAX
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import check_topic_name
+from flockmq.session import ingress
+from flockmq.session.aliases import IncomingAliases
+from flockmq.session.inbound import CHECKING, DONE, LOGGING, READY, Inbound, Line
+from flockmq.session.limits import Limits
+from flockmq.session.pacing import Paced
+from flockmq.session.peer import PeerInfo
+from flockmq.session.port import ALLOWED, ASKED, PUBLISH, NodePort
+from flockmq.session.principal import ANONYMOUS, Principal
+from flockmq.session.publish import Publish, parse_publish
+from flockmq.session.router import Router
+from flockmq.session.session import Session
+
+_DOLLAR: Final = 0x24
+_ACK_HEADS: Final = (b"", b"\x40\x02", b"\x50\x02")
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+class Publisher(Paced):
+    """`plain`: the zone lets all heads of the router take the fast road; `must_authorize`: what the client publishes
+    and subscribes to is asked of the port; `allowed` are packet heads that it is known to be allowed (None: all).
+    """
+
+    __slots__ = (
+        "aliases",
+        "allowed",
+        "limits",
+        "line",
+        "line_paused",
+        "must_authorize",
+        "plain",
+        "port",
+        "principal",
+        "session",
+    )
+
+    def __init__(self, router: Router, port: NodePort, limits: Limits) -> None:
+        super().__init__(router, 4)
+        self.port = port
+        self.limits = limits
+        self.session: Session | None = None
+        self.principal: Principal = ANONYMOUS
+        self.must_authorize: bool = False
+        self.allowed: set[bytes] | None = None
+        self.plain: bool = limits.max_qos_allowed > 0 and limits.max_topic_levels >= router.max_topic_levels
+        self.aliases: IncomingAliases | None = None
+        self.line: Line | None = None
+        self.line_paused: bool = False
+
+    def client_id(self) -> bytes:
+        """Empty before CONNECT."""
+        session = self.session
+        return b"" if session is None else session.client_id
+
+    def peer(self) -> PeerInfo:
+        """Where the client comes from; a listener knows."""
+        return PeerInfo("?", 0, "?", self.limits.name)
+
+    def address(self) -> str:
+        """The same for the log."""
+        peer = self.peer()
+        return f"{peer.host}:{peer.port}" if peer.port else peer.host
+
+    def can_answer(self) -> bool:
+        """The client is connected, and hears what is put."""
+        raise NotImplementedError(type(self).__name__)
+
+    def close(self, reason: int, why: str = "") -> None:
+        """The server ends the connection."""
+        raise NotImplementedError(type(self).__name__)
+
+    def receive(self, data: bytes, at: int, body: int, end: int) -> None:
+        """The PUBLISH from `at` to `end`, whose variable header begins at `body`. Raises PacketError."""
+        message = parse_publish(data, at, body, end, self.protocol_version, self.aliases)
+        if not self.router.knows(message.topic):
+            check_topic_name(message.topic, "MQTT-3.3.2-2")
+        self._check_limits(message)
+        counters = self.router.counters
+        counters.messages_received += 1
+        if message.qos == 1:
+            counters.messages_received_qos1 += 1
+        elif message.qos == 2:
+            counters.messages_received_qos2 += 1
+        session = self.session
+        assert session is not None
+        if message.qos == 2:
+            if session.is_repeat(message.packet_id):
+                if self.line is None or not self.line.holds(message.packet_id):  # else its PUBREC is on its way
+                    self.acknowledge(2, message.packet_id, Reason.SUCCESS)
+                return
+            if not session.may_receive(self.router.now_s):
+                raise PacketError(
+                    Reason.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-9", "more QoS 2 messages than may await PUBREL"
+                )
+            session.remember(message.packet_id, self.router.now_s)
+        if message.topic[0] == _DOLLAR and message.topic.startswith(b"$SYS/"):
+            self._deny(message)
+        elif self.must_authorize:
+            self._authorize(message, ingress.head_of(data, at, end, self.protocol_version))
+        else:
+            self._take(message)
+
+    def _check_limits(self, message: Publish) -> None:
+        limits = self.limits
+        if message.qos > limits.max_qos_allowed:
+            raise PacketError(Reason.QOS_NOT_SUPPORTED, "MQTT-3.2.2-11", f"PUBLISH with QoS {message.qos}")
+        if message.retain and not limits.retain_available:
+            raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "MQTT-3.2.2-14", "PUBLISH with RETAIN")
+        if message.topic.count(b"/") >= limits.max_topic_levels:
+            raise PacketError(
+                Reason.TOPIC_NAME_INVALID, "section 4.7.3", f"topic name of more than {limits.max_topic_levels} levels"
+            )
+
+    def _authorize(self, message: Publish, head: bytes) -> None:
+        inbound = Inbound(self, message, CHECKING)
+        verdict = self.port.authorize(self, PUBLISH, message.topic, message.qos, message.retain, inbound.decided)
+        if verdict == ALLOWED:
+            self._remember(head)
+            self._take(message)
+        elif verdict == ASKED:
+            self._join(inbound)
+        else:
+            self._deny(message)
+
+    def _remember(self, head: bytes) -> None:
+        """Packets that begin so may take the fast road."""
+        allowed = self.allowed
+        if allowed is not None and head:
+            if len(allowed) >= ALLOWED_HEADS_MAX:
+                allowed.clear()
+            allowed.add(head)
+
+    def must_be_asked_about(self, checked: bool) -> None:
+        """From now on; whatever was allowed before is asked about again."""
+        self.must_authorize = checked
+        self.allowed = set() if checked else None
+
+    def _deny(self, message: Publish) -> None:
+        reason = self.denial(message)
+        if self.can_answer():
+            self._answer(message, reason)
+
+    def denial(self, message: Publish) -> int:
+        """The client may not publish this: what the acknowledgement says. It may end the connection."""
+        if self.port.denied(self, PUBLISH, message.topic):
+            self.close(Reason.NOT_AUTHORIZED)
+        return self._sayable(Reason.NOT_AUTHORIZED)
+
+    def _sayable(self, reason: int) -> int:
+        """Before 5.0 a message can't be refused, so it is acknowledged and goes nowhere [MQTT-3.3.5-2]."""
+        return reason if self.protocol_version == 5 else Reason.SUCCESS
+
+    def _take(self, message: Publish) -> None:
+        """Deliver now where nothing has to be waited for, or join the line."""
+        router = self.router
+        if router.is_intercepted(message.topic):
+            replaced = self.port.intercept(self, message)
+            if isinstance(replaced, int):
+                self._answer(message, self._sayable(replaced))
+                return
+            message = replaced
+        if self.line is None and not message.must_be_logged():
+            fan = router.route(message.topic).fanout
+            if not fan.crosses or message.qos == 0:
+                reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS
+                if (fan.crosses or fan.groups) and router.forward(fan, message, _nobody_waits, self) < 0:
+                    reason = Reason.QUOTA_EXCEEDED
+                router.deliver(fan, message, self)
+                self.acknowledge(message.qos, message.packet_id, reason)
+                return
+        inbound = Inbound(self, message, LOGGING if message.must_be_logged() else READY)
+        self._join(inbound)
+        self.proceed(inbound)
+
+    def _answer(self, message: Publish, reason: int) -> None:
+        """Acknowledge a message that goes nowhere, behind those that came before it [MQTT-4.6.0-2]."""
+        if self.line is None:
+            self.acknowledge(message.qos, message.packet_id, reason)
+        else:
+            inbound = Inbound(self, message, DONE)
+            inbound.reason = reason
+            self._join(inbound)
+
+    def _join(self, inbound: Inbound) -> None:
+        line = self.line
+        if line is None:
+            self.line = line = Line(self)
+        line.join(inbound)
+        if line.is_full() and not self.line_paused:
+            self.line_paused = True
+            self.pause()
+
+    def permitted(self, inbound: Inbound) -> None:
+        """A message in the line may be published."""
+        message = inbound.message
+        if self.router.is_intercepted(message.topic):
+            replaced = self.port.intercept(self, message)
+            if isinstance(replaced, int):
+                inbound.reason = self._sayable(replaced)
+                inbound.state = DONE
+            else:
+                inbound.message = message = replaced
+        if inbound.state != DONE:
+            inbound.state = LOGGING if message.must_be_logged() else READY
+        self.proceed(inbound)
+
+    def proceed(self, inbound: Inbound) -> None:
+        """Have the log take it, or see whether it is its turn."""
+        if inbound.state == LOGGING:
+            self.port.log(inbound)
+        elif self.line is not None:
+            self.line.advance()
+
+    def acknowledge(self, qos: int, packet_id: int, reason: int) -> None:
+        """PUBACK or PUBREC for a message that was taken, or refused with a reason ≥ 0x80."""
+        if not self.can_answer() or qos == 0:
+            return
+        if reason == Reason.SUCCESS or (reason < 0x80 and self.protocol_version != 5):
+            self.put(_ACK_HEADS[qos] + packet_id.to_bytes(2, "big"))
+            return
+        session = self.session
+        assert session is not None
+        if qos == 2 and reason >= 0x80:
+            session.released(packet_id)
+        if self.protocol_version == 5:
+            self.put(encode.pub_ack(frame.PUBACK if qos == 1 else frame.PUBREC, 5, packet_id, reason))
+        elif reason >= 0x80:
+            self.close(reason)  # 3.1.1 can't refuse a message, and must not acknowledge it [MQTT-4.3.2-2]
+
+    def line_moved(self) -> None:
+        """Some of the line were acknowledged: read on when there is room, and take the fast road when it is empty."""
+        line = self.line
+        if line is None:
+            return
+        if self.line_paused and line.has_room():
+            self.line_paused = False
+            self.unpause()
+        if len(line) == 0:
+            self.line = None
+
+
+def _nobody_waits() -> None:
+    """A QoS 0 message is forwarded without an answer."""
