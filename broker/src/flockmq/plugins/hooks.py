@@ -1,7 +1,8 @@
 """The handlers of all plugins by point, and the fence around them.
 
 What always holds: a point that nobody is hooked to costs one look into a dict. A handler that raises, answers what its
-point doesn't take, or takes longer than `PLUGIN_CALL_MAX_S`, has failed; `PLUGIN_FAILURES_MAX` failures within
+point doesn't take, or works or waits for longer than `PLUGIN_CALL_MAX_S`, has failed (time in which the kernel let
+something else run instead doesn't count: a busy machine fences nobody off); `PLUGIN_FAILURES_MAX` failures within
 `PLUGIN_FAILURES_WINDOW_S` fence its plugin off until somebody enables it again. Of a plugin that is fenced off only
 the handlers that are *required* stay in place, and these say no: whom a plugin was to keep out stays out.
 
@@ -12,6 +13,7 @@ highest first, and among equals in the order in which they were hooked.
 from __future__ import annotations
 
 import logging
+import resource
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -66,13 +68,19 @@ class Handler:
 
 class Hooks:
     """`placed` has the handlers in place by point, and only points that have some: to look into it is all that a point
-    costs which nobody is hooked to. `on_change` is called when others are in place than before; `clock` gives seconds.
+    costs which nobody is hooked to. `on_change` is called when others are in place than before; `clock` gives seconds,
+    `usage` the seconds that this thread worked, and how often it gave the processor away to wait for something.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        usage: Callable[[], tuple[float, int]] | None = None,
+    ) -> None:
         self.on_change: Callable[[], None] = _nothing
         self.plugins: dict[str, Record] = {}
         self._clock = clock
+        self._usage = usage or _usage
         self._all: list[Handler] = []
         self.placed: dict[object, tuple[Handler, ...]] = {}
 
@@ -142,6 +150,7 @@ class Hooks:
         plugin = handler.plugin
         if plugin.state != "running":
             return _DENIED if handler.required else None
+        worked_s, waits = self._usage()
         began_s = self._clock()
         answer: object = None
         failure = ""
@@ -157,7 +166,9 @@ class Hooks:
         if failure:
             answer = _DENIED if handler.required else None
         elif took_s > PLUGIN_CALL_MAX_S:
-            failure = f"took {took_s * 1000:.0f} ms, more than {PLUGIN_CALL_MAX_S * 1000:.0f}"
+            worked_to_s, waits_to = self._usage()
+            if waits_to > waits or worked_to_s - worked_s > PLUGIN_CALL_MAX_S:
+                failure = f"took {took_s * 1000:.0f} ms, more than {PLUGIN_CALL_MAX_S * 1000:.0f}"
         if failure:
             self._failed(plugin, f"{failure}, at {handler.point}", began_s)
         return answer
@@ -185,6 +196,11 @@ def _check(point: Point[msgspec.Struct, object], event: msgspec.Struct, answer: 
         raise TypeError(f"answered with {type(answer).__name__}")
     if point.check is not None and isinstance(answer, type(event)):
         point.check(event, answer)
+
+
+def _usage() -> tuple[float, int]:
+    used = resource.getrusage(resource.RUSAGE_THREAD)
+    return used.ru_utime + used.ru_stime, used.ru_nvcsw
 
 
 def _nothing() -> None:

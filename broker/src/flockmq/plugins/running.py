@@ -124,6 +124,8 @@ class Plugins:
 
     def start(self, node: str, settings: Mapping[str, Mapping[str, object]], publish: Publish) -> None:
         """Let them hook in. Raises UserError."""
+        for name in sorted(settings.keys() - self.hooks.plugins.keys()):
+            log.warning("plugins.settings.%s is for nobody: no plugin of this name is enabled", name)
         for plugin, record in self._loaded:
             context = Context(record, self.hooks, node, settings.get(record.name, {}), publish)
             try:

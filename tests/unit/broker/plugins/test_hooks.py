@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -28,8 +29,12 @@ SUBSCRIPTION = Subscription(client=CLIENT, filter="a/#", qos=1)
 
 
 class Clock:
+    """`worked_s` and `waits` are the thread's."""
+
     def __init__(self) -> None:
         self.now_s = 0.0
+        self.worked_s = 0.0
+        self.waits = 0
 
     def __call__(self) -> float:
         return self.now_s
@@ -42,7 +47,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def hooks(clock: Clock) -> Hooks:
-    made = Hooks(clock)
+    made = Hooks(clock, lambda: (clock.worked_s, clock.waits))
     made.plugins["p"] = Record("p", "1.0")
     return made
 
@@ -135,15 +140,44 @@ def test_a_filter_that_cannot_be_subscribed_to_is_a_failure(hooks: Hooks) -> Non
     assert hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION) is SUBSCRIPTION
 
 
-def test_a_slow_answer_counts_and_is_a_failure(hooks: Hooks, clock: Clock) -> None:
+@pytest.mark.parametrize(("worked_s", "waits"), [(PLUGIN_CALL_MAX_S * 2, 0), (0.0, 1)])
+def test_a_slow_answer_counts_and_is_a_failure(hooks: Hooks, clock: Clock, worked_s: float, waits: int) -> None:
     def slowly(event: Subscription) -> Deny:
         clock.now_s += PLUGIN_CALL_MAX_S * 2
+        clock.worked_s += worked_s
+        clock.waits += waits
         return Deny()
 
     on_subscribe(hooks, slowly)
     assert hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION) == Deny()
     assert hooks.plugins["p"].last_failure == "took 10 ms, more than 5, at client.subscribe"
     assert hooks.plugins["p"].seconds == PLUGIN_CALL_MAX_S * 2
+
+
+def test_time_that_the_kernel_gave_to_others_is_no_failure(hooks: Hooks, clock: Clock) -> None:
+    def preempted(event: Subscription) -> None:
+        clock.now_s += PLUGIN_CALL_MAX_S * 2
+
+    on_subscribe(hooks, preempted)
+    hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION)
+    assert hooks.plugins["p"].failures == 0
+
+
+@pytest.mark.parametrize("idle", [True, False])
+def test_a_handler_that_sleeps_or_works_too_long_is_seen(idle: bool) -> None:
+    hooks = Hooks()
+    hooks.plugins["p"] = Record("p", "1.0")
+
+    def slowly(event: Subscription) -> None:
+        until_s = time.thread_time() + PLUGIN_CALL_MAX_S * 2
+        while not idle and time.thread_time() < until_s:
+            pass
+        if idle:
+            time.sleep(PLUGIN_CALL_MAX_S * 2)
+
+    on_subscribe(hooks, slowly)
+    hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION)
+    assert hooks.plugins["p"].failures == 1
 
 
 def test_too_many_failures_fence_a_plugin_off_with_one_line(hooks: Hooks, caplog: pytest.LogCaptureFixture) -> None:

@@ -93,13 +93,14 @@ def start(*names: str, settings: dict[str, dict[str, object]] | None = None, sen
     return plugins
 
 
-def test_a_plugin_is_started_with_its_settings_and_stopped() -> None:
+def test_a_plugin_is_started_with_its_settings_and_stopped(caplog: pytest.LogCaptureFixture) -> None:
     plugins = start("recording", "mute", settings={"recording": {"a": 1}, "other": {"b": 2}})
     plugins.stop()
     context, stopped = Recording.log
     assert isinstance(context, Context)
     assert (context.name, context.node, context.settings) == ("recording", "node-1", {"a": 1})
     assert stopped == "stopped"
+    assert "plugins.settings.other is for nobody" in caplog.text
 
 
 @pytest.mark.parametrize(
