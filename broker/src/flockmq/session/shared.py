@@ -204,7 +204,7 @@ class Shared(Groups):
 
     def redispatch(self, session: Session) -> None:
         """The session ended for good, and is out of the groups: other members get its QoS 1 messages that weren't
-        acknowledged, and of QoS 2 those that were never sent [MQTT-4.8.2-4, MQTT-4.8.2-5].
+        acknowledged, and of QoS 2 those that were never sent [MQTT-4.8.2-5].
         """
         inflight = session.inflight
         if session.kept is not None and inflight is not None:
@@ -218,11 +218,13 @@ class Shared(Groups):
         if self._returning or not self._returned:
             return  # a member that gets them may end for want of room, which calls this
         self._returning = True
-        while self._returned:
-            returned, self._returned = self._returned, []
-            for stored in returned:
-                self._redispatch(stored)
-        self._returning = False
+        try:
+            while self._returned:
+                returned, self._returned = self._returned, []
+                for stored in returned:
+                    self._redispatch(stored)
+        finally:
+            self._returning = False
 
     def _redispatch(self, stored: Stored) -> None:
         now_s = self._router.now_s

@@ -255,7 +255,7 @@ def test_what_a_purged_node_never_accepted_goes_to_another() -> None:
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_member_that_ends_leaves_what_it_did_not_acknowledge_to_another(version: int) -> None:
-    """[MQTT-4.8.2-4, MQTT-4.8.2-5]"""
+    """[MQTT-4.8.2-5]"""
     node = Node(Limits(max_inflight=2))
     mortal = node.client("mortal", version)
     node.subscribe(mortal, (GROUP, 2))
