@@ -87,7 +87,7 @@ def test_clients_of_a_listener_share_its_rate_fairly() -> None:
         paced.run(5.0, 4)
         paced.turns = [0] * 50
         assert abs(paced.run(20.0, 4) - 20_000) <= 400
-        assert max(paced.turns) - min(paced.turns) <= 2
+        assert max(paced.turns) <= 1.1 * min(paced.turns)
 
 
 def test_the_nodes_rate_is_over_all_listeners() -> None:
