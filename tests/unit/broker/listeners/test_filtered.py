@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import ipaddress
 import resource
 import socket
 import ssl
 import struct
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -249,3 +251,50 @@ def test_after_the_header_the_client_has_the_zones_time() -> None:
         served.engine.turn()
         assert not connection.overdue(served.router.now_s + 10.0)
         assert connection.overdue(served.router.now_s + 16.0)
+
+
+# --- half open ------------------------------------------------------------------------------------------------------
+
+HALF_OPEN = 1_000
+HALF_OPEN_MAX_BYTES = 2048
+"""What one half-open connection may cost, what it sent included."""
+
+
+@pytest.mark.parametrize(
+    "start", [b"", b"\x16\x03\x01\x02\x00" + bytes(300), b"GET /mqtt HTTP/1.1\r\nHost: " + b"x" * 300]
+)
+def test_half_open_connections_cost_little_each_and_end_in_time(pki: Pki, start: bytes) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with Served(Limits(idle_timeout=15.0)) as served:
+        served.router.now_s = time.monotonic()
+        web = start.startswith(b"GET")
+        listener = listening(served, path="/mqtt") if web else listening(served, pki)
+        ends = [socket.socketpair() for _ in range(HALF_OPEN)]
+        served.engine.connections.extend([None] * (ends[-1][1].fileno() + 1))  # the table is there either way
+        for ours, _ in ends:
+            ours.setblocking(False)
+        gc.collect()
+        tracemalloc.start()
+        for ours, theirs in ends:
+            served.engine.adopt(ours.detach(), listener)
+            if start:
+                theirs.send(start)
+        while served.engine.epoll.poll(0, 1):
+            served.engine.turn()
+        cost, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert cost < HALF_OPEN * HALF_OPEN_MAX_BYTES
+        assert served.router.counters.connections == HALF_OPEN
+        assert not served.engine.handshakes
+        for connection in served.engine.connections:
+            if connection is not None:
+                assert connection.overdue(served.router.now_s + 15.5)
+                connection.expire()
+        served.engine.end_turn()
+        for _, theirs in ends:
+            theirs.close()
+        served.engine.turn()
+        for connection in list(served.engine.lingering):
+            served.engine.close(connection)
+        assert served.router.counters.connections == 0
