@@ -21,10 +21,11 @@ KEY = "an integration test's cluster key"
 class Node:
     """One `flockmq run` and its ports."""
 
-    def __init__(self, name: str, command: Command, ports: dict[str, int]) -> None:
+    def __init__(self, name: str, command: Command, ports: dict[str, Any]) -> None:
         self.name = name
         self.command = command
         self.mqtt = ports["mqtt"]
+        self.listeners: dict[str, int] = ports["listeners"]
         self.link = ports["link"]
         self.management = ports["management"]
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 PATIENCE_S: Final = 60
 """How long an event may take on a busy machine before the test gives up."""
@@ -95,7 +95,7 @@ class Commands:
         self._started.append(command)
         return command
 
-    def start_node(self, *arguments: str, environment: dict[str, str] | None = None) -> tuple[Command, dict[str, int]]:
+    def start_node(self, *arguments: str, environment: dict[str, str] | None = None) -> tuple[Command, dict[str, Any]]:
         """`flockmq run` on free ports, and the ports it tells once it is ready."""
         told, tell = os.pipe()
         free = ("--listen", "127.0.0.1:0", "--management", "127.0.0.1:0", "--ready-fd", str(tell))
