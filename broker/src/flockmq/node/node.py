@@ -535,6 +535,7 @@ class Node(NodePort):
             Sample("flockmq_routes", len(self.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(self.retained.index)),
             Sample("flockmq_shared_groups", len(self.router.shared.groups)),
+            Sample("flockmq_shared_subscriptions", self.router.shared.members()),
             Sample("flockmq_exclusive_subscriptions", len(self.exclusive)),
             Sample("flockmq_delayed_messages", len(self.rlog.tables.delayed)),
             Sample("flockmq_delayed_bytes", self.rlog.tables.delayed.bytes),

@@ -53,6 +53,7 @@ FIGURES: Final = (
     Figure("stats/sessions/count", "flockmq_sessions"),
     Figure("stats/delayed/count", "flockmq_delayed_messages"),
     Figure("stats/subscriptions/count", "flockmq_subscriptions"),
+    Figure("stats/subscriptions/shared/count", "flockmq_shared_subscriptions"),
     Figure("stats/topics/count", "flockmq_routes"),
     Figure("stats/routes/count", "flockmq_routes"),
     Figure("stats/retained/count", "flockmq_retained_messages"),
@@ -85,6 +86,7 @@ BROKER_FIGURES: Final = (
     Figure("bytes/received", "flockmq_received_bytes"),
     Figure("bytes/sent", "flockmq_sent_bytes"),
     Figure("subscriptions/count", "flockmq_subscriptions"),
+    Figure("shared_subscriptions/count", "flockmq_shared_subscriptions"),
     Figure("retained messages/count", "flockmq_retained_messages"),
 )
 """Below `$SYS/broker/`."""

@@ -122,6 +122,10 @@ class Deny(msgspec.Struct, frozen=True):
 
     reason: int = Reason.NOT_AUTHORIZED
 
+    def __post_init__(self) -> None:
+        if not 0x80 <= self.reason <= 0xFF:
+            raise ValueError(f"reason {self.reason:#04x} isn't one of a failure, which are 0x80 to 0xff")
+
 
 class Point(Generic[E, A]):
     """`answers`: what a handler may answer besides None. `required`: what a handler that fails counts for, unless it

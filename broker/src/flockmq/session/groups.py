@@ -188,6 +188,10 @@ class Groups:
         group = self.groups.get(share_filter)
         return (0, 0) if group is None else (len(group.connected), len(group.away))
 
+    def members(self) -> int:
+        """Members of all groups here."""
+        return sum(len(group.connected) + len(group.away) for group in self.groups.values())
+
     def remembered(self) -> int:
         """Publishers whose turn or sticky member is known, for each group."""
         return len(self._turns) + len(self._sticky)

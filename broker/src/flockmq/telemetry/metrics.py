@@ -47,6 +47,7 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_subscriptions", "Subscriptions of the sessions on this node."),
     Metric("gauge", "flockmq_routes", "Rows of the route table."),
     Metric("gauge", "flockmq_retained_messages", "Rows of the table of retained messages."),
+    Metric("gauge", "flockmq_shared_subscriptions", "Subscriptions of this node's sessions that are shared."),
     Metric("gauge", "flockmq_shared_groups", "Shared subscriptions that have members on this node."),
     Metric("counter", "flockmq_shared_redispatched", "Messages that went to another member when theirs ended."),
     Metric("gauge", "flockmq_exclusive_subscriptions", "Exclusive subscriptions of the sessions on this node."),

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from flockmq.bounds import PACKET_MAX_BYTES, PLUGIN_CALL_MAX_S, PLUGIN_FAILURES_MAX, PLUGIN_FAILURES_WINDOW_S
+from flockmq.mqtt.reason import Reason
 from flockmq.plugins import (
     CLIENT_AUTHENTICATE,
     CLIENT_CONNECTED,
@@ -152,6 +153,12 @@ def test_a_slow_answer_counts_and_is_a_failure(hooks: Hooks, clock: Clock, worke
     assert hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION) == Deny()
     assert hooks.plugins["p"].last_failure == "took 10 ms, more than 5, at client.subscribe"
     assert hooks.plugins["p"].seconds == PLUGIN_CALL_MAX_S * 2
+
+
+def test_a_denial_for_a_reason_that_is_none_is_a_failure(hooks: Hooks) -> None:
+    on_subscribe(hooks, lambda _: Deny(Reason.SUCCESS), required=True)
+    assert hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION) == Deny()
+    assert "isn't one of a failure" in hooks.plugins["p"].last_failure
 
 
 def test_time_that_the_kernel_gave_to_others_is_no_failure(hooks: Hooks, clock: Clock) -> None:

@@ -210,3 +210,9 @@ def test_a_roster_is_a_list_without_repeats(steps: list[int]) -> None:
         assert set(roster.members) == model
         assert len(roster) == len(model)
         assert all((member in roster) == (member in model) for member in members)
+
+
+def test_the_members_that_are_counted_are_this_nodes() -> None:
+    assert World("random", 3, {"n@1": (5, 5)}, away=2).groups.members() == 5
+    assert World("random", 0, {"n@1": (5, 5)}).groups.is_used()
+    assert not World("random", 0, {}).groups.is_used()
