@@ -90,5 +90,7 @@ SHAPES: Final = (
         "filters-1m", "100,000 topics, 1,000,000 wildcard filters", *MANY_TOPICS, "--filters", "1000000", once=True
     ),
 )
-"""Payloads are 64 B where the title doesn't say otherwise. At QoS 0 a publisher has up to 8,192 messages under way
-(1,000 with many publishers and over WebSocket, where Mosquitto 2.1 closes the connection above it): a flood, but a bounded one."""
+"""Payloads are 64 B where the title doesn't say otherwise. At QoS 0 a publisher has up to 8,192 messages under way: a
+flood, but a bounded one; 1,000 with many publishers, and over WebSocket, where Mosquitto 2.1 closes the connection of
+one that has more.
+"""
