@@ -31,8 +31,8 @@ interpreted: $(VENV)/.demo ## run the broker from its sources again
 	$(EDITABLE) broker
 	@$(BIN)/flockmq --version
 
-bench: $(VENV)/.dev ## throughput and latency beside other brokers
-	$(BIN)/python tests/bench/run.py
+bench: $(VENV)/.dev ## beside ten other brokers, into docs/ and README.md: 25 minutes (QUICK=1: a look, 5 minutes)
+	$(BIN)/python tests/bench/run.py $(if $(QUICK),--quick)
 
 e2e: $(VENV)/.dev ## the whole on a real Kubernetes: kind, or the cluster of KUBECONFIG
 	tests/e2e/run
