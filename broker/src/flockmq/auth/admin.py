@@ -57,6 +57,9 @@ class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     salt: str = ""
     is_superuser: bool = False
 
+    def __repr__(self) -> str:
+        return f"NewUser({self.user_id!r}, …)"
+
 
 class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What isn't said stays."""
@@ -65,6 +68,9 @@ class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password_hash: str | None = None
     salt: str = ""
     is_superuser: bool | None = None
+
+    def __repr__(self) -> str:
+        return "UserChange(…)"
 
 
 class ShownUser(msgspec.Struct, frozen=True):
@@ -255,7 +261,7 @@ class Admin:
                 raise Invalid("until", "is in the past")
         key = (new.of, who)
         is_new = self._tables.bans.get(key) is None
-        if new.of.endswith("_pattern") and is_new and self._bans.patterns >= BAN_PATTERNS_MAX:
+        if new.of in bans.PATTERNS and is_new and self._bans.patterns >= BAN_PATTERNS_MAX:
             raise Invalid("as", f"there are {BAN_PATTERNS_MAX} bans by pattern already; remove one first")
         ban = Ban(until_s, new.by, new.reason, now_s)
         await self._write([BANS.put(key, ban)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -18,7 +18,7 @@ class Attempt:
 
     client_id: bytes
     username: bytes | None
-    password: bytes | None
+    password: bytes | None = field(repr=False)
     peer: PeerInfo
     is_gone: Callable[[], bool] = lambda: False
 

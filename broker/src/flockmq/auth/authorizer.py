@@ -24,6 +24,8 @@ from flockmq.session.principal import Principal
 
 log: Final = logging.getLogger(__name__)
 
+Peer = Callable[[], PeerInfo]
+"""Called only where no answer is kept."""
 Key = tuple[int, bytes, int, bool]
 """(action, topic, QoS, retain)"""
 
@@ -79,7 +81,7 @@ class Authorizer:
         return bool(self._sources) or principal.rules is not None or self._no_match == "deny"
 
     def check(
-        self, client_id: bytes, principal: Principal, peer: PeerInfo, action: int, topic: bytes, qos: int, retain: bool
+        self, client_id: bytes, principal: Principal, peer: Peer, action: int, topic: bytes, qos: int, retain: bool
     ) -> int:
         """DENIED, ALLOWED, or ASKED: then `ask`."""
         if not self.must_check(principal):
@@ -107,7 +109,7 @@ class Authorizer:
         self,
         client_id: bytes,
         principal: Principal,
-        peer: PeerInfo,
+        peer: Peer,
         action: int,
         topic: bytes,
         qos: int,
@@ -197,10 +199,10 @@ class Authorizer:
         self.on_change()
 
 
-def _subject(client_id: bytes, principal: Principal, peer: PeerInfo) -> Subject:
-    certificate = peer.certificate
-    name = None if certificate is None else certificate.common_name
-    return Subject(client_id.decode(), principal.username.decode(), peer.host, name)
+def _subject(client_id: bytes, principal: Principal, peer: Peer) -> Subject:
+    about = peer()
+    name = None if about.certificate is None else about.certificate.common_name
+    return Subject(client_id.decode(), principal.username.decode(), about.host, name)
 
 
 def _nobody() -> None:

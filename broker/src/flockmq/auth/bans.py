@@ -6,6 +6,7 @@ its row is gone or not.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import logging
 import time
@@ -20,6 +21,9 @@ log: Final = logging.getLogger(__name__)
 
 KINDS: Final = ("clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net")
 """What a ban is of. In a pattern `*` stands for any letters and `?` for one; a net is written as 10.0.0.0/8."""
+
+PATTERNS: Final = ("clientid_pattern", "username_pattern")
+ADDRESSES: Final = ("peerhost", "peerhost_net")
 
 Key = tuple[str, str]
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -73,31 +77,38 @@ class Bans:
     # The table's listener.
 
     def put(self, key: Key, value: Ban, old: Ban | None) -> None:
-        kind, who = key
-        if kind in ("peerhost", "peerhost_net"):
-            place, number = _place(who)
-            self._networks.setdefault(place, {})[number] = value
-        elif kind in ("clientid_pattern", "username_pattern"):
-            if key not in self._patterns and len(self._patterns) >= BAN_PATTERNS_MAX:
-                log.error("ban of %s %r isn't held: there are %d patterns already", kind, who, BAN_PATTERNS_MAX)
-                return
-            self._patterns[key] = (glob(who), value)
-        elif kind in KINDS:
-            self._exact[key] = value
+        """A row that this node can't make sense of (a newer node wrote it) is passed over, and said."""
+        try:
+            self._hold(key, value)
+        except ValueError as error:
+            log.error("the ban of %s %r isn't held: %s", *key, error)
         else:
-            log.error("ban of %s %r isn't held: this node is older than its peers", kind, who)
-            return
-        self.on_ban(key)
+            self.on_ban(key)
+
+    def _hold(self, key: Key, ban: Ban) -> None:
+        kind, who = key
+        if kind not in KINDS:
+            raise ValueError("its kind is unknown here")
+        if kind in ADDRESSES:
+            place, number = _place(who)
+            self._networks.setdefault(place, {})[number] = ban
+        elif kind in PATTERNS:
+            if key not in self._patterns and len(self._patterns) >= BAN_PATTERNS_MAX:
+                raise ValueError(f"there are {BAN_PATTERNS_MAX} patterns already")
+            self._patterns[key] = (glob(who), ban)
+        else:
+            self._exact[key] = ban
 
     def delete(self, key: Key, old: Ban) -> None:
-        if key[0] in ("peerhost", "peerhost_net"):
-            place, number = _place(key[1])
-            some = self._networks.get(place, {})
-            some.pop(number, None)
-            if not some:
-                self._networks.pop(place, None)
-        self._patterns.pop(key, None)
         self._exact.pop(key, None)
+        self._patterns.pop(key, None)
+        if key[0] in ADDRESSES:
+            with contextlib.suppress(ValueError):
+                place, number = _place(key[1])
+                some = self._networks.get(place, {})
+                some.pop(number, None)
+                if not some:
+                    self._networks.pop(place, None)
 
     def fresh(self) -> Self:
         return type(self)(self._now_s)

@@ -78,6 +78,14 @@ def _granted(attempt: Attempt, user: User) -> Granted:
     return Granted(attempt.username or b"", is_superuser=user.is_superuser)
 
 
+def _verifier(user: User) -> scram.Verifier | None:
+    """None: the user has none, or one that this node can't read."""
+    try:
+        return scram.Verifier.parse(user.scram)
+    except ValueError:
+        return None
+
+
 class ScramExchange:
     """One exchange. `feed` takes what the client says, and gives the challenge, or the end: a verdict and, where the
     client is let in, what proves the broker to it."""
@@ -107,10 +115,10 @@ class ScramExchange:
         first = scram.ClientFirst.parse(data)
         self._name = first.user
         user = self._lookup(first.user)
-        if user is not None and user.scram:
-            self._user = user
-            verifier = scram.Verifier.parse(user.scram)
-        else:
+        verifier = None if user is None else _verifier(user)
+        if verifier is None:
             verifier = scram.Verifier.nobodys(first.user, self._iterations, self._pepper)
+        else:
+            self._user = user
         self._server = scram.Server(first, verifier)
         return self._server.challenge

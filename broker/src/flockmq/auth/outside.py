@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from flockmq.auth.settings import Http, HttpSource
 from flockmq.auth.template import Template
@@ -87,7 +88,7 @@ class Service:
             self.asked -= 1
 
     async def _ask(self, session: aiohttp.ClientSession, value: Callable[[str], str | None]) -> Answer:
-        url = self._url.render(value, lambda text: quote(text, safe=""))
+        url = URL(self._url.render(value, _part), encoded=True)
         said = {name: template.render(value) for name, template in self._body.items()}
         headers = {name: template.render(value, _one_line) for name, template in self._headers.items()}
         how = {"params": said} if self.settings.method == "get" else {"json": said}
@@ -116,6 +117,12 @@ class Service:
     def _host(self) -> str:
         """Without a path or query, in which there may be a secret."""
         return "/".join(self.settings.url.split("/", 3)[:3]).rpartition("@")[2]
+
+
+def _part(text: str) -> str:
+    """One part of a URL, whatever is in it: neither a separator nor a step up."""
+    quoted = quote(text, safe="")
+    return quoted.replace(".", "%2E") if text in (".", "..") else quoted
 
 
 def _one_line(text: str) -> str:

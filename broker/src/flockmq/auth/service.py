@@ -28,7 +28,7 @@ from flockmq.auth.chain import Chain
 from flockmq.auth.flapping import FlappingDetector
 from flockmq.auth.http import HttpAuthenticator
 from flockmq.auth.jwt import JwtAuthenticator
-from flockmq.auth.pool import HashPool, Verified
+from flockmq.auth.pool import Busy, HashPool, Verified
 from flockmq.auth.redis import RedisAuthenticator
 from flockmq.auth.settings import (
     Argon2id,
@@ -177,12 +177,16 @@ class Auth:
     # What the leader does from time to time.
 
     async def _keep_house(self) -> None:
+        said = ""
         while True:
             if self._is_leader():
                 try:
                     await self._clean()
-                except (ConfigError, LogError) as error:
-                    log.error("%s", error)
+                    said = ""
+                except (ConfigError, LogError, Busy) as error:
+                    if str(error) != said:  # once, not every few seconds
+                        said = str(error)
+                        log.error("%s", error)
                 except Exception:
                     log.exception("users couldn't be taken in, or bans removed")
             await asyncio.sleep(AUTH_HOUSEKEEPING_S)

@@ -217,7 +217,7 @@ class Access:
         verdict = self._hooks.authorize(channel, action, topic, qos, retain)
         if verdict is not None:
             return verdict
-        client_id, principal, peer = channel.client_id(), channel.principal, channel.peer()
+        client_id, principal, peer = channel.client_id(), channel.principal, channel.peer
         authorizer = self.auth.authorizer
         verdict = authorizer.check(client_id, principal, peer, action, topic, qos, retain)
         if verdict == ASKED:

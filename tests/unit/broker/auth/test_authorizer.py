@@ -31,7 +31,7 @@ class Counted:
 
 
 def may(authorizer: Authorizer, topic: str, principal: Principal = JO, client: str = "c", action: int = PUBLISH) -> int:
-    return authorizer.check(client.encode(), principal, PEER, action, topic.encode(), 0, False)
+    return authorizer.check(client.encode(), principal, lambda: PEER, action, topic.encode(), 0, False)
 
 
 def test_the_first_source_with_something_to_say_decides() -> None:

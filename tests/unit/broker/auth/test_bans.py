@@ -90,6 +90,8 @@ def test_patterns_are_bounded_and_kinds_of_newer_nodes_are_passed_over(bans: Ban
     assert not banned(bans, client_id=f"{BAN_PATTERNS_MAX}-x")
     bans.put(("country", "atlantis"), FOR_GOOD, None)
     bans.delete(("country", "atlantis"), FOR_GOOD)
+    bans.put(("peerhost", "no address"), FOR_GOOD, None)
+    bans.delete(("peerhost", "no address"), FOR_GOOD)
 
 
 def test_addresses_are_kept_in_one_form() -> None:

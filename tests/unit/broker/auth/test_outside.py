@@ -1,0 +1,205 @@
+"""Services that answer anything, late, or too much; and an issuer's keys."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import jwt
+import pytest
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from flockmq.auth import outside
+from flockmq.auth.jwks import KeySet
+from flockmq.auth.outside import Answer, Crowded, Service, Unanswered
+from flockmq.auth.settings import Http
+from flockmq.bounds import ANSWER_MAX_BYTES, JWKS_MAX_BYTES
+from flockmq.errors import ConfigError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+VALUES = {"clientid": "a/b&c", "username": "jo\r\nX-Evil: 1"}
+
+
+class Server:
+    """One path, whose handler a test may change."""
+
+    def __init__(self) -> None:
+        self.handler: Handler
+        self.url = ""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        return await self.handler(request)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", made.handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    await runner.cleanup()
+
+
+async def ask(settings: Http) -> Answer:
+    service = Service(settings, ("clientid", "username", "password"), "here")
+    await service.start()
+    try:
+        return await service.ask(VALUES.get)
+    finally:
+        await service.stop()
+        assert service.asked == 0
+
+
+async def test_what_a_client_says_stays_where_it_belongs(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[str, str, str, str]] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        heard.append((request.method, request.raw_path, request.headers.get("X-User", ""), await request.text()))
+        return web.json_response({"result": "allow"})
+
+    server.handler = handler
+    url, headers = server.url + "/c/${clientid}", {"X-User": "${username}"}
+    body = {"id": "${clientid}", "fixed": "x"}
+    assert await ask(Http(url=url, headers=headers, body=body)) == Answer("allow")
+    await ask(Http(method="get", url=url, body=body))
+    monkeypatch.setitem(VALUES, "clientid", "..")
+    await ask(Http(method="get", url=url, body={}))
+    assert heard == [
+        ("POST", "/c/a%2Fb%26c", "joX-Evil: 1", '{"id": "a/b&c", "fixed": "x"}'),
+        ("GET", "/c/a%2Fb%26c?id=a/b%26c&fixed=x", "", ""),
+        ("GET", "/c/%2E%2E", "", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (500, "{}"),
+        (302, "{}"),
+        (404, '{"result": "allow"}'),
+        (200, ""),
+        (200, "allow"),
+        (200, '{"is_superuser": true}'),
+        (200, '{"result": "allow", "is_superuser": "yes"}'),
+        (200, '{"result": "allow"}' + " " * ANSWER_MAX_BYTES),
+    ],
+)
+async def test_an_answer_that_makes_no_sense_is_none(server: Server, status: int, body: str) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(status=status, text=body, headers={"Location": "/other"})
+
+    server.handler = handler
+    with pytest.raises(Unanswered):
+        await ask(Http(url=server.url))
+
+
+async def test_no_content_is_a_yes(server: Server) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(status=204)
+
+    server.handler = handler
+    assert await ask(Http(url=server.url)) == Answer("allow")
+
+
+async def test_a_service_that_is_late_or_gone_doesnt_answer(server: Server) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        await asyncio.sleep(60)
+        return web.Response()
+
+    server.handler = handler
+    with pytest.raises(Unanswered):
+        await ask(Http(url=server.url, request_timeout=0.1))
+    with pytest.raises(Unanswered):
+        await ask(Http(url="http://127.0.0.1:1"))
+
+
+async def test_only_so_many_questions_are_under_way(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outside, "ASKED_MAX", 2)
+    asked, answer = asyncio.Queue[None](), asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        asked.put_nowait(None)
+        await answer.wait()
+        return web.Response(status=204)
+
+    server.handler = handler
+    service = Service(Http(url=server.url, body={}), (), "here")
+    await service.start()
+    two = [asyncio.ensure_future(service.ask(VALUES.get)) for _ in range(2)]
+    await asked.get()
+    with pytest.raises(Crowded):
+        await service.ask(VALUES.get)
+    answer.set()
+    await asyncio.gather(*two)
+    await service.stop()
+
+
+def test_settings_that_cant_be_used_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"here: \$\{x\} in"):
+        Service(Http(url="http://a/${x}"), ("clientid",), "here")
+    with pytest.raises(ConfigError, match=r"here\.cacertfile: '/nowhere' can't be used"):
+        Service(Http(url="https://a", body={}, cacertfile=Path("/nowhere")), (), "here")
+
+
+# --- an issuer's keys -----------------------------------------------------------------------------------------------
+
+
+def published(*key_ids: str) -> dict[str, object]:
+    keys = [
+        json.loads(jwt.algorithms.ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key()))
+        | {"kid": key_id}
+        for key_id in key_ids
+    ]
+    return {"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "symmetric"}, {"kty": "XY", "kid": "odd"}, *keys]}
+
+
+async def test_keys_stay_until_others_were_fetched(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    answers = [
+        web.json_response(published("a", "b")),
+        web.Response(status=500),
+        web.Response(text="{}"),
+        web.Response(text=" " * (JWKS_MAX_BYTES + 1)),
+        web.json_response(published("c")),
+    ]
+
+    async def handler(request: web.Request) -> web.Response:
+        return answers.pop(0)
+
+    server.handler = handler
+    keys = KeySet(server.url, 3600.0, "here")
+    await keys.start()
+    assert "a" in keys
+    assert "symmetric" not in keys, "a secret isn't a public key"
+    assert keys.get(None) is None, "which of the two?"
+    for why in ("500", 'no list "keys"', "more than"):
+        await keys.refresh()
+        assert len(keys) == 2
+        assert why in caplog.text
+    await keys.refresh()
+    assert "a" not in keys
+    assert keys.get(None) is keys.get("c")
+    await keys.stop()
+
+
+async def test_who_waits_for_keys_waits_for_one_question(server: Server) -> None:
+    asked = 0
+
+    async def handler(request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.json_response(published("a"))
+
+    server.handler = handler
+    keys = KeySet(server.url, 3600.0, "here")
+    assert keys.may_ask
+    await asyncio.gather(*(keys.refresh() for _ in range(10)))
+    assert asked == 1
+    assert not keys.may_ask
+    await keys.stop()

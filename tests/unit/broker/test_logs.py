@@ -1,0 +1,18 @@
+"""What can be brought about from outside doesn't fill the log."""
+
+import logging
+
+import pytest
+
+from flockmq.logs import Sparing
+
+
+def test_so_many_lines_a_second_and_then_how_many_more(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    now = [0.0]
+    sparing = Sparing(logging.getLogger("test"), 2, lambda: now[0])
+    for number in range(5):
+        sparing.info("line %d", number)
+    now[0] = 1.0
+    sparing.info("later")
+    assert [record.getMessage() for record in caplog.records] == ["line 0", "line 1", "3 more like this", "later"]
