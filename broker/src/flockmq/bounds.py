@@ -192,7 +192,8 @@ WRITE_JOIN_MAX_BYTES: Final = 256 * 1024
 WRITE_VECTOR_MAX: Final = 512
 TURN_EVENTS_MAX: Final = 512
 TURN_ROUNDS_MAX: Final = 16
-TURN_SPINS_MAX: Final = 3
+SPIN_MAX_S: Final = 0.00005
+"""How long a turn that found little waits awake for what comes next, where that came so soon lately."""
 ACCEPTS_PER_TURN_MAX: Final = 64
 LISTEN_BACKLOG_MAX: Final = 4096
 SWEEP_INTERVAL_S: Final = 0.1

@@ -40,9 +40,12 @@ class Connection(Channel):
         self.blocked: bool = False
 
     def peer(self) -> PeerInfo:
-        """Asked of the kernel when it is needed: kept nowhere."""
-        host, port = peer_of(self.fd)
+        host, port = self.origin()
         return PeerInfo(host, port, self.listener.name, self.limits.name)
+
+    def origin(self) -> tuple[str, int]:
+        """The other end's address: just accepted, the engine knows it; later the kernel is asked, and nothing kept."""
+        return self.listener.engine.newcomers.get(self.fd) or peer_of(self.fd, self.listener.family)
 
     def released(self) -> None:
         """The descriptor was closed: leave whatever refers to this connection."""

@@ -18,7 +18,6 @@ from flockmq.bounds import FILTER_SLICE_MAX_BYTES, SINK_CONGESTED_BYTES
 from flockmq.listeners.filter import Filter
 from flockmq.listeners.metered import Metered
 from flockmq.listeners.proxy import ProxyHeader
-from flockmq.listeners.sockets import peer_of
 from flockmq.listeners.tls import Tls
 from flockmq.listeners.websocket import WebSocket
 from flockmq.mqtt.errors import PacketError
@@ -60,7 +59,7 @@ class Filtered(Metered):
         header, tls = self.header, self.tls
         certificate = None if tls is None else tls.certificate()
         if header is None or not header.host:
-            host, port = peer_of(self.fd)
+            host, port = self.origin()
         else:
             host, port = header.host, header.port
         if header is not None and certificate is None:

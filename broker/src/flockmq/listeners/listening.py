@@ -61,6 +61,7 @@ class Listening:
         self.connections: int = 0
         self.is_deaf: bool = False
         self.socket: socket.socket | None = None
+        self.family: int = socket.AF_INET
         self.is_filtered: bool = bool(proxy_timeout_s or certificates is not None or path)
         self.is_metered: bool = bool(self.meters) or not self.client_rates.are_off()
 

@@ -71,10 +71,10 @@ def _is_left_over(path: Path) -> bool:
     return False
 
 
-def peer_of(fd: int) -> tuple[str, int]:
+def peer_of(fd: int, family: int) -> tuple[str, int]:
     """The other end's address and port; ("", 0) for a Unix socket, or when it is gone."""
     try:
-        borrowed = socket.socket(fileno=fd)
+        borrowed = socket.socket(family, socket.SOCK_STREAM, 0, fileno=fd)  # what isn't said here costs a system call
     except OSError:
         return "", 0
     try:
