@@ -24,6 +24,8 @@ from flockmq.session.subscription import Subscription
 _ROOM_MIN_S: Final = 0.005
 _ROOM_MAX_S: Final = 0.25
 """How often a client that reads slowly is looked at again: less and less."""
+_BACK_S: Final = 2.0
+"""How often one that went away amid its retained messages is looked for."""
 
 
 def _size(row: object) -> int:
@@ -174,11 +176,15 @@ class Feeds:
         self._flush()
         pause_s = _ROOM_MIN_S
         while True:
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(_BACK_S if session.is_away() else pause_s)
             if session.subscriptions is None or _has_room(session, qos, size_bytes):
                 return
             pause_s = min(2 * pause_s, _ROOM_MAX_S)
 
 
 def _has_room(session: Session, qos: int, size_bytes: int) -> bool:
-    return session.sink.out_bytes <= SINK_DRAINED_BYTES and (qos == 0 or session.has_room(size_bytes))
+    return (
+        not session.is_away()
+        and session.sink.out_bytes <= SINK_DRAINED_BYTES
+        and (qos == 0 or session.has_room(size_bytes))
+    )

@@ -8,7 +8,8 @@ import pytest
 
 from flockmq.bounds import SINK_CONGESTED_BYTES
 from flockmq.mqtt import encode
-from flockmq.node.retained import Feeds, Retained
+from flockmq.mqtt.packets import Connect
+from flockmq.node.retained import Feeds, Retained, of_row
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.session.channel import CONNECTED
 from flockmq.session.limits import Limits
@@ -164,3 +165,28 @@ async def test_many_subscribes_of_one_client_are_one_task(fed: Fed) -> None:
     assert len(fed.feeds) == 1
     fed.caught_up.set()
     await fed.read(client)
+
+
+async def test_a_client_that_goes_away_meanwhile_gets_the_rest_when_it_is_back(fed: Fed) -> None:
+    fed.retain_many(50, b"x" * 100_000, qos=0)
+    client = fed.node.client("c", connect=Connect(4, b"c", clean_start=False))
+    client.stuck = True
+    fed.node.subscribe(client, ("r/#", 0))
+    await turns(100)
+    client.lost()
+    await turns(100)
+    session = fed.sessions.away[b"c"].session
+    assert not session.queue
+    assert len(fed.feeds) == 1
+    fed.sessions.end(session)
+
+
+def test_a_retained_message_tells_what_is_left_of_its_expiry_until_it_expires() -> None:
+    row = RetainedMessage(b"x", 1, b"\x01\x01\x02\x00\x00\x00\x0a", 5, 20_000)
+    message = of_row(b"t", row, 0, 12_500)
+    assert message is not None
+    assert message.expiry_s == 8
+    assert message.packet == encode.publish(
+        5, b"t", b"x", retain=True, encoded_properties=b"\x01\x01\x02\x00\x00\x00\x08"
+    )
+    assert of_row(b"t", row, 0, 20_000) is None
