@@ -211,3 +211,26 @@ def test_a_connection_that_is_gone_is_referred_to_by_nobody() -> None:
         served.port.ended.clear()
         served.port.given.clear()
         assert sys.getrefcount(connection) == 2
+
+
+def test_a_turn_waits_awake_only_where_answers_lately_came_at_once() -> None:
+    with Served() as served:
+        engine = served.engine
+        _, client = served.client("c")
+        engine._hits = 16
+        engine._served_s = 0.0  # long ago
+        for hits in (12, 8, 4, 0, 0):
+            served.ask(client, encode.PINGREQ)
+            assert engine._hits == hits
+            engine._served_s = 0.0
+        assert engine._spin() == []
+
+
+def test_a_turn_with_much_to_do_waits_for_nothing() -> None:
+    with Served() as served:
+        clients = [served.client(f"c{number}")[1] for number in range(9)]
+        served.engine._hits = 16
+        for client in clients:
+            client.sendall(encode.PINGREQ)
+        served.engine.turn()
+        assert served.engine._hits == 0
