@@ -28,9 +28,9 @@ from flockmq.bounds import (
     HANDOVERS_MAX_BYTES,
     TAKEN_WAIT_S,
 )
+from flockmq.node.packed import pack, pack_entries, take_queue, unpack, unpack_entries
 from flockmq.routing.matcher import ShapeLimitError
 from flockmq.session.limits import Limits
-from flockmq.session.packed import pack, pack_entries, take_queue, unpack, unpack_entries
 from flockmq.session.publish import in_version
 from flockmq.session.router import Router
 from flockmq.session.session import Session

@@ -78,14 +78,14 @@ class Rule:
         options.log_errors = False
         try:
             compiled = re2.compile(pattern, options)
-        except re2.error as error:
-            raise ValueError(f"re {pattern!r}: not an expression of RE2: {_text(error)}") from None
+        except re2.error as refused:  # a name of its own: mypyc gives a name one type
+            raise ValueError(f"re {pattern!r}: not an expression of RE2: {_text(refused)}") from None
         self._search: Callable[[str], _Match | None] = compiled.search
         groups: int = compiled.groups
         try:
             self.template = Template(dest_topic, (CLIENT_ID, USER_NAME), groups)
-        except ValueError as error:
-            raise ValueError(f"dest_topic {dest_topic!r}: {error}") from None
+        except ValueError as wrong:
+            raise ValueError(f"dest_topic {dest_topic!r}: {wrong}") from None
 
     def apply(self, topic: bytes, client_id: bytes, username: bytes) -> bytes:
         """The topic rewritten, as it was where the expression doesn't match, or b""."""

@@ -8,8 +8,8 @@ from flockmq.mqtt import encode, frame
 from flockmq.mqtt.packets import Connect, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
+from flockmq.node.packed import pack, unpack
 from flockmq.session.limits import Limits
-from flockmq.session.packed import pack, unpack
 from unit.broker.session.harness import Client, Node, publish, split, without_words
 
 PUBLISH = 3
