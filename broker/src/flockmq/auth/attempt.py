@@ -12,7 +12,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.session.peer import PeerInfo
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt:
     """`is_gone`: nobody waits for the answer any more, so that no work needs to be spent on it."""
 

@@ -47,6 +47,8 @@ class Bans:
 
     def banned(self, client_id: bytes, username: bytes | None, host: str) -> bool:
         """Whether a client of this id, user name and address may not connect now."""
+        if not (self._exact or self._patterns or self._networks):
+            return False
         client, user = client_id.decode(), "" if username is None else username.decode()
         return (
             self._holds(self._exact.get(("clientid", client)))

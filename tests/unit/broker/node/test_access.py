@@ -1,0 +1,288 @@
+"""Clients at the gate of a node: bans, plugins, the chain, exchanges of AUTH packets; and what reaches them inside."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from flockmq.auth.scram import Verifier
+from flockmq.auth.service import Auth
+from flockmq.auth.settings import Authentication, Authorization, BuiltInSource, Flapping, Scram
+from flockmq.mqtt import encode
+from flockmq.mqtt.packets import Auth as AuthPacket
+from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.properties import Properties
+from flockmq.mqtt.reason import Reason
+from flockmq.node.access import EXPIRY_CHECK_S, Access
+from flockmq.rlog.shards import BANS, USERS, Ban, User
+from flockmq.session.channel import Channel
+from flockmq.session.opening import Will
+from flockmq.session.port import ALLOWED, DENIED
+from flockmq.session.principal import Principal
+from flockmq.session.session import Session
+from unit.broker.auth.harness import FakeLog
+from unit.broker.auth.test_scram import proved
+from unit.broker.session.harness import Client, Node, Port, publish, without_words
+
+METHOD = b"SCRAM-SHA-256"
+FIRST = b"n,,n=jo,r=abc"
+FOR_GOOD = Ban(0.0, "", "", 0.0)
+SCRAM = Authentication(chain=(Scram(),))
+OPEN = Authentication(allow_anonymous=True)
+
+
+class Hooks:
+    """Plugins that say nothing, unless a test has them say something."""
+
+    def __init__(self) -> None:
+        self.known: Principal | int | None = None
+        self.verdict: int | None = None
+
+    def connecting(self, channel: Channel, connect: Connect) -> int:
+        return Reason.SUCCESS
+
+    def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None:
+        return self.known
+
+    def must_authorize(self) -> bool:
+        return self.verdict is not None
+
+    def authorize(self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool) -> int | None:
+        return self.verdict
+
+
+class Gate(Port):
+    """A node whose clients meet its access, as `node.Node` has them meet."""
+
+    def __init__(self, authentication: Authentication, authorization: Authorization, flapping: Flapping) -> None:
+        super().__init__()
+        self.node = Node()
+        self.node.port = self.node.serving(self)
+        self.channels: list[Channel] = []
+        self.rlog = FakeLog()
+        self.hooks = Hooks()
+        self.auth = Auth(
+            authentication, authorization, flapping, self.rlog.as_rlog(), pepper=b"p", is_leader=lambda: False
+        )
+        self.access = Access(self.auth, self.hooks, self._admitted, self._find, lambda: self.channels, self.flush_soon)
+
+    def admit(self, channel: Channel, connect: Connect) -> None:
+        self.access.admit(channel, connect)
+
+    def continued(self, channel: Channel, packet: AuthPacket) -> None:
+        self.access.continued(channel, packet)
+
+    def authorize(
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+    ) -> int:
+        return self.access.authorize(channel, action, topic, qos, retain, done)
+
+    def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
+        self.access.gone(channel, session.client_id)
+        super().gone(channel, session, will)
+
+    def _admitted(self, channel: Channel, connect: Connect, principal: Principal, extra: Properties | None) -> None:
+        channel.principal = principal
+        channel.must_be_asked_about(self.access.must_authorize(principal))
+        assert channel.session is not None
+        session, present = self.sessions.open(channel.session, connect.clean_start)
+        channel.admitted(connect, 7, session, present, extra)
+        self.channels.append(channel)
+
+    def _find(self, client_id: bytes) -> Channel | None:
+        return next((one for one in self.channels if one.client_id() == client_id and not one.has_ended()), None)
+
+
+Make = Callable[..., Gate]
+
+
+@pytest.fixture
+async def gate() -> AsyncIterator[Make]:
+    made: list[Gate] = []
+
+    def make(
+        authentication: Authentication = OPEN,
+        authorization: Authorization = Authorization(),  # noqa: B008
+        flapping: Flapping = Flapping(),  # noqa: B008
+    ) -> Gate:
+        made.append(Gate(authentication, authorization, flapping))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.auth.pool.close()
+
+
+def connack(gate: Gate, **more: Any) -> tuple[Client, list[bytes]]:
+    client = gate.node.opened()
+    answer = gate.node.feed(client, encode.connect(Connect(5, b"c", **more)))
+    return client, without_words(answer)
+
+
+def is_let_in(answer: list[bytes]) -> bool:
+    return len(answer) == 1 and answer[0][0] == 0x20 and answer[0][3] == 0
+
+
+def auth(data: bytes | None, reason: int = Reason.CONTINUE_AUTHENTICATION) -> bytes:
+    return encode.auth(reason, said(data))
+
+
+def said(data: bytes | None) -> Properties:
+    properties = Properties()
+    properties.authentication_method = METHOD
+    properties.authentication_data = data
+    return properties
+
+
+def begun(gate: Gate, data: bytes | None = FIRST) -> tuple[Client, list[bytes]]:
+    gate.rlog.put([USERS.put("jo", User("", str(Verifier.made("pw", 4096))))])
+    return connack(gate, properties=said(data))
+
+
+def challenge(packets: list[bytes]) -> bytes:
+    (packet,) = packets
+    assert (packet[0], packet[2]) == (0xF0, Reason.CONTINUE_AUTHENTICATION)
+    return packet[packet.index(b"r=abc") :]
+
+
+# --- connecting -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_banned_client_is_refused_before_anybody_is_asked(gate: Make) -> None:
+    node = gate()
+    node.hooks.known = Principal(b"jo")
+    node.rlog.put([BANS.put(("clientid", "c"), FOR_GOOD)])
+    assert connack(node)[1] == [encode.connack(5, Reason.BANNED)]
+    assert node.auth.chain.results["banned"] == 1
+
+
+async def test_a_plugin_decides_before_the_chain(gate: Make) -> None:
+    node = gate(Authentication(allow_anonymous=False))
+    node.hooks.known = Principal(b"jo")
+    client, answer = connack(node)
+    assert is_let_in(answer)
+    assert client.principal.username == b"jo"
+    node.hooks.known = Reason.QUOTA_EXCEEDED
+    assert connack(node)[1] == [encode.connack(5, Reason.QUOTA_EXCEEDED)]
+    node.hooks.known = None
+    assert connack(node)[1] == [encode.connack(5, Reason.NOT_AUTHORIZED)]
+
+
+async def test_a_name_that_is_found_out_is_held_against_the_bans_too(gate: Make) -> None:
+    node = gate()
+    node.rlog.put([BANS.put(("username", "found-out"), FOR_GOOD)])
+    node.hooks.known = Principal(b"found-out")
+    assert connack(node, user_name=b"other")[1] == [encode.connack(5, Reason.BANNED)]
+
+
+# --- exchanges ------------------------------------------------------------------------------------------------------
+
+
+async def test_an_exchange_lets_in_who_proves_itself(gate: Make) -> None:
+    node = gate(SCRAM)
+    client, answer = begun(node)
+    question = challenge(answer)
+    (packet,) = node.node.feed(client, auth(proved("pw", FIRST, question)))
+    assert (packet[0], packet[3]) == (0x20, 0)
+    assert METHOD in packet
+    assert b"v=" in packet
+    assert client.principal.username == b"jo"
+
+
+async def test_an_exchange_that_fails_ends_in_a_refusal(gate: Make) -> None:
+    node = gate(SCRAM)
+    client, answer = begun(node)
+    wrong = proved("wrong", FIRST, challenge(answer))
+    assert without_words(node.node.feed(client, auth(wrong))) == [encode.connack(5, Reason.BAD_USER_NAME_OR_PASSWORD)]
+    assert client.has_ended()
+    assert begun(node, None)[1] == [encode.connack(5, Reason.BAD_USER_NAME_OR_PASSWORD)]
+
+
+async def test_who_leaves_amid_an_exchange_leaves_nothing(gate: Make) -> None:
+    node = gate(SCRAM)
+    client, _ = begun(node)
+    client.lost()
+    assert not node.access._exchanges
+
+
+async def test_a_method_that_there_isnt_is_refused(gate: Make) -> None:
+    assert connack(gate(OPEN), properties=said(FIRST))[1] == [encode.connack(5, Reason.BAD_AUTHENTICATION_METHOD)]
+
+
+async def test_reauthentication_is_of_the_same_user(gate: Make) -> None:
+    node = gate(SCRAM)
+    client, answer = begun(node)
+    node.node.feed(client, auth(proved("pw", FIRST, challenge(answer))))
+    question = challenge(node.node.feed(client, auth(FIRST, Reason.RE_AUTHENTICATE)))
+    (done,) = node.node.feed(client, auth(proved("pw", FIRST, question)))
+    assert (done[0], done[2]) == (0xF0, 0)
+    node.rlog.put([USERS.put("ann", User("", str(Verifier.made("pw", 4096))))])
+    first = FIRST.replace(b"jo", b"ann")
+    question = challenge(node.node.feed(client, auth(first, Reason.RE_AUTHENTICATE)))
+    answer = node.node.feed(client, auth(proved("pw", first, question)))
+    assert without_words(answer) == [encode.disconnect(5, Reason.NOT_AUTHORIZED)]
+
+
+async def test_an_auth_packet_that_continues_nothing_is_a_violation(gate: Make) -> None:
+    node = gate(SCRAM)
+    client, answer = begun(node)
+    node.node.feed(client, auth(proved("pw", FIRST, challenge(answer))))
+    assert without_words(node.node.feed(client, auth(b"x"))) == [encode.disconnect(5, Reason.PROTOCOL_ERROR)]
+
+
+# --- inside ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [("clientid", "c"), ("username", "jo"), ("clientid_pattern", "?")])
+async def test_a_ban_sends_away_who_is_here(gate: Make, key: tuple[str, str]) -> None:
+    node = gate()
+    client, _ = connack(node, user_name=b"jo")
+    node.rlog.put([BANS.put(("clientid", "other"), FOR_GOOD), BANS.put(key, FOR_GOOD)])
+    kicking = node.access._kicking
+    assert kicking is not None
+    await kicking
+    node.node.turn()
+    assert without_words(client.packets()) == [encode.disconnect(5, Reason.ADMINISTRATIVE_ACTION)]
+
+
+async def test_a_client_goes_when_its_right_runs_out(gate: Make) -> None:
+    node = gate()
+    node.hooks.known = Principal(b"jo", expires_at_s=time.time() + 0.01)
+    client, answer = connack(node)
+    assert is_let_in(answer)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(node.access.watch(), 2 * EXPIRY_CHECK_S)
+    node.node.turn()
+    assert without_words(client.packets()) == [encode.disconnect(5, Reason.MAXIMUM_CONNECT_TIME)]
+
+
+async def test_a_plugin_has_the_first_word_and_rules_the_next(gate: Make) -> None:
+    node = gate(OPEN, Authorization(sources=(BuiltInSource(),)))
+    client, _ = connack(node)
+    refused = [encode.pub_ack(4, 5, 1, Reason.NOT_AUTHORIZED)]
+    assert node.node.feed(client, publish(5, "a", qos=1, packet_id=1)) == refused
+    node.hooks.verdict = ALLOWED
+    assert node.node.feed(client, publish(5, "a", qos=1, packet_id=1)) != refused
+    node.hooks.verdict = DENIED
+    assert node.node.feed(client, publish(5, "b", qos=1, packet_id=1)) == refused
+
+
+async def test_who_may_do_everything_is_never_asked_about(gate: Make) -> None:
+    node = gate(OPEN, Authorization(no_match="deny"))
+    node.hooks.verdict = DENIED
+    assert not node.access.must_authorize(Principal(b"boss", superuser=True))
+    assert node.access.must_authorize(Principal(b"jo"))
+
+
+async def test_only_ends_that_are_the_clients_doing_count_as_flapping(gate: Make) -> None:
+    node = gate(OPEN, flapping=Flapping(enable=True, max_count=2))
+    for _ in range(3):
+        connack(node)[0].close(Reason.SERVER_SHUTTING_DOWN)
+        assert len(node.rlog.tables.bans) == 0
+    for _ in range(2):
+        connack(node)[0].lost()
+    assert node.rlog.tables.bans.get(("clientid", "c")) is not None
