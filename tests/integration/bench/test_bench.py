@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from integration.bench.conftest import Broker
 from integration.dev.commands import PATIENCE_S
 
 Tamper = Callable[[bytes], bytes]
@@ -24,14 +25,15 @@ PUBLISH_BYTES = 2 + 2 + len("bench/AAA/AAAAA") + 64
 SHORTLY = ("--seconds", "0.1", "--warmup", "0")
 
 
-def bench(measurement: str, port: int, *options: str) -> subprocess.CompletedProcess[str]:
-    where = f"mqtt://127.0.0.1:{port}"
+def bench(measurement: str, where: int | str, *options: str) -> subprocess.CompletedProcess[str]:
+    """`where`: a URL, or a port on this machine."""
+    where = where if isinstance(where, str) else f"mqtt://127.0.0.1:{where}"
     command = [sys.executable, "-P", "-m", "flockmq", "bench", measurement, where, *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
-def figures(measurement: str, port: int, *options: str) -> dict[str, float]:
-    done = bench(measurement, port, *options, "--json")
+def figures(measurement: str, where: int | str, *options: str) -> dict[str, float]:
+    done = bench(measurement, where, *options, "--json")
     assert done.returncode == 0, done.stderr
     sample: dict[str, float] = json.loads(done.stdout)
     return sample
@@ -59,6 +61,23 @@ def test_every_message_through_an_honest_broker_is_accounted_for(options: tuple[
 
     assert sample["delivered"] > 0
     assert (sample["lost"], sample["repeated"], sample["late"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("qos", ["0", "1", "2"])
+@pytest.mark.parametrize("scheme", ["mqtts", "ws", "wss"])
+def test_it_is_the_same_over_tls_and_websocket(scheme: str, qos: str, broker: Broker) -> None:
+    sample = figures("throughput", broker.urls[scheme], "--cafile", str(broker.cafile), *SHORTLY, "--qos", qos)
+
+    assert sample["delivered"] > 0
+    assert (sample["lost"], sample["repeated"], sample["late"]) == (0, 0, 0)
+
+
+def test_a_certificate_that_is_not_trusted_is_a_failure_unless_any_will_do(broker: Broker) -> None:
+    done = bench("connects", broker.urls["mqtts"], *SHORTLY)
+
+    assert done.returncode == 1
+    assert "certificate verify failed" in done.stderr
+    assert figures("connects", broker.urls["mqtts"], *SHORTLY, "--insecure")["connects"] > 0
 
 
 @pytest.mark.parametrize("qos", ["0", "1", "2"])
