@@ -74,14 +74,7 @@ class Rule:
             check_filter(self.source)
         except PacketError as error:
             raise ValueError(f"source_topic {source_topic!r}: {error}") from None
-        options = re2.Options()
-        options.log_errors = False
-        try:
-            compiled = re2.compile(pattern, options)
-        except re2.error as refused:  # a name of its own: mypyc gives a name one type
-            raise ValueError(f"re {pattern!r}: not an expression of RE2: {_text(refused)}") from None
-        self._search: Callable[[str], _Match | None] = compiled.search
-        groups: int = compiled.groups
+        self._search, groups = _compiled(pattern)
         try:
             self.template = Template(dest_topic, (CLIENT_ID, USER_NAME), groups)
         except ValueError as wrong:
@@ -147,6 +140,17 @@ class Rules:
             assert isinstance(number, int)
             deciding = max(deciding, number)
         return topic if deciding < 0 else self._rules[deciding].apply(topic, client_id, username)
+
+
+def _compiled(pattern: str) -> tuple[Callable[[str], _Match | None], int]:
+    """How to search for an expression, and the number of its groups. Raises ValueError."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled = re2.compile(pattern, options)
+    except re2.error as error:
+        raise ValueError(f"re {pattern!r}: not an expression of RE2: {_text(error)}") from None
+    return compiled.search, compiled.groups
 
 
 def _text(error: Exception) -> str:
