@@ -43,18 +43,19 @@ class Bootstrap:
         self._admin = admin
         self._rlog = rlog
         self._replace = replace
-        self._done = ""
+        self._seen: tuple[int, ...] = ()
 
     async def take_in(self) -> None:
         """Write the users that are new, unless this content was taken in before. Raises ConfigError, what the log
         raises."""
+        seen = await asyncio.to_thread(_signature, self._file)
+        if seen == self._seen:
+            return
         content = await asyncio.to_thread(_content, self._file)
         digest = hashlib.sha256(content).hexdigest()
-        if self._done == digest:
-            return
         if not self._known(digest):
             await self._take_in(await asyncio.to_thread(parsed, content, self._kind, self._file), digest)
-        self._done = digest
+        self._seen = seen
 
     def _known(self, digest: str) -> bool:
         """Whether this content was taken in, and with `replace`: no other after it."""
@@ -80,15 +81,28 @@ class Bootstrap:
         log.info("%s: %d users, %d of them written", self._file, len(users), len(fresh))
 
 
+def _signature(file: Path) -> tuple[int, ...]:
+    """Another one: the content may be another."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise _unreadable(file, error) from None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def _content(file: Path) -> bytes:
     try:
         with file.open("rb") as opened:
             content = opened.read(BOOTSTRAP_MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"authentication.bootstrap_file: {str(file)!r} can't be read: {error.strerror}") from None
+        raise _unreadable(file, error) from None
     if len(content) > BOOTSTRAP_MAX_BYTES:
         raise ConfigError(f"authentication.bootstrap_file: {str(file)!r} has more than {BOOTSTRAP_MAX_BYTES} bytes")
     return content
+
+
+def _unreadable(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"authentication.bootstrap_file: {str(file)!r} can't be read: {error.strerror}")
 
 
 def parsed(content: bytes, kind: Kind, file: Path) -> list[NewUser]:

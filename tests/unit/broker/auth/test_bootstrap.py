@@ -77,6 +77,25 @@ async def test_a_content_is_taken_in_once(tmp_path: Path, log: FakeLog, pool: Ha
     assert log.tables.users.get("jo") is not None, "another content"
 
 
+async def test_a_file_that_replaces_has_the_last_word_each_time_it_changes(
+    tmp_path: Path, log: FakeLog, pool: HashPool
+) -> None:
+    file = tmp_path / "users.csv"
+    admin = Admin(log.as_rlog(), Bans(), pool, CHEAP, None)
+    replacing = Bootstrap(file, "plain", admin, log.as_rlog(), replace=True)
+
+    async def right(password: str) -> bool:
+        await replacing.take_in()
+        jo = log.tables.users.get("jo")
+        return jo is not None and is_right(password.encode(), jo.password_hash)
+
+    for password in ("first", "second", "first"):
+        file.write_text(f"user_id,password\njo,{password}\n")
+        assert await right(password)
+    log.put([USERS.put("jo", User("changed by hand"))])
+    assert not await right("first"), "the file didn't change"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "kind", "why"),
     [
