@@ -178,7 +178,8 @@ async def _node(settings: Config, ready_fd: int | None) -> int:
     from flockmq.redis_probe import wait_for_redis
 
     def tell_ready(ports: NodePorts) -> None:
-        log.info("ready: MQTT %s, cluster link %s, management %s", ports.mqtt, ports.link, ports.management)
+        listeners = ", ".join(f"{name} {port}" if port else name for name, port in ports.listeners.items()) or "no MQTT"
+        log.info("ready: %s, cluster link %s, management %s", listeners, ports.link, ports.management)
         if ready_fd is not None:
             os.write(ready_fd, msgspec.json.encode(ports) + b"\n")
             os.close(ready_fd)

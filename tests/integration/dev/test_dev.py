@@ -48,7 +48,7 @@ def test_a_node_that_dies_is_reported_and_the_others_go_on(flockmq: Commands) ->
     os.kill(pid, signal.SIGKILL)
     shown = command.until("2 of 3 nodes go on.")
     assert "replicant-2 was killed by signal 9; its last lines:\n" in shown
-    assert "ready: MQTT" in shown
+    assert "ready: tcp:default" in shown
     assert command.end(signal.SIGINT) == 0, command.errors()
     assert command.pids() == []
     assert command.files() == []
