@@ -47,7 +47,7 @@ def main() -> int:
     machine.open_files_limit(OPEN_FILES)
     files = machine.certificate(cache)
     candidates = [broker for broker in (*OURS, *PEERS) if broker.key in options.brokers]
-    shapes = [shape for shape in SHAPES if shape.key in options.shapes]
+    shapes = [shape.shortened() if options.quick else shape for shape in SHAPES if shape.key in options.shapes]
     installed, missing = _install(candidates, cache)
 
     started_at = time.monotonic()
@@ -63,11 +63,11 @@ def main() -> int:
     for broker, it in installed.items():
         for shape in once:
             run.alone(broker, it, shape)
-    if options.shapes == [shape.key for shape in SHAPES] or options.alone:
+    if options.whole or options.alone:
         shapes.append(alone.ALONE)
-        for broker in OURS:
-            if broker in installed:
-                run.ours_alone(broker, cache, options.quick)
+        for broker in installed:
+            if broker.key == goals.SUBJECT:
+                run.by_itself(broker, cache, options.quick)
     for number in range(2, options.rounds + 1):
         run.round(number, installed, repeated)
 
@@ -126,13 +126,15 @@ class _Run:
         with self._notes(broker, [shape]):
             if shape.way == "cluster" and shape.way not in it.apart:
                 raise Failed("no cluster is set up here")
+            if shape.after and not self._contends(shape.after, broker):
+                raise Failed(f"far behind in “{shape.after.metrics[0].title}”, so not measured here")
             _say(f"{shape.key}: {broker.title}")
             site = self._site()
             ports = {"cluster": (site.mqtt, site.mqtt + 1), "mqtts": (site.tls,)}.get(shape.way, ())
             with started(it.apart.get(shape.way, it.launch), site, self._core, ports) as running:
                 self._add(shape, broker, self._load.measure(shape, it, running))
 
-    def ours_alone(self, broker: Broker, cache: Path, quick: bool) -> None:
+    def by_itself(self, broker: Broker, cache: Path, quick: bool) -> None:
         _say(f"by itself: {broker.title}")
         sample: Sample = {}
         try:

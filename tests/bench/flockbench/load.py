@@ -14,7 +14,7 @@ from flockbench.brokers import Installed, Running, pinned
 from flockbench.errors import Failed
 from flockbench.shapes import Shape
 
-BESIDES_S: Final = 90.0
+BESIDES_S: Final = 40.0
 """What a run may take besides its measured time: connecting, subscribing, waiting for the last message."""
 
 Sample = dict[str, float]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 Way = Literal["mqtt", "mqtts", "ws", "cluster"]
@@ -20,7 +20,11 @@ class Metric:
 
 @dataclass(frozen=True)
 class Shape:
-    """One run of the load. `once`: on a broker started for it alone, one round. `quick`: part of a QUICK=1 run."""
+    """One run of the load.
+
+    `once`: on a broker started for it alone, one round. `quick`: part of a QUICK=1 run. `after`: only for the peers
+    that weren't far behind in that shape.
+    """
 
     key: str
     arguments: tuple[str, ...]
@@ -28,6 +32,11 @@ class Shape:
     way: Way = "mqtt"
     once: bool = False
     quick: bool = False
+    after: Shape | None = None
+
+    def shortened(self) -> Shape:
+        """For a QUICK=1 run, which opens fewer idle connections."""
+        return replace(self, arguments=tuple(IDLE_QUICK if each == IDLE else each for each in self.arguments))
 
 
 def _messages(
@@ -46,10 +55,16 @@ def _latency(qos: int) -> Shape:
     return Shape(f"latency-{qos}", ("latency", "--qos", str(qos)), metrics, quick=True)
 
 
+IDLE: Final = "10000"
+IDLE_QUICK: Final = "1500"
 WINDOW: Final = ("--window", "1000")
 HUNDRED: Final = ("--publishers", "100", "--subscribers", "100", *WINDOW)
 MIXED: Final = ("--topics", "64")
 MANY_TOPICS: Final = ("--topics", "100000")
+
+FILTERS_10K: Final = _messages(
+    "filters-10k", "100,000 topics, 10,000 wildcard filters", *MANY_TOPICS, "--filters", "10000"
+)
 
 SHAPES: Final = (
     _messages("one", "1→1", quick=True, cpu=True),
@@ -64,7 +79,7 @@ SHAPES: Final = (
     _messages("256-b", "1→1, 256 B", "--payload", "256"),
     _messages("16-kib", "1→1, 16 KiB", "--payload", "16384", "--window", "128"),
     _messages("many-topics", "100,000 topics, 1 wildcard filter", *MANY_TOPICS),
-    _messages("filters-10k", "100,000 topics, 10,000 wildcard filters", *MANY_TOPICS, "--filters", "10000"),
+    FILTERS_10K,
     _messages("tls", "1→1 over TLS", way="mqtts"),
     _messages("websocket", "1→1 over WebSocket", *WINDOW, way="ws"),
     _latency(0),
@@ -81,13 +96,17 @@ SHAPES: Final = (
     _messages("cluster", "1→1 across two nodes", way="cluster", once=True),
     Shape(
         "idle",
-        ("idle", "--connections", "10000", "--limit", "8"),
+        ("idle", "--connections", IDLE, "--limit", "8"),
         (Metric("kib", "memory of an idle connection with a subscription", "KiB", False),),
         once=True,
         quick=True,
     ),
-    _messages(
-        "filters-1m", "100,000 topics, 1,000,000 wildcard filters", *MANY_TOPICS, "--filters", "1000000", once=True
+    Shape(
+        "filters-1m",
+        ("throughput", *MANY_TOPICS, "--filters", "1000000"),
+        (Metric("rate", "100,000 topics, 1,000,000 wildcard filters", "msg/s"),),
+        once=True,
+        after=FILTERS_10K,
     ),
 )
 """Payloads are 64 B where the title doesn't say otherwise. At QoS 0 a publisher has up to 8,192 messages under way: a
