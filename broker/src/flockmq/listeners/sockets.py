@@ -75,7 +75,7 @@ def peer_of(fd: int, family: int) -> tuple[str, int]:
     """The other end's address and port; ("", 0) for a Unix socket, or when it is gone."""
     try:
         borrowed = socket.socket(family, socket.SOCK_STREAM, 0, fileno=fd)  # what isn't said here costs a system call
-    except OSError:
+    except (OSError, ValueError):  # closed: -1
         return "", 0
     try:
         name = borrowed.getpeername()
