@@ -187,6 +187,10 @@ SINK_HELD_MAX_S: Final = 5.0
 # --- listeners: descriptors and turns -------------------------------------------------------------------------------
 READ_MAX_BYTES: Final = 64 * 1024
 """One read of one connection."""
+READ_MIN_BYTES: Final = 4 * 1024
+"""So much is read at once, at least, from a client whose packets take long to process."""
+READ_WORK_MAX_S: Final = 0.004
+"""What was read at once and takes longer: the next read of that connection is half as large."""
 WRITE_JOIN_MAX_BYTES: Final = 256 * 1024
 """More than that is written from its chunks, without joining them."""
 WRITE_VECTOR_MAX: Final = 512

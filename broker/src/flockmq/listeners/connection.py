@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import SINK_CONGESTED_BYTES, WRITE_JOIN_MAX_BYTES, WRITE_VECTOR_MAX
+from flockmq.bounds import READ_MAX_BYTES, SINK_CONGESTED_BYTES, WRITE_JOIN_MAX_BYTES, WRITE_VECTOR_MAX
 from flockmq.listeners.sockets import peer_of
 from flockmq.session.channel import CLOSED, Channel
 from flockmq.session.peer import PeerInfo
@@ -28,9 +28,9 @@ EPOLLOUT: Final = 4
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Connection(Channel):
-    """`interest` is what epoll watches for; `blocked`: the socket is full."""
+    """`interest` is what epoll watches for; `blocked`: the socket is full; `read_bytes` are read at once."""
 
-    __slots__ = ("blocked", "fd", "interest", "listener")
+    __slots__ = ("blocked", "fd", "interest", "listener", "read_bytes")
 
     def __init__(self, listener: Listening, fd: int) -> None:
         super().__init__(listener.engine.router, listener.engine.port, listener.limits)
@@ -38,6 +38,7 @@ class Connection(Channel):
         self.fd = fd
         self.interest: int = EPOLLIN
         self.blocked: bool = False
+        self.read_bytes: int = READ_MAX_BYTES
 
     def peer(self) -> PeerInfo:
         host, port = self.origin()

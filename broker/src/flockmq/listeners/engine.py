@@ -26,6 +26,8 @@ from flockmq.bounds import (
     LINGER_MAX_S,
     LISTEN_BACKLOG_MAX,
     READ_MAX_BYTES,
+    READ_MIN_BYTES,
+    READ_WORK_MAX_S,
     SPIN_MAX_S,
     SWEEP_INTERVAL_S,
     SWEEP_TICKS,
@@ -193,7 +195,7 @@ class Engine:
 
     def _read(self, connection: Connection, fd: int) -> None:
         try:
-            data = os.read(fd, READ_MAX_BYTES)
+            data = os.read(fd, connection.read_bytes)
         except BlockingIOError:
             return
         except OSError:
@@ -202,9 +204,20 @@ class Engine:
             connection.lost()
             self.close(connection)
         elif connection.state != CLOSED:
-            self._feed(connection, data)
+            if len(data) < connection.read_bytes:
+                self._feed(connection, data)
+            else:
+                self._feed_much(connection, data)
             if connection.paused and connection.state != CLOSED:  # a closed one ends with the turn
                 self.watch(connection)
+
+    def _feed_much(self, connection: Connection, data: bytes) -> None:
+        """There is more where this came from. What takes long is read in smaller pieces from now on, so that a flood
+        of packets that cost much, new topics say, delays others no more than one that costs little.
+        """
+        begun_s = time.monotonic()
+        self._feed(connection, data)
+        connection.read_bytes = next_read_bytes(connection.read_bytes, time.monotonic() - begun_s)
 
     def _feed(self, connection: Connection, data: bytes) -> None:
         try:
@@ -429,3 +442,10 @@ class Engine:
             if now_s - connection.last_seen_s > LINGER_MAX_S:
                 self.close(connection)
         self.end_turn()
+
+
+def next_read_bytes(read_bytes: int, taken_s: float) -> int:
+    """How much to read at once from a client whose last `read_bytes` took so long."""
+    if taken_s > READ_WORK_MAX_S:
+        return max(READ_MIN_BYTES, read_bytes // 2)
+    return min(READ_MAX_BYTES, read_bytes * 2) if taken_s < READ_WORK_MAX_S / 4 else read_bytes

@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from flockmq.bounds import LINGER_MAX_S
+from flockmq.bounds import LINGER_MAX_S, READ_MAX_BYTES, READ_MIN_BYTES, READ_WORK_MAX_S
+from flockmq.listeners.engine import next_read_bytes
 from flockmq.listeners.sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect, Subscription
@@ -38,6 +39,14 @@ def test_a_message_goes_from_one_descriptor_to_another_in_one_turn() -> None:
         served.engine.turn()
         assert subscriber.recv(100) == publish(4, "a", "x")
         assert served.router.turn == []
+
+
+def test_a_client_whose_packets_take_long_is_read_in_smaller_pieces() -> None:
+    assert next_read_bytes(READ_MAX_BYTES, READ_WORK_MAX_S * 2) == READ_MAX_BYTES // 2
+    assert next_read_bytes(READ_MIN_BYTES, READ_WORK_MAX_S * 2) == READ_MIN_BYTES
+    assert next_read_bytes(READ_MIN_BYTES, READ_WORK_MAX_S / 2) == READ_MIN_BYTES
+    assert next_read_bytes(READ_MIN_BYTES, READ_WORK_MAX_S / 8) == READ_MIN_BYTES * 2
+    assert next_read_bytes(READ_MAX_BYTES, 0.0) == READ_MAX_BYTES
 
 
 def test_a_client_that_closes_is_gone_with_its_subscriptions() -> None:
