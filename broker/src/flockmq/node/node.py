@@ -532,6 +532,10 @@ class Node(NodePort):
             *(Sample(*sample) for sample in self.access.auth.samples()),
             Sample("flockmq_sessions", self.counters.connections + self.counters.sessions_away),
             Sample("flockmq_sessions_persistent", len(self.sessions.by_id)),
+            *(
+                Sample("flockmq_listener_connections", listener.connections, (listener.name,))
+                for listener in self.engine.listeners.values()
+            ),
             Sample("flockmq_routes", len(self.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(self.retained.index)),
             Sample("flockmq_shared_groups", len(self.router.shared.groups)),

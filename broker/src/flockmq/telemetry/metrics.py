@@ -45,6 +45,7 @@ CATALOGUE: Final = (
     Metric("counter", "flockmq_sessions_expired", "Sessions that ended because their clients stayed away too long."),
     Metric("counter", "flockmq_sessions_resumed", "Connections that went on with a session that was there."),
     Metric("gauge", "flockmq_subscriptions", "Subscriptions of the sessions on this node."),
+    Metric("gauge", "flockmq_listener_connections", "Open connections of one listener.", ("listener",)),
     Metric("gauge", "flockmq_routes", "Rows of the route table."),
     Metric("gauge", "flockmq_retained_messages", "Rows of the table of retained messages."),
     Metric("gauge", "flockmq_shared_subscriptions", "Subscriptions of this node's sessions that are shared."),
