@@ -10,6 +10,7 @@ await auth.stop()
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -102,8 +103,12 @@ class Auth:
         rlog.on_change(RULES.name, self.authorizer)
 
     async def start(self) -> None:
+        """Before clients are let in: who is ready has the users of its file in the log. Raises ConfigError."""
         await self.chain.start()
         await self.authorizer.start()
+        if self._bootstrap is not None:
+            with contextlib.suppress(LogError, Busy):  # then the leader does it, some seconds later
+                await self._bootstrap.take_in()
         self._housekeeper = asyncio.ensure_future(self._keep_house())
 
     async def stop(self) -> None:
