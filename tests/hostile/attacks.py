@@ -1,0 +1,192 @@
+"""Hostile clients: `python tests/hostile/attacks.py NAME PORT` attacks the broker on a loopback port until it is
+killed, or for LIFE_MAX_S. It prints one line when the attack is under way.
+
+Each is its own process, so that what it costs the attacker isn't taken for what it costs the broker's other clients.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import resource
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from conformance.wire import (
+    TOPIC_ALIAS,
+    V5,
+    V311,
+    Wire,
+    acknowledgement,
+    connect,
+    publish,
+    subscribe,
+)
+
+LIFE_MAX_S: Final = 60.0
+HALF_OPEN: Final = 10_000
+LORISES: Final = 1000
+
+
+def under_way() -> None:
+    sys.stdout.write("under way\n")
+    sys.stdout.flush()
+
+
+def until_the_end() -> Iterator[int]:
+    end = time.monotonic() + LIFE_MAX_S
+    for number in itertools.count():
+        if time.monotonic() > end:
+            return
+        yield number
+
+
+def connected(port: int, name: str, version: int = V5) -> Wire:
+    wire = Wire(port, version)
+    wire.send(connect(version, name))
+    assert wire.next() is not None
+    return wire
+
+
+def reads_what_comes(wire: Wire) -> bool:
+    """Without waiting; False at the connection's end."""
+    while select.select([wire.socket], [], [], 0)[0]:
+        try:
+            if not wire.socket.recv(65536):
+                return False
+        except OSError:
+            return False
+    return True
+
+
+def slow_reader(port: int) -> None:
+    """Subscribes to a flood in each QoS, and reads none of it; comes back when it is cut off."""
+    publisher = connected(port, "flood")
+    readers: list[Wire] = []
+    payload = b"x" * 4096
+    for number in until_the_end():
+        if number % 500 == 0:
+            for wire in readers:
+                wire.socket.close()
+            readers = [connected(port, f"slow-{qos}") for qos in (0, 1, 2)]
+            for qos, wire in enumerate(readers):
+                wire.send(subscribe(V5, 1, ("flood/#", qos)))
+        publisher.send(
+            *(publish(V5, f"flood/{at}", payload, qos=at % 2, packet_id=at + 1 if at % 2 else None) for at in range(8))
+        )
+        reads_what_comes(publisher)
+        if number == 0:
+            under_way()
+        time.sleep(0.002)
+
+
+def slow_loris(port: int) -> None:
+    """Many connections, each a byte now and then: of a CONNECT, or of a packet that will never be whole."""
+    wires = [Wire(port) for _ in range(LORISES)]
+    begun = connect(V5, "loris" + "x" * 2000)
+    large = b"\x30\xff\xff\x3e" + b"\x00\x01t\x00"  # of about a megabyte, which is allowed
+    for number, wire in enumerate(wires):
+        wire.send(begun[:3] if number % 2 else connect(V5, f"loris-{number}") + large)
+    under_way()
+    for number in until_the_end():
+        wire = wires[number % LORISES]
+        try:
+            wire.send(b"x" if number % 2 else b"x" * 4000)
+        except OSError:
+            wire.socket.close()
+            wires[number % LORISES] = Wire(port)
+            wires[number % LORISES].send(begun[:3])
+        time.sleep(0.0005)
+
+
+def subscriptions(port: int) -> None:
+    """Filters without end: wildcards in all places, levels to the limit, many in a packet; and their topics."""
+    seed = random.Random(1)
+    wire = connected(port, "subscriber")
+    for number in until_the_end():
+        filters = []
+        for _ in range(50):
+            levels = [seed.choice(("+", "a", "b", str(number))) for _ in range(seed.choice((2, 5, 20, 128)))]
+            filters.append(("/".join(levels) + seed.choice(("", "/#")) if len(levels) < 128 else "/".join(levels), 0))
+        try:
+            wire.send(subscribe(V5, number % 60_000 + 1, *filters), publish(V5, "/".join("ab" * 60)))
+            alive = reads_what_comes(wire)
+        except OSError:
+            alive = False
+        if not alive:
+            wire.socket.close()
+            wire = connected(port, f"subscriber-{number}")
+        if number == 10:
+            under_way()
+        time.sleep(0.01)
+
+
+def topics(port: int) -> None:
+    """A new topic with each message, in both QoS roads."""
+    wire = connected(port, "bomber", V311)
+    for number in until_the_end():
+        first = number * 200
+        wire.send(
+            b"".join(publish(V311, f"bomb/{at}/{at * 7919}/deep/er", b"x") for at in range(first, first + 180)),
+            b"".join(
+                publish(V311, f"bomb/{at}", b"x", qos=1, packet_id=at % 60_000 + 1)
+                for at in range(first + 180, first + 200)
+            ),
+        )
+        reads_what_comes(wire)
+        if number == 10:
+            under_way()
+        time.sleep(0.004)
+
+
+def aliases_and_identifiers(port: int) -> None:
+    """Aliases above what is allowed, QoS 2 without PUBREL, acknowledgements of nothing; comes back each time."""
+    for number in until_the_end():
+        wire = connected(port, f"abuser-{number % 10}")
+        try:
+            if number % 3 == 0:
+                for alias in range(1, 200):
+                    wire.send(publish(V5, f"alias/{alias}", properties=[(TOPIC_ALIAS, alias)]))
+            elif number % 3 == 1:
+                wire.send(*(publish(V5, "ids", b"x" * 100, qos=2, packet_id=at) for at in range(1, 2000)))
+            else:
+                wire.send(*(acknowledgement(kind, at) for at in range(1, 500) for kind in (4, 5, 6, 7)))
+            reads_what_comes(wire)
+        except OSError:
+            pass
+        wire.socket.close()
+        if number == 5:
+            under_way()
+        time.sleep(0.01)
+
+
+def half_open(port: int) -> None:
+    """Connections that never say anything; those that the broker gives up are opened anew."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, HALF_OPEN + 500), hard))
+    sockets = [socket.create_connection(("127.0.0.1", port), 10.0) for _ in range(HALF_OPEN)]
+    under_way()
+    for number in until_the_end():
+        at = number % HALF_OPEN
+        if not select.select([sockets[at]], [], [], 0)[0] if sockets[at].fileno() < 1024 else True:
+            time.sleep(0.001)
+            continue
+        sockets[at].close()
+        sockets[at] = socket.create_connection(("127.0.0.1", port), 10.0)
+
+
+ATTACKS: Final[dict[str, Callable[[int], None]]] = {
+    attack.__name__: attack
+    for attack in (slow_reader, slow_loris, subscriptions, topics, aliases_and_identifiers, half_open)
+}
+
+
+if __name__ == "__main__":
+    ATTACKS[sys.argv[1]](int(sys.argv[2]))
