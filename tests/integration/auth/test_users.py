@@ -126,11 +126,20 @@ async def scram(client: Raw, user: str, password: str, *, again: bool = False) -
     return verifier, answer
 
 
-async def test_users_of_a_bootstrap_file_are_there(fleet: Configured) -> None:
+async def test_users_of_a_bootstrap_file_are_there_when_the_node_is_ready(fleet: Configured) -> None:
     users = fleet.directory / "users.csv"
     users.write_text("user_id,password,is_superuser\njo,pw,false\n")
     node = fleet.single(PASSWORDS + f'bootstrap_file = "{users}"\nbootstrap_type = "plain"\n')
-    await let_in(node, "c", "jo", "pw")
+    assert await connects(node, "c", "jo", "pw") == 0
+
+
+def test_a_bootstrap_file_that_cannot_be_read_ends_the_start(fleet: Configured, flockmq: Commands) -> None:
+    users = fleet.directory / "users.csv"
+    users.write_text("user_id,password\njo,\n")
+    fleet.configure(PASSWORDS + f'bootstrap_file = "{users}"\nbootstrap_type = "plain"\n')
+    arguments = ("--config", str(fleet.file), "--data-dir", str(fleet.directory / "bad"), "--listen", "127.0.0.1:0")
+    code, said = flockmq.refused("run", "--management", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0", *arguments)
+    assert (code, said) == (2, f"{users}: line 2: a user needs a password, as bootstrap_type is plain")
 
 
 def test_the_command_line_manages_users_rules_and_bans(fleet: Configured, flockmq: Commands) -> None:
