@@ -21,3 +21,13 @@ def trusting(secret: Json) -> ssl.SSLContext:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = False  # it is reached at 127.0.0.1
     return context
+
+
+def certificate_in(secret: Json) -> bytes:
+    """In DER."""
+    return ssl.PEM_cert_to_DER_cert(secret["stringData"]["tls.crt"])
+
+
+def served_at(host: str, port: int) -> bytes:
+    """The certificate that a listener shows, trusted or not, in DER."""
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate((host, port), timeout=10))

@@ -236,8 +236,6 @@ class Client:
         self._client.on_message = lambda client, data, message: self.received.put(message)
         try:
             self._client.connect(host, port, keepalive=20)
-        except ssl.SSLCertVerificationError:
-            raise
         except OSError as error:
             raise ConnectionError(f"{host}:{port}: {error}") from error
         self._client.loop_start()
