@@ -33,7 +33,9 @@ def test_two_nodes_never_share_the_embedded_valkeys_files(flockmq: Commands, tmp
     )
 
 
-@pytest.mark.parametrize(("option", "key"), [("--listen", "listeners.tcp.default.bind"), ("--management", "management.listen")])
+@pytest.mark.parametrize(
+    ("option", "key"), [("--listen", "listeners.tcp.default.bind"), ("--management", "management.listen")]
+)
 def test_an_address_in_use_is_one_line_and_exit_code_4(
     flockmq: Commands, tmp_path: Path, option: str, key: str
 ) -> None:
