@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
-from flockmq import __version__, build
 from flockmq.auth.service import Auth
 from flockmq.bounds import (
     LAG_SAMPLE_INTERVAL_S,
@@ -29,7 +28,6 @@ from flockmq.bounds import (
 from flockmq.cluster.service import Cluster, LocalStatus
 from flockmq.home.service import Homes
 from flockmq.listeners.engine import Engine
-from flockmq.management.view import NodeRow, NodeStatus, PluginRow, Sample, ShardStatus
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
@@ -47,6 +45,7 @@ from flockmq.node.retained import Feeds, Retained
 from flockmq.node.routes import OwnRoutes
 from flockmq.node.shared import OwnShares, RemoteShares
 from flockmq.node.system import About, System
+from flockmq.node.view import View
 from flockmq.plugins.settings import SysTopics
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.errors import LogFull
@@ -81,13 +80,13 @@ from flockmq.session.sink import Peer
 from flockmq.session.subscribing import Subscribing
 from flockmq.session.subscription import Subscription
 from flockmq.telemetry.loop import LoopWatch
-from flockmq.telemetry.metrics import Reasons, counter_samples
+from flockmq.telemetry.metrics import Reasons
 
 log: Final = logging.getLogger(__name__)
 
 
 class Node(NodePort):
-    """Also a `management.view.NodeView`."""
+    """One per process; `view` is how others see it."""
 
     def __init__(
         self,
@@ -109,7 +108,8 @@ class Node(NodePort):
         self.cluster = cluster
         self.rlog = rlog
         self.hooking = hooking
-        about = About(name, self._node_names, self.samples)
+        self.view = View(self)
+        about = About(name, self.view.names, self.view.samples)
         self.system = System(sys_topics, about, router, self.flush_soon)
         self.refusals = Reasons("connects_refused", "before_connect")
         self.ends = Reasons("disconnects", "before_connack")
@@ -149,7 +149,6 @@ class Node(NodePort):
         self.retained = Retained()
         self.feeds = Feeds(self.retained, router, partial(self._caught_up, RETAINED), self.engine.soon)
         self.state = "starting"
-        self._started_s = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
         cluster.watch(rlog)  # first, because the cluster must know a member before its routes are placed
         rlog.on_change(NODES.name, self.remote.members)
@@ -460,7 +459,7 @@ class Node(NodePort):
             connections=self.counters.connections,
             routes=len(self.rlog.tables.routes),
             ready=self.state == "ready",
-            draining=self.draining(),
+            draining=self.state == "draining",
         )
 
     def _holders(self, filter: bytes) -> Collection[str]:
@@ -470,94 +469,6 @@ class Node(NodePort):
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    # NodeView.
-
-    def ready(self) -> tuple[bool, str]:
-        return self.state in ("ready", "draining"), self.state
-
-    def draining(self) -> bool:
-        return self.state == "draining"
-
-    def nodes(self) -> Sequence[NodeRow]:
-        return [
-            NodeRow(
-                name=view.name,
-                incarnation=view.incarnation,
-                role=view.role,
-                host=view.host,
-                mqtt_port=view.mqtt_port or None,
-                connections=view.connections,
-                routes=view.routes,
-                lag_entries=view.lag_entries,
-                ready=view.ready,
-                draining=view.draining,
-                version=view.version,
-            )
-            for view in self.cluster.nodes()
-        ]
-
-    def _node_names(self) -> list[str]:
-        return [view.name for view in self.cluster.nodes()]
-
-    def status(self) -> NodeStatus:
-        lags = {shard: self.rlog.lag(shard) for shard in SHARDS}
-        return NodeStatus(
-            name=self.name,
-            incarnation=self.incarnation,
-            role=self.role,
-            version=__version__,
-            build=build.kind(),
-            uptime_s=time.monotonic() - self._started_s,
-            leader=next((view.incarnation for view in self.cluster.nodes() if view.leader), None),
-            shards=[
-                ShardStatus(shard=shard, applied=str(self.rlog.applied(shard)), lag_entries=entries, lag_ms=ms)
-                for shard, (entries, ms) in lags.items()
-            ],
-        )
-
-    def plugins(self) -> Sequence[PluginRow]:
-        return self.hooking.rows()
-
-    def enable_plugin(self, name: str) -> PluginRow | None:
-        return self.hooking.enable(name)
-
-    def samples(self) -> Sequence[Sample]:
-        return [
-            *counter_samples(self.counters),
-            *self.refusals.samples(self.counters),
-            *self.ends.samples(self.counters),
-            *self.loop_watch.samples(),
-            *self.hooking.samples(),
-            *(Sample(*sample) for sample in self.access.auth.samples()),
-            Sample("flockmq_sessions", self.counters.connections + self.counters.sessions_away),
-            Sample("flockmq_sessions_persistent", len(self.sessions.by_id)),
-            *(
-                Sample("flockmq_listener_connections", listener.connections, (listener.name,))
-                for listener in self.engine.listeners.values()
-            ),
-            Sample("flockmq_routes", len(self.rlog.tables.routes)),
-            Sample("flockmq_retained_messages", len(self.retained.index)),
-            Sample("flockmq_shared_groups", len(self.router.shared.groups)),
-            Sample("flockmq_shared_subscriptions", self.router.shared.members()),
-            Sample("flockmq_exclusive_subscriptions", len(self.exclusive)),
-            Sample("flockmq_delayed_messages", len(self.rlog.tables.delayed)),
-            Sample("flockmq_delayed_bytes", self.rlog.tables.delayed.bytes),
-            Sample("flockmq_delayed_published", self.delayed.published),
-            Sample("flockmq_queue_length", self.homes.attaching, ("attaches",)),
-            Sample("flockmq_queue_length", self.cluster.resend_messages, ("resend_messages",)),
-            Sample("flockmq_queue_length", self.rlog.pending_bytes, ("log_pending_bytes",)),
-            Sample("flockmq_forward_dropped_bytes", self.cluster.dropped_bytes),
-            *(
-                Sample(name, value, (peer,))
-                for peer, traffic in self.cluster.traffic().items()
-                for name, value in (
-                    ("flockmq_link_sent_bytes", traffic.sent_bytes),
-                    ("flockmq_link_received_bytes", traffic.received_bytes),
-                    ("flockmq_link_queue_bytes", traffic.queue_bytes),
-                )
-            ),
-        ]
 
 
 class DelayedHost:

@@ -90,7 +90,7 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
         stack.callback(hooking.plugins.stop)
         hooking.plugins.start(config.node.name, config.plugins.settings, node.send_as_plugin)
         management_port = await stack.enter_async_context(
-            server.serve(node, config.management.listen, auth.admin, config.management.api_key)
+            server.serve(node.view, config.management.listen, auth.admin, config.management.api_key)
         )
         await stack.enter_async_context(_running(node, cluster, rlog))
         listeners.open(node.engine, limits)
