@@ -278,14 +278,17 @@ class Admin:
         await self._write([BANS.delete(key)])
 
     async def sweep_bans(self) -> None:
-        """Remove those that ran out among the next thousand, and go on from there the next time."""
+        """Remove those that ran out among the next thousand, unless they are renewed meanwhile, and go on from there the
+        next time.
+        """
         keys = self._banned.page(self._swept_to, AUTH_PAGE_MAX)
         self._swept_to = keys[-1] if len(keys) == AUTH_PAGE_MAX else None
         now_s = time.time()
         rows = ((key, self._tables.bans.get(key)) for key in keys)
         over = [key for key, ban in rows if ban is not None and bans.is_over(ban, now_s)]
         if over:
-            await self._write([BANS.delete(key) for key in over])
+            drops = map(self._tables.bans.drop, over)
+            await self._write([drop for drop in drops if drop is not None])
 
     @property
     def _tables(self) -> Tables:
