@@ -1,14 +1,17 @@
 """The CRD: bounded, in step with spec.py, and admitting every sample."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 import yaml
 
+from flockmq.auth import settings as auth
+from flockmq.config import schema as broker
+from flockmq.config.values import field_types
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.spec import CaSecret, CrlSecret, Listener, Part, Rule, ServerName, Spec, Tls, Users, decode
+from flockmq_operator.spec import CaSecret, CrlSecret, Listener, Mqtt, Part, Rule, ServerName, Spec, Tls, Users, decode
 from unit.operator.schema import CRD, ROOT, SCHEMA, violations, with_defaults
 from unit.operator.world import mqtt_cluster
 
@@ -134,3 +137,36 @@ def test_a_sample_is_admitted_and_decoded(sample: Any) -> None:
 )
 def test_what_the_schema_refuses(spec: Manifest) -> None:
     assert list(violations(with_defaults(spec, SPEC), SPEC))
+
+
+# What the CRD repeats of the broker's own configuration.
+
+
+def at(*path: str) -> Manifest:
+    """The schema of a field of the spec; "[]": of a list's elements."""
+    schema: Manifest = SPEC
+    for name in path:
+        schema = schema["items"] if name == "[]" else schema["properties"][name]
+    return schema
+
+
+def test_whole_numbers_and_choices_have_the_brokers_bounds() -> None:
+    kinds = field_types(broker.Mqtt)
+    for field in msgspec.structs.fields(Mqtt):
+        below, marks = at("mqtt", field.encode_name), get_args(kinds[field.name])
+        if below.get("type") == "integer":
+            bounds = next(mark for mark in marks if isinstance(mark, msgspec.Meta))
+            assert (below["minimum"], below["maximum"]) == (bounds.ge, bounds.le), field.name
+        if "enum" in below:
+            assert tuple(below["enum"]) == marks, field.name
+
+
+@pytest.mark.parametrize(
+    ("path", "kinds"),
+    [
+        (("authentication", "chain", "[]", "mechanism"), auth.Authenticator),
+        (("authorization", "sources", "[]", "type"), auth.Source),
+    ],
+)
+def test_authenticators_and_sources_are_the_brokers(path: tuple[str, ...], kinds: Any) -> None:
+    assert set(at(*path)["enum"]) == {kind.__struct_config__.tag for kind in get_args(kinds)}
