@@ -270,6 +270,8 @@ AUTH_REQUEST_MAX_BYTES: Final = 128 * 1024
 
 # --- node -----------------------------------------------------------------------------------------------------------
 LAG_SAMPLE_INTERVAL_S: Final = 10.0
+AUTHORIZATION_SLICE_CLIENTS: Final = 2000
+"""Clients that are asked about again between two turns of the event loop, when the rules changed."""
 SESSIONS_TICK_S: Final = 0.25
 """How often wills that are due and sessions that expired are looked for."""
 RETAINED_FEED_TOPICS: Final = 512

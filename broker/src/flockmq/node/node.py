@@ -19,6 +19,7 @@ from typing import Final
 
 from flockmq.auth.service import Auth
 from flockmq.bounds import (
+    AUTHORIZATION_SLICE_CLIENTS,
     LAG_SAMPLE_INTERVAL_S,
     RETAINED_EXPIRED_MAX,
     RETAINED_SEEN_MAX_S,
@@ -150,6 +151,7 @@ class Node(NodePort):
         self.feeds = Feeds(self.retained, router, partial(self._caught_up, RETAINED), self.engine.soon)
         self.state = "starting"
         self._tasks: set[asyncio.Task[None]] = set()
+        self._asking_anew: asyncio.Task[None] | None = None
         cluster.watch(rlog)  # first, because the cluster must know a member before its routes are placed
         rlog.on_change(NODES.name, self.remote.members)
         rlog.on_change(ROUTES.name, self.remote)
@@ -214,10 +216,18 @@ class Node(NodePort):
         return self.engine.connections
 
     def authorization_changed(self) -> None:
-        """Whatever clients were allowed before, they are to be asked about again."""
-        for connection in self.engine.connections:
-            if connection is not None and connection.state == CONNECTED:
-                connection.must_be_asked_about(self.clients.must_authorize(connection.principal))
+        """Whatever clients were allowed before, they are to be asked about again: all of them within a few turns."""
+        if self._asking_anew is not None:
+            self._asking_anew.cancel()
+        self._asking_anew = asyncio.ensure_future(self._ask_anew())
+
+    async def _ask_anew(self) -> None:
+        connections = self.engine.connections
+        for first in range(0, len(connections), AUTHORIZATION_SLICE_CLIENTS):
+            for connection in connections[first : first + AUTHORIZATION_SLICE_CLIENTS]:
+                if connection is not None and connection.state == CONNECTED:
+                    connection.must_be_asked_about(self.clients.must_authorize(connection.principal))
+            await asyncio.sleep(0)
 
     def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
         return self.hooking.intercept(channel, message)
