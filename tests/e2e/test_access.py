@@ -1,5 +1,8 @@
 """Who gets in, and how: users and their passwords, TLS whose certificate is renewed under way, WebSocket."""
 
+import urllib.error
+import urllib.request
+
 import pytest
 from certificates import certificate_in, certificate_secret, served_at, trusting
 from harness import SERVICE_HOST, SERVICE_PORT, Client, Json, MqttCluster, User, until
@@ -16,6 +19,17 @@ def test_the_user_that_the_operator_made_gets_in_from_outside(demo: MqttCluster)
         client.subscribe("access/#", qos=1)
         client.publish("access/granted", "hello", qos=1)
         assert client.receive() == ("access/granted", "hello")
+
+
+def test_the_api_key_opens_the_management_of_users(demo: MqttCluster) -> None:
+    with demo.namespace.forward("demo-core-0", 18083) as port:
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/api/v1/users")
+        with pytest.raises(urllib.error.HTTPError, match="401") as refusal:
+            urllib.request.urlopen(request, timeout=30)
+        refusal.value.close()
+        request.add_header("Authorization", f"Bearer {demo.namespace.secret('demo-api-key')['key']}")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert demo.first_user().name in answer.read().decode()
 
 
 def test_no_secret_stands_in_the_nodes_configuration(demo: MqttCluster) -> None:
