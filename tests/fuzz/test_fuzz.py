@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fuzz import run
 from fuzz.targets import TARGETS
 
-SECONDS = 10
+SECONDS = 8
 INPUTS = sorted(run.CORPUS.glob("*/*"))
 
 
