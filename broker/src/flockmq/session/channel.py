@@ -165,7 +165,7 @@ class Channel(Publisher):
             elif self.state == AUTHENTICATING:
                 if first not in (0xF0, 0xE0):
                     raise protocol_error(
-                        "a packet amid authentication that is neither AUTH nor DISCONNECT", "MQTT-4.12.0-3"
+                        "a packet amid authentication that is neither AUTH nor DISCONNECT", "MQTT-3.1.2-30"
                     )
             elif first != 0x10:
                 raise protocol_error("the first packet isn't CONNECT", "MQTT-3.1.0-1")
@@ -267,7 +267,7 @@ class Channel(Publisher):
         self.unpause()
 
     def refuse(self, reason: int, why: str = "") -> None:
-        """CONNACK with a failure, then the end [MQTT-3.1.4-5]."""
+        """CONNACK with a failure, then the end [MQTT-3.2.2-7]."""
         if self.state == CLOSED:
             return
         self.router.counters.connects_refused += 1
@@ -283,7 +283,7 @@ class Channel(Publisher):
         packet = decode.auth(body)
         method = None if packet.properties is None else packet.properties.authentication_method
         if self.authentication_method is None:
-            raise protocol_error("AUTH without an authentication method in CONNECT", "MQTT-4.12.0-6")
+            raise protocol_error("AUTH without an authentication method in CONNECT", "MQTT-4.12.0-7")
         if method != self.authentication_method:
             raise protocol_error("AUTH with another authentication method than CONNECT", "MQTT-4.12.0-5")
         if self.state == AUTHENTICATING:

@@ -4,7 +4,7 @@ A fan-out is made when a topic is first seen and shared by all topics that match
 the ingress hand a whole run of packets of different topics to their one fan-out as one chunk.
 
 What always holds: a session stands in a fan-out once, with the highest QoS and all the identifiers of its matching
-subscriptions [MQTT-3.3.5-1, MQTT-3.3.4-3].
+subscriptions [MQTT-3.3.4-2, MQTT-3.3.4-3].
 """
 
 from __future__ import annotations

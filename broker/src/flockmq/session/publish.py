@@ -239,7 +239,7 @@ def _with_properties(
     at: int,
     aliases: IncomingAliases | None,
 ) -> Publish:
-    """A version 5 PUBLISH: all its properties are passed on, but its topic alias, which is resolved [MQTT-3.3.2-18]."""
+    """A version 5 PUBLISH: all its properties are passed on, but its topic alias, which is resolved [MQTT-3.3.2-17]."""
     own, payload_at = decode.publish_properties(data, properties_at, end)
     assert own is not None
     expiry_s = NO_EXPIRY if own.message_expiry_interval is None else own.message_expiry_interval

@@ -106,7 +106,7 @@ class Publisher(Paced):
                 return
             if not session.may_receive(self.router.now_s):
                 raise PacketError(
-                    Reason.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-9", "more QoS 2 messages than may await PUBREL"
+                    Reason.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-7", "more QoS 2 messages than may await PUBREL"
                 )
             session.remember(message.packet_id, self.router.now_s)
         if message.topic[0] == _DOLLAR and message.topic.startswith(b"$SYS/"):

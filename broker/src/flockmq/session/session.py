@@ -292,7 +292,7 @@ class Session:
         return True
 
     def received(self, packet_id: int, refused: bool) -> bool:
-        """PUBREC; with a reason code ≥ 0x80 it ends the exchange [MQTT-4.3.3-4]. False: unknown packet id."""
+        """PUBREC; with a reason code ≥ 0x80 it ends the exchange [MQTT-4.4.0-2]. False: unknown packet id."""
         inflight = self.inflight
         if inflight is None:
             return False
@@ -305,7 +305,7 @@ class Session:
         if refused:
             self._send_waiting(inflight)
         else:
-            inflight[packet_id] = AWAITS_PUBCOMP  # behind those that were received before [MQTT-4.6.0-3]
+            inflight[packet_id] = AWAITS_PUBCOMP  # behind those that were received before [MQTT-4.6.0-4]
         return True
 
     def completed(self, packet_id: int) -> bool:

@@ -1,7 +1,7 @@
 """One SUBSCRIBE on its way: authorized, put into the router, routed by the cluster, answered, given what is retained.
 
 What always holds: nothing behind a SUBSCRIBE is read while somebody else is asked whether it is allowed; SUBACK is sent
-when this node's own table routes by the filters [MQTT-3.8.4-2], and has all that was retained before: so what is
+when this node's own table routes by the filters [MQTT-3.8.4-1], and has all that was retained before: so what is
 published behind the SUBACK comes once, live, and not as a retained message too; a filter that the cluster did not take
 is out of the router again, and its reason code says so: unless a later SUBSCRIBE of the same filter took its place,
 which gets an answer of its own. An exclusive filter is claimed in the log before it is put into the router.
