@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from flockmq.bench import connects, crowd, idle, latency, target, throughput
+from flockmq.bench.plan import Plan, Sample
 from flockmq.bench.target import Target
-from flockmq.bench.throughput import Plan, Sample
 from flockmq.errors import ConfigError
 
 FILES_BESIDES: Final = 64

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from flockmq.bench import link, process
 from flockmq.bench.link import Link
+from flockmq.bench.plan import Plan, Sample
 from flockmq.bench.target import Target
-from flockmq.bench.throughput import Plan, Sample
 
 
 def measure(plan: Plan, target: Target, inflight: int, pids: list[int], ready: Callable[[], None]) -> Sample:

@@ -10,7 +10,7 @@ from threading import BrokenBarrierError
 from typing import Final
 
 from flockmq.bench.errors import Failed
-from flockmq.bench.throughput import Sample
+from flockmq.bench.plan import Sample
 from flockmq.errors import UserError
 
 SUMS: Final = ("rate", "delivered", "lost", "repeated", "late", "connects")

@@ -11,8 +11,8 @@ from typing import Final
 
 from flockmq.bench import process
 from flockmq.bench.link import ask, begin, finish, granted
+from flockmq.bench.plan import Sample
 from flockmq.bench.target import Target
-from flockmq.bench.throughput import Sample
 
 AT_ONCE: Final = 64
 QUIET_S: Final = 0.5

@@ -12,8 +12,8 @@ from typing import Final
 
 from flockmq.bench.errors import Failed
 from flockmq.bench.link import Link, connect, subscribe
+from flockmq.bench.plan import Plan, Sample
 from flockmq.bench.target import Target
-from flockmq.bench.throughput import Plan, Sample
 from flockmq.mqtt import encode, frame
 
 PERCENTILES: Final = {"p50_us": 0.5, "p99_us": 0.99, "p999_us": 0.999}

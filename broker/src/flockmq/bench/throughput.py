@@ -10,15 +10,15 @@ import contextlib
 import select
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from flockmq.bench import process, ring
 from flockmq.bench.inbox import Inbox, Tally
 from flockmq.bench.link import Link, connect, subscribe
 from flockmq.bench.outbox import Outbox
+from flockmq.bench.plan import Plan, Sample
+from flockmq.bench.ring import Ring
 from flockmq.bench.target import Target
-from flockmq.errors import ConfigError
 
 QUIET_S: Final = 2.0
 DRAIN_MAX_S: Final = 3.0
@@ -30,69 +30,11 @@ READ_EVERY_MESSAGES: Final = 64
 FILTERS_PER_PACKET: Final = 500
 FILTERS_PER_CONNECTION: Final = 20_000
 
-Sample = dict[str, float]
-"""Figures by name: what a measurement gives, and what `--json` prints."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Who publishes what to whom. `fan`: every publisher reaches every subscriber; otherwise they are pairs."""
-
-    publishers: int = 1
-    subscribers: int = 1
-    fan: bool = False
-    topics: int = 1
-    wildcard: bool = False
-    filters: int = 0
-    """Wildcard filters of other topics that are subscribed besides."""
-    qos: int = 0
-    payload_bytes: int = 64
-    window: int = 8192
-    batch: int = 1_000_000
-    """Messages that one write may carry."""
-    warmup_s: float = 0.3
-    duration_s: float = 1.0
-    settle_s: float = 0.0
-    """From the last SUBACK to the first message: what a cluster takes to know a subscription everywhere."""
-    prefix: str = "bench"
-    """Of topics and client ids."""
-
-    def check(self) -> None:
-        """Raises ConfigError where the parts don't fit."""
-        if not self.fan and self.publishers != self.subscribers:
-            raise ConfigError("pairs need as many --subscribers as --publishers (or say --fan)")
-        places = ring.places(self.window, self.topics, self.qos)
-        if places < 2 * self.window:
-            raise ConfigError(
-                f"--window {self.window}: at QoS {self.qos} there are packet ids for {places // 2} at most"
-            )
-        if places > ring.PLACES_MAX or places * (self.payload_bytes + 40) > ring.RING_MAX_BYTES:
-            raise ConfigError(
-                f"--window {self.window}, --topics {self.topics} and --payload {self.payload_bytes}: two windows and "
-                f"one round of the topics don't fit into {ring.RING_MAX_BYTES // 2**20} MiB"
-            )
-
-    def topic_names(self, group: int) -> list[bytes]:
-        whose = ring.letters(group, ring.PUBLISHER_LETTERS)
-        return [
-            b"%s/%s/%s" % (self.prefix.encode(), whose, ring.letters(topic, ring.PLACE_LETTERS))
-            for topic in range(self.topics)
-        ]
-
-    def filter(self, group: int) -> str:
-        if self.wildcard or self.topics > 1:
-            return f"{self.prefix}/{ring.letters(group, ring.PUBLISHER_LETTERS).decode()}/+"
-        return self.topic_names(group)[0].decode()
-
-    def other_filters(self) -> list[str]:
-        """As deep as the topics and with their first level, so that a broker has to tell them apart; none matches."""
-        return [f"{self.prefix}/+/X{ring.letters(index, ring.PLACE_LETTERS).decode()}" for index in range(self.filters)]
-
 
 def measure(plan: Plan, publish_to: Target, subscribe_at: Target, pids: list[int], ready: Callable[[], None]) -> Sample:
     """Run the plan. `ready` is called when everybody is connected and subscribed, and may wait for other processes."""
     with contextlib.ExitStack() as stack:
-        run = _Run(plan, publish_to, subscribe_at, stack)
+        run = _set_up(plan, publish_to, subscribe_at, stack)
         ready()
         time.sleep(plan.settle_s)
         run.turn_for(plan.warmup_s, 1)
@@ -116,10 +58,32 @@ def measure(plan: Plan, publish_to: Target, subscribe_at: Target, pids: list[int
     return sample
 
 
+def _set_up(plan: Plan, publish_to: Target, subscribe_at: Target, stack: contextlib.ExitStack) -> _Run:
+    """Everybody connected, and subscribed before anybody can publish; `stack` closes them."""
+
+    def opened(target: Target, name: str) -> Link:
+        link = connect(target, f"{plan.prefix}-{name}")
+        stack.callback(link.close)
+        return link
+
+    run = _Run(plan, stack)
+    _subscribe_others(plan, lambda name: opened(subscribe_at, name))
+    subscribers = []
+    for index in range(plan.subscribers):
+        link = opened(subscribe_at, f"subscriber-{index}")
+        subscribe(link, [plan.filter(0 if plan.fan else index)], plan.qos)
+        subscribers.append(link)
+    publishers = [opened(publish_to, f"publisher-{index}") for index in range(plan.publishers)]
+    rings = [run.add_publisher(plan, index, link) for index, link in enumerate(publishers)]
+    for index, link in enumerate(subscribers):
+        run.add_subscriber(plan, index, link, rings)
+    return run
+
+
 class _Run:
     """All connections of one plan, and the loop that turns them."""
 
-    def __init__(self, plan: Plan, publish_to: Target, subscribe_at: Target, stack: contextlib.ExitStack) -> None:
+    def __init__(self, plan: Plan, stack: contextlib.ExitStack) -> None:
         self.tally = Tally(plan.publishers)
         self._poller = select.epoll()
         self._boxes: dict[int, Inbox | Outbox] = {}
@@ -129,43 +93,33 @@ class _Run:
         self._outboxes: list[Outbox] = []
         self._eager = False
         """Every publisher could go on at once."""
-        self._window_copies = plan.window * plan.publishers * (plan.subscribers if plan.fan else 1)
+        self._window_copies = plan.window * plan.publishers * plan.copies
         self._turns = 0
         self._turns_per_read = max(1, min(READ_EVERY_MESSAGES, plan.window // 4) // plan.batch)
-
-        def opened(target: Target, name: str) -> Link:
-            link = connect(target, f"{plan.prefix}-{name}")
-            stack.callback(link.close)
-            return link
-
         stack.callback(self._poller.close)
-        _subscribe_others(plan, lambda name: opened(subscribe_at, name))
-        mailboxes = []
-        for index in range(plan.subscribers):
-            link = opened(subscribe_at, f"subscriber-{index}")
-            subscribe(link, [plan.filter(0 if plan.fan else index)], plan.qos)
-            mailboxes.append(link)
-        rings = []
+
+    def add_publisher(self, plan: Plan, index: int, link: Link) -> Ring:
+        topics = plan.topic_names(0 if plan.fan else index)
         count = ring.places(plan.window, plan.topics, plan.qos)
-        for index in range(plan.publishers):
-            link = opened(publish_to, f"publisher-{index}")
-            topics = plan.topic_names(0 if plan.fan else index)
-            rings.append(ring.build(index, topics, count, plan.qos, plan.payload_bytes, link.framed))
-            outbox = Outbox(
-                link,
-                rings[index],
-                index,
-                self.tally,
-                qos=plan.qos,
-                copies=plan.subscribers if plan.fan else 1,
-                window=plan.window,
-                batch=plan.batch,
-            )
-            self._outboxes.append(outbox)
-            self._watch(outbox)
-        for index, link in enumerate(mailboxes):
-            heard = (rings, 0) if plan.fan else (rings[index : index + 1], index)
-            self._watch(Inbox(link, *heard, plan.qos, self.tally))
+        messages = ring.build(index, topics, count, plan.qos, plan.payload_bytes, link.framed)
+        outbox = Outbox(
+            link,
+            messages,
+            index,
+            self.tally,
+            qos=plan.qos,
+            copies=plan.copies,
+            window=plan.window,
+            batch=plan.batch,
+        )
+        self._outboxes.append(outbox)
+        self._watch(outbox)
+        return messages
+
+    def add_subscriber(self, plan: Plan, index: int, link: Link, rings: list[Ring]) -> None:
+        """`rings` are all publishers', of which a subscriber of pairs hears its own."""
+        heard, first = (rings, 0) if plan.fan else (rings[index : index + 1], index)
+        self._watch(Inbox(link, heard, first, plan.qos, self.tally))
 
     def _watch(self, box: Inbox | Outbox) -> None:
         box.link.make_nonblocking()

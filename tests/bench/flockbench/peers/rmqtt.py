@@ -20,7 +20,7 @@ plugins.default_startups = []
 """
 LISTENER: Final = """\
 listener.{kind}.external.addr = "127.0.0.1:{port}"
-listener.{kind}.external.workers = 1
+listener.{kind}.external.nodelay = true
 listener.{kind}.external.max_connections = 1024000
 listener.{kind}.external.max_handshaking_limit = 2000
 listener.{kind}.external.allow_anonymous = true

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq.bench import ring, target
-from flockmq.bench.throughput import Plan
+from flockmq.bench.plan import Plan
 from flockmq.errors import ConfigError
 from flockmq.routing.matcher import FilterIndex
 

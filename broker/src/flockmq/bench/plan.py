@@ -1,0 +1,71 @@
+"""What a run does: who publishes what to whom, how, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flockmq.bench import ring
+from flockmq.errors import ConfigError
+
+Sample = dict[str, float]
+"""Figures by name: what a measurement gives, and what `--json` prints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Who publishes what to whom. `fan`: every publisher reaches every subscriber; otherwise they are pairs."""
+
+    publishers: int = 1
+    subscribers: int = 1
+    fan: bool = False
+    topics: int = 1
+    wildcard: bool = False
+    filters: int = 0
+    """Wildcard filters of other topics that are subscribed besides."""
+    qos: int = 0
+    payload_bytes: int = 64
+    window: int = 8192
+    batch: int = 1_000_000
+    """Messages that one write may carry."""
+    warmup_s: float = 0.3
+    duration_s: float = 1.0
+    settle_s: float = 0.0
+    """From the last SUBACK to the first message: what a cluster takes to know a subscription everywhere."""
+    prefix: str = "bench"
+    """Of topics and client ids."""
+
+    @property
+    def copies(self) -> int:
+        """Subscribers that each message has."""
+        return self.subscribers if self.fan else 1
+
+    def check(self) -> None:
+        """Raises ConfigError where the parts don't fit."""
+        if not self.fan and self.publishers != self.subscribers:
+            raise ConfigError("pairs need as many --subscribers as --publishers (or say --fan)")
+        places = ring.places(self.window, self.topics, self.qos)
+        if places < 2 * self.window:
+            raise ConfigError(
+                f"--window {self.window}: at QoS {self.qos} there are packet ids for {places // 2} at most"
+            )
+        if places > ring.PLACES_MAX or places * (self.payload_bytes + 40) > ring.RING_MAX_BYTES:
+            raise ConfigError(
+                f"--window {self.window}, --topics {self.topics} and --payload {self.payload_bytes}: two windows and "
+                f"one round of the topics don't fit into {ring.RING_MAX_BYTES // 2**20} MiB"
+            )
+
+    def topic_names(self, group: int) -> list[bytes]:
+        whose = ring.letters(group, ring.PUBLISHER_LETTERS)
+        return [
+            b"%s/%s/%s" % (self.prefix.encode(), whose, ring.letters(topic, ring.PLACE_LETTERS))
+            for topic in range(self.topics)
+        ]
+
+    def filter(self, group: int) -> str:
+        if self.wildcard or self.topics > 1:
+            return f"{self.prefix}/{ring.letters(group, ring.PUBLISHER_LETTERS).decode()}/+"
+        return self.topic_names(group)[0].decode()
+
+    def other_filters(self) -> list[str]:
+        """As deep as the topics and with their first level, so that a broker has to tell them apart; none matches."""
+        return [f"{self.prefix}/+/X{ring.letters(index, ring.PLACE_LETTERS).decode()}" for index in range(self.filters)]
