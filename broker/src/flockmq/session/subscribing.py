@@ -121,14 +121,14 @@ class Subscribing:
             return
         if channel.router.intercepts_subscriptions and self.packet.packet_id:
             self._rewrite()
-        claimed: list[bytes] = []
+        claimed: dict[bytes, None] = {}
         if self.session.limits.exclusive_subscription:
             for position, filter in enumerate(self._filters):
                 if is_exclusive(filter) and self.reasons[position] == _UNDECIDED:
-                    claimed.append(filter)
+                    claimed[filter] = None
         if claimed:
             channel.pause()
-            channel.port.claim(self, claimed)
+            channel.port.claim(self, list(claimed))
         else:
             self._subscribe_all()
 
@@ -145,16 +145,20 @@ class Subscribing:
     def claimed(self, refused: dict[bytes, int]) -> None:
         """The exclusive filters are this client's, but those refused, each for its reason."""
         channel = self.channel
-        if channel.has_ended():
-            gone = [filter for filter in self._filters if is_exclusive(filter) and filter not in refused]
-            channel.port.unrouted([filter for filter in gone if self.session.subscription(filter) is None])
-            return
+        granted: list[bytes] = []
         for position, filter in enumerate(self._filters):
-            if self.reasons[position] == _UNDECIDED and filter in refused:
-                self.reasons[position] = refused[filter]
-        channel.unpause()
-        self._subscribe_all()
-        channel.port.flush_soon()
+            if self.reasons[position] == _UNDECIDED and is_exclusive(filter):
+                if filter in refused:
+                    self.reasons[position] = refused[filter]
+                else:
+                    granted.append(filter)
+        if not channel.has_ended():
+            channel.unpause()
+            self._subscribe_all()
+            channel.port.flush_soon()
+        unused = [filter for filter in granted if self.session.subscription(filter) is None]
+        if unused:
+            channel.port.unrouted(unused)
 
     def _subscribe_all(self) -> None:
         channel = self.channel

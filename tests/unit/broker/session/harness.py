@@ -58,6 +58,7 @@ class Port(NodePort):
         self.continuations: list[Auth] = []
         self.sessions_gone: list[bytes] = []
         self.unanswered: list[Subscribing] = []
+        self.claims: list[list[bytes]] = []
         self.claiming: list[Subscribing] = []
         self.taken: dict[bytes, int] = {}
         self.inbound: list[Inbound] = []
@@ -103,6 +104,7 @@ class Port(NodePort):
         return self.sessions.unsubscribe(session, filters)
 
     def claim(self, subscribing: Subscribing, filters: list[bytes]) -> None:
+        self.claims.append(filters)
         if self.hold:
             self.claiming.append(subscribing)
         else:

@@ -6,6 +6,8 @@ import pytest
 
 from flockmq.mqtt import encode
 from flockmq.mqtt.reason import Reason
+from flockmq.session.limits import Limits
+from flockmq.session.port import DENIED
 from unit.broker.session.harness import Client, Node, publish
 
 FILTER = b"$exclusive/t/+"
@@ -77,3 +79,27 @@ def test_a_claim_that_is_granted_to_who_is_gone_is_given_back(node: Node) -> Non
     client.lost()
     node.port.claiming[0].claimed({b"$exclusive/x": Reason.QUOTA_EXCEEDED})
     assert node.port.dropped == [FILTER]
+
+
+def test_a_filter_that_a_subscribe_says_twice_is_claimed_once(node: Node) -> None:
+    client = node.client("c", 5)
+    (suback,) = node.subscribe(client, (FILTER.decode(), 0), (FILTER.decode(), 1))
+    assert suback[-2:] == bytes((0, 1))
+    assert node.port.claims == [[FILTER]]
+
+
+def test_a_claim_for_a_subscription_that_is_refused_is_given_back() -> None:
+    node = Node(Limits(max_subscriptions=1))
+    client = node.client("c", 5)
+    (suback,) = node.subscribe(client, ("a", 1), (FILTER.decode(), 1))
+    assert suback[-2:] == bytes((1, Reason.QUOTA_EXCEEDED))
+    assert node.port.dropped == [FILTER]
+
+
+def test_a_filter_that_was_denied_was_not_claimed_and_is_not_given_back(node: Node) -> None:
+    client = node.client("c", 5)
+    client.must_be_asked_about(True)
+    node.port.verdicts[FILTER] = DENIED
+    (suback,) = node.subscribe(client, (FILTER.decode(), 1), ("$exclusive/x", 1))
+    assert suback[-2:] == bytes((Reason.NOT_AUTHORIZED, 1))
+    assert node.port.dropped == [], "another client of this node may have it"
