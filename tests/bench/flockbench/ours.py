@@ -6,6 +6,7 @@ the copy's name carries a hash of the sources, and `flockmq --version` has to ag
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import shutil
 import sys
@@ -71,8 +72,9 @@ def _install(cache: Path, kind: str, watched: bool) -> Installed:
     return Installed(version.removeprefix("flockmq "), launch, apart={"cluster": cluster})
 
 
+@functools.cache
 def _digest() -> str:
-    """Of the broker's sources: a change gives a new copy."""
+    """Of the broker's sources as they were when the run began: a change gives the next run a new copy."""
     digest = hashlib.sha256()
     for path in sorted(path for pattern in SOURCES for path in BROKER.glob(pattern)):
         digest.update(str(path.relative_to(BROKER)).encode() + b"\0" + path.read_bytes())
