@@ -4,9 +4,10 @@ A message may wait for its authorization; a retained or delayed one waits until 
 other nodes want waits until they accepted it.
 What comes behind waits too, so that messages and acknowledgements keep their order.
 
-    CHECKING → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
+    CHECKING → PERMITTED → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
 
-Each step may be left out, but the last.
+Each step may be left out, but the last. Answers may come in any order; no message passes another: it is given to the
+log, and delivered, when all before it were.
 """
 
 from __future__ import annotations
@@ -22,36 +23,38 @@ from flockmq.session.publish import Publish
 
 if TYPE_CHECKING:
     from flockmq.session.publisher import Publisher
+    from flockmq.session.session import Session
 
 CHECKING: Final = 0
-LOGGING: Final = 1
-READY: Final = 2
-FORWARDED: Final = 3
-DONE: Final = 4
+PERMITTED: Final = 1
+LOGGING: Final = 2
+READY: Final = 3
+FORWARDED: Final = 4
+DONE: Final = 5
 
 
 class Inbound:
-    """One PUBLISH that waits. `reason` is what its acknowledgement will say."""
+    """One PUBLISH that waits. `reason` is what its acknowledgement will say, `size_bytes` what it counts for."""
 
-    __slots__ = ("channel", "message", "reason", "state", "waits")
+    __slots__ = ("channel", "message", "reason", "session", "size_bytes", "state", "waits")
 
     def __init__(self, channel: Publisher, message: Publish, state: int) -> None:
         self.channel = channel
+        self.session: Session | None = channel.session
         self.message = message
+        self.size_bytes: int = len(message.packet)
         self.state = state
         self.waits: int = 0
         self.reason: int = Reason.SUCCESS
 
     def decided(self, allowed: bool) -> None:
         """The client may publish it, or may not; its message counts even if it is gone by now."""
-        channel = self.channel
         if allowed:
-            channel.permitted(self)
+            self.state = PERMITTED
         else:
-            self.reason = channel.denial(self.message)
+            self.reason = self.channel.denial(self.message)
             self.state = DONE
-            channel.proceed(self)
-        channel.port.flush_soon()
+        self._moved()
 
     def logged(self, reason: int, deliver: bool = True) -> None:
         """The log has the message, or refused it with a reason ≥ 0x80; `deliver` False: that was all."""
@@ -68,51 +71,75 @@ class Inbound:
 
     def _moved(self) -> None:
         """Answers come between turns: what is put now must not wait for the next event."""
-        self.channel.proceed(self)
+        line = self.channel.line
+        if line is not None:
+            line.advance()
         self.channel.port.flush_soon()
 
 
 @mypyc_attr(acyclic=True)
 class Line:
-    """The publishes of one client that wait; the client is told in their order."""
+    """The publishes of one client that wait; the client is told in their order. A message goes through three queues:
+    from the first that is CHECKING on, from the first that is LOGGING on, and those that were delivered.
+    """
 
-    __slots__ = ("_waiting", "_waiting_bytes", "channel")
+    __slots__ = ("_bytes", "_checking", "_delivered", "_logging", "channel")
 
     def __init__(self, channel: Publisher) -> None:
         self.channel = channel
-        self._waiting: deque[Inbound] = deque()
-        self._waiting_bytes: int = 0
+        self._checking: deque[Inbound] = deque()
+        self._logging: deque[Inbound] = deque()
+        self._delivered: deque[Inbound] = deque()
+        self._bytes: int = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._checking) + len(self._logging) + len(self._delivered)
 
     def join(self, inbound: Inbound) -> None:
-        self._waiting.append(inbound)
-        self._waiting_bytes += len(inbound.message.packet)
+        """`advance` afterwards."""
+        self._checking.append(inbound)
+        self._bytes += inbound.size_bytes
 
     def is_full(self) -> bool:
-        return len(self._waiting) >= INBOUND_LINE_MAX or self._waiting_bytes >= INBOUND_LINE_MAX_BYTES
+        return len(self) >= INBOUND_LINE_MAX or self._bytes >= INBOUND_LINE_MAX_BYTES
 
     def has_room(self) -> bool:
-        return len(self._waiting) * 2 <= INBOUND_LINE_MAX and self._waiting_bytes * 2 <= INBOUND_LINE_MAX_BYTES
+        return len(self) * 2 <= INBOUND_LINE_MAX and self._bytes * 2 <= INBOUND_LINE_MAX_BYTES
 
     def holds(self, packet_id: int) -> bool:
         """A QoS 2 message with this packet id waits."""
-        return any(inbound.message.qos == 2 and inbound.message.packet_id == packet_id for inbound in self._waiting)
+        for queue in (self._checking, self._logging, self._delivered):
+            for inbound in queue:
+                if inbound.message.packet_id == packet_id and inbound.message.qos == 2:
+                    return True
+        return False
 
     def advance(self) -> None:
-        """Deliver what may be delivered, acknowledge what is done."""
-        waiting = self._waiting
-        for inbound in waiting:
-            if inbound.state <= LOGGING:
-                break
+        """Have logged what must be, deliver what may be, acknowledge what is done."""
+        channel = self.channel
+        checking, logging, delivered = self._checking, self._logging, self._delivered
+        while checking and checking[0].state != CHECKING:
+            inbound = checking.popleft()
+            logging.append(inbound)
+            if inbound.state == PERMITTED:
+                channel.permitted(inbound)
+            if inbound.state == LOGGING:
+                channel.port.log(inbound)
+        while logging and logging[0].state != LOGGING:
+            inbound = logging.popleft()
+            delivered.append(inbound)
             if inbound.state == READY:
                 self._deliver(inbound)
-        while waiting and waiting[0].state == DONE:
-            inbound = waiting.popleft()
-            self._waiting_bytes -= len(inbound.message.packet)
-            self.channel.acknowledge(inbound.message.qos, inbound.message.packet_id, inbound.reason)
-        self.channel.line_moved()
+        while delivered and delivered[0].state == DONE:
+            self._acknowledge(delivered.popleft())
+        channel.line_moved()
+
+    def _acknowledge(self, inbound: Inbound) -> None:
+        self._bytes -= inbound.size_bytes
+        message, reason = inbound.message, inbound.reason
+        if message.qos == 2 and reason >= 0x80 and inbound.session is not None:
+            inbound.session.released(message.packet_id)  # whoever comes back to the session may send it again
+        self.channel.acknowledge(message.qos, message.packet_id, reason)
 
     def _deliver(self, inbound: Inbound) -> None:
         router = self.channel.router

@@ -184,9 +184,7 @@ class Publisher(Paced):
                 router.deliver(fan, message, self)
                 self.acknowledge(message.qos, message.packet_id, reason)
                 return
-        inbound = Inbound(self, message, LOGGING if message.must_be_logged() else READY)
-        self._join(inbound)
-        self.proceed(inbound)
+        self._join(Inbound(self, message, LOGGING if message.must_be_logged() else READY))
 
     def _answer(self, message: Publish, reason: int) -> None:
         """Acknowledge a message that goes nowhere, behind those that came before it [MQTT-4.6.0-2]."""
@@ -205,27 +203,19 @@ class Publisher(Paced):
         if line.is_full() and not self.line_paused:
             self.line_paused = True
             self.pause()
+        line.advance()
 
     def permitted(self, inbound: Inbound) -> None:
-        """A message in the line may be published."""
+        """It is the turn of a message that may be published: what is to be done with it."""
         message = inbound.message
         if self.router.is_intercepted(message.topic):
             replaced = self.port.intercept(self, message)
             if isinstance(replaced, int):
                 inbound.reason = self._sayable(replaced)
                 inbound.state = DONE
-            else:
-                inbound.message = message = replaced
-        if inbound.state != DONE:
-            inbound.state = LOGGING if message.must_be_logged() else READY
-        self.proceed(inbound)
-
-    def proceed(self, inbound: Inbound) -> None:
-        """Have the log take it, or see whether it is its turn."""
-        if inbound.state == LOGGING:
-            self.port.log(inbound)
-        elif self.line is not None:
-            self.line.advance()
+                return
+            inbound.message = message = replaced
+        inbound.state = LOGGING if message.must_be_logged() else READY
 
     def acknowledge(self, qos: int, packet_id: int, reason: int) -> None:
         """PUBACK or PUBREC for a message that was taken, or refused with a reason ≥ 0x80."""

@@ -7,8 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from flockmq.bounds import INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
+from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import CLOSED
+from flockmq.session.port import ASKED
+from flockmq.session.publish import publication
 from flockmq.session.sink import Peer, Sink
 from unit.broker.session.harness import Client, Node, publish
 
@@ -153,3 +156,60 @@ def test_a_link_without_room_keeps_a_message_from_no_other_node(node: Node) -> N
     other_node.waiting[0]()
     node.turn()
     assert publisher.packets() == []
+
+
+def asking(node: Node, version: int = 5) -> Client:
+    """A client whose every message to `a` is asked about."""
+    node.port.verdicts = {b"a": ASKED}
+    publisher = node.client("p", version)
+    publisher.must_be_asked_about(True)
+    return publisher
+
+
+def decide(node: Node, number: int, allowed: bool = True) -> None:
+    node.port.asked[number][2](allowed)
+    node.turn()
+
+
+def test_the_log_gets_messages_in_their_order_whatever_is_permitted_first(node: Node) -> None:
+    publisher = asking(node)
+    node.port.hold = True
+    node.feed(publisher, publish(5, "a", "1", retain=True) + publish(5, "a", "2", retain=True))
+    decide(node, 1)
+    assert node.port.inbound == []
+    decide(node, 0)
+    assert [inbound.message.payload() for inbound in node.port.inbound] == [b"1", b"2"]
+
+
+def test_what_must_not_be_asked_about_is_not_logged_before_what_must(node: Node) -> None:
+    publisher = asking(node)
+    node.port.hold = True
+    node.feed(publisher, publish(5, "a", "1", retain=True) + publish(5, "b", "2", retain=True))
+    assert node.port.inbound == []
+    decide(node, 0, allowed=False)
+    assert [inbound.message.payload() for inbound in node.port.inbound] == [b"2"]
+
+
+def test_a_client_whose_messages_are_replaced_by_smaller_ones_is_read_again(node: Node) -> None:
+    publisher = asking(node)
+    node.router.intercept([b"a"])
+    node.port.replaces = lambda message: publication(5, 0, False, b"a", b"", b"")
+    node.feed(publisher, publish(5, "a", "x" * 1_000_000) * 5)
+    assert publisher.paused == 1, "the line is full"
+    for number in range(5):
+        decide(node, number)
+    assert (publisher.paused, publisher.line) == (0, None)
+
+
+def test_a_qos_2_message_refused_to_who_is_gone_may_be_sent_again(node: Node) -> None:
+    lasting = Connect(4, b"p", clean_start=False)
+    node.port.hold = True
+    publisher = node.client("p", connect=lasting)
+    node.feed(publisher, message(7, qos=2, retain=True))
+    publisher.lost()
+    node.port.inbound[0].logged(Reason.QUOTA_EXCEEDED)
+    back = node.client("p", connect=lasting)
+    assert node.feed(back, publish(4, "a", "7", qos=2, packet_id=7, retain=True, dup=True)) == []
+    node.port.inbound[1].logged(Reason.SUCCESS)
+    node.turn()
+    assert back.packets() == [b"\x50\x02\x00\x07"]
