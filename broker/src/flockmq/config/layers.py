@@ -109,6 +109,8 @@ def read_file(file: Path) -> list[Setting]:
         document = tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{file}: nested too deep; is it the right file?") from None
     return list(_flatten(document, "", str(file)))
 
 

@@ -22,7 +22,17 @@ Role = Literal["core", "replicant", "single"]
 PacketIds = Annotated[int, Meta(ge=1, le=65_535)]
 Whole = Annotated[int, Meta(ge=0, le=0xFFFFFFFF), Kind.DURATION]
 """Seconds as the protocol counts them; 4294967295: for ever."""
-UrlPath = Annotated[str, Meta(pattern=r"^/[!-~]*$", max_length=256)]
+UrlPath = Annotated[
+    str, Meta(pattern=r"^/[!-~]*$", max_length=256, description="a path that begins with /, of at most 256 characters")
+]
+HostName = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*$",
+        description="a host's name, for example mqtt.example.com or *.example.com",
+    ),
+]
+Mode = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$", description='a mode as chmod takes it, for example "0660"')]
 Some = Annotated[float, Meta(ge=0.1, le=3600.0), Kind.DURATION]
 
 
@@ -118,7 +128,7 @@ class TcpListener(Inet, frozen=True, kw_only=True):
 class ServerName(msgspec.Struct, frozen=True, kw_only=True):
     """Another certificate, for clients that ask for this host."""
 
-    host: str
+    host: HostName
     """`mqtt.example.com`, or `*.example.com`."""
     certfile: Path
     keyfile: Path
@@ -165,7 +175,9 @@ class WssListener(SslListener, frozen=True, kw_only=True):
 class UnixListener(Listener, frozen=True, kw_only=True):
     bind: Path | None
     """The socket's path; None ("" in the file): this listener is off."""
-    mode: Annotated[str, Meta(pattern=r"^0?[0-7]{3}$")] = "0660"
+    mode: Annotated[str, Meta(pattern=r"^0?[0-7]{3}$", description='a mode as chmod takes it, for example "0660"')] = (
+        "0660"
+    )
     """Who may connect, as `chmod` takes it."""
 
 

@@ -96,9 +96,19 @@ _AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z/]*)")
 def parse_address(text: object) -> Address:
     """`HOST:PORT`, IPv6 in brackets. Raises ValueError."""
     match = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
-    if match is None or int(match[3]) > 65_535:
+    host = "" if match is None else match[1] or match[2]
+    if match is None or int(match[3]) > 65_535 or not _is_host(host):
         raise ValueError("isn't HOST:PORT; for example 127.0.0.1:1883 or [::1]:1883")
-    return Address(match[1] or match[2], int(match[3]))
+    return Address(host, int(match[3]))
+
+
+def _is_host(text: str) -> bool:
+    """Whether it can be looked up: not so with an empty label, or one of more than 63 characters."""
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _optional_address(text: object) -> Address | None:
@@ -106,9 +116,12 @@ def _optional_address(text: object) -> Address | None:
 
 
 def _path(value: object) -> Path:
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError("isn't the path of a file or folder")
-    return Path(value).expanduser()
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:
+        raise ValueError("begins with the home of a user who isn't known here") from None
 
 
 def _optional_path(value: object) -> Path | None:
@@ -148,6 +161,7 @@ def _amount(value: object, kind: Kind) -> object:
 def _redis_url(value: object) -> str:
     parts = _url_parts(value)
     tcp = parts is not None and parts.scheme in ("redis", "rediss") and parts.hostname and parts.port != 0
+    tcp = tcp and re.fullmatch("/?|/[0-9]{1,5}", parts.path)
     if not tcp and not (parts is not None and parts.scheme == "unix" and parts.path):
         raise ValueError("isn't a Redis URL; for example redis://127.0.0.1:6379/0 or unix:///run/valkey.sock")
     return str(value)
@@ -368,6 +382,8 @@ def describe(kind: object) -> str:
     if origin is Literal:
         return " or ".join(map(str, of))
     if origin is Annotated:
+        if said := next((mark.description for mark in of[1:] if isinstance(mark, Meta) and mark.description), ""):
+            return said
         said = describe(of[0])
         for mark in of[1:]:
             if isinstance(mark, Meta) and mark.ge is not None:

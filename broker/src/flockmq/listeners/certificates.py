@@ -111,6 +111,8 @@ class Certificates:
             self._trust(context, "cacertfile", settings.cacertfile)
             if settings.crlfile is not None:
                 self._trust(context, "crlfile", settings.crlfile)
+                if not context.cert_store_stats()["crl"]:
+                    raise ConfigError(f"{self.key}.crlfile: {str(settings.crlfile)!r} has no revocation list in it")
                 context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         return context
 
@@ -139,7 +141,14 @@ class _ByName:
 def _reason(error: Exception) -> str:
     """OpenSSL's word for it, without the place in its source."""
     said = getattr(error, "reason", None) or re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", str(error))
-    return str(said).replace("_", " ").lower()
+    word = str(said).replace("_", " ").lower()
+    return _MEANT.get(word, word)
+
+
+_MEANT: Final = {
+    "pem lib": "one of them isn't PEM, or the key needs a password",
+    "bad decrypt": "the key's password is wrong",
+}
 
 
 # --- a client's certificate -----------------------------------------------------------------------------------------

@@ -16,10 +16,11 @@ from typing import Final
 
 from flockmq import __version__
 from flockmq.auth.service import Auth
+from flockmq.cluster.handshake import KEY_MIN_BYTES
 from flockmq.cluster.service import Cluster, ClusterSettings
 from flockmq.config.schema import Config, Mqtt
 from flockmq.config.values import Address
-from flockmq.errors import RedisUnreachable, UserError, cannot_bind
+from flockmq.errors import ConfigError, RedisUnreachable, UserError, cannot_bind
 from flockmq.management import server
 from flockmq.management.view import NodePorts
 from flockmq.node.hooking import Hooking
@@ -194,9 +195,11 @@ def _redis(config: Config) -> RedisConfig:
 
 
 def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
-    """A single node without a key keeps to itself: no link is listened for."""
+    """A single node without a key keeps to itself: no link is listened for. Raises ConfigError."""
     key = config.cluster.key
     alone = key is None
+    if key is not None and len(key.reveal().encode()) < KEY_MIN_BYTES:
+        raise ConfigError(f"cluster.key_file: the key must have at least {KEY_MIN_BYTES} bytes")
     return ClusterSettings(
         name=config.node.name,
         role=config.role,

@@ -8,8 +8,9 @@ from typing import Literal
 import msgspec
 import pytest
 
-from flockmq.config.schema import Some
+from flockmq.config.schema import HostName, Some, UrlPath
 from flockmq.config.values import (
+    Address,
     ByteRate,
     Bytes,
     HttpUrl,
@@ -75,6 +76,22 @@ def test_networks_are_listed_with_commas_where_there_is_only_text() -> None:
     assert isinstance(networks, tuple)
     assert list(map(str, networks)) == ["10.0.0.0/8", "::1/128"]
     assert refusal(["10.0.0.1/8"], tuple[Network, ...]).startswith("here[0]: '10.0.0.1/8' isn't a network")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "expected"),
+    [
+        ("a..b:1883", Address, "'a..b:1883' isn't HOST:PORT"),
+        (f"{'a' * 64}:1883", Address, "isn't HOST:PORT"),
+        ("/run/a\0b", Path, "isn't the path of a file"),
+        ("~nobody-here/x", Path, "'~nobody-here/x' begins with the home of a user who isn't known"),
+        ("redis://h/abc", RedisUrl, "isn't a Redis URL"),
+        ("*.*.example.com", HostName, "'*.*.example.com' must be a host's name"),
+        ("mqtt", UrlPath, "'mqtt' must be a path that begins with /"),
+    ],
+)
+def test_what_the_system_could_make_nothing_of_is_refused_at_once(said: str, kind: object, expected: str) -> None:
+    assert expected in refusal(said, kind)
 
 
 class Password(msgspec.Struct, tag_field="mechanism", tag="password", kw_only=True):

@@ -217,7 +217,7 @@ def test_a_broken_certificate_is_reported_once_and_the_old_one_stays(
     made.refresh()
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         f"listeners.ssl.a.certfile: '{made.settings.certfile}' with keyfile '{made.settings.keyfile}' can't be used: "
-        "pem lib; the certificate from before stays"
+        "one of them isn't PEM, or the key needs a password; the certificate from before stays"
     ]
     assert shown_hosts(made, pki, "broker.example.com") == {"broker.example.com"}
     pki.server("broker.example.com", "again.example.com")
@@ -234,6 +234,10 @@ def test_files_that_cannot_be_used_are_named_with_their_key(pki: Pki) -> None:
         ({"certfile": certificate, "keyfile": other}, "can't be used: key values mismatch"),
         ({"ciphers": "NONE"}, "listeners.ssl.a.ciphers: 'NONE' names no cipher of OpenSSL"),
         ({"verify": "peer", "cacertfile": other}, f"listeners.ssl.a.cacertfile: '{other}' can't be used"),
+        (
+            {"verify": "peer", "cacertfile": certificate, "crlfile": certificate},
+            f"listeners.ssl.a.crlfile: '{certificate}' has no revocation list",
+        ),
     ):
         with pytest.raises(ConfigError) as caught:
             certificates(pki, **changed)
