@@ -362,3 +362,15 @@ def test_all_three_qos_are_supported_and_so_no_maximum_is_said(client: Clients, 
     wire.send(connect(version, client.id("c")))
     assert wire.expect(CONNACK).value(MAXIMUM_QOS) is None
     wire.subscribe((topic("a"), 0), (topic("b"), 1), (topic("c"), 2))
+
+
+@statement("MQTT-3.1.3-7", version=5)
+def test_an_assigned_identifier_is_used_as_if_the_client_had_sent_it(client: Clients, version: int) -> None:
+    wire = client.opened(version)
+    wire.send(connect(version, ""))
+    assigned = wire.expect(CONNACK).value(ASSIGNED_CLIENT_ID)
+    assert isinstance(assigned, bytes)
+    newer = client.opened(version)
+    newer.send(connect(version, assigned))
+    assert newer.expect(CONNACK).reason == 0
+    wire.refused(0x8E)

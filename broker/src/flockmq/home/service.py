@@ -9,8 +9,6 @@ before `attach` returns; elsewhere all CONNECTs of one turn travel in one note. 
 - An answer that was lost costs nothing but time: the request goes again under another number, and what the home holds
   for the lost one is kicked and found to be gone.
 - After a slot moved each node registers its connections of that slot at the new home.
-
-Client ids that the broker assigned are unique and need no home: don't attach them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     CONNECT ─▶ authenticated ─▶ the client id's home (closes an older connection, wherever it is) ─▶ session ─▶ CONNACK
 
 A session that lasts stays on the node of its last connection, and moves when its client comes back elsewhere
-(`handover`). Client ids that the broker assigns are unique and need no home, unless their sessions last.
+(`handover`). Client ids that the broker assigns are like any other [MQTT-3.1.3-7].
 
 What always holds: `by_id` has exactly the connections that hold a token; a lasting session whose client is away holds
 the token of its last connection.
@@ -50,8 +50,8 @@ class Handovers(Protocol):
         """Hand a session that is away here to the node that its client is at, then `detach`."""
         ...
 
-    def take(self, client_id: bytes, then: Callable[[], None]) -> None:
-        """Put what came of this client's session in place, if anything did, and go on."""
+    def take(self, client_id: bytes, token: int, clean: bool, then: Callable[[], None]) -> None:
+        """Put what came of this client's session in place, if anything did and it doesn't start clean, and go on."""
         ...
 
 
@@ -98,8 +98,7 @@ class Clients:
         assert session is not None
         channel.principal = principal
         channel.must_be_asked_about(self.must_authorize(principal))
-        assigned = not session.client_id
-        if assigned:
+        if not session.client_id:
             session.client_id = b"auto-" + secrets.token_hex(10).encode()
         will = channel.will
         verdict = ALLOWED
@@ -123,18 +122,18 @@ class Clients:
     def _attach(self, channel: Channel, connect: Connect, extra: Properties | None) -> None:
         session = channel.session
         assert session is not None
-        if not connect.client_id and session.expiry_s == 0:
-            self._admitted(channel, connect, None, extra)
-        else:
-            answered = partial(self._answered, channel, session, connect, extra)
-            self._home().attach(session.client_id, connect.clean_start, answered)
+        answered = partial(self._answered, channel, session, connect, extra)
+        self._home().attach(session.client_id, connect.clean_start, answered)
 
     def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
         client_id = session.client_id
         token = channel.token
         if isinstance(token, int) and self.by_id.get(client_id) is channel:
             del self.by_id[client_id]
-        lasts = channel.admitted_once and self._sessions.leave(session, token, will, time.monotonic())
+        if channel.admitted_once:
+            lasts = self._sessions.leave(session, token, will, time.monotonic())
+        else:
+            lasts = self._sessions.keep(client_id, token)
         if isinstance(token, int) and not lasts:
             self._home().detach(client_id, token)
         if channel.admitted_once:
@@ -168,10 +167,7 @@ class Clients:
         """
         channel = self.by_id.get(client_id)
         if channel is not None and channel.token == token:
-            self._counters.takeovers += 1
-            if self.watcher is not None:
-                self.watcher.taken_over(client_id)
-            channel.close(Reason.SESSION_TAKEN_OVER)
+            self._take_over(client_id, channel)
             self._flush()
             if client_id not in self._sessions.away:
                 return True
@@ -208,6 +204,15 @@ class Clients:
 
     # Inside.
 
+    def _take_over(self, client_id: bytes, older: Channel) -> None:
+        self._counters.takeovers += 1
+        if self.watcher is not None:
+            self.watcher.taken_over(client_id)
+        if older.state == ADMITTING:  # its session is on its way here
+            older.refuse(Reason.SERVER_UNAVAILABLE)
+        else:
+            older.close(Reason.SESSION_TAKEN_OVER)
+
     def _answered(
         self, channel: Channel, session: Session, connect: Connect, extra: Properties | None, answer: int | AttachError
     ) -> None:
@@ -215,21 +220,27 @@ class Clients:
             log.info("client %r isn't admitted: %s", session.client_id, answer)
             channel.refuse(Reason.SERVER_UNAVAILABLE)  # there is no code for "superseded" in CONNACK
             self._flush()
-        elif connect.clean_start or self.handovers is None:
-            self._open(channel, session, connect, extra, answer)
-        else:
-            self.handovers.take(session.client_id, partial(self._open, channel, session, connect, extra, answer))
+            return
+        client_id = session.client_id
+        older = self.by_id.get(client_id)
+        if older is not None:  # its home is new and hasn't heard of it yet
+            self._take_over(client_id, older)
+        if channel.state == ADMITTING:
+            self.by_id[client_id] = channel
+            channel.token = answer
+        assert self.handovers is not None
+        opened = partial(self._open, channel, session, connect, extra, answer)
+        self.handovers.take(client_id, answer, connect.clean_start, opened)
 
     def _open(self, channel: Channel, session: Session, connect: Connect, extra: Properties | None, token: int) -> None:
-        """The client id is this connection's, and what there is of its session is here."""
+        """What there is of its session is here."""
         if channel.state == ADMITTING:
-            self.by_id[session.client_id] = channel
             self._admitted(channel, connect, token, extra)
-        elif not self._sessions.keep(session.client_id, token):
+        elif channel.token is None and not self._sessions.keep(session.client_id, token):
             self._home().detach(session.client_id, token)
         self._flush()
 
-    def _admitted(self, channel: Channel, connect: Connect, token: int | None, extra: Properties | None) -> None:
+    def _admitted(self, channel: Channel, connect: Connect, token: int, extra: Properties | None) -> None:
         fresh = channel.session
         assert fresh is not None
         session, present = self._sessions.open(fresh, connect.clean_start)

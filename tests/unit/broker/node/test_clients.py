@@ -36,16 +36,21 @@ class Home:
 
 
 class Handovers:
-    """Gives nothing away, and takes nothing over."""
+    """Gives nothing away, and takes nothing over; `hold` keeps back who waits for the routes of a session."""
 
     def __init__(self) -> None:
         self.given: list[tuple[bytes, int, str]] = []
+        self.hold = False
+        self.held: list[Callable[[], None]] = []
 
     def give(self, session: Session, token: int, to: str) -> None:
         self.given.append((session.client_id, token, to))
 
-    def take(self, client_id: bytes, then: Callable[[], None]) -> None:
-        then()
+    def take(self, client_id: bytes, token: int, clean: bool, then: Callable[[], None]) -> None:
+        if self.hold:
+            self.held.append(then)
+        else:
+            then()
 
 
 class Admitting(Port):
@@ -146,13 +151,14 @@ def test_the_end_of_an_older_connection_leaves_the_newer_one(admitting: Admittin
     assert admitting.home.detached == [(b"c", 7)]
 
 
-def test_an_assigned_client_id_is_told_and_needs_no_home(admitting: Admitting) -> None:
+def test_MQTT_3_1_3_7_an_assigned_client_id_is_told_and_is_like_any_other(admitting: Admitting) -> None:
     channel = admitting.node.opened()
-    (connack,) = admitting.node.feed(channel, encode.connect(Connect(5, b"")))
-    assert channel.client_id() in connack
-    assert not admitting.home.asked
+    assert admitting.node.feed(channel, encode.connect(Connect(5, b""))) == []
+    assigned = channel.client_id()
+    assert admitting.home.asked[0][0] == assigned
+    assert assigned in admitting.answer(channel, 7)
     channel.lost()
-    assert not admitting.home.detached
+    assert admitting.home.detached == [(assigned, 7)]
 
 
 def test_a_session_that_lasts_keeps_its_place_at_the_home(admitting: Admitting) -> None:
@@ -227,3 +233,31 @@ def test_a_will_is_authorized_before_its_client_is_admitted(admitting: Admitting
         assert admitting.answer(channel, 7)[3] == 0
     else:
         assert without_words(answer) == [encode.connack(5, Reason.NOT_AUTHORIZED)]
+
+
+def test_an_older_connection_that_its_new_home_has_not_heard_of_is_closed(admitting: Admitting) -> None:
+    older = admitting.connecting(version=4, clean=False)
+    admitting.answer(older, 7)
+    newer = admitting.connecting(version=4, clean=False)
+    assert admitting.answer(newer, 8) == encode.connack(4, 0, True)
+    assert older.state == CLOSED
+    older.lost()
+    assert list(admitting.clients.tokens()) == [(b"c", 8)]
+    assert not admitting.sessions.away
+
+
+@pytest.mark.parametrize("to", ["other@1", "me@1"])
+def test_a_client_is_kicked_while_the_routes_of_its_session_are_written(admitting: Admitting, to: str) -> None:
+    admitting.answer(first := admitting.connecting(version=4, clean=False), 6)
+    first.lost()
+    admitting.handovers.hold = True
+    client = admitting.connecting(version=4, clean=False)
+    admitting.answer(client, 7)
+    assert list(admitting.clients.tokens()) == [(b"c", 7)] * 2, "the connection, and the session that it is about to have"
+    assert admitting.clients.kick(b"c", 7, to, False)
+    admitting.handovers.held[0]()
+    admitting.node.turn()
+    assert client.packets() == [encode.connack(4, Reason.SERVER_UNAVAILABLE)]
+    assert admitting.handovers.given == ([(b"c", 7, to)] if to == "other@1" else [])
+    assert admitting.home.detached == ([(b"c", 7)] if to == "me@1" else [])
+    assert not admitting.clients.by_id
