@@ -133,7 +133,7 @@ class Clients:
         if channel.admitted_once:
             lasts = self._sessions.leave(session, token, will, time.monotonic())
         else:
-            lasts = self._sessions.keep(client_id, token)
+            lasts = isinstance(token, int) and self._sessions.keep(client_id, token)
         if isinstance(token, int) and not lasts:
             self._home().detach(client_id, token)
         if channel.admitted_once:

@@ -17,6 +17,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -31,9 +32,9 @@ from flockmq.bounds import (
 from flockmq.node.packed import pack, pack_entries, take_queue, unpack, unpack_entries
 from flockmq.routing.matcher import ShapeLimitError
 from flockmq.session.limits import Limits
-from flockmq.session.publish import in_version
+from flockmq.session.publish import Stored, in_version, packet_of
 from flockmq.session.router import Router
-from flockmq.session.session import Session
+from flockmq.session.session import REFUSED, REPLACED, Session
 from flockmq.session.sessions import Sessions
 
 log: Final = logging.getLogger(__name__)
@@ -43,8 +44,8 @@ LAST_PIECE: Final = 1
 TAKEN: Final = 2
 TAIL: Final = 3
 
-_Said = tuple[int, bytes]
-"""(PIECE | LAST_PIECE | TAKEN | TAIL, body)"""
+_Said = tuple[int, int, bytes]
+"""(PIECE | LAST_PIECE | TAKEN | TAIL, where a piece begins, body)"""
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Said).decode
 
@@ -137,7 +138,7 @@ class Handovers:
         for at in range(0, len(raw), HANDOVER_PIECE_BYTES):
             piece = raw[at : at + HANDOVER_PIECE_BYTES]
             kind = LAST_PIECE if at + len(piece) == len(raw) else PIECE
-            await self._say(to, client_id, kind, piece)
+            await self._say(to, client_id, _encode((kind, at, piece)))
 
     async def _give_tail(self, session: Session, to: str) -> None:
         tail = take_queue(session)
@@ -148,11 +149,11 @@ class Handovers:
                 entries.append(tail.popleft())
                 size += 64
             version = bytes((session.sink.protocol_version,))
-            await self._say(to, session.client_id, TAIL, version + pack_entries(entries, time.monotonic()))
+            body = version + pack_entries(entries, time.monotonic())
+            await self._say(to, session.client_id, _encode((TAIL, 0, body)))
 
-    async def _say(self, to: str, client_id: bytes, kind: int, body: bytes) -> None:
+    async def _say(self, to: str, client_id: bytes, said: bytes) -> None:
         """Raises TimeoutError when the home stays out of reach."""
-        said = _encode((kind, body))
         deadline_s = time.monotonic() + HANDOVER_WAIT_S
         while not self._homes.relay(to, client_id, said):
             if time.monotonic() > deadline_s:
@@ -162,34 +163,40 @@ class Handovers:
 
     # The new node.
 
-    def take(self, client_id: bytes, then: Callable[[], None]) -> None:
-        """Put what came of this client's session in place, if anything did, and go on."""
-        arriving = self._arriving.pop(client_id, None)
-        if arriving is None or not arriving.complete:
+    def take(self, client_id: bytes, token: int, clean: bool, then: Callable[[], None]) -> None:
+        """Put what came of this client's session in place, if anything did, and go on; forget it if the client starts
+        clean, or if the node that gave it has given up by now.
+        """
+        arriving = self._arriving.get(client_id)
+        self._forget(client_id)
+        now_s = time.monotonic()
+        if arriving is None or not arriving.complete or clean or now_s - arriving.since_s > TAKEN_WAIT_S:
             then()
             return
-        self._arriving_bytes -= arriving.size_bytes
-        now_s = time.monotonic()
         session = unpack(b"".join(arriving.parts), self._router.away4, self._router.away5, self._limits, now_s)
         try:
-            self._sessions.adopt(session, None, now_s)
+            self._sessions.adopt(session, token, now_s)
         except ShapeLimitError as error:
             log.warning("the session of %r can't be taken over: %s", client_id, error)
             then()
             return
         filters = [subscription.filter for subscription in session.all_subscriptions()]
-        self._route(client_id, filters, _Routed(self, client_id, arriving.came_from, then).routed)
+        self._route(client_id, filters, partial(self._routed, session, arriving.came_from, then))
 
-    def routed(self, client_id: bytes, came_from: str, reason: int, then: Callable[[], None]) -> None:
-        if reason >= 0x80:
-            log.warning("the session of %r is here, but not all its routes: 0x%02X", client_id, reason)
-        self._homes.relay(came_from, client_id, _encode((TAKEN, b"")))
+    def _routed(self, session: Session, came_from: str, then: Callable[[], None], reason: int) -> None:
+        """A session that the cluster doesn't route to this node would miss messages: it ends instead."""
+        client_id = session.client_id
+        if reason < 0x80:
+            self._homes.relay(came_from, client_id, _encode((TAKEN, 0, b"")))
+        elif self._sessions.by_id.get(client_id) is session:
+            log.warning("the session of %r ends: its routes could not be written (0x%02X)", client_id, reason)
+            self._sessions.end(session)
         then()
         self._flush()
 
     def heard(self, came_from: str, client_id: bytes, said: bytes) -> None:
         """What another node says of a session."""
-        kind, body = _decode(said)
+        kind, at, body = _decode(said)
         if kind == TAKEN:
             taken = self._taken.get(client_id)
             if taken is not None:
@@ -197,14 +204,17 @@ class Handovers:
         elif kind == TAIL:
             self._tail(client_id, body)
         else:
-            self._piece(came_from, client_id, body, kind == LAST_PIECE)
+            self._piece(came_from, client_id, at, body, kind == LAST_PIECE)
 
-    def _piece(self, came_from: str, client_id: bytes, body: bytes, last: bool) -> None:
+    def _piece(self, came_from: str, client_id: bytes, at: int, body: bytes, last: bool) -> None:
         now_s = time.monotonic()
-        arriving = self._arriving.get(client_id)
-        if arriving is None or arriving.complete or arriving.came_from != came_from:
+        if at == 0:
             self._forget(client_id)
-            arriving = self._arriving[client_id] = _Arriving(came_from, now_s)
+            self._arriving[client_id] = _Arriving(came_from, now_s)
+        arriving = self._arriving.get(client_id)
+        if arriving is None or arriving.came_from != came_from or arriving.size_bytes != at:
+            self._forget(client_id)  # a piece was lost on its way
+            return
         if self._arriving_bytes + len(body) > HANDOVERS_MAX_BYTES:
             for other in [key for key, one in self._arriving.items() if now_s - one.since_s > TAKEN_WAIT_S]:
                 self._forget(other)
@@ -223,26 +233,22 @@ class Handovers:
             self._arriving_bytes -= arriving.size_bytes
 
     def _tail(self, client_id: bytes, body: bytes) -> None:
-        session = self._sessions.by_id.get(client_id)
+        """For a session that is here, or has moved on and is about to have its own tail sent behind it."""
+        session = self._sessions.by_id.get(client_id) or self._given.get(client_id)
         if session is None:
             return
         version = body[0]
         for entry in unpack_entries(body[1:], version, time.monotonic()):
             wanted = session.sink.protocol_version
-            session.deliver(entry if wanted == version else in_version(entry, version, wanted))
+            self._deliver(session, entry if wanted == version else in_version(entry, version, wanted))
         self._flush()
 
-
-class _Routed:
-    """What is left to do when the routes are there."""
-
-    __slots__ = ("_came_from", "_client_id", "_handovers", "_then")
-
-    def __init__(self, handovers: Handovers, client_id: bytes, came_from: str, then: Callable[[], None]) -> None:
-        self._handovers = handovers
-        self._client_id = client_id
-        self._came_from = came_from
-        self._then = then
-
-    def routed(self, reason: int) -> None:
-        self._handovers.routed(self._client_id, self._came_from, reason, self._then)
+    def _deliver(self, session: Session, entry: Stored | bytes) -> None:
+        """As `Router.acknowledged_send`: a client without room is cut off rather than left with a gap."""
+        sent = session.deliver(entry)
+        if sent == REFUSED and packet_of(entry)[0] & 6:
+            session.sink.overflow()
+            if session.is_away():
+                sent = session.deliver(entry)
+        if sent in (REFUSED, REPLACED):
+            self._router.counters.dropped_queue_full += 1

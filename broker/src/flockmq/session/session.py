@@ -207,12 +207,19 @@ class Session:
         self.queue_bytes += size
         return answer
 
-    def deliver(self, entry: Stored | bytes) -> None:
-        """A message that waited elsewhere: behind those that wait here, or to the client at once."""
+    def deliver(self, entry: Stored | bytes) -> int:
+        """A message that waited elsewhere: behind those that wait here, or to the client at once; as `enqueue`."""
         if self.inflight is None:
             self.inflight = {}
-        self.enqueue(entry)
+        answer = self.enqueue(entry)
         self._send_waiting(self.inflight)
+        return answer
+
+    def forget(self) -> None:
+        """It ended: whoever still refers to it keeps no messages."""
+        self.subscriptions = None
+        self.inflight = self.kept = self.queue = self.awaiting_rel = None
+        self.queue_bytes = 0
 
     def replace_queue(self, entries: list[Stored | bytes]) -> None:
         """The same messages in other forms."""

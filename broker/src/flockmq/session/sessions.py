@@ -14,6 +14,7 @@ from typing import Final
 
 from flockmq.bounds import AWAY_SESSIONS_MAX, SESSIONS_EXPIRED_PER_TICK_MAX
 from flockmq.mqtt.reason import Reason
+from flockmq.routing.matcher import ShapeLimitError
 from flockmq.session.opening import NEVER_EXPIRES, Will
 from flockmq.session.port import NodePort
 from flockmq.session.publish import in_version
@@ -42,13 +43,14 @@ class Absence:
 
 
 class Sessions:
-    """One per node."""
+    """One per node; `away_max` sessions may be without their clients."""
 
-    def __init__(self, router: Router, port: NodePort) -> None:
+    def __init__(self, router: Router, port: NodePort, away_max: int = AWAY_SESSIONS_MAX) -> None:
         self.by_id: dict[bytes, Session] = {}
         self.away: dict[bytes, Absence] = {}
         self._router = router
         self._port = port
+        self._away_max = away_max
         self._due: list[tuple[float, int, bytes, Absence]] = []
         self._count = 0
 
@@ -89,8 +91,8 @@ class Sessions:
         self.away[session.client_id] = absence
         self._router.counters.sessions_away += 1
         self._schedule(absence)
-        if len(self.away) > AWAY_SESSIONS_MAX:
-            self.end(min(self.away.values(), key=_expiry).session)
+        if len(self.away) > self._away_max:
+            self.end(self._first_due().session)
         return True
 
     def keep(self, client_id: bytes, token: object) -> bool:
@@ -104,10 +106,23 @@ class Sessions:
         return True
 
     def adopt(self, session: Session, token: object, now_s: float) -> None:
-        """A session that another node handed over: it waits here for its connection. Raises ShapeLimitError."""
-        for subscription in session.all_subscriptions():
-            self._router.add(subscription)
-            self._router.counters.subscriptions += 1
+        """A session that another node handed over, in the place of any that is here: it waits for its connection.
+        Raises ShapeLimitError, and nothing of it is kept.
+        """
+        placed: list[Subscription] = []
+        try:
+            for subscription in session.all_subscriptions():
+                self._router.add(subscription)
+                placed.append(subscription)
+        except ShapeLimitError:
+            for subscription in placed:
+                self._router.remove(subscription)
+            session.forget()
+            raise
+        self._router.counters.subscriptions += len(placed)
+        known = self.by_id.get(session.client_id)
+        if known is not None:
+            self.end(known)
         self.leave(session, token, None, now_s)
 
     def release(self, session: Session) -> None:
@@ -137,6 +152,7 @@ class Sessions:
         if unrouted:
             self._port.unrouted(unrouted)
         self._port.session_ended(session)
+        session.forget()
 
     def unsubscribe(self, session: Session, filters: list[bytes]) -> list[int]:
         """For each filter the reason code of UNSUBACK."""
@@ -185,6 +201,16 @@ class Sessions:
         if not router.has_local(subscription.filter):
             unrouted.append(subscription.filter)
 
+    def _first_due(self) -> Absence:
+        """Of the sessions that are away the one with which something is to be done first, or which left first."""
+        due = self._due
+        while due:
+            absence = due[0][3]
+            if self.away.get(absence.session.client_id) is absence:
+                return absence
+            heappop(due)
+        return next(iter(self.away.values()))
+
     def _schedule(self, absence: Absence) -> None:
         next_s = absence.next_s()
         if next_s == _NEVER_S:
@@ -208,7 +234,3 @@ def _resume(known: Session, fresh: Session) -> None:
     known.expiry_s = fresh.expiry_s
     known.aliases = fresh.aliases
     known.attach(fresh.sink, fresh.limits, fresh.window, fresh.max_packet_bytes)
-
-
-def _expiry(absence: Absence) -> float:
-    return absence.expires_s

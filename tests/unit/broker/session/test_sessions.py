@@ -10,6 +10,7 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.packed import pack, unpack
 from flockmq.session.limits import Limits
+from flockmq.session.sessions import Sessions
 from unit.broker.session.harness import Client, Node, publish, split, without_words
 
 PUBLISH = 3
@@ -316,3 +317,29 @@ def test_a_session_goes_on_elsewhere_as_it_was_here(node: Node) -> None:
     assert node.feed(back, publish(5, "elsewhere", "x", qos=2, packet_id=77, dup=True)) == []
     other.turn()
     assert back.packets() == [encode.pub_ack(frame.PUBREC, 5, 77)]
+
+
+def test_a_session_that_ended_keeps_no_messages_however_long_it_is_remembered(node: Node) -> None:
+    away, _ = lasting(node)
+    session = away.session
+    assert session is not None
+    node.subscribe(away, ("a", 1))
+    away.lost()
+    node.feed(node.client("p"), publish(4, "a", "x", qos=1, packet_id=1))
+    assert session.queue
+    lasting(node, clean=True)
+    assert (session.queue, session.queue_bytes, session.inflight, session.subscriptions) == (None, 0, None, None)
+
+
+def test_beyond_the_bound_the_session_that_would_expire_first_ends(node: Node) -> None:
+    sessions = node.port.sessions = Sessions(node.router, node.port, away_max=2)
+    for client_id, expiry_s in (("back", 10), ("never", 0xFFFF_FFFF), ("soon", 50), ("later", 100)):
+        client, _ = lasting(node, client_id, 5, expiry_s)
+        client.lost()
+        if client_id == "back":
+            lasting(node, client_id, 5, expiry_s)
+    assert list(sessions.away) == [b"never", b"later"]
+    assert node.port.sessions_gone == [b"soon"]
+    lasting(node, "never too", 5, 0xFFFF_FFFF)[0].lost()
+    lasting(node, "never as well", 5, 0xFFFF_FFFF)[0].lost()
+    assert list(sessions.away) == [b"never too", b"never as well"], "later first, which expires, then the oldest"
