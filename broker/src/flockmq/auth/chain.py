@@ -1,7 +1,8 @@
 """Who a client is: the links of the chain are asked in order, and the first that knows the client decides.
 
 What always holds: `done` is called once, unless the client is gone first; a client that gave a name or a password is
-never let in as anonymous where there is a chain; what a client is told doesn't say which part of it was wrong.
+never let in as anonymous where there is a chain, nor is anybody while a link that may know it can't be asked; what a
+client is told doesn't say which part of it was wrong.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Chain:
         """`done` is called before this returns, where the answer is in memory."""
         passes: list[Pass] = []
         for place, link in enumerate(self._links):
-            answer = link.check(attempt)
+            answer = _checked(link, attempt)
             if isinstance(answer, Coroutine):
                 task = asyncio.ensure_future(self._go_on(attempt, place, answer, passes, done))
                 self._tasks.add(task)
@@ -100,7 +101,7 @@ class Chain:
             if place == len(self._links):
                 done(self._unknown(attempt, passes))
                 return
-            checked = self._links[place].check(attempt)
+            checked = _checked(self._links[place], attempt)
             answer = await _guarded(checked) if isinstance(checked, Coroutine) else checked
         done(self.outcome(attempt, answer))
 
@@ -129,13 +130,13 @@ class Chain:
         if Pass.BUSY in passes:
             self.results["busy"] += 1
             return Outcome(Reason.SERVER_BUSY)
+        if Pass.UNAVAILABLE in passes:
+            self.results["unavailable"] += 1
+            return Outcome(Reason.SERVER_UNAVAILABLE)
         is_nameless = attempt.username is None and attempt.password is None
         if self._may_be_anonymous(attempt.peer) and (is_nameless or not self._links):
             self.results["anonymous"] += 1
             return Outcome(Reason.SUCCESS, Principal(attempt.username) if attempt.username else ANONYMOUS)
-        if Pass.UNAVAILABLE in passes:
-            self.results["unavailable"] += 1
-            return Outcome(Reason.SERVER_UNAVAILABLE)
         self.results["denied"] += 1
         self._refusals.info("client %r from %s is refused: it is unknown", *_named(attempt))
         return Outcome(Reason.NOT_AUTHORIZED if is_nameless else Reason.BAD_USER_NAME_OR_PASSWORD)
@@ -150,8 +151,17 @@ def _named(attempt: Attempt) -> tuple[str | None, str]:
     return attempt.value("clientid"), attempt.peer.host
 
 
-async def _guarded(asked: Coroutine[None, None, Verdict]) -> Verdict:
+def _checked(link: Authenticator, attempt: Attempt) -> Verdict | Coroutine[None, None, Verdict]:
     """A defect of a link is nobody's ticket, and nobody's end."""
+    try:
+        return link.check(attempt)
+    except Exception:
+        log.exception("a link of the authentication chain failed")
+        return Pass.UNAVAILABLE
+
+
+async def _guarded(asked: Coroutine[None, None, Verdict]) -> Verdict:
+    """The same of one that takes time."""
     try:
         return await asked
     except Exception:

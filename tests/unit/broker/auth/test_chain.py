@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import NoReturn
 
 import pytest
 
@@ -88,6 +89,8 @@ def test_a_client_that_nobody_knows_isnt_let_in(passes: list[Pass], reason: Reas
     links: list[Authenticator] = [Link(one) for one in passes]
     assert at_once(Chain(links, None), attempt(username="jo", password="x")) == Outcome(reason)
     assert at_once(Chain(links, True), attempt(username="jo", password="x")) == Outcome(reason), "it gave a name"
+    nameless = at_once(Chain(links, True), attempt())
+    assert (nameless.principal is None) == (passes != [Pass.UNKNOWN]), "a service might have said no"
 
 
 def test_who_is_unknown_and_who_has_a_wrong_password_hear_the_same() -> None:
@@ -127,6 +130,14 @@ async def test_a_defect_of_a_link_lets_nobody_in(caplog: pytest.LogCaptureFixtur
     assert await decided(Chain([Link(broken)], None), attempt(username="jo", password="x")) == Outcome(
         Reason.SERVER_UNAVAILABLE
     )
+    assert "a defect" in caplog.text
+
+
+def test_a_defect_that_shows_at_once_lets_nobody_in_either(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> NoReturn:
+        raise RuntimeError("a defect")
+
+    assert at_once(Chain([Link(broken)], True), attempt()) == Outcome(Reason.SERVER_UNAVAILABLE)
     assert "a defect" in caplog.text
 
 
