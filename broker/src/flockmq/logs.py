@@ -53,11 +53,17 @@ class Sparing:
         self._lines = 0
 
     def info(self, message: str, *values: object) -> None:
+        self._say(logging.INFO, message, *values)
+
+    def warning(self, message: str, *values: object) -> None:
+        self._say(logging.WARNING, message, *values)
+
+    def _say(self, level: int, message: str, *values: object) -> None:
         now_s = self._now_s()
         if now_s - self._since_s >= 1.0:
             if self._lines > self._lines_per_s:
-                self._log.info("%d more like this", self._lines - self._lines_per_s)
+                self._log.log(level, "%d more like this", self._lines - self._lines_per_s)
             self._since_s, self._lines = now_s, 0
         self._lines += 1
         if self._lines <= self._lines_per_s:
-            self._log.info(message, *values)
+            self._log.log(level, message, *values)

@@ -15,4 +15,6 @@ def test_so_many_lines_a_second_and_then_how_many_more(caplog: pytest.LogCapture
         sparing.info("line %d", number)
     now[0] = 1.0
     sparing.info("later")
+    sparing.warning("and at its own level")
+    assert caplog.records.pop().levelname == "WARNING"
     assert [record.getMessage() for record in caplog.records] == ["line 0", "line 1", "3 more like this", "later"]

@@ -28,6 +28,8 @@ Peer = Callable[[], PeerInfo]
 """Called only where no answer is kept."""
 Key = tuple[int, bytes, int, bool]
 """(action, topic, QoS, retain)"""
+Answers = dict[Key, tuple[bool, float]]
+"""Allowed or not, and until when that holds."""
 
 
 class Authorizer:
@@ -48,7 +50,7 @@ class Authorizer:
         self._size = settings.cache.max_size
         self._ttl_s = settings.cache.ttl
         self._now_s = now_s
-        self._kept: dict[bytes, tuple[Principal, dict[Key, tuple[bool, float]]]] = {}
+        self._kept: dict[bytes, tuple[Principal, Answers]] = {}
         """By client id, for whom it was when the answers were made."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._fresher: asyncio.Task[None] | None = None
@@ -103,7 +105,8 @@ class Authorizer:
             if isinstance(source, AskedRules):
                 return ASKED
             decision = source.decide(subject, action, topic, qos, retain)
-        return self._decided(client_id, principal, (action, topic, qos, retain), decision)
+        answers = self._answers(client_id, principal)
+        return self._decided(answers, principal, (action, topic, qos, retain), decision)
 
     def ask(
         self,
@@ -123,11 +126,15 @@ class Authorizer:
             return
         subject = _subject(client_id, principal, peer)
         key = (action, behind(topic), qos, retain)
-        task = asyncio.ensure_future(self._ask(subject, principal, key, done))
+        answers = self._answers(client_id, principal)
+        task = asyncio.ensure_future(self._ask(subject, principal, key, answers, done))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, subject: Subject, principal: Principal, key: Key, done: Callable[[bool], None]) -> None:
+    async def _ask(
+        self, subject: Subject, principal: Principal, key: Key, answers: Answers, done: Callable[[bool], None]
+    ) -> None:
+        """`answers` are kept no longer if the client left meanwhile, or the rules changed."""
         decision: bool | None = None
         if isinstance(principal.rules, Rules):
             decision = principal.rules.decide(subject, *key)
@@ -139,36 +146,41 @@ class Authorizer:
                     decision = await source.ask(subject, *key)
                 else:
                     decision = source.decide(subject, *key)
-        except (Unanswered, Crowded):
+        except Exception as error:
+            if not isinstance(error, Unanswered | Crowded):
+                log.exception("a source of access rules failed")
             self.results["unavailable"] += 1
             done(False)
             return
-        done(self._decided(subject.clientid.encode(), principal, key, decision) == ALLOWED)
+        done(self._decided(answers, principal, key, decision) == ALLOWED)
 
-    def _decided(self, client_id: bytes, principal: Principal, key: Key, decision: bool | None) -> int:
+    def _decided(self, answers: Answers, principal: Principal, key: Key, decision: bool | None) -> int:
         if decision is None:
             has_rules = bool(self._sources) or principal.rules is not None
             decision = self._no_match == "allow" or (self._no_match is None and not has_rules)
-        if self._ttl_s and client_id and len(key[1]) <= AUTHORIZATIONS_MAX_TOPIC_BYTES:
-            self._keep(client_id, principal, key, decision)
+        if self._ttl_s and len(key[1]) <= AUTHORIZATIONS_MAX_TOPIC_BYTES:
+            if len(answers) >= self._size:
+                del answers[next(iter(answers))]
+            answers[key] = (decision, self._now_s() + self._ttl_s)
         self.results["allowed" if decision else "denied"] += 1
         return ALLOWED if decision else DENIED
 
-    def _keep(self, client_id: bytes, principal: Principal, key: Key, decision: bool) -> None:
+    def _answers(self, client_id: bytes, principal: Principal) -> Answers:
+        """What is kept of this client until it leaves, is somebody else, or the rules change."""
+        if not client_id or not self._ttl_s:
+            return {}
         kept = self._kept.get(client_id)
         if kept is None or kept[0] is not principal:
             kept = self._kept[client_id] = (principal, {})
-        answers = kept[1]
-        if len(answers) >= self._size:
-            del answers[next(iter(answers))]
-        answers[key] = (decision, self._now_s() + self._ttl_s)
+        return kept[1]
 
     def forget(self, client_id: bytes) -> None:
         """The client is gone, or is somebody else now."""
         self._kept.pop(client_id, None)
 
     async def _ask_again(self) -> None:
-        """What another service answered holds no longer than `ttl`, nor does what connections made of it."""
+        """What another service answered is kept for `ttl`, and what connections made of it no longer than the same
+        again."""
         while True:
             await asyncio.sleep(self._ttl_s)
             self.on_change()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 from collections.abc import Callable
 from typing import Final
@@ -16,8 +17,11 @@ from flockmq.auth.settings import Http, HttpSource
 from flockmq.auth.template import Template
 from flockmq.bounds import ANSWER_MAX_BYTES, ASKED_MAX
 from flockmq.errors import ConfigError
+from flockmq.logs import Sparing
 
 log: Final = logging.getLogger(__name__)
+WARNINGS_PER_S: Final = 1
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 
 
 class Unanswered(Exception):
@@ -46,13 +50,16 @@ class Service:
         self.settings = settings
         self.asked = 0
         self._where = where
+        self._warnings = Sparing(log, WARNINGS_PER_S)
         self._session: aiohttp.ClientSession | None = None
-        try:
-            self._url = Template(settings.url, known)
-            self._body = {name: Template(text, known) for name, text in settings.body.items()}
-            self._headers = {name: Template(text, known) for name, text in settings.headers.items()}
-        except ValueError as error:
-            raise ConfigError(f"{where}: {error}") from None
+        self._url = _template(settings.url, known, f"{where}.url")
+        self._body = {name: _template(text, known, f"{where}.body.{name}") for name, text in settings.body.items()}
+        self._headers = {
+            name: _template(text, known, f"{where}.headers.{name}") for name, text in settings.headers.items()
+        }
+        for name in settings.headers:
+            if not _TOKEN.fullmatch(name):
+                raise ConfigError(f"{where}.headers: {name!r} can't be the name of a header")
         self._tls: ssl.SSLContext | bool = True
         if settings.cacertfile is not None:
             try:
@@ -81,8 +88,10 @@ class Service:
         self.asked += 1
         try:
             return await self._ask(self._session, value)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.warning("%s: %s doesn't answer: %s", self._where, self._host(), error or type(error).__name__)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            self._warnings.warning(
+                "%s: %s doesn't answer: %s", self._where, self._host(), error or type(error).__name__
+            )
             raise Unanswered from None
         finally:
             self.asked -= 1
@@ -106,17 +115,24 @@ class Service:
                 body += more
         if response.status != 200 or len(body) > ANSWER_MAX_BYTES:
             why = f"status {response.status}" if response.status != 200 else f"more than {ANSWER_MAX_BYTES} bytes"
-            log.warning("%s: %s answers with %s, not 200 or 204", self._where, self._host(), why)
+            self._warnings.warning("%s: %s answers with %s, not 200 or 204", self._where, self._host(), why)
             raise Unanswered
         try:
             return msgspec.json.decode(body, type=Answer)
-        except msgspec.DecodeError as error:
-            log.warning("%s: %s answers with what can't be read: %s", self._where, self._host(), error)
+        except (msgspec.DecodeError, RecursionError) as error:
+            self._warnings.warning("%s: %s answers with what can't be read: %s", self._where, self._host(), error)
             raise Unanswered from None
 
     def _host(self) -> str:
         """Without a path or query, in which there may be a secret."""
         return "/".join(self.settings.url.split("/", 3)[:3]).rpartition("@")[2]
+
+
+def _template(text: str, known: tuple[str, ...], where: str) -> Template:
+    try:
+        return Template(text, known)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _part(text: str) -> str:

@@ -12,11 +12,13 @@ from redis.exceptions import RedisError
 from flockmq.auth import hashing
 from flockmq.auth.attempt import ATTEMPT_VALUES, Attempt, Granted, Pass, Verdict
 from flockmq.auth.built_in import WRONG, Passwords
+from flockmq.auth.outside import WARNINGS_PER_S
 from flockmq.auth.pool import Busy
 from flockmq.auth.settings import Redis
 from flockmq.auth.template import Template
 from flockmq.bounds import ASKED_MAX, PASSWORD_MAX_BYTES
 from flockmq.errors import ConfigError
+from flockmq.logs import Sparing
 
 log: Final = logging.getLogger(__name__)
 
@@ -33,6 +35,7 @@ class RedisAuthenticator:
             raise ConfigError(f"{where}.cmd: {error}") from None
         self._client: redis.asyncio.Redis | None = None
         self._asked = 0
+        self._warnings = Sparing(log, WARNINGS_PER_S)
 
     async def start(self) -> None:
         settings = self._settings
@@ -65,7 +68,7 @@ class RedisAuthenticator:
         try:
             found = await self._client.hmget(self._key.render(attempt.value), self._fields)
         except (RedisError, OSError, TimeoutError) as error:
-            log.warning("%s: Redis doesn't answer: %s", self._where, error or type(error).__name__)
+            self._warnings.warning("%s: Redis doesn't answer: %s", self._where, error or type(error).__name__)
             return Pass.UNAVAILABLE
         finally:
             self._asked -= 1
@@ -88,7 +91,7 @@ class RedisAuthenticator:
         try:
             return hashing.from_salted(digest, row.get("salt", ""), self._settings.password_hash_algorithm)
         except ValueError as error:
-            log.warning("%s: a user's password_hash can't be used: %s", self._where, error)
+            self._warnings.warning("%s: a user's password_hash can't be used: %s", self._where, error)
             return None
 
 

@@ -18,9 +18,7 @@ class Template:
         self.names = parts[1::2]
         for name in self.names:
             if name not in known:
-                raise ValueError(
-                    f"${{{name}}} in {text!r} is unknown; known: {', '.join(f'${{{one}}}' for one in known)}"
-                )
+                raise ValueError(f"${{{name}}} is unknown; known: {', '.join(f'${{{one}}}' for one in known)}")
 
     def render(self, value: Callable[[str], str | None], quote: Callable[[str], str] = str) -> str:
         """With each placeholder's value in its place, quoted; what a client doesn't have is empty."""

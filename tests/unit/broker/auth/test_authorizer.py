@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
 from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.rules import Rules, Subject
-from flockmq.auth.settings import Authorization, Cache, Rule
-from flockmq.auth.sources import LogRules, Source, encoded
+from flockmq.auth.settings import Authorization, Cache, HttpSource, Rule
+from flockmq.auth.sources import AskedRules, LogRules, Source, encoded
 from flockmq.rlog.shards import RULES
 from flockmq.session.peer import PeerInfo
-from flockmq.session.port import ALLOWED, DENIED, PUBLISH, SUBSCRIBE
+from flockmq.session.port import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE
 from flockmq.session.principal import ANONYMOUS, Principal
 from unit.broker.auth.harness import FakeLog
 
@@ -186,3 +189,50 @@ def test_rules_of_a_newer_node_permit_nothing(caplog: pytest.LogCaptureFixture) 
     logged.put("all", "", Rule(permit="allow"))
     assert may(logged.authorizer, "a") == DENIED
     assert "can't be read, and permit nothing" in caplog.text
+
+
+class Asked(AskedRules):
+    """A service whose answers a test gives."""
+
+    def __init__(self) -> None:
+        super().__init__(HttpSource(url="http://service"), "here")
+        self.answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+
+    async def ask(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
+        return await self.answer
+
+
+async def answered(authorizer: Authorizer, service: Asked, meanwhile: Callable[[], None]) -> bool:
+    """What a client hears whose answer comes after something else happened."""
+    heard: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    assert may(authorizer, "a") == ASKED
+    authorizer.ask(b"c", JO, lambda: PEER, PUBLISH, b"a", 0, False, heard.set_result)
+    meanwhile()
+    service.answer.set_result(True)
+    return await heard
+
+
+async def test_an_answer_is_kept_if_its_client_stays_and_the_rules_do() -> None:
+    def make() -> tuple[Authorizer, Asked]:
+        service = Asked()
+        return Authorizer(Authorization(), [service]), service
+
+    authorizer, service = make()
+    assert await answered(authorizer, service, lambda: None)
+    assert may(authorizer, "a") == ALLOWED
+    authorizer, service = make()
+    assert await answered(authorizer, service, lambda: authorizer.forget(b"c"))
+    assert authorizer.kept == 0, "nothing is kept of who is gone"
+    authorizer, service = make()
+    assert await answered(authorizer, service, lambda: authorizer.put(("all", ""), b"", None))
+    assert may(authorizer, "a") == ASKED, "it was asked under other rules"
+
+
+async def test_a_source_that_fails_permits_nothing_and_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    service = Asked()
+    authorizer = Authorizer(Authorization(), [service])
+    heard: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    service.answer.set_exception(RuntimeError("a defect"))
+    authorizer.ask(b"c", JO, lambda: PEER, PUBLISH, b"a", 0, False, heard.set_result)
+    assert not await asyncio.wait_for(heard, 5.0)
+    assert "a defect" in caplog.text
