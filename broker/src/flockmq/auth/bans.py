@@ -135,7 +135,9 @@ def normal(kind: str, who: str) -> str:
     if kind == "peerhost":
         return str(plain_address(who))
     if kind == "peerhost_net":
-        return str(ipaddress.ip_network(who))
+        network = ipaddress.ip_network(who)
+        mapped = getattr(network.network_address, "ipv4_mapped", None)
+        return str(network) if mapped is None or network.prefixlen < 96 else f"{mapped}/{network.prefixlen - 96}"
     return who
 
 

@@ -5,7 +5,7 @@ The first rule that fits decides. To publish, a rule fits when one of its filter
 is denied can't be had by a wider wildcard. `eq FILTER` fits nothing but these very letters.
 
 What always holds: what a client says of itself can't widen a rule. An `allow` with `${clientid}` or `${username}` never
-fits a client whose value has `/`, `+` or `#` in it, or who has none.
+fits a client whose value has `/`, `+` or `#` in it, or makes `$SYS` and its like of it, or who has none.
 """
 
 from __future__ import annotations
@@ -143,16 +143,20 @@ class _Fixed:
 class _Personal:
     """A filter with placeholders, each of which stands for a part of one level."""
 
-    __slots__ = ("_template",)
+    __slots__ = ("_is_system", "_template")
 
     def __init__(self, template: Template) -> None:
         self._template = template
+        self._is_system = _is_system(template.render(lambda _: "x").encode())
 
     def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
         values = [subject.value(name) for name in self._template.names]
         if None in values or (permits and any(_UNSAFE.search(value) for value in values if value is not None)):
             return False
-        return _fits(self._template.render(subject.value).encode().split(b"/"), permits, action, levels)
+        own = self._template.render(subject.value).encode().split(b"/")
+        if permits and _is_system(own[0]) and not self._is_system:
+            return False
+        return _fits(own, permits, action, levels)
 
 
 _UNSAFE: Final = re.compile(r"[/+#]|^$")
@@ -163,7 +167,10 @@ def _pattern(text: str) -> Pattern:
     if text.startswith("eq "):
         return _Equal(text[3:].encode())
     _check_filter(text)
-    template = Template(text, CLIENT_VALUES)
+    try:
+        template = Template(text, CLIENT_VALUES)
+    except ValueError as error:
+        raise ValueError(f"topic {text!r}: {error}") from None
     return _Personal(template) if template.names else _Fixed(text.encode())
 
 
@@ -233,9 +240,9 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 def glob(wanted: str) -> Callable[[str], bool]:
     """A text, in which `*` stands for any letters and `?` for one."""
-    if not any(letter in wanted for letter in "*?["):
+    if not any(letter in wanted for letter in "*?"):
         return wanted.__eq__
-    match = re.compile(fnmatch.translate(wanted)).fullmatch
+    match = re.compile(fnmatch.translate(wanted.replace("[", "[[]"))).fullmatch
     return lambda text: match(text) is not None
 
 
@@ -260,8 +267,8 @@ def _is_in(host: str, networks: Sequence[Network]) -> bool:
 # --- what others say ------------------------------------------------------------------------------------------------
 
 
-class _Claimed(msgspec.Struct, frozen=True):
-    """A rule as EMQX has it in tokens and answers; ours is taken too."""
+class _Claimed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule as EMQX has it in tokens and answers; ours is taken too. What isn't known here might be a condition."""
 
     permit: str | None = None
     permission: str | None = None
@@ -270,6 +277,9 @@ class _Claimed(msgspec.Struct, frozen=True):
     topics: tuple[str, ...] = ()
     qos: tuple[int, ...] | int = ()
     retain: bool | str | None = None
+    username: str | None = None
+    clientid: str | None = None
+    ipaddr: tuple[str, ...] = ()
 
 
 def claimed(value: object) -> Rules:
@@ -298,6 +308,9 @@ def _own(rule: _Claimed) -> Rule:
             "retain": {"all": None, "true": True, "false": False}.get(rule.retain, rule.retain)
             if isinstance(rule.retain, str)
             else rule.retain,
+            "username": rule.username,
+            "clientid": rule.clientid,
+            "ipaddr": rule.ipaddr,
         },
         Rule,
     )

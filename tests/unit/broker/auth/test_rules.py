@@ -108,6 +108,13 @@ def test_what_a_client_calls_itself_widens_nothing(evil: str) -> None:
         assert subscribe(rules, topic, subject) is None
 
 
+def test_a_client_that_calls_itself_sys_isnt_given_what_is_the_systems() -> None:
+    evil = Subject("$SYS", "", "10.1.2.3")
+    assert subscribe(Rules([allow("${clientid}/#")]), "$SYS/#", evil) is None
+    assert subscribe(Rules([allow("$SYS/brokers/${clientid}/#")]), "$SYS/brokers/a/#", Subject("a", "", "")) is True
+    assert subscribe(Rules([deny("${clientid}/#"), allow()]), "$SYS/x", evil) is False
+
+
 def test_a_denial_with_a_placeholder_holds_for_strange_names_too() -> None:
     rules = Rules([deny("d/${clientid}/#"), allow()])
     assert publish(rules, "d/a/b/c", Subject("a/b", "", "")) is False
@@ -121,7 +128,7 @@ def test_a_denial_with_a_placeholder_holds_for_strange_names_too() -> None:
         (allow("a/#/b"), "rule 1: topic 'a/#/b': '\\+' must be a whole level"),
         (allow("a+"), "must be a whole level"),
         (allow(""), "is empty"),
-        (allow("d/${user}"), r"\$\{user\} in 'd/\$\{user\}' is unknown; known: \$\{clientid\}"),
+        (allow("d/${user}"), r"topic 'd/\$\{user\}': \$\{user\} is unknown; known: \$\{clientid\}"),
         (allow("a", ipaddr=["10.0.0.1/8"]), "ipaddr '10.0.0.1/8' isn't an address or a network"),
         (allow("a", username=""), "must not be empty"),
         (allow("a", retain=True, action="subscribe"), "retain is of publishes only"),
@@ -209,7 +216,18 @@ def test_rules_in_a_token_in_both_forms_of_emqx() -> None:
     assert publish(new, "q", qos=2) is None
 
 
-@pytest.mark.parametrize("claim", ["x", 5, {"pub": "x"}, {"xyz": []}, [{"topic": "a"}], [{"permit": "yes"}], [5]])
+def test_whom_a_claimed_rule_is_about_is_not_passed_over() -> None:
+    about = {"clientid": "other-*", "username": "jo", "ipaddr": ["10.0.0.0/8"]}
+    for name, value in about.items():
+        rules = claimed([{"permit": "allow", "topics": ["#"], name: value}])
+        assert publish(rules, "a", Subject("other-1", "jo", "10.1.1.1")) is True
+        assert publish(rules, "a", Subject("meter-1", "ann", "192.0.2.1")) is None
+
+
+ODD = [{"permit": "allow", "topic": "a", "clientid_re": "^x"}]
+
+
+@pytest.mark.parametrize("claim", ["x", 5, {"pub": "x"}, {"xyz": []}, [{"topic": "a"}], [{"permit": "yes"}], [5], ODD])
 def test_rules_that_cant_be_read_are_refused(claim: object) -> None:
     with pytest.raises((ValueError, msgspec.ValidationError)):
         claimed(claim)
