@@ -245,6 +245,8 @@ VERIFIED_MAX: Final = 100_000
 """Passwords that were found right, kept as a keyed sum: a client that comes back costs no hash."""
 PASSWORD_MAX_BYTES: Final = 4096
 JWT_MAX_BYTES: Final = 8192
+JWT_SKEW_MAX_S: Final = 5
+"""How far an issuer's clock may be ahead of ours."""
 JWKS_MAX_BYTES: Final = 256 * 1024
 JWKS_RETRY_S: Final = 5.0
 """An unknown key, or a key set that couldn't be had, is asked for no sooner again."""

@@ -27,7 +27,7 @@ class KeySet:
         self._url = url
         self._refresh_s = refresh_s
         self._where = where
-        self._keys: dict[str | None, jwt.PyJWK] = {}
+        self._keys: dict[str | None, object] = {}
         self._asked_s = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -38,8 +38,8 @@ class KeySet:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def get(self, key_id: str | None) -> jwt.PyJWK | None:
-        """A token without a key id is by the only key there is."""
+    def get(self, key_id: str | None) -> object:
+        """None: there is none. A token without a key id is by the only key there is."""
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(key_id)
@@ -83,19 +83,20 @@ class KeySet:
                     if len(body) > JWKS_MAX_BYTES:
                         raise ValueError(f"it has more than {JWKS_MAX_BYTES} bytes")
             self._keys = _parsed(body)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, msgspec.DecodeError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
             log.warning("%s.endpoint: the keys can't be had: %s", self._where, error or type(error).__name__)
         finally:
             self._fetching = None
 
 
-def _parsed(body: bytes) -> dict[str | None, jwt.PyJWK]:
-    """The keys for signatures that this broker can use, by their ids. Raises ValueError."""
+def _parsed(body: bytes) -> dict[str | None, object]:
+    """The keys for signatures that this broker can use, by their ids; bound to an algorithm where the issuer says which
+    (RFC 7517, section 4.4). Raises ValueError."""
     document = msgspec.json.decode(body, type=dict[str, object])
     listed = document.get("keys")
     if not isinstance(listed, list):
         raise ValueError('it has no list "keys"')
-    keys: dict[str | None, jwt.PyJWK] = {}
+    keys: dict[str | None, object] = {}
     for key in listed:
         if not isinstance(key, dict) or key.get("use", "sig") != "sig" or key.get("kty") == "oct":
             continue
@@ -103,7 +104,7 @@ def _parsed(body: bytes) -> dict[str | None, jwt.PyJWK]:
             made = jwt.PyJWK(key)
         except jwt.PyJWTError:
             continue
-        keys[made.key_id] = made
+        keys[made.key_id] = made if "alg" in key else made.key
     if not keys:
         raise ValueError("it has no key for signatures that is known here")
     return keys

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Coroutine, Mapping
 from typing import Final
 
@@ -22,7 +23,7 @@ from flockmq.auth.jwks import KeySet
 from flockmq.auth.rules import claimed
 from flockmq.auth.settings import Jwt
 from flockmq.auth.template import Template
-from flockmq.bounds import JWT_MAX_BYTES, SECRET_MAX_BYTES
+from flockmq.bounds import JWT_MAX_BYTES, JWT_SKEW_MAX_S, SECRET_MAX_BYTES
 from flockmq.errors import ConfigError
 from flockmq.mqtt.reason import Reason
 
@@ -71,15 +72,16 @@ class JwtAuthenticator:
         if not isinstance(key_id, str):
             key_id = None
         if key_id in self._keys or not self._keys.may_ask:
-            return self._verdict(attempt, token, self._keys.get(key_id))
+            return self._by_one_of(attempt, token, self._keys, key_id)
         return self._asked(attempt, token, self._keys, key_id)
 
     async def _asked(self, attempt: Attempt, token: bytes, keys: KeySet, key_id: str | None) -> Verdict:
         """The key may be a new one."""
         await keys.refresh()
-        if len(keys) == 0:
-            return Pass.UNAVAILABLE
-        return self._verdict(attempt, token, keys.get(key_id))
+        return self._by_one_of(attempt, token, keys, key_id)
+
+    def _by_one_of(self, attempt: Attempt, token: bytes, keys: KeySet, key_id: str | None) -> Verdict:
+        return self._verdict(attempt, token, keys.get(key_id)) if len(keys) else Pass.UNAVAILABLE
 
     def _verdict(self, attempt: Attempt, token: bytes, key: object) -> Verdict:
         if key is None:
@@ -90,6 +92,7 @@ class JwtAuthenticator:
                 key,  # type: ignore[arg-type]  # one of ours
                 algorithms=algorithms(key),
                 options={"verify_aud": False, "verify_sub": False, "verify_jti": False},
+                leeway=JWT_SKEW_MAX_S,
             )
         except jwt.ExpiredSignatureError:
             return _refused("its token ran out")
@@ -102,6 +105,11 @@ class JwtAuthenticator:
         return self._granted(attempt, claims)
 
     def _granted(self, attempt: Attempt, claims: Mapping[str, object]) -> Verdict:
+        expires_at_s = claims.get("exp", 0)
+        if not isinstance(expires_at_s, int | float):
+            return _refused("its token's exp isn't a number")
+        if "exp" in claims and expires_at_s <= time.time():  # an issuer's clock may be ahead, but nothing lasts longer
+            return _refused("its token ran out")
         for name, template in self._claims.items():
             expected, found = template.render(attempt.value), claims.get(name)
             if found != expected and not (isinstance(found, list) and expected in found):
@@ -111,12 +119,11 @@ class JwtAuthenticator:
             rules = None if acl is None else claimed(acl)
         except (ValueError, msgspec.ValidationError) as error:
             return Refused(Reason.NOT_AUTHORIZED, f"its token's {self._settings.acl_claim_name} can't be read: {error}")
-        expires_at_s = claims.get("exp") if self._settings.disconnect_after_expire else None
         return Granted(
             _username(self._settings, attempt, claims),
             is_superuser=claims.get("is_superuser") is True,
             rules=rules,
-            expires_at_s=float(expires_at_s) if isinstance(expires_at_s, int | float) else 0.0,
+            expires_at_s=float(expires_at_s) if self._settings.disconnect_after_expire else 0.0,
         )
 
 
@@ -138,7 +145,7 @@ def algorithms(key: object) -> list[str]:
         case bytes():
             return [name for name, least in HMAC.items() if len(key) >= least]
         case jwt.PyJWK():
-            return [key.algorithm_name] if key.key_type == "oct" else algorithms(key.key)
+            return [key.algorithm_name]
         case rsa.RSAPublicKey():
             return ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"]
         case ec.EllipticCurvePublicKey():

@@ -77,12 +77,17 @@ def test_what_isnt_our_token_may_be_anothers(password: str | None) -> None:
         {"nbf": NOW_S + 60},
         {"iat": NOW_S + 60},
         {"exp": "tomorrow"},
+        {"exp": str(NOW_S + 60)},
     ],
 )
 def test_our_token_at_another_time_is_refused(claims: dict[str, object]) -> None:
     answer = verdict(by_hmac(), token(**claims))
     assert isinstance(answer, Refused)
     assert answer.reason == Reason.BAD_USER_NAME_OR_PASSWORD
+
+
+def test_an_issuers_clock_may_be_ahead_by_seconds() -> None:
+    assert granted(verdict(by_hmac(), token(iat=NOW_S + 3, nbf=NOW_S + 3)))
 
 
 def test_claims_must_be_what_they_must_be() -> None:

@@ -10,14 +10,17 @@ from pathlib import Path
 import jwt
 import pytest
 from aiohttp import web
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from flockmq.auth import outside
+from flockmq.auth.attempt import Granted, Pass
 from flockmq.auth.jwks import KeySet
+from flockmq.auth.jwt import JwtAuthenticator
 from flockmq.auth.outside import Answer, Crowded, Service, Unanswered
-from flockmq.auth.settings import Http
+from flockmq.auth.settings import Http, Jwt
 from flockmq.bounds import ANSWER_MAX_BYTES, JWKS_MAX_BYTES
 from flockmq.errors import ConfigError
+from unit.broker.auth.harness import attempt
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 VALUES = {"clientid": "a/b&c", "username": "jo\r\nX-Evil: 1"}
@@ -89,6 +92,7 @@ async def test_what_a_client_says_stays_where_it_belongs(server: Server, monkeyp
         (200, '{"is_superuser": true}'),
         (200, '{"result": "allow", "is_superuser": "yes"}'),
         (200, '{"result": "allow"}' + " " * ANSWER_MAX_BYTES),
+        (200, '{"result": "allow", "acl": ' + "[" * 10_000 + "]" * 10_000 + "}"),
     ],
 )
 async def test_an_answer_that_makes_no_sense_is_none(server: Server, status: int, body: str) -> None:
@@ -98,6 +102,13 @@ async def test_an_answer_that_makes_no_sense_is_none(server: Server, status: int
     server.handler = handler
     with pytest.raises(Unanswered):
         await ask(Http(url=server.url))
+
+
+async def test_a_url_that_a_client_makes_senseless_is_not_asked(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        with pytest.raises(Unanswered):
+            await ask(Http(url="http://${clientid}/"))
+    assert len(caplog.records) == 3
 
 
 async def test_no_content_is_a_yes(server: Server) -> None:
@@ -142,8 +153,10 @@ async def test_only_so_many_questions_are_under_way(server: Server, monkeypatch:
 
 
 def test_settings_that_cant_be_used_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"here: \$\{x\} in"):
+    with pytest.raises(ConfigError, match=r"here\.url: \$\{x\} is unknown"):
         Service(Http(url="http://a/${x}"), ("clientid",), "here")
+    with pytest.raises(ConfigError, match=r"here\.headers: 'A\\nB' can't be the name"):
+        Service(Http(url="https://a", body={}, headers={"A\nB": "x"}), (), "here")
     with pytest.raises(ConfigError, match=r"here\.cacertfile: '/nowhere' can't be used"):
         Service(Http(url="https://a", body={}, cacertfile=Path("/nowhere")), (), "here")
 
@@ -166,6 +179,7 @@ async def test_keys_stay_until_others_were_fetched(server: Server, caplog: pytes
         web.Response(status=500),
         web.Response(text="{}"),
         web.Response(text=" " * (JWKS_MAX_BYTES + 1)),
+        web.Response(text='{"keys": ' + "[" * 10_000 + "]" * 10_000 + "}"),
         web.json_response(published("c")),
     ]
 
@@ -178,7 +192,7 @@ async def test_keys_stay_until_others_were_fetched(server: Server, caplog: pytes
     assert "a" in keys
     assert "symmetric" not in keys, "a secret isn't a public key"
     assert keys.get(None) is None, "which of the two?"
-    for why in ("500", 'no list "keys"', "more than"):
+    for why in ("500", 'no list "keys"', "more than", "recursion"):
         await keys.refresh()
         assert len(keys) == 2
         assert why in caplog.text
@@ -203,3 +217,38 @@ async def test_who_waits_for_keys_waits_for_one_question(server: Server) -> None
     assert asked == 1
     assert not keys.may_ask
     await keys.stop()
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256"])
+async def test_a_key_is_for_the_algorithm_that_the_issuer_says_or_for_all_of_its_kind(
+    server: Server, algorithm: str
+) -> None:
+    private = rsa.generate_private_key(65537, 2048)
+    shown = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(private.public_key()))
+    signed = jwt.encode({"sub": "jo"}, private, algorithm, {"kid": "a"})
+
+    async def is_taken(key: dict[str, object]) -> bool:
+        async def handler(request: web.Request) -> web.Response:
+            return web.json_response({"keys": [key]})
+
+        server.handler = handler
+        authenticator = JwtAuthenticator(Jwt(algorithm="public-key", endpoint=server.url), "here")
+        await authenticator.start()
+        answer = authenticator.check(attempt("c", "jo", signed))
+        await authenticator.stop()
+        return isinstance(answer, Granted)
+
+    assert await is_taken(shown | {"kid": "a"})
+    assert await is_taken(shown | {"kid": "a", "alg": "RS256"}) == (algorithm == "RS256")
+
+
+async def test_while_the_issuer_cant_be_asked_nobody_is_told_that_its_token_is_wrong(server: Server) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(status=500)
+
+    server.handler = handler
+    authenticator = JwtAuthenticator(Jwt(algorithm="public-key", endpoint=server.url), "here")
+    await authenticator.start()
+    token = jwt.encode({}, "0123456789abcdef0123456789abcdef", "HS256")
+    assert authenticator.check(attempt("c", "jo", token)) is Pass.UNAVAILABLE
+    await authenticator.stop()
