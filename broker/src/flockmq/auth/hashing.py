@@ -73,7 +73,10 @@ def is_right(password: bytes, stored: str) -> bool:
         except argon2.exceptions.VerificationError:
             return False
     if _BCRYPT.fullmatch(stored):
-        return len(password) <= BCRYPT_MAX_BYTES and bcrypt.checkpw(password, stored.encode())
+        try:
+            return len(password) <= BCRYPT_MAX_BYTES and bcrypt.checkpw(password, stored.encode())
+        except ValueError:  # letters of a salt that stand for no bytes
+            return False
     if match := _PBKDF2.fullmatch(stored):
         salt, expected = _from_base64(match[4]), _from_base64(match[5])
         derived = hashlib.pbkdf2_hmac(match[1], password, salt, int(match[2]), len(expected))

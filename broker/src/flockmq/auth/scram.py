@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 METHOD: Final = b"SCRAM-SHA-256"
 SALT_BYTES: Final = 16
 NONCE_BYTES: Final = 18
+NAME_MAX_CHARACTERS: Final = 256
 NONCE_MAX_CHARACTERS: Final = 256
 
 _FIRST: Final = re.compile(
@@ -132,7 +133,10 @@ class Server:
 
 
 def saslprep(text: str) -> str:
-    """RFC 4013, as for a stored string. Raises ValueError for what it prohibits."""
+    """RFC 4013, as for a stored string. Raises ValueError for what it prohibits. It takes some 5 µs a character, but for
+    ASCII."""
+    if text.isascii() and text.isprintable():
+        return text
     mapped = "".join(
         " " if stringprep.in_table_c12(character) else character
         for character in text
@@ -169,6 +173,8 @@ def _name(escaped: str) -> str:
     """`=2C` is a comma and `=3D` an equals sign; nothing else is escaped (RFC 5802, section 5.1)."""
     if re.search(r"=(?!2C|3D)", escaped):
         raise ScramError("a name with '=' that is neither =2C nor =3D")
+    if len(escaped) > NAME_MAX_CHARACTERS:
+        raise ScramError(f"a name of more than {NAME_MAX_CHARACTERS} characters")
     try:
         return saslprep(escaped.replace("=2C", ",").replace("=3D", "="))
     except ValueError as error:

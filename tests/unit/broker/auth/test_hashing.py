@@ -40,6 +40,12 @@ def test_hashes_from_elsewhere_are_read(password: bytes, stored: str) -> None:
     assert not hashing.is_right(b"other", stored)
 
 
+def test_a_hash_that_cant_be_read_fits_nothing() -> None:
+    assert not hashing.is_right(b"pw", "$2b$05$" + "z" * 53)
+    assert not hashing.is_right(b"pw", "$argon2id$v=19$m=8,t=0,p=0$AAAA$AAAA")
+    assert not hashing.is_right(b"pw", "pw")
+
+
 def test_a_pbkdf2_hash_in_hex_beside_its_salt_becomes_one_that_says_how_it_was_made() -> None:
     # RFC 7914, section 11: PBKDF2-HMAC-SHA-256 ("passwd", "salt", 1, 64), its first 32 bytes
     digest = "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc"

@@ -92,6 +92,7 @@ def test_a_last_message_that_isnt_right_proves_nothing(final: bytes) -> None:
         b"n,,m=ext,n=user,r=x",
         b"n,,n=user,r=" + b"x" * 300,
         b"n,,n=\xff,r=x",
+        b"n,,n=" + b"x" * 257 + b",r=x",
         "n,,n=\u0007,r=x".encode(),
     ],
 )
