@@ -37,6 +37,7 @@ from flockmq.bounds import (
     TURN_EVENTS_MAX,
     TURN_ROUNDS_MAX,
 )
+from flockmq.listeners import sockets
 from flockmq.listeners.connection import EPOLLIN, EPOLLOUT, Connection
 from flockmq.listeners.filtered import Filtered
 from flockmq.listeners.listening import Listening
@@ -291,7 +292,7 @@ class Engine:
                 self._deafen(listener, True)  # out of descriptors or memory: the backlog waits for the next tick
                 return
             fd, address = accepted
-            host = str(address[0]) if isinstance(address, tuple) else ""
+            host = sockets.plain(str(address[0])) if isinstance(address, tuple) else ""
             if self.router.counters.connections >= self.limits.max_connections:
                 why = f"max_connections of {self.limits.max_connections} reached"
             else:

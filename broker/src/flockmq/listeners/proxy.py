@@ -11,6 +11,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import PROXY_HEADER_MAX_BYTES
+from flockmq.listeners.sockets import plain
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.reason import Reason
 from flockmq.session.peer import Certificate
@@ -82,7 +83,7 @@ class ProxyHeader:
         for port in (words[4], words[5]):
             if not port.isdigit() or len(port) > 5 or int(port) > 65_535:
                 raise _refused("a PROXY line with a port that is none")
-        self.host = socket.inet_ntop(family, packed)
+        self.host = plain(socket.inet_ntop(family, packed))
         self.port = int(words[4])
         return end + 2
 
@@ -112,7 +113,7 @@ class ProxyHeader:
         if at + length > size:
             raise _refused("a PROXY header without room for its addresses")
         ports = at + 2 * len(packed)
-        self.host = socket.inet_ntop(socket.AF_INET if family == _INET else socket.AF_INET6, packed)
+        self.host = plain(socket.inet_ntop(socket.AF_INET if family == _INET else socket.AF_INET6, packed))
         self.port = data[ports] << 8 | data[ports + 1]
         self._extensions(data, at + length, size)
 

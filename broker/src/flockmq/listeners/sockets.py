@@ -71,6 +71,11 @@ def _is_left_over(path: Path) -> bool:
     return False
 
 
+def plain(host: str) -> str:
+    """An address as it is written elsewhere: an IPv4 client of an IPv6 socket has an IPv4 address."""
+    return host[7:] if host.startswith("::ffff:") and "." in host else host
+
+
 def peer_of(fd: int, family: int) -> tuple[str, int]:
     """The other end's address and port; ("", 0) for a Unix socket, or when it is gone."""
     try:
@@ -83,4 +88,4 @@ def peer_of(fd: int, family: int) -> tuple[str, int]:
         return "", 0
     finally:
         borrowed.detach()
-    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else ("", 0)
+    return (plain(str(name[0])), int(name[1])) if isinstance(name, tuple) else ("", 0)
