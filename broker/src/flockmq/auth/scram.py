@@ -133,7 +133,7 @@ class Server:
 
 
 def saslprep(text: str) -> str:
-    """RFC 4013, as for a stored string. Raises ValueError for what it prohibits. It takes some 5 µs a character, but for
+    """RFC 4013, as for a stored string. Raises ValueError for what it prohibits. Takes some 5 µs a character that isn't
     ASCII."""
     if text.isascii() and text.isprintable():
         return text

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flockmq.errors import AddressInUse
-from flockmq.listeners.sockets import bound, bound_unix, peer_of
+from flockmq.listeners.sockets import bound, bound_unix, peer_of, plain
 
 
 def test_a_bound_socket_refuses_clients_until_it_is_listened_on() -> None:
@@ -67,13 +67,13 @@ def test_a_file_is_never_taken_for_a_socket_that_was_left(tmp_path: Path) -> Non
 
 
 def test_an_ipv4_client_of_an_ipv6_socket_has_an_ipv4_address() -> None:
-    assert sockets.plain("::ffff:192.0.2.1") == "192.0.2.1"
-    assert sockets.plain("::ffff:0:1") == "::ffff:0:1"
-    listener = sockets.bound("::", 0, "here")
+    assert plain("::ffff:192.0.2.1") == "192.0.2.1"
+    assert plain("::ffff:0:1") == "::ffff:0:1"
+    listener = bound("::", 0, "here")
     listener.setblocking(True)
     listener.listen()
     with socket.create_connection(("127.0.0.1", listener.getsockname()[1])) as client:
         accepted, _ = listener.accept()
-        assert sockets.peer_of(accepted.fileno(), accepted.family) == client.getsockname()
+        assert peer_of(accepted.fileno(), accepted.family) == client.getsockname()
         accepted.close()
     listener.close()
