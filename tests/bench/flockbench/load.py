@@ -8,14 +8,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from flockbench.brokers import Installed, Running, pinned
 from flockbench.errors import Failed
 from flockbench.shapes import Shape
-
-BESIDES_S: Final = 40.0
-"""What a run may take besides its measured time: connecting, subscribing, waiting for the last message."""
 
 Sample = dict[str, float]
 """What `flockmq bench --json` printed."""
@@ -38,12 +34,12 @@ class Load:
             options += ["--seconds", str(self.seconds), "--warmup", str(self.warmup)]
         if measurement != "latency":
             options += ["--pid", str(running.pid)]
-        return self._run([measurement, *urls(shape, installed, running), *options, "--json"])
+        return self._run([measurement, *urls(shape, installed, running), *options, "--json"], shape.besides_s)
 
-    def _run(self, arguments: list[str]) -> Sample:
+    def _run(self, arguments: list[str], besides_s: float) -> Sample:
         command = pinned(self.core, (sys.executable, "-m", "flockmq", "bench", *arguments))
         environment = os.environ | self.environment
-        limit_s = self.seconds + BESIDES_S
+        limit_s = self.seconds + besides_s
         try:
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False

@@ -14,7 +14,7 @@ from typing import Final
 
 from flockmq.bench import process, ring
 from flockmq.bench.inbox import Inbox, Tally
-from flockmq.bench.link import Link, connect, subscribe
+from flockmq.bench.link import Link, ask, connect, granted, subscribe
 from flockmq.bench.outbox import Outbox
 from flockmq.bench.plan import Plan, Sample
 from flockmq.bench.ring import Ring
@@ -192,8 +192,14 @@ class _Run:
 
 
 def _subscribe_others(plan: Plan, opened: Callable[[str], Link]) -> None:
+    """All connections at once, each a packet at a time."""
     filters = plan.other_filters()
-    for start in range(0, len(filters), FILTERS_PER_CONNECTION):
-        link = opened(f"filters-{start}")
-        for at in range(start, min(start + FILTERS_PER_CONNECTION, len(filters)), FILTERS_PER_PACKET):
-            subscribe(link, filters[at : at + FILTERS_PER_PACKET], 0)
+    shares = [filters[at : at + FILTERS_PER_CONNECTION] for at in range(0, len(filters), FILTERS_PER_CONNECTION)]
+    links = [opened(f"filters-{index}") for index in range(len(shares))]
+    for at in range(0, min(len(filters), FILTERS_PER_CONNECTION), FILTERS_PER_PACKET):
+        asked = [(link, share[at : at + FILTERS_PER_PACKET]) for link, share in zip(links, shares, strict=True)]
+        asked = [(link, part) for link, part in asked if part]
+        for link, part in asked:
+            ask(link, part, 0)
+        for link, part in asked:
+            granted(link, part, 0)
