@@ -28,6 +28,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=65_535)]
 OfKind = Literal["clientid", "username", "all"]
 BanKind = Literal["clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net"]
 T = TypeVar("T")
+LAST_YEAR = 9998  # that Python can show in each time zone
 
 
 class Invalid(Exception):
@@ -252,8 +253,8 @@ class Admin:
         now_s = time.time()
         if new.seconds is not None and new.until is not None:
             raise Invalid("until", "say either seconds or until")
-        if new.until is not None and new.until.tzinfo is None:
-            raise Invalid("until", "must say its time zone; for example 2030-01-01T00:00:00Z")
+        if new.until is not None and (new.until.tzinfo is None or new.until.year > LAST_YEAR):
+            raise Invalid("until", f"must say its time zone, up to {LAST_YEAR}; for example 2030-01-01T00:00:00Z")
         until_s = 0.0 if new.seconds is None else now_s + new.seconds
         if new.until is not None:
             until_s = new.until.timestamp()

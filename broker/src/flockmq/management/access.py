@@ -167,7 +167,9 @@ def _check_key(request: web.Request) -> None:
     if key is None:
         raise _Refused(403, "no API key is configured; name a file that holds one in management.api_key_file")
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), key.reveal().encode()):
+    if scheme.lower() != "bearer" or not hmac.compare_digest(
+        given.strip().encode(errors="surrogateescape"), key.reveal().encode()
+    ):
         raise _Refused(401, "the API key is missing or wrong; send the header Authorization: Bearer KEY")
 
 
@@ -175,7 +177,7 @@ async def _body(request: web.Request, kind: type[T]) -> T:
     raw = await request.clone(client_max_size=AUTH_REQUEST_MAX_BYTES).read()
     try:
         return msgspec.json.decode(raw, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise _Refused(400, f"the body can't be used: {error}") from None
 
 

@@ -159,9 +159,8 @@ class Access:
         principal, session = outcome.principal, channel.session
         assert principal is not None
         assert session is not None
-        found = principal.username, outcome.client_id or connect.client_id
-        if found != (connect.user_name, connect.client_id) and self._is_banned(channel, *found):
-            self._refuse(channel, Reason.BANNED)
+        if self._is_banned(channel, principal.username, outcome.client_id or connect.client_id):
+            self._refuse(channel, Reason.BANNED)  # by the name that was found out, or since it was asked about
             return
         extra = None
         if outcome.client_id is not None and not connect.client_id:
@@ -174,6 +173,10 @@ class Access:
             extra.authentication_data = outcome.data or None
         self._admit(channel, connect, principal, extra)
         self._note_expiry(channel, principal)
+
+    def connected(self, channel: Channel) -> None:
+        """CONNACK is on its way: who was banned meanwhile goes at once."""
+        self._kick_if_banned(channel)
 
     def _reauthenticated(self, channel: Channel, outcome: Outcome) -> None:
         """The same user, with what it may do now; anybody else is sent away [MQTT-4.12.1-2]."""
@@ -237,7 +240,7 @@ class Access:
     # Bans of clients that are here.
 
     def _is_banned(self, channel: Channel, username: bytes, client_id: bytes) -> bool:
-        return self.auth.bans.banned(client_id, username, channel.peer().host)
+        return len(self.auth.bans) > 0 and self.auth.bans.banned(client_id, username, channel.peer().host)
 
     def _on_ban(self, key: Key | None) -> None:
         """In a turn of its own: the table is amid a change."""
@@ -263,7 +266,7 @@ class Access:
 
     async def _go_through(self) -> None:
         for place, channel in enumerate(list(self._connections()), start=1):
-            if channel is not None and channel.state == CONNECTED:
+            if channel is not None:
                 self._kick_if_banned(channel)
             if place % KICK_SLICE_CLIENTS == 0:
                 self._flush()

@@ -89,6 +89,17 @@ async def test_nothing_goes_without_the_key(site: Site, keyless: Site, method: s
     assert "management.api_key_file" in answer["error"]
 
 
+async def test_a_key_that_isnt_utf8_is_wrong(site: Site) -> None:
+    status, _ = await site.ask("GET", "/users", key="k\udcffy")
+    assert status == 401
+
+
+async def test_a_body_that_is_nested_too_deep_is_refused(site: Site) -> None:
+    status, answer = await site.ask("PUT", "/rules/all", b'{"rules": ' + b"[" * 20_000 + b"]" * 20_000 + b"}")
+    assert status == 400
+    assert "the body can't be used" in answer["error"]
+
+
 async def test_a_user_is_made_shown_changed_and_removed(site: Site) -> None:
     shown = {"user_id": "jo/ö", "is_superuser": False}
     assert await site.ask("POST", "/users", {"user_id": "jo/ö", "password": "pw"}) == (201, shown)
@@ -220,6 +231,7 @@ async def test_a_ban_is_made_shown_and_lifted(site: Site) -> None:
         ({"as": "clientid", "who": "c", "until": "2001-01-01T00:00:00Z"}, "until: is in the past"),
         ({"as": "clientid", "who": "c", "until": "2100-01-01T00:00:00"}, "until: must say its time zone"),
         ({"as": "clientid", "who": "c", "until": "2100-01-01T00:00:00Z", "seconds": 5}, "say either seconds or until"),
+        ({"as": "clientid", "who": "c", "until": "9999-12-31T23:59:59-23:59"}, "until: must say its time zone, up to"),
     ],
 )
 async def test_a_ban_that_cant_be_meant_is_refused(site: Site, body: object, why: str) -> None:

@@ -63,6 +63,8 @@ class Gate(Port):
         self.node = Node()
         self.node.port = self.node.serving(self)
         self.channels: list[Channel] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What happens between a client's authentication and its CONNACK."""
         self.rlog = FakeLog()
         self.hooks = Hooks()
         self.auth = Auth(
@@ -86,12 +88,14 @@ class Gate(Port):
         super().gone(channel, session, will)
 
     def _admitted(self, channel: Channel, connect: Connect, principal: Principal, extra: Properties | None) -> None:
+        self.meanwhile()
         channel.principal = principal
         channel.must_be_asked_about(self.access.must_authorize(principal))
         assert channel.session is not None
         session, present = self.sessions.open(channel.session, connect.clean_start)
         channel.admitted(connect, 7, session, present, extra)
         self.channels.append(channel)
+        self.access.connected(channel)
 
     def _find(self, client_id: bytes) -> Channel | None:
         return next((one for one in self.channels if one.client_id() == client_id and not one.has_ended()), None)
@@ -247,6 +251,22 @@ async def test_a_ban_sends_away_who_is_here(gate: Make, key: tuple[str, str]) ->
     await kicking
     node.node.turn()
     assert without_words(client.packets()) == [encode.disconnect(5, Reason.ADMINISTRATIVE_ACTION)]
+
+
+async def test_a_ban_that_comes_amid_authentication_holds(gate: Make) -> None:
+    node = gate(SCRAM)
+    client, answer = begun(node)
+    node.rlog.put([BANS.put(("clientid", "c"), FOR_GOOD)])
+    last = node.node.feed(client, auth(proved("pw", FIRST, challenge(answer))))
+    assert without_words(last) == [encode.connack(5, Reason.BANNED)]
+
+
+async def test_a_ban_that_comes_before_connack_ends_the_connection_at_once(gate: Make) -> None:
+    node = gate()
+    node.meanwhile = lambda: node.rlog.put([BANS.put(("clientid", "c"), FOR_GOOD)])
+    _, answer = connack(node)
+    assert answer[0][0] == 0x20
+    assert answer[1:] == [encode.disconnect(5, Reason.ADMINISTRATIVE_ACTION)]
 
 
 async def test_a_client_goes_when_its_right_runs_out(gate: Make) -> None:
