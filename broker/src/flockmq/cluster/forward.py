@@ -102,16 +102,19 @@ class PeerSink(Peer):
             self.dirty = True
             self.turn.append(self)
 
+    def takes(self, packet_bytes: int) -> bool:
+        return self.purged or (
+            self.resend_bytes + packet_bytes <= bounds.PEER_RESEND_MAX_BYTES
+            and self.resend_messages < bounds.PEER_RESEND_MAX_MESSAGES
+            and packet_bytes <= PACKET_MAX_BYTES
+        )
+
     def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         """Forward one QoS ≥ 1 PUBLISH; False: the buffer is full or the packet too long, and nothing was taken."""
         if self.purged:
             on_accepted()
             return True
-        if (
-            self.resend_bytes + len(packet) > bounds.PEER_RESEND_MAX_BYTES
-            or self.resend_messages >= bounds.PEER_RESEND_MAX_MESSAGES
-            or len(packet) > PACKET_MAX_BYTES
-        ):
+        if not self.takes(len(packet)):
             return False
         self.resend_bytes += len(packet)
         self.resend_messages += 1

@@ -37,7 +37,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.access import Access
 from flockmq.node.clients import Clients
-from flockmq.node.delayed import Delayed, is_delayed
+from flockmq.node.delayed import Delayed, is_delayed, publish_everywhere
 from flockmq.node.exclusive import Exclusive
 from flockmq.node.handover import Handovers
 from flockmq.node.hooking import Hooking
@@ -152,6 +152,7 @@ class Node(NodePort):
         self.state = "starting"
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking_anew: asyncio.Task[None] | None = None
+        self._rules_changed = False
         cluster.watch(rlog)  # first, because the cluster must know a member before its routes are placed
         rlog.on_change(NODES.name, self.remote.members)
         rlog.on_change(ROUTES.name, self.remote)
@@ -189,6 +190,7 @@ class Node(NodePort):
     def connected(self, channel: Channel, connect: Connect, session: Session, is_present: bool) -> None:
         self.system.connected(channel, connect, session)
         self.hooking.connected(channel, session, is_present)
+        self.access.connected(channel)
 
     def disconnected(self, channel: Channel, session: Session) -> None:
         self.ends.note(channel.close_reason)
@@ -217,17 +219,23 @@ class Node(NodePort):
 
     def authorization_changed(self) -> None:
         """Whatever clients were allowed before, they are to be asked about again: all of them within a few turns."""
-        if self._asking_anew is not None:
-            self._asking_anew.cancel()
-        self._asking_anew = asyncio.ensure_future(self._ask_anew())
+        self._rules_changed = True
+        if self._asking_anew is None:
+            self._asking_anew = asyncio.ensure_future(self._ask_anew())
 
     async def _ask_anew(self) -> None:
-        connections = self.engine.connections
-        for first in range(0, len(connections), AUTHORIZATION_SLICE_CLIENTS):
-            for connection in connections[first : first + AUTHORIZATION_SLICE_CLIENTS]:
-                if connection is not None and connection.state == CONNECTED:
-                    connection.must_be_asked_about(self.clients.must_authorize(connection.principal))
-            await asyncio.sleep(0)
+        """All to the last, and again if the rules changed meanwhile: however fast they do, everybody has its turn."""
+        try:
+            while self._rules_changed:
+                self._rules_changed = False
+                connections = self.engine.connections
+                for first in range(0, len(connections), AUTHORIZATION_SLICE_CLIENTS):
+                    for connection in connections[first : first + AUTHORIZATION_SLICE_CLIENTS]:
+                        if connection is not None and connection.state == CONNECTED:
+                            connection.must_be_asked_about(self.clients.must_authorize(connection.principal))
+                    await asyncio.sleep(0)
+        finally:
+            self._asking_anew = None
 
     def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
         return self.hooking.intercept(channel, message)
@@ -356,17 +364,10 @@ class Node(NodePort):
         self.engine.soon()
 
     async def publish_due(self, message: Publish) -> bool:
-        """As `_publish`, but False if the log or a link had no room; it returns when the other nodes have it."""
+        """As `_publish`, but False if the log or a link has no room; it returns when the other nodes have it."""
         if message.retain and await self._retain(message) >= 0x80:
             return False
-        fan = self.router.route(message.topic).fanout
-        accepted = _Accepted()
-        asked = self.router.forward(fan, message, accepted.one)
-        self.router.deliver(fan, message, None)
-        self.engine.soon()
-        if asked > 0:
-            await accepted.all_of(asked)
-        return asked >= 0
+        return await publish_everywhere(self.router, message, self.engine.soon)
 
     async def _retain(self, message: Publish) -> int:
         """Write, then see every route that was written before: the reason code for the publisher."""
@@ -455,6 +456,7 @@ class Node(NodePort):
         for connection in list(self.engine.connections):
             if connection is not None:
                 connection.send_away()
+        self.sessions.publish_wills()
         self.engine.end_turn()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=WILLS_MAX_S)
@@ -515,25 +517,6 @@ class _Both:
             self._first = reason
         else:
             self._done(max(self._first, reason))
-
-
-class _Accepted:
-    """Counts the nodes that have a message."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._wanted = 0
-        self._reached = asyncio.Event()
-
-    def one(self) -> None:
-        self._count += 1
-        if self._count == self._wanted:
-            self._reached.set()
-
-    async def all_of(self, wanted: int) -> None:
-        self._wanted = wanted
-        if self._count < wanted:
-            await self._reached.wait()
 
 
 def _nobody_asks(reason: int) -> None:

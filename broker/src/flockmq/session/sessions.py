@@ -189,6 +189,13 @@ class Sessions:
             self._schedule(absence)
         return expired
 
+    def publish_wills(self) -> None:
+        """The node stops, and all its sessions end with it: no will waits any longer."""
+        for absence in self.away.values():
+            if absence.will is not None:
+                self._port.publish(absence.will.message, absence.session)
+                absence.will = None
+
     def tokens(self) -> Iterator[tuple[bytes, object]]:
         """(client id, token) of the sessions that are away."""
         for client_id, absence in list(self.away.items()):

@@ -76,6 +76,10 @@ class Peer(Sink):
         """Forward a run of whole QoS 0 PUBLISH packets, encoded for MQTT `version` (4 or 5). Never waits."""
         raise NotImplementedError(type(self).__name__)
 
+    def takes(self, packet_bytes: int) -> bool:
+        """There is room for one more QoS ≥ 1 PUBLISH."""
+        raise NotImplementedError(type(self).__name__)
+
     def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         """Forward one QoS ≥ 1 PUBLISH; `on_accepted` is called once, when the node has it or need not be waited for.
 

@@ -34,6 +34,9 @@ class OtherNode(Peer):
             self.waiting.append(on_accepted)
         return self.has_room
 
+    def takes(self, packet_bytes: int) -> bool:
+        return self.has_room
+
     def flush(self) -> None:
         pass
 

@@ -343,3 +343,14 @@ def test_beyond_the_bound_the_session_that_would_expire_first_ends(node: Node) -
     lasting(node, "never too", 5, 0xFFFF_FFFF)[0].lost()
     lasting(node, "never as well", 5, 0xFFFF_FFFF)[0].lost()
     assert list(sessions.away) == [b"never too", b"never as well"], "later first, which expires, then the oldest"
+
+
+def test_wills_that_wait_are_published_when_the_node_stops(node: Node) -> None:
+    for client_id, will in (("a", delayed_will(60)), ("b", None)):
+        client, _ = lasting(node, client_id, 5, will=will)
+        client.lost()
+    assert published(node) == []
+    node.port.sessions.publish_wills()
+    assert published(node) == [b"will"]
+    at(node, 1000.0)
+    assert published(node) == [b"will"]
