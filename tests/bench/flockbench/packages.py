@@ -60,9 +60,10 @@ def cargo(cache: Path, crate: str, tag: str, *, locked: bool, environment: Mappi
     """A crate's command, built into the cache. `locked`: with the dependencies that its authors had."""
     folder = cache / f"{crate}-{tag}"
     if not (folder / "bin" / crate).exists():
-        options = ["--root", str(folder), "--target-dir", str(cache / "cargo-target")]
-        command = ["cargo", "install", "--quiet", crate, "--version", tag, *options, *(["--locked"] if locked else [])]
-        step(command, environment)
+        built = cache / f"{crate}-target"  # kept when the build is interrupted: the next run goes on
+        options = ["--root", str(folder), "--target-dir", str(built), *(["--locked"] if locked else [])]
+        step(["cargo", "install", "--quiet", crate, "--version", tag, *options], environment)
+        shutil.rmtree(built)
     return folder / "bin" / crate
 
 
