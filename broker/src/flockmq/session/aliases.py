@@ -6,12 +6,17 @@ the connection ends.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import OUTGOING_ALIASES_MAX
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.frame import remaining_length, varint
 from flockmq.mqtt.reason import Reason
+
+_LONGER_BY_MAX: Final = 5
+"""Bytes by which the first packet with an alias may be longer: the property, and both lengths."""
 
 
 @mypyc_attr(acyclic=True)
@@ -44,12 +49,15 @@ class IncomingAliases:
 
 @mypyc_attr(acyclic=True)
 class OutgoingAliases:
-    """The first topics that are sent get the aliases that there are."""
+    """The first topics that are sent get the aliases that there are. `max_packet_bytes`: what the client takes, 0: any
+    packet.
+    """
 
-    __slots__ = ("_aliases", "_maximum")
+    __slots__ = ("_aliases", "_max_packet_bytes", "_maximum")
 
-    def __init__(self, maximum: int) -> None:
+    def __init__(self, maximum: int, max_packet_bytes: int = 0) -> None:
         self._maximum = min(maximum, OUTGOING_ALIASES_MAX)
+        self._max_packet_bytes = max_packet_bytes
         self._aliases: dict[bytes, int] = {}
 
     def shorten(self, packet: bytes) -> bytes:
@@ -61,6 +69,8 @@ class OutgoingAliases:
         name = b"\0\0"
         if alias is None:
             if len(self._aliases) >= self._maximum:
+                return packet
+            if 0 < self._max_packet_bytes < len(packet) + _LONGER_BY_MAX:
                 return packet
             self._aliases[topic] = alias = len(self._aliases) + 1
             name = packet[body:topic_end]

@@ -90,7 +90,7 @@ def session_of(sink: Sink, connect: Connect, limits: Limits) -> Session:
         receive_maximum = properties.receive_maximum or RECEIVE_MAXIMUM
         max_packet_bytes = properties.maximum_packet_size or 0
         if properties.topic_alias_maximum:
-            aliases = OutgoingAliases(properties.topic_alias_maximum)
+            aliases = OutgoingAliases(properties.topic_alias_maximum, max_packet_bytes)
     window = min(limits.max_inflight, receive_maximum)
     session = Session(sink, connect.client_id, limits, window, max_packet_bytes, expiry_of(connect, limits))
     session.aliases = aliases

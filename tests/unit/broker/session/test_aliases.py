@@ -100,3 +100,17 @@ def test_a_packet_that_has_properties_keeps_them_behind_its_alias() -> None:
     assert aliases.shorten(packet) == encode.publish(
         5, b"", b"x" * 200, qos=2, packet_id=3, encoded_properties=alias(1) + b"\x01\x01"
     )
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_no_alias_makes_a_packet_larger_than_its_receiver_takes(version: int) -> None:
+    node = Node()
+    own = Properties()
+    own.topic_alias_maximum = 5
+    own.maximum_packet_size = len(publish(5, "topic", "x" * 120))
+    client, publisher = node.client("s", connect=Connect(5, b"s", properties=own)), node.client("p", version)
+    node.subscribe(client, ("topic", 0))
+    node.feed(publisher, publish(version, "topic", "x" * 120))
+    assert client.packets() == [publish(5, "topic", "x" * 120)]
+    node.feed(publisher, publish(version, "topic", "x" * 20) * 2)
+    assert client.packets() == [aliased("topic", "x" * 20, 1), aliased("", "x" * 20, 1)]
