@@ -306,7 +306,7 @@ class Node(NodePort):
     def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
         reasons = self.sessions.unsubscribe(session, filters)
         for filter, reason in zip(filters, reasons, strict=True):
-            if reason == Reason.SUCCESS:
+            if reason == Reason.SUCCESS and not channel.has_ended():
                 self.hooking.unsubscribed(channel, filter)
         return reasons
 

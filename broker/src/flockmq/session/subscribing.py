@@ -217,13 +217,14 @@ class Subscribing:
     def finish(self, reason: int) -> None:
         """The cluster routes by the filters, or refused them with a reason ≥ 0x80."""
         channel = self.channel
+        if reason >= 0x80:
+            gone = [made.filter for made in self.made if self.session.subscription(made.filter) is made]
+            channel.port.unsubscribe(channel, self.session, gone)
         if channel.has_ended():
             return
         if self._waits:
             channel.subscribe_answered()
         if reason >= 0x80:
-            gone = [filter for filter in self.filters if self.session.subscription(filter) in self.made]
-            channel.port.unsubscribe(channel, self.session, gone)
             refused = set(self.filters)
             for position, filter in enumerate(self._filters):
                 if filter in refused:
