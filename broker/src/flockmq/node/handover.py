@@ -34,7 +34,7 @@ from flockmq.routing.matcher import ShapeLimitError
 from flockmq.session.limits import Limits
 from flockmq.session.publish import Stored, in_version, packet_of
 from flockmq.session.router import Router
-from flockmq.session.session import REFUSED, REPLACED, Session
+from flockmq.session.session import REFUSED, Session
 from flockmq.session.sessions import Sessions
 
 log: Final = logging.getLogger(__name__)
@@ -246,9 +246,9 @@ class Handovers:
     def _deliver(self, session: Session, entry: Stored | bytes) -> None:
         """As `Router.acknowledged_send`: a client without room is cut off rather than left with a gap."""
         sent = session.deliver(entry)
-        if sent == REFUSED and packet_of(entry)[0] & 6:
+        if sent == REFUSED and packet_of(entry)[0] & 6 and not session.is_away():
             session.sink.overflow()
             if session.is_away():
                 sent = session.deliver(entry)
-        if sent in (REFUSED, REPLACED):
+        if sent >= REFUSED:
             self._router.counters.dropped_queue_full += 1

@@ -35,7 +35,7 @@ from flockmq.session.counters import Counters
 from flockmq.session.fanout import Fanout
 from flockmq.session.groups import Elsewhere
 from flockmq.session.publish import NO_EXPIRY, Publish, Stored, transcode_run
-from flockmq.session.session import QUEUED, REFUSED, REPLACED, SENT, Session
+from flockmq.session.session import QUEUED, REFUSED, SENT, Session
 from flockmq.session.shared import Shared
 from flockmq.session.sink import AWAY, CONGESTED, FLOWING, LAGGING, Peer, Sink
 from flockmq.session.subscription import Subscription
@@ -355,7 +355,7 @@ class Router:
         else:
             version = session.sink.protocol_version
             sent = session.enqueue(Stored(packet, version, self.now_s + message.expiry_s))
-        if sent == REPLACED:
+        if sent >= REFUSED:
             self.counters.dropped_queue_full += 1
 
     def acknowledged_send(
@@ -371,15 +371,17 @@ class Router:
             else:
                 counters.messages_sent_qos2 += 1
             return True
-        if sent == REFUSED:
+        if sent == REFUSED and not session.is_away():
             session.sink.overflow()
             if not session.is_away():  # the session ended
                 if stored is None or not stored.share:  # else another member gets it
                     counters.dropped_queue_full += 1
                 return False
             sent = session.enqueue(packet if stored is None else stored)
-        if sent == REPLACED:
+        if sent >= REFUSED:
             counters.dropped_queue_full += 1
+        if sent == REFUSED:
+            return True
         counters.messages_sent += 1
         if qos == 1:
             counters.messages_sent_qos1 += 1

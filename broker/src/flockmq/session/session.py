@@ -34,7 +34,9 @@ SENT: Final = 0
 QUEUED: Final = 1
 REFUSED: Final = 2
 REPLACED: Final = 3
-"""Queued in the place of the oldest message, which is lost: only for a client that is away."""
+"""Queued in the place of the oldest message, which is lost: only for a client that is away. From REFUSED on some
+message found no room.
+"""
 
 AWAITS_PUBACK: Final = 1
 AWAITS_PUBREC: Final = 2

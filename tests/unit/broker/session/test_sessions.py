@@ -9,6 +9,7 @@ from flockmq.mqtt.packets import Connect, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.packed import pack, unpack
+from flockmq.session.channel import CONNECTED
 from flockmq.session.limits import Limits
 from flockmq.session.sessions import Sessions
 from unit.broker.session.harness import Client, Node, publish, split, without_words
@@ -354,3 +355,16 @@ def test_wills_that_wait_are_published_when_the_node_stops(node: Node) -> None:
     assert published(node) == [b"will"]
     at(node, 1000.0)
     assert published(node) == [b"will"]
+
+
+def test_what_finds_no_room_at_all_is_lost_to_a_client_that_is_away_and_counted() -> None:
+    node = Node(Limits(max_mqueue_len=0))
+    away, _ = lasting(node)
+    node.subscribe(away, ("a", 2))
+    away.lost()
+    publisher = node.client("p")
+    for qos in (0, 1, 2):
+        node.feed(publisher, publish(4, "a", "x", qos=qos, packet_id=qos))
+    assert publisher.state == CONNECTED
+    assert node.router.counters.dropped_queue_full == 3
+    assert lasting(node)[1][2] == 1
