@@ -28,7 +28,7 @@ class Clients:
         self.kicked: list[tuple[bytes, int]] = []
         self.homes: Homes
 
-    def kick(self, client_id: bytes, token: int) -> bool:
+    def kick(self, client_id: bytes, token: int, to: str, clean: bool) -> bool:
         if self.held.get(client_id) != token:
             return False
         del self.held[client_id]
@@ -50,7 +50,7 @@ class Clients:
             else:
                 answered.set_exception(answer)
 
-        self.homes.attach(client_id, done)
+        self.homes.attach(client_id, True, done)
         return await answered
 
 

@@ -36,7 +36,7 @@ async def test_a_home_answers_its_own_node_at_once(four: list[Node]) -> None:
     core = four[0]
     mine = next(client_id for client_id in IDS if core.cluster.slots[slot_of(client_id)] == core.incarnation)
     answers: list[object] = []
-    core.homes.attach(mine, answers.append)
+    core.homes.attach(mine, True, answers.append)
     assert len(answers) == 1
     assert isinstance(answers[0], int)
 
