@@ -21,6 +21,7 @@ import msgspec
 from flockmq.auth.settings import Rule
 from flockmq.auth.template import Template
 from flockmq.bounds import RULES_OF_ONE_MAX
+from flockmq.session.peer import UNKNOWN
 from flockmq.session.port import PUBLISH, SUBSCRIBE
 
 ACTIONS: Final = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "all": PUBLISH | SUBSCRIBE}
@@ -107,7 +108,7 @@ class _Compiled:
             if not is_wanted(subject.value(name) or ""):
                 return False
         if self._networks and not _is_in(subject.peerhost, self._networks):
-            return False
+            return subject.peerhost == UNKNOWN and not self.permits
         return not self._patterns or any(
             pattern.fits(subject, self.permits, action, topic, levels) for pattern in self._patterns
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from flockmq.errors import AddressInUse, cannot_bind
+from flockmq.session.peer import UNKNOWN
 
 MENDS: Final = {"listeners.tcp.default.bind": "--listen"}
 """Which option chooses another address."""
@@ -77,15 +78,16 @@ def plain(host: str) -> str:
 
 
 def peer_of(fd: int, family: int) -> tuple[str, int]:
-    """The other end's address and port; ("", 0) for a Unix socket, or when it is gone."""
+    """The other end's address and port; ("", 0) for a Unix socket, (UNKNOWN, 0) when it is gone: who reset the
+    connection behind its last words must not pass for somebody without an address."""
     try:
         borrowed = socket.socket(family, socket.SOCK_STREAM, 0, fileno=fd)  # what isn't said here costs a system call
     except (OSError, ValueError):  # closed: -1
-        return "", 0
+        return UNKNOWN, 0
     try:
         name = borrowed.getpeername()
     except OSError:
-        return "", 0
+        return "" if family == socket.AF_UNIX else UNKNOWN, 0
     finally:
         borrowed.detach()
     return (plain(str(name[0])), int(name[1])) if isinstance(name, tuple) else ("", 0)

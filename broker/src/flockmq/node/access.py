@@ -27,6 +27,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import ADMITTING, CONNECTED, Channel
+from flockmq.session.peer import UNKNOWN
 from flockmq.session.port import ASKED
 from flockmq.session.principal import Principal
 from flockmq.session.publisher import Publisher
@@ -93,6 +94,9 @@ class Access:
     def admit(self, channel: Channel, connect: Connect) -> None:
         """Find out who the client is; then it is admitted, challenged, or refused."""
         peer = channel.peer()
+        if peer.host == UNKNOWN:  # nobody is there to be let in, and whose words these are can't be told
+            channel.lost()
+            return
         if self.auth.bans.banned(connect.client_id, connect.user_name, peer.host):
             self._refuse(channel, Reason.BANNED)
             return

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import mypyc_attr
+
+UNKNOWN: Final = "?"
+"""The host of a client that is gone already."""
 
 
 @mypyc_attr(acyclic=True)

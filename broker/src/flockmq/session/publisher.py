@@ -70,7 +70,7 @@ class Publisher(Paced):
 
     def peer(self) -> PeerInfo:
         """Where the client comes from; a listener knows."""
-        return PeerInfo("?", 0, "?", self.limits.name)
+        return PeerInfo("", 0, "", self.limits.name)
 
     def address(self) -> str:
         """The same for the log."""

@@ -88,6 +88,9 @@ def test_who_a_rule_is_about() -> None:
     assert [publish(rules, topic, other) for topic in ("u", "c", "n", "both")] == [None] * 4
     assert publish(rules, "n", Subject("x", "", "::ffff:10.9.9.9")) is True
     assert publish(rules, "n", Subject("x", "", "")) is None, "a Unix socket has no address"
+    outside = Rules([deny(ipaddr=["192.0.2.0/24"]), allow()])
+    assert publish(outside, "a", Subject("x", "", "?")) is False, "who reset its connection has an address"
+    assert publish(outside, "a", Subject("x", "", "")) is True
 
 
 def test_placeholders_stand_for_one_level_of_this_client() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_the_peer_of_a_socket_is_named_by_address_and_port() -> None:
             accepted, _ = listener.accept()
             with accepted:
                 assert peer_of(accepted.fileno(), socket.AF_INET) == client.getsockname()
-    assert peer_of(-1, socket.AF_INET) == ("", 0)
+    assert peer_of(-1, socket.AF_INET) == ("?", 0)
 
 
 def test_a_unix_socket_is_for_whom_its_mode_says_and_replaces_what_a_dead_node_left(tmp_path: Path) -> None:
@@ -77,3 +78,17 @@ def test_an_ipv4_client_of_an_ipv6_socket_has_an_ipv4_address() -> None:
         assert peer_of(accepted.fileno(), accepted.family) == client.getsockname()
         accepted.close()
     listener.close()
+
+
+def test_who_reset_its_connection_passes_for_nobody_else() -> None:
+    with bound("127.0.0.1", 0, "here") as listener:
+        listener.setblocking(True)
+        listener.listen()
+        client = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        client.sendall(b"last words")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        with accepted:
+            assert accepted.recv(100) == b"last words"
+            assert peer_of(accepted.fileno(), accepted.family) == ("?", 0)

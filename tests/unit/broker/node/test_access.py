@@ -21,6 +21,7 @@ from flockmq.node.access import EXPIRY_CHECK_S, Access
 from flockmq.rlog.shards import BANS, USERS, Ban, User
 from flockmq.session.channel import Channel
 from flockmq.session.opening import Will
+from flockmq.session.peer import UNKNOWN, PeerInfo
 from flockmq.session.port import ALLOWED, DENIED
 from flockmq.session.principal import Principal
 from flockmq.session.session import Session
@@ -162,6 +163,15 @@ async def test_a_banned_client_is_refused_before_anybody_is_asked(gate: Make) ->
     node.rlog.put([BANS.put(("clientid", "c"), FOR_GOOD)])
     assert connack(node)[1] == [encode.connack(5, Reason.BANNED)]
     assert node.auth.chain.results["banned"] == 1
+
+
+async def test_who_reset_its_connection_behind_its_words_is_not_let_in_for_want_of_an_address(
+    gate: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Client, "peer", lambda client: PeerInfo(UNKNOWN, 0, "tcp:default"))
+    client, answer = connack(gate(Authentication()))
+    assert answer == []
+    assert client.has_ended()
 
 
 async def test_a_plugin_decides_before_the_chain(gate: Make) -> None:
