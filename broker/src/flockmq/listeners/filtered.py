@@ -22,7 +22,7 @@ from flockmq.listeners.tls import Tls
 from flockmq.listeners.websocket import WebSocket
 from flockmq.mqtt.errors import PacketError
 from flockmq.session.channel import CLOSED, CONNECTED
-from flockmq.session.peer import PeerInfo
+from flockmq.session.peer import UNKNOWN, PeerInfo
 from flockmq.session.sink import FLOWING
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Filtered(Metered):
     def feed(self, data: bytes) -> None:
         if self.state == CLOSED:
             return
-        resumed = not data
+        size = len(data)
         header = self.header
         if header is not None and not header.is_whole:
             data = self._header(header, data)
@@ -90,8 +90,7 @@ class Filtered(Metered):
             data = filter.unwrap(data)
         if self.is_shaking_hands and self.tls is not None:
             self._handshake(self.tls)
-        if data or resumed:
-            super().feed(data)
+        self.feed_metered(data, size)
         self._judge()
 
     def _header(self, header: ProxyHeader, data: bytes) -> bytes:
@@ -103,7 +102,8 @@ class Filtered(Metered):
             return b""
         if header.is_whole:
             self.keepalive_s = self.limits.idle_timeout
-            if header.host and not self.listener.access.admits(header.host):
+            host = header.host or self.origin()[0]  # a balancer that speaks for itself is judged by its own address
+            if host == UNKNOWN or (host and not self.listener.access.admits(host)):
                 self.router.counters.connects_refused += 1
                 self.lost()
                 return b""

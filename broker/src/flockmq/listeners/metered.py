@@ -31,12 +31,17 @@ class Metered(Connection):
         self.is_held: bool = False
 
     def feed(self, data: bytes) -> None:
+        self.feed_metered(data, len(data))
+
+    def feed_metered(self, data: bytes, size: int) -> None:
+        """`size` bytes were read, in which there was `data`: what filters keep to themselves is paid for, too."""
         counters = self.router.counters
         before = counters.messages_received
-        super().feed(data)
+        if data or not size:
+            super().feed(data)
         messages = counters.messages_received - before
-        if data or messages:
-            self._debit(messages, len(data))
+        if size or messages:
+            self._debit(messages, size)
 
     def _debit(self, messages: int, size: int) -> None:
         """One read, whatever it held."""

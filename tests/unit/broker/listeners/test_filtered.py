@@ -20,12 +20,14 @@ from flockmq.listeners.access import Access
 from flockmq.listeners.certificates import Certificates
 from flockmq.listeners.filtered import Filtered
 from flockmq.listeners.listening import Listening
+from flockmq.listeners.rates import Rates
+from flockmq.listeners.sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import CLOSED, CONNECTED, OPENED
 from flockmq.session.limits import Limits
-from unit.broker.listeners.harness import Served
+from unit.broker.listeners.harness import PATIENCE_S, Served
 from unit.broker.listeners.pki import Client, Pki
 from unit.broker.listeners.test_websocket import BINARY, CLOSE, PING, frame, request
 from unit.broker.session.harness import publish
@@ -87,6 +89,16 @@ def test_a_client_connects_over_websocket_and_its_pings_are_answered() -> None:
         assert answer.endswith(frame(BINARY, CONNACK, mask=None))
         assert connection.state == CONNECTED
         assert served.ask(client, frame(PING, b"?")) == frame(10, b"?", mask=None)
+
+
+def test_pings_are_paid_for_where_a_rate_is_set() -> None:
+    with Served() as served:
+        listener = listening(served, path="/mqtt", client_rates=Rates(bytes_rate=10_000, bytes_burst=1_000))
+        connection, client = filtered(served, listener)
+        served.ask(client, request() + frame(BINARY, CONNECT))
+        assert not connection.is_held
+        served.ask(client, frame(PING, b"x" * 125) * 20)
+        assert connection.is_held
 
 
 def test_a_bad_request_is_answered_and_closed() -> None:
@@ -231,6 +243,18 @@ def test_behind_a_balancer_the_clients_own_address_is_judged() -> None:
         assert served.port.violations == []
         _, client = filtered(served, listener)
         assert served.ask(client, HEADER.replace(b"192.0.2.1", b"198.51.100.1") + CONNECT) == CONNACK
+
+
+def test_a_balancer_that_speaks_for_itself_is_judged_by_its_own_address() -> None:
+    with Served() as served:
+        for denied, answer in (("127.0.0.0/8", b""), ("192.0.2.0/24", CONNACK)):
+            access = Access(deny=[ipaddress.ip_network(denied)])
+            with bound("127.0.0.1", 0, "here") as port:
+                served.engine.listen(listening(served, proxy_timeout_s=3.0, access=access), port)
+                with socket.create_connection(port.getsockname(), PATIENCE_S) as client:
+                    served.engine.turn()
+                    assert served.ask(client, b"PROXY UNKNOWN\r\n" + CONNECT) == answer
+                served.engine.stop_accepting()
 
 
 def test_without_a_header_nobody_comes_in() -> None:
