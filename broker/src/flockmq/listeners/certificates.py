@@ -42,7 +42,7 @@ class Certificates:
         self._stamps = stamps
         try:
             self.context = self._made()
-        except ConfigError as error:
+        except (ConfigError, OSError) as error:  # which OpenSSL raises for files that are just being replaced
             log.error("%s; the certificate from before stays", error)
         else:
             log.info("%s: certificates were read again", self.key)

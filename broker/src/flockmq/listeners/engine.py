@@ -429,6 +429,9 @@ class Engine:
         for listener in self.listeners.values():
             if listener.is_deaf:
                 self._deafen(listener, False)
+        if self.conn_rate is not None and self.listeners:  # another listener is the first to have the next tokens
+            fd = next(iter(self.listeners))
+            self.listeners[fd] = self.listeners.pop(fd)
         connections = self.connections
         for fd in range(self._swept, len(connections), SWEEP_TICKS):
             connection = connections[fd]

@@ -95,10 +95,8 @@ class Bound:
 
     @contextlib.contextmanager
     def refreshing(self) -> Iterator[None]:
-        """While the block runs, look at the certificates' files now and then, and at once on SIGHUP."""
-        if not self._certificates:
-            yield
-            return
+        """While the block runs, look at the certificates' files now and then, and at once on SIGHUP, which ends no node
+        that has none."""
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(self._refresh_now_and_then())
         loop.add_signal_handler(signal.SIGHUP, self.refresh)

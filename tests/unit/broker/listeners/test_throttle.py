@@ -169,3 +169,23 @@ def test_who_comes_too_fast_waits_in_the_backlog() -> None:
         assert listener.connections == 4
         for client in clients:
             client.close()
+
+
+def test_a_crowd_at_one_listener_keeps_nobody_from_another() -> None:
+    with Served() as served:
+        engine = served.engine
+        engine.limit(Rates(), 2.0)
+        listeners = [Listening(engine, name, served.limits) for name in ("tcp:a", "tcp:b")]
+        ports = [bound("127.0.0.1", 0, "here") for _ in listeners]
+        clients = []
+        for listener, port in zip(listeners, ports, strict=True):
+            engine.listen(listener, port)
+            clients += [socket.create_connection(port.getsockname()) for _ in range(10)]
+        for _ in range(4):
+            assert engine.conn_rate is not None
+            engine.conn_rate.debit(engine.conn_rate.tokens(served.router.now_s) - 2.0, served.router.now_s)
+            engine.tick()
+            engine.turn()
+        assert [listener.connections for listener in listeners] == [4, 4]
+        for client in clients:
+            client.close()
