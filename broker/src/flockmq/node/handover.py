@@ -9,6 +9,7 @@
 
 What always holds: from the kick on one of the two nodes, or both, queue what is published for the session; what both
 got while routes changed may come twice, nothing is left out. A session that was given away is never used again here.
+One that came with a gap, too late, or without its routes is not used either: its client starts anew, and hears so.
 """
 
 from __future__ import annotations
