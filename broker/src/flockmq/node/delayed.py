@@ -103,9 +103,10 @@ class Schedule:
     def first_ms(self) -> int | None:
         return int.from_bytes(self._keys[0][:8], "big") if self._keys else None
 
-    def due(self, now_ms: int, limit: int) -> list[bytes]:
-        """The keys of what is due, at most so many, the oldest first."""
-        return list(islice(self._keys.irange(None, now_ms.to_bytes(8, "big") + b"\xff" * 9), limit))
+    def due(self, now_ms: int, limit: int, after: bytes = b"") -> list[bytes]:
+        """The keys of what is due, at most so many behind `after`, the oldest first."""
+        end = now_ms.to_bytes(8, "big") + b"\xff" * 9
+        return list(islice(self._keys.irange(after, end, (False, True)), limit))
 
     def put(self, key: bytes, value: DelayedMessage, old: DelayedMessage | None) -> None:
         self._keys.add(key)
@@ -149,6 +150,8 @@ class Delayed:
         self._host = host
         self._reason = reason
         self._clock = clock
+        self._after = b""
+        """Up to here it was tried to publish what is due; then from the first again."""
         self._leaving: set[bytes] = set()
         """Published, but perhaps not out of the log yet."""
 
@@ -184,8 +187,11 @@ class Delayed:
                     led = await self._host.caught_up()
                     if not led:
                         await asyncio.sleep(DELAYED_LOOK_S)
-                elif due := self.schedule.due(int(self._clock() * 1000), DELAYED_BATCH_MAX):
+                elif due := self.schedule.due(int(self._clock() * 1000), DELAYED_BATCH_MAX, self._after):
+                    self._after = due[-1]
                     await self._publish(due)
+                elif self._after:
+                    self._after = b""
                 else:
                     await self._wait()
             except Exception:

@@ -260,6 +260,18 @@ def test_a_bootstrap_replaces_the_schedule() -> None:
     assert len(schedule.due(5, 10)) == 1
 
 
+async def test_messages_that_cannot_be_published_hold_no_others_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delayed, "DELAYED_BATCH_MAX", 2)
+    leader = log.hosts[0]
+    leader.refuses = {b"stuck 1", b"stuck 2", b"stuck 3"}
+    for number, payload in enumerate(("stuck 1", "stuck 2", "a", "stuck 3", "b"), start=1):
+        await leader.take(f"$delayed/{number}/t", payload)
+    log.tick(10)
+    assert [await leader.next(), await leader.next()] == ["a", "b"]
+    leader.refuses.clear()
+    assert [await leader.next() for _ in range(3)] == ["stuck 1", "stuck 2", "stuck 3"]
+
+
 class OtherNode(Peer):
     """Takes what is forwarded while it `has_room`."""
 
