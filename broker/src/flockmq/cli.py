@@ -181,8 +181,11 @@ async def _node(settings: Config, ready_fd: int | None) -> int:
         listeners = ", ".join(f"{name} {port}" if port else name for name, port in ports.listeners.items()) or "no MQTT"
         log.info("ready: %s, cluster link %s, management %s", listeners, ports.link, ports.management)
         if ready_fd is not None:
-            os.write(ready_fd, msgspec.json.encode(ports) + b"\n")
-            os.close(ready_fd)
+            try:
+                os.write(ready_fd, msgspec.json.encode(ports) + b"\n")
+                os.close(ready_fd)
+            except OSError as error:  # whoever wanted to know is gone; the clients are not
+                log.warning("--ready-fd: %d can't be written: %s", ready_fd, error.strerror)
 
     async with contextlib.AsyncExitStack() as stack:
         if settings.redis.url is None:

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Meta
 
 from flockmq.bounds import AUTH_PAGE_MAX, CONFIG_MAX_BYTES, SECRET_MAX_BYTES
-from flockmq.config.values import Kind, Secret, read
+from flockmq.config.values import HttpUrl, Kind, Secret, read
 from flockmq.errors import ConfigError, UserError
 
 DEFAULT_URL: Final = "http://127.0.0.1:18083"
@@ -105,6 +105,9 @@ def _add_bans(verbs: Verbs) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """What `options` ask for. Raises UserError."""
+    for name, value in vars(options).items():
+        if isinstance(value, str):
+            _check_text(value, f"{name}: {value!r}")
     api = Api(options.url, _key(options.api_key_file))
     try:
         for row in options.do(api, options):
@@ -186,7 +189,7 @@ def _document(file: Path) -> object:
         return msgspec.json.decode(text) if file.suffix == ".json" else tomllib.loads(text.decode())
     except OSError as error:
         raise ConfigError(f"{file}: can't be read: {error.strerror}") from None
-    except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: {error}") from None
 
 
@@ -215,23 +218,37 @@ def _remove_ban(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 def _password(source: TextIO | None = None) -> str:
     """Asked for twice at a terminal; else the first line of standard input. Raises ConfigError."""
     source = sys.stdin if source is None else source
-    if not source.isatty():
-        password = source.readline(SECRET_MAX_BYTES).rstrip("\r\n")
-    else:
-        password = getpass.getpass("Password: ")
-        if getpass.getpass("Again: ") != password:
-            raise ConfigError("the two passwords differ; try again")
+    try:
+        if not source.isatty():
+            password = source.readline(SECRET_MAX_BYTES).rstrip("\r\n")
+        else:
+            password = getpass.getpass("Password: ")
+            if getpass.getpass("Again: ") != password:
+                raise ConfigError("the two passwords differ; try again")
+    except EOFError:
+        password = ""
+    except UnicodeDecodeError:
+        raise ConfigError("the password isn't UTF-8 text") from None
     if not password:
         raise ConfigError("the password is empty; type one, or give it on standard input")
+    _check_text(password, "the password")
     return password
+
+
+def _check_text(text: str, what: str) -> None:
+    """Raise ConfigError for bytes of an argument or of standard input that are no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{what} isn't UTF-8 text") from None
 
 
 def _key(file: Path | None) -> Secret:
     if file is None:
-        key = os.environ.get(KEY_VARIABLE, "")
+        key = os.environ.get(KEY_VARIABLE, "").strip()
         if not key:
             raise ConfigError(f"no API key: name the file that holds it with --api-key-file, or set {KEY_VARIABLE}")
-        return Secret(key)
+        return _checked_key(key, KEY_VARIABLE)
     try:
         with file.open("rb") as opened:
             key = opened.read(SECRET_MAX_BYTES).decode().strip()
@@ -241,6 +258,12 @@ def _key(file: Path | None) -> Secret:
         raise ConfigError(f"--api-key-file: {str(file)!r} isn't UTF-8 text") from None
     if not key:
         raise ConfigError(f"--api-key-file: {str(file)!r} is empty")
+    return _checked_key(key, f"--api-key-file: {str(file)!r}")
+
+
+def _checked_key(key: str, where: str) -> Secret:
+    if not key.isprintable():
+        raise ConfigError(f"{where}: the key must be one line of text, for it stands in a header")
     return Secret(key)
 
 
@@ -255,9 +278,8 @@ class Api:
     """`/api/v1` of one node."""
 
     def __init__(self, url: str, key: Secret) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"--url: {url!r} must be http://HOST:PORT or https://HOST:PORT")
+        parts = urlsplit(str(read(url, HttpUrl, "--url")))
+        assert parts.hostname is not None, "it was read"
         self._url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._open = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._host, self._port = parts.hostname, parts.port
@@ -265,7 +287,10 @@ class Api:
 
     def ask(self, method: str, path: str, body: object = None) -> Row:
         """The answer; {} where there is none. Raises CtlError with what the node says."""
-        headers = {"Authorization": f"Bearer {self._key.reveal()}", "Content-Type": "application/json"}
+        headers: dict[str, str | bytes] = {
+            "Authorization": f"Bearer {self._key.reveal()}".encode(),
+            "Content-Type": "application/json",
+        }
         connection = self._open(self._host, self._port, timeout=PATIENCE_S)
         try:
             raw = None if body is None else msgspec.json.encode(body)

@@ -20,6 +20,7 @@ def flockmq(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         [sys.executable, "-P", "-m", "flockmq", *arguments],
         capture_output=True,
         text=True,
+        stdin=subprocess.DEVNULL,
         timeout=60,
         check=False,
         env=os.environ | environment,
@@ -95,3 +96,19 @@ def test_an_unreachable_redis_exits_with_3_and_never_shows_the_password() -> Non
     assert one_error_line(done).startswith(f"redis.url: redis://127.0.0.1:{port}/0 can't be reached: ")
     assert "hunter2" not in done.stderr + done.stdout
     assert done.returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "expected"),
+    [
+        (["--url", "http://h:99999", "users", "list"], "k", "--url: isn't an HTTP URL"),
+        (["--url", "http://[::1", "users", "list"], "k", "--url: isn't an HTTP URL"),
+        (["--url", "http://a..b:1", "users", "list"], "k", "--url: isn't an HTTP URL"),
+        (["users", "show", "\udcff"], "k", "isn't UTF-8 text"),
+        (["users", "list"], "k\nX: y", "FLOCKMQ_API_KEY: the key must be one line"),
+        (["--url", "http://127.0.0.1:1", "users", "list"], "ключ", "can't be asked: Connection refused"),
+        (["users", "add", "jo"], "k", "the password is empty"),
+    ],
+)
+def test_ctl_says_every_mistake_in_one_line(arguments: list[str], key: str, expected: str) -> None:
+    assert expected in one_error_line(flockmq("ctl", *arguments, FLOCKMQ_API_KEY=key))

@@ -139,6 +139,6 @@ def _csv_rows(content: bytes, kind: Kind, file: Path) -> list[tuple[str, dict[st
 def _json_rows(content: bytes, file: Path) -> list[tuple[str, dict[str, object]]]:
     try:
         rows = msgspec.json.decode(content, type=list[dict[str, object]])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: not a JSON list of users: {error}") from None
     return [(f"{file}: user {place}", row) for place, row in enumerate(rows, start=1)]

@@ -143,7 +143,7 @@ def read_rules(file: Path, where: str) -> tuple[Rule, ...]:
     try:
         document = msgspec.json.decode(text) if file.suffix == ".json" else tomllib.loads(text.decode())
         return msgspec.convert(document, _RulesFile).rules
-    except (msgspec.DecodeError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: {error}; it must have rules, each with a permit") from None
 
 

@@ -103,12 +103,12 @@ def parse_address(text: object) -> Address:
 
 
 def _is_host(text: str) -> bool:
-    """Whether it can be looked up: not so with an empty label, or one of more than 63 characters."""
+    """Whether it can be looked up: not so with a space, an empty label, or one of more than 63 characters."""
     try:
         text.encode("idna")
     except UnicodeError:
         return False
-    return True
+    return " " not in text
 
 
 def _optional_address(text: object) -> Address | None:
@@ -178,7 +178,8 @@ def _url_parts(value: object) -> Any:
     """`urlsplit`'s result, its port checked; None where it is no URL."""
     try:
         parts = urlsplit(value) if isinstance(value, str) else None
-        return parts if parts is None or parts.port is None or parts.port >= 0 else None
+        is_whole = parts is None or ((parts.port is None or parts.port >= 0) and _is_host(parts.hostname or ""))
+        return parts if is_whole else None
     except ValueError:
         return None
 
@@ -263,7 +264,7 @@ def _table(value: object, where: str, is_text: bool) -> dict[str, object]:
 def _json(text: str) -> object:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
