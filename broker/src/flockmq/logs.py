@@ -35,7 +35,9 @@ class _Json(logging.Formatter):
 
 
 def configure(line_format: str, level: str) -> None:
-    """Log to stderr from now on."""
+    """Log to stderr from now on; so what OpenSSL's callbacks can't raise, as for a server name that is no text."""
+    refused = Sparing(logging.getLogger(__name__), 1)
+    sys.unraisablehook = lambda caught: refused.warning("%s: %r", caught.err_msg or "ignored", caught.exc_value)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if line_format == "json" else _OneLine(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,6 +1,9 @@
 """What can be brought about from outside doesn't fill the log."""
 
 import logging
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -18,3 +21,22 @@ def test_so_many_lines_a_second_and_then_how_many_more(caplog: pytest.LogCapture
     sparing.warning("and at its own level")
     assert caplog.records.pop().levelname == "WARNING"
     assert [record.getMessage() for record in caplog.records] == ["line 0", "line 1", "3 more like this", "later"]
+
+
+def test_what_a_callback_cant_raise_is_one_line_and_not_often() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNRAISABLE], capture_output=True, text=True, timeout=60, check=True, env=os.environ
+    )
+    assert len(done.stderr.splitlines()) == 1
+    assert "UnicodeDecodeError" in done.stderr
+
+
+UNRAISABLE = """
+from flockmq import logs
+logs.configure("text", "info")
+class Broken:
+    def __del__(self):
+        b"\\xff".decode()
+for _ in range(3):
+    Broken()
+"""
