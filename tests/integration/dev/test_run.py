@@ -18,6 +18,7 @@ def test_a_single_node_tells_its_ports_is_ready_and_stops_cleanly(flockmq: Comma
         pass
     with urllib.request.urlopen(f"http://127.0.0.1:{ports['management']}/readyz") as answer:
         assert answer.status == 200
+    command.process.send_signal(signal.SIGHUP)  # which is for certificates, and no end
     with urllib.request.urlopen(f"http://127.0.0.1:{ports['management']}/metrics") as answer:
         assert b"flockmq_ready 1.0\n" in answer.read()
     assert command.end(signal.SIGTERM) == 0, command.errors()
