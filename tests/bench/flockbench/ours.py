@@ -22,7 +22,9 @@ BROKER: Final = REPOSITORY / "broker"
 SOURCES: Final = ("**/*.py", "**/*.lua", "**/*.toml")
 WATCHED: Final = Path(__file__).with_name("watched.py")
 """Runs `flockmq` and tells its pauses; for the measurements of `pauses`."""
-LISTENERS: Final = """\
+SETTINGS: Final = """\
+[mqtt]
+max_inflight = 1000
 [listeners.ssl.default]
 bind = "127.0.0.1:{site.tls}"
 certfile = "{site.certificate}"
@@ -30,6 +32,7 @@ keyfile = "{site.key}"
 [listeners.ws.default]
 bind = "127.0.0.1:{site.websocket}"
 """
+"""The window is as wide as the peers' are set: what is measured is the broker, not its default of 32."""
 
 
 def command(*arguments: str) -> tuple[str, ...]:
@@ -61,7 +64,7 @@ def _install(cache: Path, kind: str, watched: bool) -> Installed:
     options = ("--log-level", "warning", "--management", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0")
 
     def launch(site: Site) -> Launch:
-        files = {"flockmq.toml": LISTENERS.format(site=site)}
+        files = {"flockmq.toml": SETTINGS.format(site=site)}
         alone = ("run", "--role", "single", "--data-dir", "data", "--config", "flockmq.toml", *options)
         return Launch((*program, *alone, "--listen", f"127.0.0.1:{site.mqtt}"), files, environment)
 
