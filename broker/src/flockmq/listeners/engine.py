@@ -11,10 +11,8 @@ ends that connection, with a traceback in the log, and no other.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
-import select
 import socket
 import time
 from collections.abc import Callable
@@ -22,9 +20,7 @@ from itertools import islice
 from typing import Final
 
 from flockmq.bounds import (
-    ACCEPTS_PER_TURN_MAX,
     LINGER_MAX_S,
-    LISTEN_BACKLOG_MAX,
     READ_MAX_BYTES,
     READ_MIN_BYTES,
     READ_WORK_MAX_S,
@@ -37,7 +33,7 @@ from flockmq.bounds import (
     TURN_EVENTS_MAX,
     TURN_ROUNDS_MAX,
 )
-from flockmq.listeners import sockets
+from flockmq.listeners.accepting import Acceptor
 from flockmq.listeners.connection import EPOLLIN, EPOLLOUT, Connection
 from flockmq.listeners.filtered import Filtered
 from flockmq.listeners.listening import Listening
@@ -58,35 +54,26 @@ _HITS_MAX: Final = 16
 _HITS_MIN: Final = 8
 _MISS: Final = 4
 """Turns that followed the one before within SPIN_MAX_S count one; each that didn't takes away _MISS."""
-_REFUSED_LOGGED_EVERY_S: Final = 1.0
-_GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
-class Engine:
+class Engine(Acceptor):
     """One per node. `start` needs a running event loop.
 
-    `newcomers`: addresses of those accepted since the last tick, because admission asks for them. `greetings`: whose
-    ClientHello waits for a turn; `handshakes`: who is amid the handshake, oldest first.
+    `greetings`: whose ClientHello waits for a turn; `handshakes`: who is amid the handshake, oldest first.
     """
 
     def __init__(self, router: Router, port: NodePort, limits: Limits) -> None:
-        self.router = router
+        super().__init__(router, limits)
         self.port = port
-        self.limits = limits
-        self.epoll = select.epoll()
         self.connections: list[Connection | None] = []
-        self.listeners: dict[int, Listening] = {}
         self.lingering: set[Connection] = set()
-        self.newcomers: dict[int, tuple[str, int]] = {}
         self.greetings: dict[Filtered, None] = {}
         self.handshakes: dict[Filtered, None] = {}
         self.throttle = Throttle()
-        self.conn_rate: Bucket | None = None
         self._all: Shared | None = None
         self._throttling: bool = False
         self._hits: int = 0
         self._served_s: float = 0.0
-        self._refused_logged_s: float = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._soon: bool = False
         self._swept: int = 0
@@ -110,21 +97,6 @@ class Engine:
         """What the clients of one listener share: its own rates, and this node's."""
         shared = [] if rates.are_off() else [self.throttle.share(rates, self.router.now_s)]
         return shared if self._all is None else [*shared, self._all]
-
-    def listen(self, listener: Listening, bound: socket.socket) -> None:
-        """Accept clients on a bound, non-blocking socket, which the engine owns from now on."""
-        bound.listen(LISTEN_BACKLOG_MAX)
-        listener.socket = bound
-        listener.family = bound.family
-        self.listeners[bound.fileno()] = listener
-        self.epoll.register(bound.fileno(), EPOLLIN)
-
-    def stop_accepting(self) -> None:
-        for fd, listener in self.listeners.items():
-            self.epoll.unregister(fd)
-            if listener.socket is not None:
-                listener.socket.close()
-        self.listeners.clear()
 
     def stop(self) -> None:
         """Close every connection, without a word to the clients that were not told one before."""
@@ -184,7 +156,7 @@ class Engine:
             connection = connections[fd] if fd < len(connections) else None
             if connection is None:
                 if fd in self.listeners:
-                    self._accept(self.listeners[fd])
+                    self.accept(self.listeners[fd])
                 continue
             if mask & EPOLLOUT:
                 connection.blocked = False
@@ -275,60 +247,6 @@ class Engine:
 
     # Descriptors.
 
-    def _accept(self, listener: Listening) -> None:
-        bound = listener.socket
-        assert bound is not None
-        for _ in range(ACCEPTS_PER_TURN_MAX):
-            if (listener.conn_rate is not None or self.conn_rate is not None) and self._too_fast(listener):
-                return
-            try:
-                accepted: tuple[int, object] = bound._accept()  # type: ignore[attr-defined] # no object, no getsockname
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in _GONE_IN_THE_BACKLOG:
-                    continue
-                self._refused(f"{listener.name}: can't accept: {error.strerror}")
-                self._deafen(listener, True)  # out of descriptors or memory: the backlog waits for the next tick
-                return
-            fd, address = accepted
-            host = sockets.plain(str(address[0])) if isinstance(address, tuple) else ""
-            if self.router.counters.connections >= self.limits.max_connections:
-                why = f"max_connections of {self.limits.max_connections} reached"
-            else:
-                why = listener.turns_away(host)
-            if why:
-                self._refused(why)
-                os.close(fd)
-                continue
-            os.set_blocking(fd, False)
-            self.adopt(fd, listener)
-            if isinstance(address, tuple):
-                self.newcomers[fd] = (host, int(address[1]))
-
-    def _too_fast(self, listener: Listening) -> bool:
-        """Whether the next client must wait in the backlog; pays for it if not."""
-        now_s = self.router.now_s
-        for bucket in (listener.conn_rate, self.conn_rate):
-            if bucket is not None and bucket.tokens(now_s) < 1.0:
-                self._deafen(listener, True)
-                return True
-        for bucket in (listener.conn_rate, self.conn_rate):
-            if bucket is not None:
-                bucket.debit(1.0, now_s)
-        return False
-
-    def _refused(self, why: str) -> None:
-        self.router.counters.connects_refused += 1
-        if self.router.now_s - self._refused_logged_s >= _REFUSED_LOGGED_EVERY_S:
-            self._refused_logged_s = self.router.now_s
-            log.warning("clients are turned away: %s", why)
-
-    def _deafen(self, listener: Listening, deaf: bool) -> None:
-        listener.is_deaf = deaf
-        if listener.socket is not None:
-            self.epoll.modify(listener.socket.fileno(), 0 if deaf else EPOLLIN)
-
     def adopt(self, fd: int, listener: Listening) -> Connection:
         """Serve a connected, non-blocking descriptor."""
         connection = listener.connection(fd)
@@ -397,7 +315,7 @@ class Engine:
         self.handshakes[connection] = None
         if len(self.handshakes) > TLS_HANDSHAKES_MAX:
             oldest = next(iter(self.handshakes))
-            self._refused(f"{oldest.listener.name}: more than {TLS_HANDSHAKES_MAX} TLS handshakes at once")
+            self.refused(f"{oldest.listener.name}: more than {TLS_HANDSHAKES_MAX} TLS handshakes at once")
             oldest.lost()
             self.close(oldest)
 
@@ -425,13 +343,7 @@ class Engine:
             self._timer = self._loop.call_later(SWEEP_INTERVAL_S, self.tick)
         now_s = time.monotonic()
         self.router.now_s = now_s
-        self.newcomers.clear()
-        for listener in self.listeners.values():
-            if listener.is_deaf:
-                self._deafen(listener, False)
-        if self.conn_rate is not None and self.listeners:  # another listener is the first to have the next tokens
-            fd = next(iter(self.listeners))
-            self.listeners[fd] = self.listeners.pop(fd)
+        self.listen_again()
         connections = self.connections
         for fd in range(self._swept, len(connections), SWEEP_TICKS):
             connection = connections[fd]

@@ -1,0 +1,125 @@
+"""Who comes in: the listening sockets of a node, and how fast and from where clients may connect.
+
+What always holds: whoever comes too fast waits in the kernel's backlog, at a listener that is deaf until the next tick;
+whoever is turned away costs no more than the accept; a crowd at one listener keeps nobody from another.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import select
+import socket
+from typing import Final
+
+from flockmq.bounds import ACCEPTS_PER_TURN_MAX, LISTEN_BACKLOG_MAX
+from flockmq.listeners import sockets
+from flockmq.listeners.connection import EPOLLIN, Connection
+from flockmq.listeners.listening import Listening
+from flockmq.listeners.rates import Bucket
+from flockmq.session.limits import Limits
+from flockmq.session.router import Router
+
+log: Final = logging.getLogger(__name__)
+
+_REFUSED_LOGGED_EVERY_S: Final = 1.0
+_GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH)
+
+
+class Acceptor:
+    """The half of the engine that clients meet first. `newcomers`: addresses of those accepted since the last tick,
+    because admission asks for them.
+    """
+
+    def __init__(self, router: Router, limits: Limits) -> None:
+        self.router = router
+        self.limits = limits
+        self.epoll = select.epoll()
+        self.listeners: dict[int, Listening] = {}
+        self.newcomers: dict[int, tuple[str, int]] = {}
+        self.conn_rate: Bucket | None = None
+        self._refused_logged_s: float = 0.0
+
+    def adopt(self, fd: int, listener: Listening) -> Connection:
+        """Serve a connected, non-blocking descriptor."""
+        raise NotImplementedError(type(self).__name__)
+
+    def listen(self, listener: Listening, bound: socket.socket) -> None:
+        """Accept clients on a bound, non-blocking socket, which the engine owns from now on."""
+        bound.listen(LISTEN_BACKLOG_MAX)
+        listener.socket = bound
+        listener.family = bound.family
+        self.listeners[bound.fileno()] = listener
+        self.epoll.register(bound.fileno(), EPOLLIN)
+
+    def stop_accepting(self) -> None:
+        for fd, listener in self.listeners.items():
+            self.epoll.unregister(fd)
+            if listener.socket is not None:
+                listener.socket.close()
+        self.listeners.clear()
+
+    def listen_again(self) -> None:
+        """Every tick: whoever waits in a backlog has a chance."""
+        self.newcomers.clear()
+        for listener in self.listeners.values():
+            if listener.is_deaf:
+                self._deafen(listener, False)
+        if self.conn_rate is not None and self.listeners:  # another listener is the first to have the next tokens
+            fd = next(iter(self.listeners))
+            self.listeners[fd] = self.listeners.pop(fd)
+
+    def accept(self, listener: Listening) -> None:
+        bound = listener.socket
+        assert bound is not None
+        for _ in range(ACCEPTS_PER_TURN_MAX):
+            if (listener.conn_rate is not None or self.conn_rate is not None) and self._too_fast(listener):
+                return
+            try:
+                accepted: tuple[int, object] = bound._accept()  # type: ignore[attr-defined] # no object, no getsockname
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _GONE_IN_THE_BACKLOG:
+                    continue
+                self.refused(f"{listener.name}: can't accept: {error.strerror}")
+                self._deafen(listener, True)  # out of descriptors or memory: the backlog waits for the next tick
+                return
+            fd, address = accepted
+            host = sockets.plain(str(address[0])) if isinstance(address, tuple) else ""
+            if self.router.counters.connections >= self.limits.max_connections:
+                why = f"max_connections of {self.limits.max_connections} reached"
+            else:
+                why = listener.turns_away(host)
+            if why:
+                self.refused(why)
+                os.close(fd)
+                continue
+            os.set_blocking(fd, False)
+            self.adopt(fd, listener)
+            if isinstance(address, tuple):
+                self.newcomers[fd] = (host, int(address[1]))
+
+    def _too_fast(self, listener: Listening) -> bool:
+        """Whether the next client must wait in the backlog; pays for it if not."""
+        now_s = self.router.now_s
+        for bucket in (listener.conn_rate, self.conn_rate):
+            if bucket is not None and bucket.tokens(now_s) < 1.0:
+                self._deafen(listener, True)
+                return True
+        for bucket in (listener.conn_rate, self.conn_rate):
+            if bucket is not None:
+                bucket.debit(1.0, now_s)
+        return False
+
+    def refused(self, why: str) -> None:
+        self.router.counters.connects_refused += 1
+        if self.router.now_s - self._refused_logged_s >= _REFUSED_LOGGED_EVERY_S:
+            self._refused_logged_s = self.router.now_s
+            log.warning("clients are turned away: %s", why)
+
+    def _deafen(self, listener: Listening, deaf: bool) -> None:
+        listener.is_deaf = deaf
+        if listener.socket is not None:
+            self.epoll.modify(listener.socket.fileno(), 0 if deaf else EPOLLIN)
