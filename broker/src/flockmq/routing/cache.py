@@ -11,7 +11,8 @@ their first level and by their first two:
 
 What always holds: a topic is in `entries` exactly while the two tables of prefixes lead to it. Bounded are the topics,
 the bytes of a topic, and the references in all results. Dropping an entry costs what putting it there did, so
-invalidation is paid for by insertions, whatever the order of calls. `on_drop` hears of every result that goes.
+invalidation is paid for by insertions, whatever the order of calls. `on_drop` hears of every result that goes, but
+`on_clear`, where it is given, of all of them at once.
 
 Measured with tracemalloc at 60,000 entries: 77 bytes an entry beside topic and result when all share a first level, 220
 when each has its own. `put` takes 0.5 µs compiled and 1.1 µs interpreted, `clear` 1.5 ms at 48,000 entries (CPython
@@ -29,14 +30,16 @@ from flockmq.bounds import MATCH_CACHE_MAX_TARGETS, MATCH_CACHE_MAX_TOPIC_BYTES,
 class MatchCache:
     """Topic → match result, which is never None. Read by `cache.entries.get(topic)`, filled by `put`."""
 
-    __slots__ = ("_max_targets", "_max_topics", "_on_drop", "_prefixes", "_targets", "_topics", "entries")
+    __slots__ = ("_max_targets", "_max_topics", "_on_clear", "_on_drop", "_prefixes", "_targets", "_topics", "entries")
 
     def __init__(
         self,
         max_topics: int = MATCH_CACHE_MAX_TOPICS,
         max_targets: int = MATCH_CACHE_MAX_TARGETS,
         on_drop: Callable[[object], None] | None = None,
+        on_clear: Callable[[], None] | None = None,
     ) -> None:
+        self._on_clear = on_clear
         self._on_drop = on_drop
         self.entries: dict[bytes, object] = {}
         self._topics: dict[bytes, bytes | set[bytes]] = {}  # first two levels → topics; one is kept as itself
@@ -98,7 +101,9 @@ class MatchCache:
 
     def clear(self) -> None:
         """Forget everything."""
-        if self._on_drop is not None:
+        if self._on_clear is not None:
+            self._on_clear()
+        elif self._on_drop is not None:
             for result in self.entries.values():
                 self._on_drop(result)
         self.entries.clear()

@@ -149,7 +149,7 @@ class Router:
         self.heads5: dict[bytes, Head] = {}
         self.acknowledged_heads4: dict[bytes, Head] = {}
         self.acknowledged_heads5: dict[bytes, Head] = {}
-        self._cache = MatchCache(on_drop=self._forget_heads)
+        self._cache = MatchCache(on_drop=self._forget_heads, on_clear=self._forget_all_heads)
         self._routes = self._cache.entries
         self._forget_fanouts()
 
@@ -163,6 +163,12 @@ class Router:
         self._cache.filter_changed(filter)
         if self._fanouts:
             self._forget_fanouts()
+
+    def _forget_all_heads(self) -> None:
+        self.heads4.clear()
+        self.heads5.clear()
+        self.acknowledged_heads4.clear()
+        self.acknowledged_heads5.clear()
 
     def _forget_heads(self, value: object) -> None:
         assert isinstance(value, Route)
