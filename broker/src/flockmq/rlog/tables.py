@@ -15,8 +15,9 @@ row changes it by two terms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar, cast
+from typing import Generic, Protocol, Self, TypeVar, cast
 
+import msgspec
 from xxhash import xxh3_64_intdigest
 
 from flockmq import bounds
@@ -170,7 +171,9 @@ class Table(Generic[K, V]):
         return total
 
 
-class Row(NamedTuple, Generic[V]):
+class Row(msgspec.Struct, Generic[V], frozen=True, gc=False):
+    """Nothing that the garbage collector would have to look at, of which there may be a million."""
+
     value: V
     owner: str
     bytes: int

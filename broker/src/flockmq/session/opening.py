@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Connect
@@ -23,6 +25,7 @@ NEVER_EXPIRES: Final = 0xFFFF_FFFF
 RECEIVE_MAXIMUM: Final = 65_535
 
 
+@mypyc_attr(acyclic=True)
 class Will:
     """The message that is published `delay_s` after the connection ends, if nothing prevents it [MQTT-3.1.2-8]."""
 

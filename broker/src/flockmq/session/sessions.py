@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from flockmq.bounds import AWAY_SESSIONS_MAX, SESSIONS_EXPIRED_PER_TICK_MAX
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.matcher import ShapeLimitError
@@ -25,6 +27,7 @@ from flockmq.session.subscription import Subscription
 _NEVER_S: Final = float("inf")
 
 
+@mypyc_attr(acyclic=True)
 class Absence:
     """A lasting session without a connection. Times are monotonic seconds; `token` is what the home knows it by."""
 
