@@ -66,6 +66,8 @@ def test_no_acknowledged_message_is_lost_to_a_client_that_keeps_moving(fleet: Fl
                 assert rover.session_present
                 for _ in range(30):
                     seen.add(int(rover.receive()[1]))
+            while not rover.messages.empty():  # what came, and was acknowledged, while it was leaving
+                seen.add(int(rover.messages.get().payload))
     finally:
         stop.set()
         publishing.join()
