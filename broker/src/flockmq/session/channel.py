@@ -161,6 +161,11 @@ class Channel(Publisher):
                     if acks_end != at:
                         at = acks_end
                         continue
+                elif first in (0x50, 0x62, 0x70):
+                    steps_end = self._steps(data, at, end)
+                    if steps_end != at:
+                        at = steps_end
+                        continue
                 frame.check_flags(first, frame.V31 if self.is_mqtt31 else self.protocol_version)
             elif self.state == AUTHENTICATING:
                 if first not in (0xF0, 0xE0):
@@ -195,6 +200,33 @@ class Channel(Publisher):
             session.acknowledged(data[at + 2] << 8 | data[at + 3])
             at += 4
         self.router.counters.packets_received[frame.PUBACK] += (at - first) >> 2
+        if self.flow != FLOWING:
+            self.progressed()
+        return at
+
+    def _steps(self, data: bytes, at: int, end: int) -> int:
+        """A run of PUBREC, PUBREL and PUBCOMP in their short form, as far as their packet ids are known."""
+        session = self.session
+        assert session is not None
+        received = self.router.counters.packets_received
+        answers: list[bytes] = []
+        while at + 4 <= end and data[at + 1] == 2:
+            first = data[at]
+            packet_id = data[at + 2] << 8 | data[at + 3]
+            if first == 0x50:
+                if not session.received(packet_id, False):
+                    break
+                answers.append(b"\x62\x02" + data[at + 2 : at + 4])
+            elif first == 0x62:
+                if not session.released(packet_id):
+                    break
+                answers.append(b"\x70\x02" + data[at + 2 : at + 4])
+            elif first != 0x70 or not session.completed(packet_id):
+                break
+            received[first >> 4] += 1
+            at += 4
+        if answers:
+            self.put(b"".join(answers))
         if self.flow != FLOWING:
             self.progressed()
         return at
