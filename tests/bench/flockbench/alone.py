@@ -33,7 +33,7 @@ RETAINED: Final = 1_000_000
 RETAINED_BATCH: Final = 250
 RETAINED_WINDOW: Final = 1000
 """Unacknowledged at most."""
-RETAINED_MAX_S: Final = 90.0
+RETAINED_MAX_S: Final = 240.0
 TELL_MAX_S: Final = 30.0
 QUICK_SHARE: Final = 10
 """A quick run has a tenth of everything."""
