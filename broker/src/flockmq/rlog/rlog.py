@@ -32,7 +32,8 @@ from flockmq.rlog.port import CorePort
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.replica import Replica
 from flockmq.rlog.shards import SHARDS, K, V
-from flockmq.rlog.tables import Listener, Tables
+from flockmq.rlog.table import Listener
+from flockmq.rlog.tables import Tables
 from flockmq.rlog.writer import Writer
 
 

@@ -9,7 +9,8 @@ from typing import cast
 from flockmq.auth.attempt import Attempt
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.tables import Listener, Tables
+from flockmq.rlog.table import Listener
+from flockmq.rlog.tables import Tables
 from flockmq.session.peer import Certificate, PeerInfo
 
 
