@@ -67,15 +67,25 @@ HOME_BATCH_MAX: Final = 4096
 HOME_OUT_MAX: Final = 100_000
 """Notes for one node while there is no link to it; more are dropped: stale ones are found when kicked."""
 REGISTERS_EARLY_MAX: Final = 100_000
-HANDOVER_PIECE_BYTES: Final = 256 * 1024
-"""A session that moves to another node travels in pieces of this size."""
-HANDOVERS_MAX_BYTES: Final = 256 * 1024 * 1024
-"""Sessions on their way to one node."""
-HANDOVER_WAIT_S: Final = 4.0
-HANDOVER_TAIL_WAIT_S: Final = 0.5
-"""How long the old node still queues when the new one has the routes: as long as a table may be stale."""
-TAKEN_WAIT_S: Final = 15.0
-"""How long the old node waits until the new one has the session."""
+DELIVERIES_MAX_BYTES: Final = 64 * 1024 * 1024
+"""What sessions that run here send to the clients of one other node and its link hasn't taken; beyond it they wait."""
+
+# --- home: sessions that last, in Redis -----------------------------------------------------------------------------
+STORE_QUEUE_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Changes of sessions that aren't durable yet; beyond it no messages are taken in, only what ends some."""
+STORE_CHANGE_BYTES: Final = 100
+"""What one change counts for beside its bytes."""
+STORE_BATCH_MAX_BYTES: Final = 1024 * 1024
+"""One call of a function for one slot takes no more; what is left goes into the next."""
+STORE_TURN_MAX_BYTES: Final = 4 * 1024 * 1024
+"""Batches of all slots in one round trip."""
+STORE_TAKE_SLOTS: Final = 64
+"""Slots that are read together when they are taken."""
+STORE_READ_KEYS: Final = 128
+STORE_READ_FIELDS: Final = 256
+"""One reply to a core that takes a slot."""
+STORE_FULL_LOOK_S: Final = 1.0
+"""How often a Redis that is full is asked whether it has room."""
 
 # --- rlog: the replicated log ---------------------------------------------------------------------------------------
 MAX_ROUTES: Final = 10_000_000
@@ -170,6 +180,9 @@ INBOUND_LINE_MAX: Final = 1024
 INBOUND_LINE_MAX_BYTES: Final = 4 * 1024 * 1024
 SUBSCRIBES_WAITING_MAX: Final = 64
 """SUBSCRIBEs of one client that wait for the log; then it is not read until one of them is answered."""
+ORIGINS_MAX: Final = 100_000
+"""Sessions that publish at QoS 2 and last, whose last number each node knows; a repeat of one that fell out is a new one.
+"""
 PARTIAL_CHUNKS_MAX: Final = 256
 """Reads that the beginning of one packet is kept as; then they are joined."""
 PARTIALS_MAX_BYTES: Final = 512 * 1024 * 1024

@@ -7,7 +7,7 @@ its connection was made anew (Redis may have restarted in between), never resend
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias, cast
 from urllib.parse import urlsplit
@@ -116,6 +116,12 @@ class RedisLink:
                 await self.close()
                 raise
 
+    async def write(
+        self, commands: Sequence[Sequence[Argument]], timeout_s: float = bounds.LOG_REPLY_MAX_S
+    ) -> list[Reply | ResponseError]:
+        """As pipeline, for what is acknowledged to anybody: returns when enough replicas have it."""
+        return await self.pipeline(commands, timeout_s)
+
     async def close(self) -> None:
         if self._connection is not None:
             connection, self._connection = self._connection, None
@@ -137,3 +143,28 @@ class RedisLink:
         else:
             cause = str(error) or type(error).__name__
         return RedisUnreachable(f"Redis at {self.config.address}: {cause}")
+
+
+class RedisLinks:
+    """Connections by hash tag. `prepare` runs on every new one before anybody gets it."""
+
+    def __init__(self, config: RedisConfig, prepare: Callable[[RedisLink], Awaitable[None]] | None = None) -> None:
+        self._link = RedisLink(config, by_hand=True)
+        self._prepare = prepare
+        self._connecting = asyncio.Lock()
+
+    async def of(self, key: str) -> RedisLink:
+        """The connected link to the server that has the key. Raises RedisUnreachable."""
+        async with self._connecting:
+            if not self._link.connected:
+                await self._link.connect()
+                if self._prepare is not None:
+                    try:
+                        await self._prepare(self._link)
+                    except BaseException:
+                        await self._link.close()
+                        raise
+            return self._link
+
+    async def close(self) -> None:
+        await self._link.close()

@@ -1,0 +1,387 @@
+"""The durable mirror of this core's sessions: puts and deletes, group-committed to Redis behind each slot's fence.
+
+What always holds:
+- A slot's changes reach Redis in the order in which they were made, in batches, each atomic. What is put while one is
+  under way goes into the next. A barrier is answered when Redis, and `min_replicas`, has all that was put before it.
+- Redis takes a batch only from the slot's owner, and only behind the batch before it (functions.lua). So after an
+  error, when nobody knows what was executed, the same batch is sent again; what comes twice changes nothing.
+- A slot that a higher owner took is let go: its barriers get False. If Redis hasn't the last batch that it answered, it
+  lost data: what is put waits until the slot is taken again.
+- Redis full (`maxmemory`): `is_full` says so, and what waits is written nevertheless, for its deletes make room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from importlib.resources import files
+from itertools import count
+from typing import Final
+
+from redis.exceptions import ResponseError
+
+from flockmq import bounds
+from flockmq.home.batch import Batch, Done, SlotKeys
+from flockmq.home.taking import Taken, read_slots
+from flockmq.rlog.errors import LogError, LogUnavailable, RedisUnreachable
+from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
+
+log: Final = logging.getLogger(__name__)
+
+FUNCTIONS: Final = files("flockmq.home").joinpath("functions.lua").read_text()
+TAKE: Final = b"flockmq_home_take_1"
+WRITE: Final = b"flockmq_home_write_1"
+WRITE_FULL: Final = b"flockmq_home_write_full_1"
+"""The same for a Redis that is full: Redis refuses WRITE then."""
+
+
+class StoreFenced(Exception):
+    """A higher owner took the slot; the text is its fence."""
+
+
+class _Slot:
+    """A slot that this core owns. Its batches wait in their order; the first one is `sealed` when it was sent."""
+
+    __slots__ = ("after", "batches", "before", "fence", "keys", "number", "queued", "writable")
+
+    def __init__(self, number: int, fence: bytes) -> None:
+        self.number = number
+        self.keys = SlotKeys(number)
+        self.fence = fence
+        self.before = b""
+        """What Redis must have as the fence."""
+        self.after = b""
+        """What the first batch leaves as the fence; empty: it wasn't sent yet, and may still grow."""
+        self.batches: deque[Batch] = deque()
+        self.queued = False
+        self.writable = False
+
+    def open_batch(self) -> Batch:
+        """The batch that takes what is put now."""
+        batches = self.batches
+        if not batches or (self.after and len(batches) == 1) or batches[-1].size >= bounds.STORE_BATCH_MAX_BYTES:
+            batches.append(Batch())
+        return batches[-1]
+
+
+class Store:
+    """`on_fenced` and `on_lost` are told a slot's number, after what waited for it was answered or kept."""
+
+    def __init__(self, redis: RedisConfig) -> None:
+        self.on_fenced: Callable[[int], None] = _ignore
+        self.on_lost: Callable[[int], None] = _ignore
+        self.queued_bytes = 0
+        self.commits = 0
+        """Batches that became durable."""
+        self.committed_bytes = 0
+        self.retries = 0
+        """Turns that failed and were tried again."""
+        self.redis_full = False
+        self._links = RedisLinks(redis, _load_functions)
+        self._slots: dict[int, _Slot] = {}
+        self._queue: dict[int, _Slot] = {}
+        self._arrived = asyncio.Event()
+        self._turn = asyncio.Lock()
+        """Held while what Redis has as a slot's fence may be another than we think."""
+        self._numbers = count(1)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Needs no Redis yet: what is put waits for it."""
+        self._tasks = [
+            asyncio.create_task(self._run(), name="home-store"),
+            asyncio.create_task(self._look_for_room(), name="home-store-room"),
+        ]
+
+    async def stop(self) -> None:
+        """What isn't durable by now never will be: its barriers get False."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for slot in list(self._slots):
+            self.release(slot)
+        await self._links.close()
+
+    def is_full(self) -> bool:
+        """Refuse new messages. What acknowledges or deletes is always taken."""
+        return self.redis_full or self.queued_bytes >= bounds.STORE_QUEUE_MAX_BYTES
+
+    # --- what is written ----------------------------------------------------------------------------------------------
+
+    def put(self, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
+        """Of a slot that isn't ours this and what follows is nothing; its barriers say so."""
+        self._change(slot, client_id, field, value, bounds.STORE_CHANGE_BYTES + len(field) + len(value))
+
+    def delete(self, slot: int, client_id: bytes, field: bytes) -> None:
+        self._change(slot, client_id, field, None, bounds.STORE_CHANGE_BYTES + len(field))
+
+    def drop(self, slot: int, client_id: bytes) -> None:
+        """The session ends, with all its fields."""
+        state = self._slots.get(slot)
+        if state is not None:
+            batch = state.open_batch()
+            batch.drop(client_id)
+            self._grow(state, batch, bounds.STORE_CHANGE_BYTES + len(client_id))
+
+    def mark(self, slot: int, source: bytes, number: bytes) -> None:
+        self._mark(slot, source, number)
+
+    def unmark(self, slot: int, source: bytes) -> None:
+        self._mark(slot, source, None)
+
+    def barrier(self, slot: int, done: Done) -> None:
+        """`done(True)` when all that was put for the slot is durable, at once if it is; `done(False)` when it never
+        will be by us."""
+        state = self._slots.get(slot)
+        if state is None:
+            done(False)
+        elif state.batches:
+            state.batches[-1].barriers.append(done)
+        else:
+            done(True)
+
+    def _change(self, slot: int, client_id: bytes, field: bytes, value: bytes | None, size: int) -> None:
+        state = self._slots.get(slot)
+        if state is None:
+            return
+        batch = state.open_batch()
+        fields = batch.sessions.get(client_id)
+        if fields is None:
+            fields = batch.sessions[client_id] = {}
+        fields[field] = value
+        self._grow(state, batch, size)
+
+    def _mark(self, slot: int, source: bytes, number: bytes | None) -> None:
+        state = self._slots.get(slot)
+        if state is not None:
+            batch = state.open_batch()
+            batch.marks[source] = number
+            self._grow(state, batch, bounds.STORE_CHANGE_BYTES + len(source))
+
+    def _grow(self, state: _Slot, batch: Batch, size: int) -> None:
+        batch.size += size
+        self.queued_bytes += size
+        if not state.queued:
+            self._enqueue(state)
+
+    def _enqueue(self, state: _Slot) -> None:
+        if state.writable and not state.queued and state.batches:
+            state.queued = True
+            self._queue[state.number] = state
+            self._arrived.set()
+
+    # --- whose a slot is ----------------------------------------------------------------------------------------------
+
+    async def take(self, slot: int, fence: str) -> Taken:
+        """Become the slot's owner and read what it has. `fence`: "generation-sequence incarnation"; again with the same
+        one is harmless. Raises StoreFenced if a higher owner took it; RedisUnreachable, LogUnavailable."""
+        async with aclosing(self.take_all({slot: fence})) as slots:
+            async for _, taken in slots:
+                if isinstance(taken, StoreFenced):
+                    raise taken
+                return taken
+        raise AssertionError("each slot is yielded once")
+
+    async def take_all(self, fences: Mapping[int, str]) -> AsyncGenerator[tuple[int, Taken | StoreFenced]]:
+        """As `take`, many slots a round trip. A slot may be written to from when it is yielded. Raises RedisUnreachable
+        or LogUnavailable: what wasn't yielded must be taken again."""
+        refused: list[tuple[int, StoreFenced]] = []
+        owned: dict[RedisLink, list[_Slot]] = {}
+        async with self._turn:
+            slots = [self._suspended(number, fence.encode()) for number, fence in fences.items()]
+            for link, group in (await self._by_link(slots)).items():
+                owned[link] = []
+                for state, fenced in zip(group, await self._fence(link, group), strict=True):
+                    if fenced is None:
+                        owned[link].append(state)
+                    else:
+                        refused.append((state.number, fenced))
+        for number, fenced in refused:
+            self.release(number)
+            yield number, fenced
+        for link, group in owned.items():
+            for at in range(0, len(group), bounds.STORE_TAKE_SLOTS):
+                some = group[at : at + bounds.STORE_TAKE_SLOTS]
+                for state, taken in zip(some, await read_slots(link, [state.keys for state in some]), strict=True):
+                    self._slots[state.number] = state
+                    state.writable = True
+                    self._enqueue(state)
+                    yield state.number, taken
+
+    def release(self, slot: int) -> None:
+        """This core doesn't own the slot any more: what waits is let go, barriers get False."""
+        state = self._slots.pop(slot, None)
+        if state is None:
+            return
+        self._queue.pop(slot, None)
+        for batch in state.batches:
+            self.queued_bytes -= batch.size
+            _answer(batch, durable=False)
+
+    def _suspended(self, number: int, fence: bytes) -> _Slot:
+        """The slot, not written while it is taken. If it is ours by this fence, what waits for it goes on waiting."""
+        state = self._slots.get(number)
+        if state is not None and state.fence == fence:
+            self._suspend(state)
+            return state
+        self.release(number)
+        return _Slot(number, fence)
+
+    def _suspend(self, state: _Slot) -> None:
+        state.writable = state.queued = False
+        self._queue.pop(state.number, None)
+
+    async def _fence(self, link: RedisLink, slots: list[_Slot]) -> list[StoreFenced | None]:
+        """Set our fence for each, and say where a higher one is."""
+        number = next(self._numbers)
+        replies = await link.write([(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots])
+        answers: list[StoreFenced | None] = []
+        for state, reply in zip(slots, replies, strict=True):
+            if isinstance(reply, ResponseError):
+                if not str(reply).startswith("FENCED "):
+                    raise LogUnavailable(f"slot {state.number}: Redis: {reply}")
+                answers.append(StoreFenced(str(reply)[7:]))
+            else:
+                state.before, state.after = b"%b %d" % (state.fence, number), b""
+                answers.append(None)
+        return answers
+
+    async def _by_link(self, slots: Iterable[_Slot]) -> dict[RedisLink, list[_Slot]]:
+        groups: dict[RedisLink, list[_Slot]] = {}
+        for state in slots:
+            groups.setdefault(await self._links.of(state.keys.text), []).append(state)
+        return groups
+
+    # --- committing ---------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        retry_s = bounds.LOG_RETRY_MIN_S
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._queue:
+                try:
+                    async with self._turn:
+                        await self._commit(self._next_turn())
+                    retry_s = bounds.LOG_RETRY_MIN_S
+                except LogError as error:
+                    self.retries += 1
+                    log.warning("sessions wait to be durable: %s", error)
+                    await asyncio.sleep(retry_s)
+                    retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+
+    def _next_turn(self) -> list[_Slot]:
+        """Slots whose first batch goes now; those that have more come behind all others."""
+        turn: list[_Slot] = []
+        size = 0
+        while self._queue and size < bounds.STORE_TURN_MAX_BYTES:
+            state = self._queue.pop(next(iter(self._queue)))
+            state.queued = False
+            size += state.batches[0].size
+            turn.append(state)
+        return turn
+
+    async def _commit(self, turn: list[_Slot]) -> None:
+        """Raises LogError, for those whose batch must be sent again; they are queued."""
+        try:
+            groups = await self._by_link(turn)
+            outcomes = await asyncio.gather(
+                *(self._write(link, group) for link, group in groups.items()), return_exceptions=True
+            )
+        finally:
+            for state in turn:
+                if self._slots.get(state.number) is state:
+                    self._enqueue(state)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+    async def _write(self, link: RedisLink, group: list[_Slot]) -> None:
+        for state in group:
+            state.after = state.after or b"%b %d" % (state.fence, next(self._numbers))
+        function = WRITE_FULL if self.redis_full else WRITE
+        replies = await link.write(
+            [state.batches[0].call(function, state.keys, state.before, state.after) for state in group]
+        )
+        failure = ""
+        for state, reply in zip(group, replies, strict=True):
+            if self._slots.get(state.number) is not state:
+                continue  # released meanwhile
+            if isinstance(reply, ResponseError):
+                failure = self._refused(state, str(reply)) or failure
+            else:
+                self._committed(state)
+        if failure:
+            await link.close()  # it is prepared anew: its functions may be gone
+            raise LogUnavailable(f"Redis: {failure}")
+
+    def _committed(self, state: _Slot) -> None:
+        batch = state.batches.popleft()
+        state.before, state.after = state.after, b""
+        self.queued_bytes -= batch.size
+        self.committed_bytes += batch.size
+        self.commits += 1
+        _answer(batch, durable=True)
+
+    def _refused(self, state: _Slot, error: str) -> str:
+        """The error, if it is none that we know what to do about."""
+        if error.startswith("FENCED"):
+            self.release(state.number)
+            self.on_fenced(state.number)
+        elif error.startswith("LOST"):
+            log.error("slot %d: Redis lost what it had answered", state.number)
+            self._suspend(state)
+            self.on_lost(state.number)
+        elif error.startswith("OOM"):
+            if not self.redis_full:
+                log.error("Redis is full (maxmemory): sessions that last take no messages until there is room")
+            self.redis_full = True
+        else:
+            return error
+        return ""
+
+    # --- a Redis that is full -----------------------------------------------------------------------------------------
+
+    async def _look_for_room(self) -> None:
+        """While Redis is full, try again and again a batch without changes, that it refuses as long as it is."""
+        while True:
+            await asyncio.sleep(bounds.STORE_FULL_LOOK_S)
+            if not self.redis_full:
+                continue
+            async with self._turn:
+                with contextlib.suppress(LogError):
+                    self.redis_full = await self._refuses_writes()
+            if not self.redis_full:
+                log.warning("Redis has room again")
+
+    async def _refuses_writes(self) -> bool:
+        for link, group in (await self._by_link(self._slots.values())).items():
+            state = group[0]
+            reply = (await link.pipeline([Batch().call(WRITE, state.keys, state.before, state.before)]))[0]
+            if isinstance(reply, ResponseError) and str(reply).startswith("OOM"):
+                return True
+        return False
+
+
+async def _load_functions(link: RedisLink) -> None:
+    try:
+        await link.call("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
+    except ResponseError as error:
+        raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
+
+
+def _answer(batch: Batch, *, durable: bool) -> None:
+    for done in batch.barriers:
+        try:
+            done(durable)
+        except Exception:
+            log.exception("a barrier's answer failed")
+
+
+def _ignore(_: int) -> None:
+    """Nobody asked to be told."""
