@@ -84,8 +84,7 @@ STORE_TAKE_SLOTS: Final = 64
 STORE_READ_KEYS: Final = 128
 STORE_READ_FIELDS: Final = 256
 """One reply to a core that takes a slot."""
-STORE_FULL_LOOK_S: Final = 1.0
-"""How often a Redis that is full is asked whether it has room."""
+STORE_WATCH_EVERY_S: Final = 1.0
 
 # --- rlog: the replicated log ---------------------------------------------------------------------------------------
 MAX_ROUTES: Final = 10_000_000
@@ -181,8 +180,7 @@ INBOUND_LINE_MAX_BYTES: Final = 4 * 1024 * 1024
 SUBSCRIBES_WAITING_MAX: Final = 64
 """SUBSCRIBEs of one client that wait for the log; then it is not read until one of them is answered."""
 ORIGINS_MAX: Final = 100_000
-"""Sessions that publish at QoS 2 and last, whose last number each node knows; a repeat of one that fell out is a new one.
-"""
+"""Sessions that publish at QoS 2, and last, whose last number a node knows; of others it takes a repeat for new."""
 PARTIAL_CHUNKS_MAX: Final = 256
 """Reads that the beginning of one packet is kept as; then they are joined."""
 PARTIALS_MAX_BYTES: Final = 512 * 1024 * 1024

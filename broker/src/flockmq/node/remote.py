@@ -1,8 +1,10 @@
-"""Other nodes' routes: the `routes` table, kept as an index of filters whose values are peers.
+"""Other nodes' routes, and those of sessions that last: the `routes` table, kept as an index of filters.
 
-What always holds: the index has a filter under a peer exactly while the table has the row and the node is a member;
-rows that come before their node's own row wait for it. A filter that the index has no shape left for makes its node a
-target of every message: a node matches again what it gets, so that costs traffic, never a message.
+Its values are peers and slots: a row is owned by an incarnation, or by `#N`, slot N, a target whoever owns that, so
+that a slot that moves changes nothing here. What always holds: the index has a filter under a peer exactly while the
+table has the row and the node is a member, and under a slot while the table has the row; rows that come before their
+node's own row wait for it. A filter that the index has no shape left for makes its target one of every message: whoever
+gets it matches it again, so that costs traffic, never a message.
 """
 
 from __future__ import annotations
@@ -15,20 +17,33 @@ from flockmq.bounds import REMOTE_SHAPES_MAX
 from flockmq.rlog.shards import NodeInfo
 from flockmq.routing.matcher import FilterIndex, ShapeLimitError
 from flockmq.session.router import Router
-from flockmq.session.sink import Peer
+from flockmq.session.sink import Peer, Slot
 
 log: Final = logging.getLogger(__name__)
 
 FindPeer = Callable[[str], Peer | None]
 
 
+SLOT_MARK: Final = "#"
+
+
+def slot_owner(slot: int) -> str:
+    """The owner of the routes of a slot's sessions; no incarnation is one, for each has an @."""
+    return f"{SLOT_MARK}{slot}"
+
+
+def slot_of_owner(owner: str) -> int:
+    """-1: an incarnation."""
+    return int(owner[1:]) if owner.startswith(SLOT_MARK) and "@" not in owner else -1
+
+
 class _Placed:
-    """A node with routes: `rows` of them, the `shapeless` among them not in the index."""
+    """A node or slot with routes: `rows` of them, the `shapeless` among them not in the index."""
 
-    __slots__ = ("peer", "rows", "shapeless")
+    __slots__ = ("rows", "shapeless", "target")
 
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
+    def __init__(self, target: Peer | Slot) -> None:
+        self.target = target
         self.rows = 0
         self.shapeless: set[bytes] = set()
 
@@ -44,7 +59,7 @@ class RemoteRoutes:
         self._max_shapes = max_shapes
         self._index = FilterIndex(max_shapes)
         self._placed: dict[str, _Placed] = {}
-        self._everywhere: list[Peer] = []
+        self._everywhere: list[Peer | Slot] = []
         self._unplaced: dict[str, set[bytes]] = {}
         self._live = False
         self.members = Members(self)
@@ -63,19 +78,19 @@ class RemoteRoutes:
             return
         placed = self._placed.get(incarnation)
         if placed is None:
-            peer = self._find_peer(incarnation)
-            if peer is None:
+            target = self._find(incarnation)
+            if target is None:
                 self._unplaced.setdefault(incarnation, set()).add(filter)
                 return
-            placed = self._placed[incarnation] = _Placed(peer)
+            placed = self._placed[incarnation] = _Placed(target)
         placed.rows += 1
         try:
-            self._index.add(filter, placed.peer)
+            self._index.add(filter, placed.target)
             self._changed(filter)
         except ShapeLimitError as error:
             if not placed.shapeless:
                 log.warning("%s gets every message, for its filter %r: %s", incarnation, filter, error)
-                self._everywhere.append(placed.peer)
+                self._everywhere.append(placed.target)
                 self._changed(b"#")
             placed.shapeless.add(filter)
 
@@ -111,15 +126,19 @@ class RemoteRoutes:
         """The node was purged. Its rows go as the table sweeps them; until then its peer takes and forgets."""
         self._unplaced.pop(incarnation, None)
 
+    def _find(self, owner: str) -> Peer | Slot | None:
+        slot = slot_of_owner(owner)
+        return self._find_peer(owner) if slot < 0 else Slot(slot)
+
     def _take(self, filter: bytes, placed: _Placed) -> None:
         placed.rows -= 1
         if filter not in placed.shapeless:
-            self._index.remove(filter, placed.peer)
+            self._index.remove(filter, placed.target)
             self._changed(filter)
             return
         placed.shapeless.discard(filter)
         if not placed.shapeless:
-            self._everywhere.remove(placed.peer)
+            self._everywhere.remove(placed.target)
             self._changed(b"#")
 
     def _changed(self, filter: bytes) -> None:

@@ -13,7 +13,7 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.session.groups import Group
 from flockmq.session.session import Session
-from flockmq.session.sink import Peer, Sink
+from flockmq.session.sink import Peer, Sink, Slot
 from flockmq.session.subscription import Subscription
 
 
@@ -21,19 +21,26 @@ from flockmq.session.subscription import Subscription
 class Fanout:
     """`sinks4`, `sinks5`: those whom a QoS 0 run reaches as it is; `special`: those who need a form of their own;
     `deliveries`: all local subscribers, `special` among them; `peers`: other nodes that have subscribers;
-    `groups`: shared subscriptions, of each of which one member gets it; `crosses`: it may go to other nodes.
+    `groups`: shared subscriptions, of each of which one member gets it; `slots`: where sessions that last want it;
+    `lanes`: the courier's way there, as it was at its `lanes_view`; `crosses`: it may go to other nodes, or to homes.
     `sessions4`, `sessions5`: everybody, where a QoS 1 packet of that version reaches all as it is; else None.
     """
 
     __slots__ = (
-        "crosses", "deliveries", "groups", "peers", "sessions4", "sessions5", "sinks4", "sinks5", "special",
+        "crosses", "deliveries", "groups", "lanes", "lanes_view", "peers", "sessions4", "sessions5", "sinks4", "sinks5",
+        "slots", "special",
     )  # fmt: skip
 
-    def __init__(self, deliveries: list[Subscription], peers: list[Peer], groups: list[Group]) -> None:
+    def __init__(
+        self, deliveries: list[Subscription], peers: list[Peer], groups: list[Group], slots: list[int]
+    ) -> None:
         self.deliveries = deliveries
         self.peers = peers
         self.groups = groups
-        self.crosses: bool = len(peers) > 0
+        self.slots = slots
+        self.lanes: list[Sink] = []
+        self.lanes_view: int = -1
+        self.crosses: bool = len(peers) > 0 or len(slots) > 0
         self.sinks4: list[Sink] = []
         self.sinks5: list[Sink] = []
         self.special: list[Subscription] = []
@@ -49,10 +56,10 @@ class Fanout:
         self.sessions5 = self._all_sessions(5)
 
     def reaches_nobody(self) -> bool:
-        return not self.deliveries and not self.peers and not self.groups
+        return not self.deliveries and not self.peers and not self.groups and not self.slots
 
     def _all_sessions(self, version: int) -> list[Session] | None:
-        if self.peers or self.groups or self.special:
+        if self.crosses or self.groups or self.special:
             return None
         if version == 5 and not self.deliveries:  # which PUBACK says [section 3.4.2.1]
             return None
@@ -63,9 +70,10 @@ class Fanout:
 
 
 def build(matched: list[object]) -> Fanout:
-    """The fan-out of what the indexes matched: local subscriptions, peers and groups, in any order."""
+    """The fan-out of what the indexes matched: local subscriptions, peers, groups and slots, in any order."""
     peers: list[Peer] = []
     groups: list[Group] = []
+    slots: dict[int, None] = {}
     by_session: dict[Session, Subscription] = {}
     for target in matched:
         if isinstance(target, Subscription):
@@ -73,9 +81,11 @@ def build(matched: list[object]) -> Fanout:
             by_session[target.session] = target if known is None else _merged(known, target)
         elif isinstance(target, Peer) and target not in peers:
             peers.append(target)
+        elif isinstance(target, Slot):
+            slots[target.number] = None
         elif isinstance(target, Group):
             groups.append(target)
-    return Fanout(list(by_session.values()), peers, groups)
+    return Fanout(list(by_session.values()), peers, groups, list(slots))
 
 
 def _merged(one: Subscription, other: Subscription) -> Subscription:

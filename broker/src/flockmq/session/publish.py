@@ -99,15 +99,19 @@ def with_expiry(packet: bytes, left_s: float) -> bytes:
 class Publish:
     """A message: `version` is that of `packet` (4 stands for 3.1 and 3.1.1 too); `properties` without their length;
     the payload is what stands in `packet` from `payload_at` on; `expiry_s` is the Message Expiry Interval or NO_EXPIRY.
+    `origin`: its id where it has one from its publisher's session (`session.origin`), and `publisher`: the client id
+    that no-local asks for, where its connection isn't here; else b"".
     """
 
     __slots__ = (
         "_forms",
         "expiry_s",
+        "origin",
         "packet",
         "packet_id",
         "payload_at",
         "properties",
+        "publisher",
         "qos",
         "retain",
         "topic",
@@ -135,6 +139,8 @@ class Publish:
         self.properties = properties
         self.payload_at = payload_at
         self.expiry_s = expiry_s
+        self.origin: bytes = b""
+        self.publisher: bytes = b""
         self._forms: dict[int, bytes] | None = None
 
     def payload(self) -> bytes:

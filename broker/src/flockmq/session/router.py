@@ -34,10 +34,11 @@ from flockmq.session.away import Away
 from flockmq.session.counters import Counters
 from flockmq.session.fanout import Fanout
 from flockmq.session.groups import Elsewhere
+from flockmq.session.origin import ORIGIN, Origins
 from flockmq.session.publish import NO_EXPIRY, Publish, Stored, transcode_run
 from flockmq.session.session import QUEUED, REFUSED, SENT, Session
 from flockmq.session.shared import Shared
-from flockmq.session.sink import AWAY, CONGESTED, FLOWING, LAGGING, Peer, Sink
+from flockmq.session.sink import AWAY, CONGESTED, FLOWING, LAGGING, Courier, Peer, Sink, Slot
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class Route:
 class Router:
     """One per node. Larger packets and deeper topics than `max_packet_size` and `max_topic_levels`, the least of all
     zones', take the ordinary road; so do topics that match `intercepts`: the node looks at them before they are routed.
+    `courier` brings messages to sessions that last; `publishing` is the client id of who published the run at hand,
+    where that was on another node.
     """
 
     def __init__(self, counters: Counters, max_packet_size: int, max_topic_levels: int = TOPIC_MAX_LEVELS) -> None:
@@ -79,8 +82,11 @@ class Router:
         self.turn: list[Sink] = []
         self.local = FilterIndex()
         self.remote = FilterIndex(REMOTE_SHAPES_MAX)
-        self.everywhere: list[Peer] = []
+        self.everywhere: list[Peer | Slot] = []
         self.shared = Shared(self)
+        self.courier: Courier | None = None
+        self.origins = Origins()
+        self.publishing: bytes = b""
         self._forget()
         self.congested: int = 0
         self.partial_bytes: int = 0
@@ -133,7 +139,7 @@ class Router:
     def is_intercepted(self, topic: bytes) -> bool:
         return len(self.intercepts) > 0 and len(self.intercepts.match(topic)) > 0
 
-    def replace_remote(self, remote: FilterIndex, everywhere: list[Peer]) -> None:
+    def replace_remote(self, remote: FilterIndex, everywhere: list[Peer | Slot]) -> None:
         """Other nodes' filters, as a whole: after a bootstrap; `everywhere` get every message. Constant time."""
         self.remote = remote
         self.everywhere = everywhere
@@ -253,6 +259,9 @@ class Router:
                     self.pause(peer, publisher)
             counters.messages_forwarded += count * len(fan.peers)
         if publisher is not None:
+            if fan.slots:
+                courier = self._courier_for(fan, publisher)
+                courier.put_run(fan, version, chunk, publisher.client_id() if version == 5 else b"")
             for group in fan.groups:
                 self.shared.emit(group, chunk, version, count, publisher)
 
@@ -277,19 +286,23 @@ class Router:
         self, subscriptions: list[Subscription], chunk: bytes, version: int, publisher: Publisher | None
     ) -> None:
         for packet in split_run(chunk, version):
+            packet.publisher = self.publishing
             for subscription in subscriptions:
                 self._deliver(subscription, packet, publisher)
 
     def deliver(self, fan: Fanout, message: Publish, publisher: Publisher | None) -> None:
-        """One message, to the local subscribers of a fan-out."""
+        """One message, to the local subscribers of a fan-out; a repeat of one that has an origin goes nowhere."""
+        if message.origin and not self.origins.is_new(message.origin):
+            return
         for subscription in fan.deliveries:
             self._deliver(subscription, message, publisher)
 
     def forward(
         self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: Publisher | None = None
     ) -> int:
-        """One message, to the other nodes of a fan-out, and to one member of each of its groups: how many nodes will
-        call `on_accepted`; -1: some link or group has no room, the others have the message all the same.
+        """One message, to the other nodes of a fan-out, to the homes of its slots, and to one member of each of its
+        groups: how many times `on_accepted` will be called; -1: some link, lane or group has no room, the others have
+        the message all the same.
         """
         waits = 0
         refused = False
@@ -297,11 +310,17 @@ class Router:
         for peer in fan.peers:
             if message.qos == 0:
                 peer.put_run(message.version, message.packet)
-            elif not peer.put_acknowledged(message.version, message.packet, on_accepted):
+            elif not self._forward_to(peer, message, on_accepted):
                 self.counters.dropped_no_room += 1
                 refused = True
             else:
                 waits += 1
+        if fan.slots:
+            asked = self._send_home(fan, message, publisher, on_accepted)
+            if asked < 0:
+                refused = True
+            else:
+                waits += asked
         for group in fan.groups:
             asked = self.shared.dispatch(group, message, publisher, on_accepted)
             if asked < 0:
@@ -310,10 +329,38 @@ class Router:
                 waits += asked
         return -1 if refused else waits
 
+    def _forward_to(self, peer: Peer, message: Publish, on_accepted: Callable[[], None]) -> bool:
+        if message.origin:
+            return peer.put_acknowledged(message.version | ORIGIN, message.origin + message.packet, on_accepted)
+        return peer.put_acknowledged(message.version, message.packet, on_accepted)
+
+    def _send_home(
+        self, fan: Fanout, message: Publish, publisher: Publisher | None, on_accepted: Callable[[], None]
+    ) -> int:
+        """One message, to the sessions that last; as `Courier.put_acknowledged`."""
+        courier = self._courier_for(fan, publisher)
+        if publisher is not None and publisher.protocol_version == 5:
+            message.publisher = publisher.client_id()
+        if message.qos == 0:
+            courier.put_run(fan, message.version, message.packet, message.publisher)
+            return 0
+        asked = courier.put_acknowledged(fan, message, on_accepted)
+        if asked < 0:
+            self.counters.dropped_no_room += 1
+        return asked
+
+    def _courier_for(self, fan: Fanout, publisher: Publisher | None) -> Courier:
+        courier = self.courier
+        assert courier is not None
+        if courier.congested and publisher is not None:
+            for lane in courier.slow_lanes(fan):
+                self.pause(lane, publisher)
+        return courier
+
     def _deliver(self, subscription: Subscription, message: Publish, publisher: Publisher | None) -> None:
         session = subscription.session
         sink = session.sink
-        if subscription.no_local and sink is publisher:
+        if subscription.no_local and (sink is publisher or message.publisher == session.client_id):
             return
         qos = message.qos if message.qos < subscription.qos else subscription.qos
         retain = message.retain and subscription.retain_as_published

@@ -10,9 +10,13 @@ What always holds: a sink is on the dirty list at most once; `out_bytes` is the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
+
+if TYPE_CHECKING:
+    from flockmq.session.fanout import Fanout
+    from flockmq.session.publish import Publish
 
 FLOWING: Final = 0
 """The peer reads as fast as we write."""
@@ -85,4 +89,38 @@ class Peer(Sink):
 
         False: the link's resend buffer is full, nothing was taken, and the publisher hears 0x97.
         """
+        raise NotImplementedError(type(self).__name__)
+
+
+@mypyc_attr(acyclic=True)
+class Slot:
+    """A slot of client ids, as a target of messages: whoever owns it has the sessions that want them."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+class Courier:
+    """Brings messages to the homes of sessions that last. `congested`: how many of its lanes, one a home, are."""
+
+    __slots__ = ("congested",)
+
+    def __init__(self) -> None:
+        self.congested: int = 0
+
+    def put_run(self, fan: Fanout, version: int, chunk: bytes, publisher: bytes) -> None:
+        """Bring a run of whole QoS 0 PUBLISH packets to the homes of a fan-out's slots. Never waits."""
+        raise NotImplementedError(type(self).__name__)
+
+    def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
+        """Bring one QoS ≥ 1 PUBLISH to them; how many times `on_accepted` will be called: once, when it is durable at
+        all of them. -1: some lane has no room, nothing was taken, and the publisher hears 0x97.
+        """
+        raise NotImplementedError(type(self).__name__)
+
+    def slow_lanes(self, fan: Fanout) -> list[Sink]:
+        """The lanes of a fan-out whose publishers should pause."""
         raise NotImplementedError(type(self).__name__)

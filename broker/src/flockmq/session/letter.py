@@ -1,0 +1,22 @@
+"""A message on its way to the homes of sessions that last, with what they must know of it."""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+class Letter:
+    """`source` and `number` are its id (`session.origin`); a run of QoS 0 packets has none: b"" and 0. `publisher` is
+    the client id of a 5.0 publisher, for no-local, else b"". `packet` is one whole PUBLISH, or the run, encoded for
+    MQTT `version` (4 or 5).
+    """
+
+    __slots__ = ("number", "packet", "publisher", "source", "version")
+
+    def __init__(self, source: bytes, number: int, publisher: bytes, version: int, packet: bytes) -> None:
+        self.source = source
+        self.number = number
+        self.publisher = publisher
+        self.version = version
+        self.packet = packet

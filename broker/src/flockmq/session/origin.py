@@ -1,0 +1,74 @@
+"""The 128-bit id of a message: who numbers it (a source, 8 bytes) and its number there (u64), which only grows.
+
+A source is an incarnation of a node, or a session whose QoS 2 messages keep their numbers when they are sent again
+from another node. Messages of one source come in the order of their numbers, so whoever remembers the last number that
+it took knows a repeat. Pure.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import ORIGINS_MAX
+
+ORIGIN: Final = 0x40
+"""Added to the MQTT version of what is forwarded: each packet comes behind its origin."""
+SOURCE_BYTES: Final = 8
+ORIGIN_BYTES: Final = 16
+
+
+def origin_of(source: bytes, number: int) -> bytes:
+    return source + number.to_bytes(8, "big")
+
+
+def source_of(origin: bytes) -> bytes:
+    return origin[:8]
+
+
+def number_of(origin: bytes) -> int:
+    return int.from_bytes(origin[8:16], "big")
+
+
+def node_source(incarnation: str) -> bytes:
+    """The source of an incarnation of a node; its first bit is set."""
+    digest = blake2b(incarnation.encode(), digest_size=SOURCE_BYTES).digest()
+    return bytes((digest[0] | 0x80,)) + digest[1:]
+
+
+def session_source(random: bytes) -> bytes:
+    """The source of a session, from SOURCE_BYTES random bytes; its first bit is not set."""
+    return bytes((random[0] & 0x7F,)) + random[1:SOURCE_BYTES]
+
+
+def is_node_source(source: bytes) -> bool:
+    return source[0] >= 0x80
+
+
+@mypyc_attr(acyclic=True)
+class Origins:
+    """The last number of each source, of the `most` sources that were heard last."""
+
+    __slots__ = ("_last", "_most")
+
+    def __init__(self, most: int = ORIGINS_MAX) -> None:
+        self._last: dict[bytes, int] = {}
+        self._most = most
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def is_new(self, origin: bytes) -> bool:
+        """The message was not seen before; from now on it was."""
+        source = origin[:8]
+        number = number_of(origin)
+        last = self._last.pop(source, -1)
+        if number <= last:
+            self._last[source] = last
+            return False
+        self._last[source] = number
+        if len(self._last) > self._most:
+            del self._last[next(iter(self._last))]
+        return True
