@@ -43,6 +43,15 @@ PEER_DRAINED_BYTES: Final = 1 * 1024 * 1024
 PEER_IDLE_S: Final = 60.0
 """A link between two replicants that carried no message for so long is closed."""
 FORWARD_WAIT_S: Final = 0.2
+COURIER_LANE_MAX_BYTES: Final = 32 * 1024 * 1024
+COURIER_LANE_MAX_MESSAGES: Final = 100_000
+"""QoS >= 1 messages for sessions of one core that it hasn't accepted; more are refused to their publishers (0x97). From
+half of it on publishers are paused.
+"""
+COURIER_WINDOW_BYTES: Final = 4 * 1024 * 1024
+"""How much of it is on its way at once; the rest waits at the sender."""
+COURIER_LOOK_S: Final = 0.02
+"""How often a congested lane, or what waits for the log, is looked at."""
 MEMBER_UNLINKED_MAX_S: Final = 1.0
 LEAVE_MAX_S: Final = 1.0
 MEMBER_VOTES_MAX: Final = 1024
@@ -67,6 +76,14 @@ HOME_BATCH_MAX: Final = 4096
 HOME_OUT_MAX: Final = 100_000
 """Notes for one node while there is no link to it; more are dropped: stale ones are found when kicked."""
 REGISTERS_EARLY_MAX: Final = 100_000
+HOME_RETURN_S: Final = 5.0
+"""For so long a home that took over a session waits for its connection before it holds its client for gone."""
+HOME_BEHIND_S: Final = 0.25
+"""Sessions whose deliveries found no link or no room send them again after so long."""
+INTAKE_SENDER_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Messages of one node that its sessions' home can't take yet; a sender that goes beyond its window loses its link."""
+MARKS_PER_SLOT_MAX: Final = 4096
+"""Sessions that publish at QoS 2 whose last number a slot knows; of others it takes a repeat for new."""
 DELIVERIES_MAX_BYTES: Final = 64 * 1024 * 1024
 """What sessions that run here send to the clients of one other node and its link hasn't taken; beyond it they wait."""
 
@@ -171,6 +188,8 @@ OUTGOING_ALIASES_MAX: Final = 32
 """Topic aliases that we use towards one client, however many it allows."""
 ALLOWED_HEADS_MAX: Final = 1024
 """Packet heads that one client is known to be allowed to publish; a full set starts anew."""
+NUMBERS_RESERVED: Final = 4096
+"""Sequences and numbers that a session may use before its journal says so again; a crash skips at most so many."""
 AWAY_SESSIONS_MAX: Final = 1_000_000
 """Sessions of one node whose clients are away; beyond it the one that would expire first ends."""
 SESSIONS_EXPIRED_PER_TICK_MAX: Final = 256

@@ -6,6 +6,10 @@
     NUMBERED  body = number (u64) · MQTT version (u8) · a run of whole PUBLISH packets
               (with 0x80 added to the version: shared deliveries, `session.shared`)
     ITEM      body = stream id (u32) · one item of a stream
+    DELIVERY  body = packets for clients of sessions that run on the sender, `home.wire.deliveries`
+    COURIER   body = number (u64; 0: runs of QoS 0) · epoch (u64) · letters for sessions that run on the receiver, each
+              source (8 bytes) · number (u64) · bytes of the publisher (u16) · MQTT version (u8) · bytes of the packet
+              (u32) · publisher · packet
     GREETING  body = one handshake struct; only before the peer is authenticated
 
 Frames that carry messages hold them raw: no msgpack, no copy of the payload. The length is checked against the bound
@@ -14,19 +18,22 @@ before any memory is spent on the body. Structs are arrays, so a later version c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct as Layout
 from typing import Final
 
 import msgspec
 
 from flockmq.rlog.entry import StreamId
+from flockmq.session.letter import Letter
 
 CONTROL: Final = 0
 FORWARD: Final = 1
 NUMBERED: Final = 2
 ITEM: Final = 3
 GREETING: Final = 4
+DELIVERY: Final = 5
+COURIER: Final = 6
 
 _FRAME: Final = Layout(">IB")
 _FORWARD: Final = Layout(">IBB")
@@ -34,6 +41,9 @@ _NUMBERED: Final = Layout(">IBQB")
 _ITEM: Final = Layout(">IBI")
 _NUMBERED_BODY: Final = Layout(">QB")
 _ITEM_BODY: Final = Layout(">I")
+_COURIER: Final = Layout(">IBQQ")
+_COURIER_BODY: Final = Layout(">QQ")
+_LETTER: Final = Layout(">8sQHBI")
 
 
 class FrameError(Exception):
@@ -133,6 +143,13 @@ class Goodbye(msgspec.Struct, array_like=True, frozen=True, tag=11):
     """This incarnation leaves for good and will not come back."""
 
 
+class Taken(msgspec.Struct, array_like=True, frozen=True, tag=12):
+    """All batches of letters up to `number` are durable, at all slots that this core has had since epoch `view`."""
+
+    number: int
+    view: int
+
+
 Control = (
     Heartbeat
     | Note
@@ -146,6 +163,7 @@ Control = (
     | Resume
     | Accepted
     | Goodbye
+    | Taken
 )
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -179,6 +197,22 @@ def numbered_header(number: int, version: int, chunk_bytes: int) -> bytes:
     return _NUMBERED.pack(chunk_bytes + 9, NUMBERED, number, version)
 
 
+def delivery_header(size_bytes: int) -> bytes:
+    """Stands before the parts of a DELIVERY frame."""
+    return _FRAME.pack(size_bytes, DELIVERY)
+
+
+def courier_frame(number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> list[bytes]:
+    """A whole COURIER frame, packets by reference. `size_bytes`: of the letters, as `cluster.lanes.size_of` says."""
+    parts = [_COURIER.pack(_COURIER_BODY.size + size_bytes, COURIER, number, epoch)]
+    for letter in letters:
+        publisher, packet = letter.publisher, letter.packet
+        head = _LETTER.pack(letter.source, letter.number, len(publisher), letter.version, len(packet))
+        parts.append(head + publisher)
+        parts.append(packet)
+    return parts
+
+
 def item_header(stream_id: int, item_bytes: int) -> bytes:
     return _ITEM.pack(item_bytes + 4, ITEM, stream_id)
 
@@ -203,6 +237,26 @@ def parse_item(body: bytes) -> tuple[int, bytes]:
     if len(body) < 4:
         raise FrameError(f"an ITEM frame of {len(body)} bytes")
     return _ITEM_BODY.unpack_from(body)[0], body[4:]
+
+
+def parse_courier(body: bytes) -> tuple[int, int, list[Letter]]:
+    """(number, epoch, letters). Raises FrameError."""
+    if len(body) < _COURIER_BODY.size:
+        raise FrameError(f"a COURIER frame of {len(body)} bytes")
+    number, epoch = _COURIER_BODY.unpack_from(body)
+    letters: list[Letter] = []
+    at, end = _COURIER_BODY.size, len(body)
+    while at < end:
+        publisher_at = at + _LETTER.size
+        if publisher_at > end:
+            raise FrameError("a COURIER frame that ends within a letter's head")
+        source, letter_number, publisher_bytes, version, packet_bytes = _LETTER.unpack_from(body, at)
+        packet_at = publisher_at + publisher_bytes
+        at = packet_at + packet_bytes
+        if at > end:
+            raise FrameError("a COURIER frame that ends within a letter")
+        letters.append(Letter(source, letter_number, body[publisher_at:packet_at], version, body[packet_at:at]))
+    return number, epoch, letters
 
 
 class FrameReader:

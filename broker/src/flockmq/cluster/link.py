@@ -21,6 +21,7 @@ from flockmq import bounds
 from flockmq.cluster import frames
 from flockmq.cluster.frames import FrameError, FrameReader
 from flockmq.cluster.handshake import Dialer, HandshakeError, Identity, Listener, refusal
+from flockmq.session.letter import Letter
 
 log: Final = logging.getLogger(__name__)
 
@@ -48,6 +49,9 @@ class LinkOwner(Protocol):
     def link_stream(self, link: Link, method: str, body: bytes) -> AsyncGenerator[bytes, None]: ...
     def link_forward(self, link: Link, version: int, chunk: bytes) -> None: ...
     def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None: ...
+    def link_delivery(self, link: Link, body: bytes) -> None: ...
+    def link_courier(self, link: Link, number: int, epoch: int, letters: list[Letter], size_bytes: int) -> None: ...
+    def link_taken(self, link: Link, number: int, view: int) -> None: ...
     def link_resume(self, link: Link, accepted: int) -> None: ...
     def link_accepted(self, link: Link, number: int) -> None: ...
     def link_goodbye(self, link: Link) -> None: ...
@@ -300,6 +304,10 @@ class Link(asyncio.Protocol):
             self._owner.link_forward(self, *frames.parse_forward(body))
         elif kind == frames.NUMBERED:
             self._owner.link_numbered(self, *frames.parse_numbered(body))
+        elif kind == frames.DELIVERY:
+            self._owner.link_delivery(self, body)
+        elif kind == frames.COURIER:
+            self._owner.link_courier(self, *frames.parse_courier(body), len(body))
         elif kind == frames.ITEM:
             stream_id, item = frames.parse_item(body)
             self._receive_item(stream_id, item)
@@ -316,6 +324,8 @@ class Link(asyncio.Protocol):
                 self._owner.link_note(self, method, body)
             case frames.Accepted(number):
                 self._owner.link_accepted(self, number)
+            case frames.Taken(number, view):
+                self._owner.link_taken(self, number, view)
             case frames.Request(request_id, method, body):
                 self._serve(self._answer(request_id, method, body), request_id)
             case frames.Reply(request_id, body):

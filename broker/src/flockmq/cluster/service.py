@@ -29,6 +29,7 @@ import msgspec
 from flockmq import bounds
 from flockmq.cluster import coreport, events, frames
 from flockmq.cluster.coreport import CorePort
+from flockmq.cluster.courier import HomeCourier
 from flockmq.cluster.duties import CORE_ROLES, Duties
 from flockmq.cluster.events import EventRelay
 from flockmq.cluster.forward import PeerSink
@@ -44,6 +45,7 @@ from flockmq.rlog.core import Core
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import CLUSTER, NODES, SHARDS, SLOTS, NodeInfo
+from flockmq.session.letter import Letter
 from flockmq.session.sink import Sink
 
 log: Final = logging.getLogger(__name__)
@@ -127,12 +129,14 @@ class Cluster:
         """A peer that was congested flows again."""
         self.on_returned: Callable[[list[tuple[int, bytes]]], None] = _ignore
         """(MQTT version, chunk) of each batch of shared deliveries that a purged node never accepted."""
+        self.on_delivery: Callable[[bytes], None] = _ignore
+        """The body of a DELIVERY frame: for clients of this node whose sessions run elsewhere."""
         self.on_node_gone: list[Callable[[str], None]] = []
         """An incarnation was purged."""
         self.on_slot: list[Callable[[int, str], None]] = []
         """A slot has another owner; "" for none."""
         self.on_core_linked: list[Callable[[str], None]] = []
-        """There is a link to this core (again)."""
+        """There is a link to this core (again), or another one was lost: what was told may not have come."""
         self.on_purged: Callable[[], None] = _ignore
         """This incarnation was purged: the log takes no more from it. Start anew as another."""
 
@@ -146,6 +150,9 @@ class Cluster:
         self._forwarding = Forwarding(
             turn, self.mesh, self._link_wanted, self._forwarded, self._drained, self._came_back
         )
+        self.courier = HomeCourier(turn, self.incarnation, self.mesh, self.slots, self.epoch)
+        self.on_slot.append(self.courier.view.noted)
+        self.on_node_gone.append(self.courier.node_gone)
         self._events = EventRelay(self._choose_core)
         self._note_handlers: dict[str, Callable[[str, bytes], None]] = {events.NOTE: self._events.came}
         self._redis_links: list[RedisLink] = []
@@ -202,6 +209,7 @@ class Cluster:
             await self._leader.release()
         await self.mesh.stop()
         self._forwarding.stop()
+        self.courier.stop()
         for redis in self._redis_links:
             await redis.close()
 
@@ -270,6 +278,14 @@ class Cluster:
         link.note(method, body)
         return True
 
+    def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
+        """Packets for clients of another node, whose sessions run here. False: there is no link, or no room on it."""
+        link = self.mesh.link_of(incarnation)
+        if link is None or link.data_bytes > bounds.DELIVERIES_MAX_BYTES:
+            return False
+        link.send_data([frames.delivery_header(size_bytes), *parts], size_bytes)
+        return True
+
     def hand_events(self, kind: str, batch: Sequence[events.Event]) -> None:
         """Events for the nightly report (kinds: events.KINDS); best effort."""
         self._events.buffer.add(kind, batch)
@@ -282,6 +298,7 @@ class Cluster:
         self._members.linked(incarnation)
         link.control(frames.Resume(self._forwarding.last_accepted(incarnation)))
         link.control(frames.Heartbeat(self._status()))
+        self.courier.link_up(link)
         if link.peer.role in CORE_ROLES:
             for callback in self.on_core_linked:
                 callback(incarnation)
@@ -292,8 +309,12 @@ class Cluster:
         self.mesh.remove(link)
         self._members.unlinked(incarnation, self._loop.time())
         self._forwarding.link_down(link)
+        self.courier.link_down(link, incarnation in self.nodes_table)
         if self.mesh.link_of(incarnation) is None:
             self._statuses.pop(incarnation, None)
+        elif link.peer.role in CORE_ROLES:
+            for callback in self.on_core_linked:
+                callback(incarnation)
 
     def link_heartbeat(self, link: Link, status: Status) -> None:
         self._statuses[link.peer.incarnation] = status
@@ -328,6 +349,19 @@ class Cluster:
 
     def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None:
         self._forwarding.take_batch(link, number, version, chunk)
+
+    def link_delivery(self, link: Link, body: bytes) -> None:
+        link.used_at = link.heard_at
+        try:
+            self.on_delivery(body)
+        except ValueError as error:
+            link.close(str(error))
+
+    def link_courier(self, link: Link, number: int, epoch: int, letters: list[Letter], size_bytes: int) -> None:
+        self.courier.came(link, number, epoch, letters, size_bytes)
+
+    def link_taken(self, link: Link, number: int, view: int) -> None:
+        self.courier.taken(link, number, view)
 
     def link_resume(self, link: Link, accepted: int) -> None:
         self._forwarding.resume(link, accepted)

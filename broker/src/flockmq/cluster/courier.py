@@ -1,0 +1,182 @@
+"""The courier's rim: lanes (`cluster.lanes`) on links, what the log says of slots, and what comes for sessions here.
+
+Which link carries a lane is decided here: any to that core; when it ends another, or the next to come. The lane to this
+node itself is a call. Where something waits for the log or a link to go on, it is looked at every COURIER_LOOK_S.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from flockmq import bounds
+from flockmq.cluster import frames
+from flockmq.cluster.lanes import Carrier, Lanes
+from flockmq.cluster.link import Link
+from flockmq.cluster.mesh import Mesh
+from flockmq.cluster.slotview import SlotView
+from flockmq.session.letter import Letter
+from flockmq.session.sink import Sink
+
+log: Final = logging.getLogger(__name__)
+
+
+class Receiver(Protocol):
+    """`home.intake.Intake`, on a core."""
+
+    @property
+    def is_holding(self) -> bool: ...
+    def came(
+        self,
+        sender: str,
+        back: Callable[[int, int], None],
+        number: int,
+        epoch: int,
+        letters: Sequence[Letter],
+        size_bytes: int,
+    ) -> None: ...
+    def advance(self) -> None: ...
+    def node_gone(self, incarnation: str) -> None: ...
+    def held_bytes(self, sender: str) -> int: ...
+
+
+class _OnLink:
+    """The carrier to another node."""
+
+    def __init__(self, link: Link) -> None:
+        self.link: Final = link
+
+    @property
+    def data_bytes(self) -> int:
+        return self.link.data_bytes
+
+    def send(self, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> None:
+        self.link.send_data(frames.courier_frame(number, epoch, letters, size_bytes), size_bytes)
+
+
+class _Here:
+    """The carrier to this node's own sessions."""
+
+    data_bytes = 0
+
+    def __init__(self, take: Callable[[int, int, Sequence[Letter], int], None]) -> None:
+        self.send: Final = take
+
+
+class HomeCourier:
+    """One per node. `lanes` is what the router is given; a core sets `receiver` before it owns slots."""
+
+    def __init__(
+        self, turn: list[Sink], me: str, mesh: Mesh, slots: Mapping[int, str], epoch: Callable[[], int]
+    ) -> None:
+        self.receiver: Receiver | None = None
+        self.on_drained: Callable[[Sink], None] = _ignore
+        """A lane that was congested flows again."""
+        self._me = me
+        self._mesh = mesh
+        self._loop = asyncio.get_running_loop()
+        self.view = SlotView(slots, epoch, self._loop.call_soon, self._slots_changed)
+        self.lanes = Lanes(turn, me, self._find_carrier, self._drained, self._watch)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self.receiver = None
+
+    # --- links ------------------------------------------------------------------------------------------------------
+
+    def link_up(self, link: Link) -> None:
+        core = link.peer.incarnation
+        if self.lanes.carrier_of(core) is None:
+            self.lanes.linked(core, _OnLink(link))
+
+    def link_down(self, link: Link, is_member: bool) -> None:
+        """`is_member` False: the node was purged, and sends no more."""
+        core = link.peer.incarnation
+        if not is_member and self.receiver is not None:
+            self.receiver.node_gone(core)
+        carrier = self.lanes.carrier_of(core)
+        if not isinstance(carrier, _OnLink) or carrier.link is not link:
+            return
+        self.lanes.unlinked(core)
+        if (other := self._find_carrier(core)) is not None:
+            self.lanes.linked(core, other)
+
+    def node_gone(self, incarnation: str) -> None:
+        self.lanes.gone(incarnation)
+        if self.receiver is not None:
+            self.receiver.node_gone(incarnation)
+
+    def came(self, link: Link, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> None:
+        """A batch, or runs, from another node's courier."""
+        receiver, sender = self.receiver, link.peer.incarnation
+        if receiver is None:
+            log.error("%s sent messages for sessions to this node, which runs none", sender)
+            return
+        if receiver.held_bytes(sender) > bounds.INTAKE_SENDER_MAX_BYTES:
+            link.close(f"it sent {receiver.held_bytes(sender)} bytes of messages that can't be taken yet")
+            return
+        receiver.came(sender, partial(_answer, link), number, epoch, letters, size_bytes)
+        self._watch()
+
+    def taken(self, link: Link, number: int, view: int) -> None:
+        """Another node's intake accepts."""
+        self._accepted(link.peer.incarnation, number, view)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _accepted(self, core: str, number: int, view: int) -> None:
+        self.lanes.accepted(core, number, view)
+        if self.lanes.is_behind():
+            self._look()
+            self._watch()
+
+    def _find_carrier(self, core: str) -> Carrier | None:
+        if core == self._me:
+            return _Here(self._take_here)
+        link = self._mesh.link_of(core)
+        return None if link is None else _OnLink(link)
+
+    def _take_here(self, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> None:
+        if self.receiver is not None:
+            self.receiver.came(self._me, partial(self._accepted, self._me), number, epoch, letters, size_bytes)
+            self._watch()
+
+    def _drained(self, lane: Sink) -> None:
+        self.on_drained(lane)
+
+    def _slots_changed(self, view: SlotView, changes: dict[int, tuple[str, str]]) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        self.lanes.look(self.view.epoch(), self.view.owners)
+
+    def _watch(self) -> None:
+        """Look again soon, if anything waits for what nobody tells."""
+        receiver = self.receiver
+        waits = self.lanes.congested or self.lanes.is_behind() or (receiver is not None and receiver.is_holding)
+        if waits and self._timer is None:
+            self._timer = self._loop.call_later(bounds.COURIER_LOOK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        if self.lanes.is_behind():
+            self._look()
+        if self.lanes.congested:
+            self.lanes.gauge()
+        if self.receiver is not None:
+            self.receiver.advance()
+        self._watch()
+
+
+def _answer(link: Link, number: int, view: int) -> None:
+    link.control(frames.Taken(number, view))
+
+
+def _ignore(lane: Sink) -> None:
+    return None

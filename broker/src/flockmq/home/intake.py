@@ -1,0 +1,200 @@
+"""What the nodes' couriers bring to the sessions that run here, until it is durable. Pure: answers go when `soon` says.
+
+What always holds, for each sender:
+- Its batches are taken in the order of their numbers, each once; a repeat, on whichever link, is only answered.
+- A batch is taken when this node knows the place in the log that it was put under, no slot is being loaded, and the
+  sender is known for a member: what a purged node sent counts no more, for its marks may be gone.
+- `back` is told the last number up to which all are durable, once a turn, with the view at that moment. A batch that a
+  slot lost before it was durable isn't accepted: it, and all behind it, are taken again after `changed`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from flockmq.session.letter import Letter
+
+log: Final = logging.getLogger(__name__)
+
+Back = Callable[[int, int], None]
+"""(number, view): all batches up to `number` are durable, at all slots that this core had since `view`."""
+
+
+class Residents(Protocol):
+    """The sessions that run here."""
+
+    def epoch(self) -> int:
+        """The place in the cluster's log up to which they know who owns which slot."""
+        ...
+
+    def view(self) -> int:
+        """The place at which their slots last changed; not below that at which any of them was gained."""
+        ...
+
+    def is_loading(self) -> bool:
+        """Slots that were gained are not loaded yet."""
+        ...
+
+    def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
+        """Put them to the sessions of slots that were gained at `epoch` or before, but for those that a slot's mark
+        knows. `done` is called once, perhaps at once: all is durable, repeats too; or False: some slot was lost before.
+        """
+        ...
+
+    def take_runs(self, letters: Sequence[Letter]) -> None:
+        """Put runs of QoS 0 packets to the sessions."""
+        ...
+
+
+class _Batch:
+    __slots__ = ("epoch", "is_durable", "letters", "number", "size_bytes", "tries")
+
+    def __init__(self, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> None:
+        self.number = number
+        self.epoch = epoch
+        self.letters = letters
+        self.size_bytes = size_bytes
+        self.is_durable = False
+        self.tries = 0
+
+
+class _Sender:
+    """`waiting`: not taken; `taken`: not durable, or behind one that isn't; `accepted`: all up to it are durable."""
+
+    __slots__ = ("accepted", "back", "is_stuck", "last", "name", "size_bytes", "taken", "waiting")
+
+    def __init__(self, name: str, back: Back) -> None:
+        self.name = name
+        self.back = back
+        self.last = 0
+        self.accepted = 0
+        self.size_bytes = 0
+        self.waiting: deque[_Batch] = deque()
+        self.taken: deque[_Batch] = deque()
+        self.is_stuck = False
+        """A slot was lost: nothing more is taken until that was dealt with."""
+
+
+class Intake:
+    """`is_member` knows the incarnations there are; `soon` runs a call after this turn."""
+
+    def __init__(
+        self,
+        residents: Residents,
+        is_member: Callable[[str], bool],
+        soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._residents = residents
+        self._is_member = is_member
+        self._soon = soon
+        self._senders: dict[str, _Sender] = {}
+        self._answering: dict[str, _Sender] = {}
+
+    def came(
+        self, sender: str, back: Back, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int
+    ) -> None:
+        """A batch, or, of number 0, runs of QoS 0 packets. `back` is the way to the sender from now on."""
+        if number == 0:
+            self._take_runs(sender, letters)
+            return
+        known = self._senders.get(sender)
+        if known is None:
+            known = self._senders[sender] = _Sender(sender, back)
+        known.back = back
+        if number <= known.last:
+            self._answer_soon(known)
+            return
+        known.last = number
+        known.size_bytes += size_bytes
+        known.waiting.append(_Batch(number, epoch, letters, size_bytes))
+        self._advance(known)
+
+    def changed(self) -> None:
+        """Changes of slots were dealt with, loaded or given up: take what waited for that."""
+        for sender in self._senders.values():
+            sender.is_stuck = False
+        self.advance()
+
+    def advance(self) -> None:
+        """Time went on, and with it perhaps the log."""
+        for sender in list(self._senders.values()):
+            self._advance(sender)
+
+    def node_gone(self, incarnation: str) -> None:
+        """The node was purged: what it sent and isn't taken counts no more."""
+        self._senders.pop(incarnation, None)
+        self._answering.pop(incarnation, None)
+
+    @property
+    def is_holding(self) -> bool:
+        """Something waits that could be taken when the log goes on."""
+        return any(sender.waiting for sender in self._senders.values())
+
+    def held_bytes(self, sender: str) -> int:
+        """What one sender sent and isn't durable."""
+        known = self._senders.get(sender)
+        return 0 if known is None else known.size_bytes
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _advance(self, sender: _Sender) -> None:
+        residents = self._residents
+        while sender.waiting and not sender.is_stuck:
+            batch = sender.waiting[0]
+            if batch.epoch > residents.epoch() or residents.is_loading() or not self._is_member(sender.name):
+                return
+            sender.taken.append(sender.waiting.popleft())
+            batch.tries += 1
+            done = partial(self._done, sender, batch, batch.tries)
+            try:
+                residents.take(batch.letters, batch.epoch, sender.name, done)
+            except Exception:  # it would come again and again if it weren't accepted
+                log.exception("%d messages from %s could not be delivered", len(batch.letters), sender.name)
+                done(True)
+
+    def _take_runs(self, sender: str, letters: Sequence[Letter]) -> None:
+        try:
+            self._residents.take_runs(letters)
+        except Exception:
+            log.exception("QoS 0 messages from %s could not be delivered", sender)
+
+    def _done(self, sender: _Sender, batch: _Batch, tries: int, is_durable: bool) -> None:
+        if batch.tries != tries or batch.is_durable:
+            return  # it was taken again since
+        if not is_durable:
+            self._take_back(sender, batch)
+            return
+        batch.is_durable = True
+        while sender.taken and sender.taken[0].is_durable:
+            durable = sender.taken.popleft()
+            sender.size_bytes -= durable.size_bytes
+            sender.accepted = durable.number
+        self._answer_soon(sender)
+
+    def _take_back(self, sender: _Sender, first: _Batch) -> None:
+        """A slot that the batch is for was lost: from it on all are to be taken again, in order."""
+        sender.is_stuck = True
+        while True:
+            batch = sender.taken.pop()
+            batch.is_durable = False
+            batch.tries += 1
+            sender.waiting.appendleft(batch)
+            if batch is first:
+                return
+
+    def _answer_soon(self, sender: _Sender) -> None:
+        if self._senders.get(sender.name) is not sender:
+            return
+        if not self._answering:
+            self._soon(self._answer)
+        self._answering[sender.name] = sender
+
+    def _answer(self) -> None:
+        answering, self._answering = self._answering, {}
+        for sender in answering.values():
+            if sender.accepted:
+                sender.back(sender.accepted, self._residents.view())
