@@ -1,8 +1,8 @@
 """One client's connection: bytes in, bytes out, and what the protocol makes of them [MQTT-3, MQTT-4].
 
 Sans-I/O: a listener feeds what it read and flushes what was put; the node answers through the port. The plain road of
-a PUBLISH is in `ingress`, its ordinary one in `publisher`, what CONNECT asks for in `opening`; this file takes every
-other packet, one at a time.
+a PUBLISH is in `ingress`, its ordinary one in `publisher`, what CONNECT asks for in `opening`, what acknowledges in
+`acknowledging`; this file takes every other packet, one at a time.
 
     OPENED ── CONNECT ──▶ ADMITTING ── admitted ──▶ CONNECTED ──▶ CLOSED
        │                   │      ▲                                 ▲
@@ -32,14 +32,14 @@ from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
-from flockmq.session import ingress, opening
+from flockmq.session import acknowledging, ingress, opening
+from flockmq.session.front import Front
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
 from flockmq.session.port import NodePort
 from flockmq.session.publisher import Publisher
 from flockmq.session.router import Router
 from flockmq.session.session import Session
-from flockmq.session.sink import FLOWING
 from flockmq.session.subscribing import Subscribing
 
 OPENED: Final = 0
@@ -157,12 +157,12 @@ class Channel(Publisher):
                         at = plain_end
                         continue
                 elif first == 0x40:
-                    acks_end = self._pubacks(data, at, end)
+                    acks_end = acknowledging.pubacks(self, data, at, end)
                     if acks_end != at:
                         at = acks_end
                         continue
                 elif first in (0x50, 0x62, 0x70):
-                    steps_end = self._steps(data, at, end)
+                    steps_end = acknowledging.steps(self, data, at, end)
                     if steps_end != at:
                         at = steps_end
                         continue
@@ -191,46 +191,6 @@ class Channel(Publisher):
             at = packet_end
         return at
 
-    def _pubacks(self, data: bytes, at: int, end: int) -> int:
-        """A run of PUBACKs in their short form."""
-        session = self.session
-        assert session is not None
-        first = at
-        while at + 4 <= end and data[at] == 0x40 and data[at + 1] == 2:
-            session.acknowledged(data[at + 2] << 8 | data[at + 3])
-            at += 4
-        self.router.counters.packets_received[frame.PUBACK] += (at - first) >> 2
-        if self.flow != FLOWING:
-            self.progressed()
-        return at
-
-    def _steps(self, data: bytes, at: int, end: int) -> int:
-        """A run of PUBREC, PUBREL and PUBCOMP in their short form, as far as their packet ids are known."""
-        session = self.session
-        assert session is not None
-        received = self.router.counters.packets_received
-        answers: list[bytes] = []
-        while at + 4 <= end and data[at + 1] == 2:
-            first = data[at]
-            packet_id = data[at + 2] << 8 | data[at + 3]
-            if first == 0x50:
-                if not session.received(packet_id, False):
-                    break
-                answers.append(b"\x62\x02" + data[at + 2 : at + 4])
-            elif first == 0x62:
-                if not session.released(packet_id):
-                    break
-                answers.append(b"\x70\x02" + data[at + 2 : at + 4])
-            elif first != 0x70 or not session.completed(packet_id):
-                break
-            received[first >> 4] += 1
-            at += 4
-        if answers:
-            self.put(b"".join(answers))
-        if self.flow != FLOWING:
-            self.progressed()
-        return at
-
     def _packet(self, data: bytes, at: int, body: int, end: int) -> None:
         kind = data[at] >> 4
         self.router.counters.packets_received[kind] += 1
@@ -248,7 +208,7 @@ class Channel(Publisher):
         elif kind == frame.DISCONNECT:
             self._disconnect(data[body:end])
         elif frame.PUBACK <= kind <= frame.PUBCOMP:
-            self._acknowledgement(kind, data[body:end])
+            acknowledging.acknowledgement(self, kind, data[body:end])
         elif kind == frame.AUTH:
             self._auth(data[body:end])
         else:
@@ -345,30 +305,6 @@ class Channel(Publisher):
         properties.authentication_data = data
         return properties
 
-    # Acknowledgements.
-
-    def _acknowledgement(self, kind: int, body: bytes) -> None:
-        session = self.session
-        assert session is not None
-        packet_id, reason = decode.ack(kind, self.protocol_version, body)
-        version = self.protocol_version
-        if kind == frame.PUBACK:
-            session.acknowledged(packet_id)
-        elif kind == frame.PUBREC:
-            if session.received(packet_id, reason >= 0x80):
-                if reason < 0x80:
-                    self.put(encode.pub_ack(frame.PUBREL, version, packet_id, Reason.SUCCESS))
-            else:
-                self.put(encode.pub_ack(frame.PUBREL, version, packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
-        elif kind == frame.PUBREL:
-            known = session.released(packet_id)
-            answer = Reason.SUCCESS if known else Reason.PACKET_IDENTIFIER_NOT_FOUND
-            self.put(encode.pub_ack(frame.PUBCOMP, version, packet_id, answer))
-        else:
-            session.completed(packet_id)
-        if self.flow != FLOWING:
-            self.progressed()
-
     # SUBSCRIBE, UNSUBSCRIBE.
 
     def _subscribe(self, body: bytes) -> None:
@@ -395,8 +331,13 @@ class Channel(Publisher):
         filters = packet.filters
         if self.router.intercepts_subscriptions:
             filters = [self.port.unsubscribing(self, filter) for filter in filters]
-        reasons = self.port.unsubscribe(self, session, filters)
-        self.answer(encode.unsuback(self.protocol_version, packet.packet_id, reasons))
+        if isinstance(session, Front):
+            self.port.unsubscribe_at_home(self, packet.packet_id, filters)
+        else:
+            self.unsubscribed(packet.packet_id, self.port.unsubscribe(self, session, filters))
+
+    def unsubscribed(self, packet_id: int, reasons: list[int]) -> None:
+        self.answer(encode.unsuback(self.protocol_version, packet_id, reasons))
 
     def answer(self, packet: bytes) -> None:
         """Put what can't be left out; a client that allows no packet of its size can't go on [MQTT-3.1.2-24]."""

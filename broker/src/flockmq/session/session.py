@@ -23,11 +23,12 @@ from flockmq.bounds import MQUEUE_MAX_BYTES
 from flockmq.mqtt import encode, frame
 from flockmq.routing.matcher import has_wildcard, shape_of
 from flockmq.session.limits import Limits
-from flockmq.session.publish import Stored, as_duplicate, packet_of, with_packet_id
+from flockmq.session.publish import Stored, as_duplicate, in_version, packet_of, with_packet_id
 from flockmq.session.sink import Sink
 
 if TYPE_CHECKING:
     from flockmq.session.aliases import OutgoingAliases
+    from flockmq.session.opening import Will
     from flockmq.session.subscription import Subscription
 
 SENT: Final = 0
@@ -41,6 +42,13 @@ message found no room.
 AWAITS_PUBACK: Final = 1
 AWAITS_PUBREC: Final = 2
 AWAITS_PUBCOMP: Final = 3
+
+UNKNOWN: Final = 0
+"""No exchange has this packet id."""
+DONE: Final = 1
+"""The client is answered now."""
+LATER: Final = 2
+"""It is answered when somebody else says so."""
 
 
 @mypyc_attr(acyclic=True)
@@ -217,8 +225,15 @@ class Session:
         self._send_waiting(self.inflight)
         return answer
 
+    def opened(self) -> None:
+        """From now on it is what its client id has."""
+
     def forget(self) -> None:
         """It ended: whoever still refers to it keeps no messages."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """It goes on elsewhere: nothing of it is kept here."""
         self.subscriptions = None
         self.inflight = self.kept = self.queue = self.awaiting_rel = None
         self.queue_bytes = 0
@@ -300,14 +315,14 @@ class Session:
             self._send_waiting(inflight)
         return True
 
-    def received(self, packet_id: int, refused: bool) -> bool:
-        """PUBREC; with a reason code ≥ 0x80 it ends the exchange [MQTT-4.4.0-2]. False: unknown packet id."""
+    def received(self, packet_id: int, refused: bool) -> int:
+        """PUBREC; with a reason code ≥ 0x80 it ends the exchange [MQTT-4.4.0-2]. UNKNOWN, DONE or LATER."""
         inflight = self.inflight
         if inflight is None:
-            return False
+            return UNKNOWN
         state = inflight.get(packet_id)
         if state != AWAITS_PUBREC and (state != AWAITS_PUBCOMP or refused):
-            return False
+            return UNKNOWN
         del inflight[packet_id]
         if self.kept is not None:
             self.kept.pop(packet_id, None)
@@ -315,7 +330,7 @@ class Session:
             self._send_waiting(inflight)
         else:
             inflight[packet_id] = AWAITS_PUBCOMP  # behind those that were received before [MQTT-4.6.0-4]
-        return True
+        return DONE
 
     def completed(self, packet_id: int) -> bool:
         """PUBCOMP. False: no QoS 2 message was released under this packet id."""
@@ -328,8 +343,8 @@ class Session:
 
     # Away and back.
 
-    def leave(self, away: Sink) -> None:
-        """The connection is gone, the session lasts: from now on everything waits."""
+    def leave(self, away: Sink, will: Will | None = None) -> None:
+        """The connection is gone, the session lasts: from now on everything waits; so does `will`, if there is one."""
         self.sink = away
         self.window = 0
         self.max_packet_bytes = 0
@@ -337,6 +352,21 @@ class Session:
         self._unsent = None
         if self.inflight is None:
             self.inflight = {}
+
+    def will_published(self) -> None:
+        """The will that `leave` named waits no more."""
+
+    def resume(self, fresh: Session) -> None:
+        """Take over what a connection brings along, which made `fresh`."""
+        was, version = self.sink.protocol_version, fresh.sink.protocol_version
+        if was != version:
+            if self.queue is not None:
+                self.replace_queue([in_version(entry, was, version) for entry in self.queue])
+            if self.kept is not None:
+                self.kept = {packet_id: in_version(entry, was, version) for packet_id, entry in self.kept.items()}
+        self.expiry_s = fresh.expiry_s
+        self.aliases = fresh.aliases
+        self.attach(fresh.sink, fresh.limits, fresh.window, fresh.max_packet_bytes)
 
     def attach(self, sink: Sink, limits: Limits, window: int, max_packet_bytes: int) -> None:
         """A connection has this session now; `send_again` when its CONNACK was put."""
@@ -382,7 +412,7 @@ class Session:
             return True
         horizon_s = now_s - self.limits.await_rel_timeout
         for packet_id in [packet_id for packet_id, since_s in awaiting.items() if since_s < horizon_s]:
-            del awaiting[packet_id]
+            self.unremember(packet_id)
         return len(awaiting) < self.limits.max_awaiting_rel
 
     def remember(self, packet_id: int, now_s: float) -> None:
@@ -390,8 +420,15 @@ class Session:
             self.awaiting_rel = {}
         self.awaiting_rel[packet_id] = now_s
 
-    def released(self, packet_id: int) -> bool:
-        """PUBREL. False: unknown packet id (PUBCOMP 0x92)."""
+    def released(self, packet_id: int) -> int:
+        """PUBREL. When to answer: UNKNOWN (with 0x92), DONE, LATER."""
+        return DONE if self._release(packet_id) else UNKNOWN
+
+    def unremember(self, packet_id: int) -> None:
+        """The message was refused, or waited too long for its PUBREL: its packet id may stand for another one."""
+        self._release(packet_id)
+
+    def _release(self, packet_id: int) -> bool:
         awaiting = self.awaiting_rel
         if awaiting is None or packet_id not in awaiting:
             return False

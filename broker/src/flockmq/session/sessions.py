@@ -19,7 +19,6 @@ from flockmq.mqtt.reason import Reason
 from flockmq.routing.matcher import ShapeLimitError
 from flockmq.session.opening import NEVER_EXPIRES, Will
 from flockmq.session.port import NodePort
-from flockmq.session.publish import in_version
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.subscription import Subscription
@@ -68,11 +67,12 @@ class Sessions:
                 self.end(known)
             if fresh.expiry_s:
                 self.by_id[client_id] = fresh
+                fresh.opened()
             return fresh, False
         absence = self.away.pop(client_id, None)
         if absence is not None:
             self._router.counters.sessions_away -= 1
-        _resume(known, fresh)
+        known.resume(fresh)
         self._router.reached_anew(known)
         self._router.counters.sessions_resumed += 1
         return known, True
@@ -86,17 +86,20 @@ class Sessions:
         if session.expiry_s == 0:
             self.end(session)
             return False
-        session.leave(self._router.away5 if session.sink.protocol_version == 5 else self._router.away4)
+        session.leave(self._router.away5 if session.sink.protocol_version == 5 else self._router.away4, will)
         self._router.reached_anew(session)
         self.by_id[session.client_id] = session
-        expires_s = _NEVER_S if session.expiry_s == NEVER_EXPIRES else now_s + session.expiry_s
-        absence = Absence(session, token, expires_s, will, now_s + delay_s)
+        self._keep_away(session, token, will, now_s, now_s + delay_s)
+        return True
+
+    def _keep_away(self, session: Session, token: object, will: Will | None, left_s: float, will_s: float) -> None:
+        expires_s = _NEVER_S if session.expiry_s == NEVER_EXPIRES else left_s + session.expiry_s
+        absence = Absence(session, token, expires_s, will, will_s)
         self.away[session.client_id] = absence
         self._router.counters.sessions_away += 1
         self._schedule(absence)
         if len(self.away) > self._away_max:
             self.end(self._first_due().session)
-        return True
 
     def keep(self, client_id: bytes, token: object) -> bool:
         """A connection took over the client id and is gone before it had the session: the session, if one waits here,
@@ -108,9 +111,9 @@ class Sessions:
         absence.token = token
         return True
 
-    def adopt(self, session: Session, token: object, now_s: float) -> None:
-        """A session that another node handed over, in the place of any that is here: it waits for its connection.
-        Raises ShapeLimitError, and nothing of it is kept.
+    def restore(self, session: Session, token: object, will: Will | None, left_s: float) -> None:
+        """A session that ran elsewhere, and waits for its connection. Its client left at `left_s`, or will have by then
+        if it hasn't come back. Raises ShapeLimitError, and nothing of it is kept here.
         """
         placed: list[Subscription] = []
         try:
@@ -120,23 +123,24 @@ class Sessions:
         except ShapeLimitError:
             for subscription in placed:
                 self._router.remove(subscription)
-            session.forget()
+            session.abandon()
             raise
         self._router.counters.subscriptions += len(placed)
-        known = self.by_id.get(session.client_id)
-        if known is not None:
-            self.end(known)
-        self.leave(session, token, None, now_s)
+        self.by_id[session.client_id] = session
+        delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
+        self._keep_away(session, token, will, left_s, left_s + delay_s)
 
-    def release(self, session: Session) -> None:
-        """It moves to another node, and only gathers what comes until it is there. A will that waits is not sent: the
-        client is back.
-        """
+    def depart(self, session: Session) -> None:
+        """It goes on elsewhere: nothing of it is kept here, and no will is published."""
         client_id = session.client_id
         if self.by_id.get(client_id) is session:
             del self.by_id[client_id]
-        if self.away.pop(client_id, None) is not None:
-            self._router.counters.sessions_away -= 1
+            if self.away.pop(client_id, None) is not None:
+                self._router.counters.sessions_away -= 1
+        for subscription in session.all_subscriptions():
+            self._router.remove(subscription)
+            self._router.counters.subscriptions -= 1
+        session.abandon()
 
     def end(self, session: Session) -> None:
         """For good: its subscriptions go; a will that waits is published now."""
@@ -153,7 +157,7 @@ class Sessions:
             self._drop(subscription, unrouted)
         session.subscriptions = None
         if unrouted:
-            self._port.unrouted(unrouted)
+            self._port.unrouted(session, unrouted)
         self._port.session_ended(session)
         session.forget()
 
@@ -169,7 +173,7 @@ class Sessions:
                 reasons.append(Reason.SUCCESS)
                 self._drop(subscription, unrouted)
         if unrouted:
-            self._port.unrouted(unrouted)
+            self._port.unrouted(session, unrouted)
         return reasons
 
     def tick(self, now_s: float) -> list[tuple[bytes, object]]:
@@ -189,6 +193,7 @@ class Sessions:
             if absence.will is not None and absence.will_s <= now_s:
                 self._port.publish(absence.will.message, absence.session)
                 absence.will = None
+                absence.session.will_published()
             self._schedule(absence)
         return expired
 
@@ -208,7 +213,7 @@ class Sessions:
         router = self._router
         router.remove(subscription)
         router.counters.subscriptions -= 1
-        if not router.has_local(subscription.filter):
+        if router.is_unwanted(subscription):
             unrouted.append(subscription.filter)
 
     def _first_due(self) -> Absence:
@@ -230,17 +235,3 @@ class Sessions:
             heapify(self._due)
         self._count += 1
         heappush(self._due, (next_s, self._count, absence.session.client_id, absence))
-
-
-def _resume(known: Session, fresh: Session) -> None:
-    """What a connection brings along, put into the session that was there."""
-    was, version = known.sink.protocol_version, fresh.sink.protocol_version
-    if was != version:
-        if known.queue is not None:
-            entries = [in_version(entry, was, version) for entry in known.queue]
-            known.replace_queue(entries)
-        if known.kept is not None:
-            known.kept = {packet_id: in_version(entry, was, version) for packet_id, entry in known.kept.items()}
-    known.expiry_s = fresh.expiry_s
-    known.aliases = fresh.aliases
-    known.attach(fresh.sink, fresh.limits, fresh.window, fresh.max_packet_bytes)

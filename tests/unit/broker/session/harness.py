@@ -119,7 +119,7 @@ class Port(NodePort):
         else:
             subscribing.finish(0)
 
-    def unrouted(self, filters: list[bytes]) -> None:
+    def unrouted(self, session: Session, filters: list[bytes]) -> None:
         self.dropped += filters
 
     def log(self, inbound: Inbound) -> None:

@@ -153,6 +153,8 @@ class SessionMachine(RuleBasedStateMachine):
             self.gets_new(self.says(acknowledgement(PUBREC, known.packet_id, refused)))
         else:
             known.released = True
+            self.model.under_way.remove(known)
+            self.model.under_way.append(known)  # PUBRELs are sent again in the order of their PUBRECs [MQTT-4.6.0-4]
             (released,) = self.says(acknowledgement(PUBREC, known.packet_id))
             assert (released.kind, released.packet_id, released.reason) == (PUBREL, known.packet_id, 0)
 

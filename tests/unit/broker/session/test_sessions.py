@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.mqtt import encode, frame
+from flockmq.bounds import FILTER_SHAPES_MAX
+from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
-from flockmq.node.packed import pack, unpack
+from flockmq.routing.matcher import ShapeLimitError
 from flockmq.session.channel import CONNECTED
 from flockmq.session.limits import Limits
+from flockmq.session.opening import Will as Waiting
+from flockmq.session.publish import publication
+from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
+from flockmq.session.subscription import Subscription
 from unit.broker.session.harness import Client, Node, publish, split, without_words
 
 PUBLISH = 3
@@ -293,31 +298,50 @@ def test_a_will_of_a_session_that_ends_with_its_connection_has_no_delay(node: No
     assert published(node) == [b"will"]
 
 
-# Moving to another node.
+# Going on elsewhere.
 
 
-def test_a_session_goes_on_elsewhere_as_it_was_here(node: Node) -> None:
-    subscriber, _ = lasting(node, version=5)
-    node.subscribe(subscriber, ("a/+", 2), ("b", 1))
-    publisher = node.client("p", 5)
-    for number in (1, 2, 3):
-        node.feed(publisher, publish(5, "a/x", str(number), qos=1, packet_id=number))
-    node.feed(subscriber, publish(5, "elsewhere", "x", qos=2, packet_id=77))
-    subscriber.lost()
+def test_a_session_that_goes_on_elsewhere_leaves_nothing_here(node: Node) -> None:
+    away, _ = lasting(node, version=5, will=delayed_will(10))
+    node.subscribe(away, ("a", 1), ("$share/g/b", 1))
+    away.lost()
     session = node.port.sessions.away[b"s"].session
-    raw = pack(session, 0.0)
+    node.port.sessions.depart(session)
+    assert (node.port.dropped, published(node), node.port.sessions_gone) == ([], [], [])
+    counters = node.router.counters
+    assert (counters.subscriptions, counters.sessions_away) == (0, 0)
+    assert not node.router.has_local(b"a")
+    assert not node.router.has_local(b"$share/g/b")
+    at(node, 1000.0)
+    assert published(node) == []
+    assert lasting(node, version=5)[1][2] == 0
 
-    other = Node(node.limits)
-    moved = unpack(raw, other.router.away4, other.router.away5, other.limits, 0.0)
-    other.port.sessions.adopt(moved, None, 0.0)
-    back, connack = lasting(other, version=5)
-    assert connack[2] == 1
-    packets = back.packets()
-    assert [(packet[0], packet[-1:]) for packet in packets] == [(0x3A, b"1"), (0x3A, b"2")]
-    assert other.router.counters.subscriptions == 2
-    assert node.feed(back, publish(5, "elsewhere", "x", qos=2, packet_id=77, dup=True)) == []
-    other.turn()
-    assert back.packets() == [encode.pub_ack(frame.PUBREC, 5, 77)]
+
+def test_a_session_that_ran_elsewhere_waits_for_its_client_from_when_it_left(node: Node) -> None:
+    session = Session(node.router.away5, b"s", node.limits, 0, expiry_s=100)
+    session.add_subscription(Subscription(session, b"a", 1))
+    will = Waiting(publication(5, 1, False, b"will", b"gone", b""), 10)
+    node.port.sessions.restore(session, None, will, 50.0)
+    node.feed(node.client("p"), publish(4, "a", "x", qos=1, packet_id=1))
+    assert session.queue
+    at(node, 59.9)
+    assert published(node) == []
+    at(node, 60.0)
+    assert published(node) == [b"will"]
+    at(node, 149.9)
+    assert node.port.sessions_gone == []
+    at(node, 150.0)
+    assert node.port.sessions_gone == [b"s"]
+
+
+def test_a_session_for_which_there_are_too_many_shapes_is_not_kept_here(node: Node) -> None:
+    session = Session(node.router.away5, b"s", node.limits, 0, expiry_s=100)
+    for number in range(FILTER_SHAPES_MAX + 1):
+        session.add_subscription(Subscription(session, b"/" * number + b"+/x", 1))
+    with pytest.raises(ShapeLimitError):
+        node.port.sessions.restore(session, None, None, 0.0)
+    assert (node.router.counters.subscriptions, node.port.sessions.by_id) == (0, {})
+    assert not node.router.has_local(b"+/x")
 
 
 def test_a_session_that_ended_keeps_no_messages_however_long_it_is_remembered(node: Node) -> None:

@@ -1,0 +1,638 @@
+"""A session that outlives its connection, and the crash of its home, where it runs; the connection has its `front`.
+
+    publisher ──▶ home: put in the journal ── durable ──▶ sent ──▶ front ──▶ client
+                  home: deleted ◀──────────────── reported ◀────── front ◀── acknowledged
+                        └── durable ──▶ settled: the front forgets the packet id
+
+What always holds:
+- A message of QoS ≥ 1 has a *sequence* that its session never uses again, and its packet id comes from that. So nothing
+  must be written before it is sent, and after a crash it is sent under the packet id that the client may know it by.
+- It is sent when its put is durable, in the order of the sequences, when its packet id is free and the window has room.
+- PUBREL is sent when it is durable that PUBREC came, in the order of the PUBRECs. What a client answered is settled,
+  and its own PUBREL answered with PUBCOMP, when that is durable.
+- A journal that refuses a barrier belongs to another home: from then on the session does nothing.
+
+QoS 0 messages that wait for a client that is away wait in memory: a crash loses them, as the specification allows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import NUMBERS_RESERVED
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.reason import Reason
+from flockmq.session.journal import (
+    MESSAGE,
+    META,
+    RECEIVED,
+    RELEASED,
+    SUBSCRIPTION,
+    WAITS,
+    Journal,
+    Ledger,
+    Meta,
+    decode_meta,
+    message_parts,
+    message_value,
+    received_field,
+    sequence_field,
+    subscription_field,
+    subscription_of,
+    subscription_value,
+)
+from flockmq.session.limits import Limits
+from flockmq.session.opening import Will
+from flockmq.session.publish import Stored, as_duplicate, packet_of, transcode, with_packet_id
+from flockmq.session.router import Router
+from flockmq.session.session import (
+    AWAITS_PUBACK,
+    AWAITS_PUBCOMP,
+    AWAITS_PUBREC,
+    DONE,
+    LATER,
+    QUEUED,
+    REFUSED,
+    UNKNOWN,
+    Session,
+)
+from flockmq.session.settling import (
+    DROPPED,
+    PAIR_BYTES,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREC_REFUSED,
+    PUBREL,
+    PUBREL_UNKNOWN,
+)
+from flockmq.session.sink import Sink
+from flockmq.session.subscription import Subscription
+
+PACKET_IDS: Final = 65_535
+
+_AWAITS_RELEASE: Final = 4
+"""PUBREC came; PUBREL is sent when that is durable."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+class HomeSink(Sink):
+    """A session's way to its front on the node of the connection. What is put goes to `Front.arrived`; the node also
+    implements `flush`, `congest`, and `overflow`, which makes the session leave at once.
+    """
+
+    __slots__ = ("router",)
+
+    def __init__(self, router: Router, protocol_version: int) -> None:
+        super().__init__(router.turn, protocol_version)
+        self.router = router
+
+    def now_s(self) -> float:
+        return self.router.now_s
+
+    def unsendable(self, packet_bytes: int) -> None:
+        counters = self.router.counters
+        if packet_bytes:
+            counters.dropped_too_large += 1
+        else:
+            counters.dropped_expired += 1
+
+    def settled(self, kind: int, packet_id: int) -> None:
+        """What the front reported is durable: for `Front.done`, which doesn't mind a few packets overtaking it."""
+        raise NotImplementedError(type(self).__name__)
+
+
+@mypyc_attr(acyclic=True)
+class Entry(Stored):
+    """A message with its sequence. `packet` has the publisher's packet id; b"": PUBREC came."""
+
+    __slots__ = ("sequence",)
+
+    def __init__(self, packet: bytes, version: int, expires_s: float, share: bytes, sequence: int) -> None:
+        super().__init__(packet, version, expires_s, share)
+        self.sequence = sequence
+
+    def packet_id(self) -> int:
+        return (self.sequence - 1) % PACKET_IDS + 1
+
+
+@mypyc_attr(acyclic=True)
+class _Seal:
+    """What waits for one barrier: messages up to a sequence, and what is to be said, as kind << 16 | packet id."""
+
+    __slots__ = ("effects", "sequence")
+
+    def __init__(self, sequence: int, effects: list[int] | None) -> None:
+        self.sequence = sequence
+        self.effects = effects
+
+
+@mypyc_attr(acyclic=True)
+class DurableSession(Session):
+    """Made by a CONNECT, or by `restored`. All calls come from its home, in turns; `ledger.seal` ends each of them.
+
+    `inflight` and `kept` have what was sent and isn't complete, in the order of the sequences; `queue` what waits.
+    """
+
+    __slots__ = (
+        "_durable", "_effects", "_ended", "_front", "_held", "_is_unsealed", "_last", "_last_number", "_queued_qos0",
+        "_seals", "journal", "ledger", "meta", "numbers",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        journal: Journal,
+        ledger: Ledger,
+        meta: Meta,
+        sink: Sink,
+        client_id: bytes,
+        limits: Limits,
+        window: int,
+        max_packet_bytes: int = 0,
+    ) -> None:
+        super().__init__(sink, client_id, limits, window, max_packet_bytes, meta.expiry_s)
+        self.inflight = {}
+        self.journal = journal
+        self.ledger = ledger
+        self.meta = meta
+        self.numbers: dict[int, int] | None = None
+        self._front: HomeSink | None = sink if isinstance(sink, HomeSink) else None
+        self._last: int = 0
+        self._last_number: int = 0
+        self._durable: int = 0
+        self._queued_qos0: int = 0
+        self._effects: list[int] | None = None
+        self._seals: list[_Seal] | None = None
+        self._is_unsealed: bool = False
+        self._held: bool = False
+        self._ended: bool = False
+
+    # The life of the session.
+
+    def opened(self) -> None:
+        self._write_meta()
+
+    def resume(self, fresh: Session) -> None:
+        """Hold back what is sent until `send_again`: CONNACK comes first."""
+        assert isinstance(fresh, DurableSession)
+        meta = self.meta
+        meta.will = fresh.meta.will
+        meta.will_source = fresh.meta.will_source
+        self.expiry_s = fresh.expiry_s
+        self.attach(fresh.sink, fresh.limits, fresh.window, fresh.max_packet_bytes)
+
+    def attach(self, sink: Sink, limits: Limits, window: int, max_packet_bytes: int) -> None:
+        super().attach(sink, limits, window, max_packet_bytes)
+        assert isinstance(sink, HomeSink)
+        self._front = sink
+        self._held = True
+        self._unsent = None
+        self.meta.left_ms = 0
+        self._write_meta()
+
+    def send_again(self) -> None:
+        """What was not acknowledged, in its order and under its packet ids [MQTT-4.4.0-1], then what waits."""
+        inflight = self.inflight
+        if inflight is None or self._front is None:
+            return
+        self._held = False
+        self._unsent = deque([packet_id for packet_id, state in inflight.items() if state != _AWAITS_RELEASE])
+        self._send_waiting(inflight)
+
+    def leave(self, away: Sink, will: Will | None = None) -> None:
+        now_s = self.sink.now_s()
+        super().leave(away, will)
+        self._front = None
+        self._held = False
+        self.meta.will = will
+        self.meta.left_ms = max(1, self.ledger.wall_ms(now_s))
+        self._write_meta()
+
+    def will_published(self) -> None:
+        self.meta.will = None
+        self._write_meta()
+
+    def will_origin(self) -> bytes:
+        """The origin of the will of the last CONNECT, the same however often it is published."""
+        return self.meta.will_source + b"\0\0\0\0\0\0\0\1"
+
+    def forget(self) -> None:
+        """It ended, and is no more in the store either."""
+        if not self._ended:
+            self.journal.drop(self.client_id)
+        self.abandon()
+
+    def has_ended(self) -> bool:
+        """It ended, or goes on elsewhere."""
+        return self._ended
+
+    def abandon(self) -> None:
+        """It isn't ours any more: barriers that are still to be answered do nothing."""
+        super().abandon()
+        self._ended = True
+        self._front = None
+        self._effects = self._seals = self.numbers = None
+
+    def write_again(self) -> None:
+        """The store lost something: put all that is to last into it anew."""
+        client_id, journal = self.client_id, self.journal
+        journal.drop(client_id)
+        self._write_meta()
+        for subscription in self.all_subscriptions():
+            journal.put(client_id, subscription_field(subscription.filter), subscription_value(subscription))
+        for packet_id, number in (self.numbers or {}).items():
+            journal.put(client_id, received_field(packet_id), number.to_bytes(8, "big"))
+        for entry in (self.kept or {}).values():
+            self._write(entry)
+        for entry in self.queue or ():
+            self._write(entry)
+        self._unseal()
+
+    def _write(self, entry: Stored | bytes) -> None:
+        if not isinstance(entry, Entry):
+            return  # of QoS 0
+        packet = entry.packet
+        state = WAITS if packet else RELEASED
+        qos = packet[0] >> 1 & 3 if packet else 2
+        expires_ms = 0 if entry.expires_s == 0.0 else self.ledger.wall_ms(entry.expires_s)
+        value = message_value(state, qos, entry.version, expires_ms, entry.share, packet)
+        self.journal.put(self.client_id, sequence_field(entry.sequence), value)
+
+    def _write_meta(self) -> None:
+        if self._ended:
+            return
+        meta = self.meta
+        meta.expiry_s = self.expiry_s
+        meta.version = self.sink.protocol_version
+        self.journal.put(self.client_id, META, meta.encode())
+
+    def add_subscription(self, subscription: Subscription) -> None:
+        super().add_subscription(subscription)
+        self.journal.put(self.client_id, subscription_field(subscription.filter), subscription_value(subscription))
+
+    def remove_subscription(self, filter: bytes) -> Subscription | None:
+        removed = super().remove_subscription(filter)
+        if removed is not None:
+            self.journal.delete(self.client_id, subscription_field(filter))
+        return removed
+
+    # Messages for the client.
+
+    def send(self, packet: bytes, packet_id: int, qos: int, stored: Stored | None = None) -> int:
+        """Put it in the journal; it is sent when it is durable: QUEUED, REPLACED or REFUSED."""
+        return self.enqueue(packet if stored is None else stored)
+
+    def enqueue(self, entry: Stored | bytes) -> int:
+        if self._ended:
+            return QUEUED
+        packet = packet_of(entry)
+        qos = packet[0] >> 1 & 3
+        if not isinstance(entry, Stored):
+            entry = Stored(packet, self.sink.protocol_version, 0.0)
+        if qos == 0:
+            answer = super().enqueue(entry)
+            if answer != REFUSED:
+                self._queued_qos0 += 1
+            return answer
+        sequence = self._last + 1
+        durable = Entry(packet, entry.version, entry.expires_s, entry.share, sequence)
+        answer = super().enqueue(durable)
+        if answer == REFUSED:
+            return REFUSED
+        if sequence > self.meta.sequences:
+            self.meta.sequences = sequence + NUMBERS_RESERVED
+            self._write_meta()
+        self._last = sequence
+        self._write(durable)
+        self._unseal()
+        return answer
+
+    def _forget_oldest(self, queue: deque[Stored | bytes]) -> None:
+        at = 0
+        if self._queued_qos0:
+            self._queued_qos0 -= 1
+            for position, entry in enumerate(queue):
+                if packet_of(entry)[0] & 6 == 0:
+                    at = position
+                    break
+        dropped = queue[at]
+        del queue[at]
+        self.queue_bytes -= len(packet_of(dropped))
+        if isinstance(dropped, Entry):
+            self.journal.delete(self.client_id, sequence_field(dropped.sequence))
+
+    def _send_waiting(self, inflight: dict[int, int]) -> None:
+        """There is room in the window: first what a returned client must get again, then what is durable."""
+        if self._held or self._front is None:
+            return
+        unsent = self._unsent
+        if unsent is not None:
+            while unsent and len(inflight) - len(unsent) < self.window:
+                packet_id = unsent.popleft()
+                self._send_again(packet_id, inflight[packet_id])
+            if not unsent:
+                self._unsent = None
+        queue = self.queue
+        while queue and len(inflight) < self.window:
+            entry = queue[0]
+            if isinstance(entry, Entry):
+                packet_id = entry.packet_id()
+                if entry.sequence > self._durable or packet_id in inflight:
+                    return
+                queue.popleft()
+                self.queue_bytes -= len(entry.packet)
+                self._send_first(inflight, packet_id, entry)
+            else:
+                assert isinstance(entry, Stored)
+                queue.popleft()
+                self.queue_bytes -= len(entry.packet)
+                self._queued_qos0 -= 1
+                packet = self._sendable(entry, entry.now(self.sink.now_s()))
+                if packet:
+                    self.sink.put(packet)
+
+    def _send_first(self, inflight: dict[int, int], packet_id: int, entry: Entry) -> None:
+        packet = self._sendable(entry, entry.now(self.sink.now_s()))
+        if not packet:
+            self.journal.delete(self.client_id, sequence_field(entry.sequence))
+            return
+        inflight[packet_id] = packet[0] >> 1 & 3
+        self._keep_entry(packet_id, entry)
+        self.meta.started = entry.sequence
+        self.sink.put(with_packet_id(packet, packet_id))
+
+    def _send_again(self, packet_id: int, state: int) -> None:
+        if state == AWAITS_PUBCOMP:
+            self.sink.put(encode.pub_ack(frame.PUBREL, self.sink.protocol_version, packet_id))
+            return
+        assert self.inflight is not None
+        entry = self._entry(packet_id)
+        packet = self._sendable(entry, entry.started(self.sink.now_s()))
+        if packet:
+            self.sink.put(as_duplicate(with_packet_id(packet, packet_id)))
+        else:  # it needs no answer [MQTT-3.1.2-25]
+            self._complete(self.inflight, packet_id)
+
+    def _sendable(self, entry: Stored, packet: bytes) -> bytes:
+        """In the version that the client came back with; b"": it takes no packet so large, or it has expired."""
+        version = self.sink.protocol_version
+        if packet and entry.version != version:
+            packet = transcode(packet, entry.version, version)
+        if not packet or 0 < self.max_packet_bytes < len(packet):
+            self.sink.unsendable(len(packet))
+            return b""
+        return packet
+
+    def _keep_entry(self, packet_id: int, entry: Entry) -> None:
+        kept = self.kept
+        if kept is None:
+            self.kept = kept = {}
+        kept[packet_id] = entry
+
+    def _entry(self, packet_id: int) -> Entry:
+        assert self.kept is not None
+        entry = self.kept[packet_id]
+        assert isinstance(entry, Entry)
+        return entry
+
+    def _complete(self, inflight: dict[int, int], packet_id: int) -> None:
+        """The exchange is over."""
+        self.journal.delete(self.client_id, sequence_field(self._entry(packet_id).sequence))
+        del inflight[packet_id]
+        assert self.kept is not None
+        del self.kept[packet_id]
+        self._need_not_send(packet_id)
+
+    def _need_not_send(self, packet_id: int) -> None:
+        """The client answered already, on a connection that another home had."""
+        unsent = self._unsent
+        if unsent is not None and packet_id in unsent:
+            unsent.remove(packet_id)
+
+    # What the client answered, as its front reports.
+
+    def reported(self, pairs: bytes) -> None:
+        """A run of `settling` pairs. Of a front whose place another one took nothing is to be heard."""
+        for at in range(0, len(pairs) - 2, PAIR_BYTES):
+            kind = pairs[at]
+            packet_id = pairs[at + 1] << 8 | pairs[at + 2]
+            if kind == PUBACK:
+                self.acknowledged(packet_id)
+            elif kind == PUBREC:
+                self.received(packet_id, False)
+            elif kind == PUBCOMP:
+                self.completed(packet_id)
+            elif kind == PUBREL:
+                self.released(packet_id)
+            elif kind == PUBREC_REFUSED:
+                self.received(packet_id, True)
+            elif kind == DROPPED:
+                self.unremember(packet_id)
+
+    def acknowledged(self, packet_id: int) -> bool:
+        """Unknown ones are settled all the same: the answer to an earlier report was lost."""
+        return self._ends(packet_id, AWAITS_PUBACK, PUBACK)
+
+    def completed(self, packet_id: int) -> bool:
+        return self._ends(packet_id, AWAITS_PUBCOMP, PUBCOMP)
+
+    def _ends(self, packet_id: int, state: int, kind: int) -> bool:
+        inflight = self.inflight
+        if inflight is None:
+            return False
+        known = inflight.get(packet_id) == state
+        if known:
+            self._complete(inflight, packet_id)
+        self._when_durable(kind, packet_id)
+        self._send_waiting(inflight)
+        return known
+
+    def received(self, packet_id: int, refused: bool) -> int:
+        """PUBREL follows when it is durable; at once where nothing is known, or was known before."""
+        if refused:
+            return LATER if self._ends(packet_id, AWAITS_PUBREC, PUBREC_REFUSED) else UNKNOWN
+        inflight = self.inflight
+        if inflight is None:
+            return UNKNOWN
+        state = inflight.get(packet_id)
+        if state == AWAITS_PUBREC:
+            entry = self._entry(packet_id)
+            entry.packet = b""
+            self._need_not_send(packet_id)
+            del inflight[packet_id]
+            inflight[packet_id] = _AWAITS_RELEASE  # behind those that were received before [MQTT-4.6.0-4]
+            self._write(entry)
+            self._when_durable(PUBREC, packet_id)
+            return LATER
+        if state == _AWAITS_RELEASE:
+            return LATER
+        reason: int = Reason.SUCCESS if state == AWAITS_PUBCOMP else Reason.PACKET_IDENTIFIER_NOT_FOUND
+        self._put_pubrel(packet_id, reason)
+        return DONE if state == AWAITS_PUBCOMP else UNKNOWN
+
+    def _put_pubrel(self, packet_id: int, reason: int) -> None:
+        if self._front is not None and not self._held:
+            self.sink.put(encode.pub_ack(frame.PUBREL, self.sink.protocol_version, packet_id, reason))
+
+    # QoS 2 from the client.
+
+    def receive(self, packet_id: int) -> int:
+        """The number of the message that the client publishes under this packet id, the same if it does so again before
+        PUBREL; 0: too many await their PUBREL. It may be used when the next barrier was answered.
+        """
+        numbers = self.numbers
+        if numbers is not None and packet_id in numbers:
+            return numbers[packet_id]
+        now_s = self.sink.now_s()
+        if self._ended or not self.may_receive(now_s):
+            return 0
+        if numbers is None:
+            self.numbers = numbers = {}
+        self._last_number += 1
+        if self._last_number > self.meta.numbers:
+            self.meta.numbers = self._last_number + NUMBERS_RESERVED
+            self._write_meta()
+        numbers[packet_id] = self._last_number
+        self.remember(packet_id, now_s)
+        self.journal.put(self.client_id, received_field(packet_id), self._last_number.to_bytes(8, "big"))
+        return self._last_number
+
+    def origin(self, number: int) -> bytes:
+        """What names the message with this number in the whole cluster."""
+        return self.meta.source + number.to_bytes(8, "big")
+
+    def released(self, packet_id: int) -> int:
+        self._when_durable(PUBREL if self._release(packet_id) else PUBREL_UNKNOWN, packet_id)
+        return LATER
+
+    def unremember(self, packet_id: int) -> None:
+        self._release(packet_id)
+        self._when_durable(DROPPED, packet_id)
+
+    def _release(self, packet_id: int) -> bool:
+        if not super()._release(packet_id):
+            return False
+        assert self.numbers is not None
+        del self.numbers[packet_id]
+        self.journal.delete(self.client_id, received_field(packet_id))
+        return True
+
+    # Durability.
+
+    def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
+        """Whatever could have been sent before is sent again, as what it may be: a duplicate."""
+        messages: list[tuple[int, bytes]] = []
+        for field, value in fields.items():
+            kind = field[0]
+            if kind == MESSAGE:
+                messages.append((int.from_bytes(field[1:], "big"), value))
+            elif kind == RECEIVED:
+                self._restore_received(int.from_bytes(field[1:], "big"), int.from_bytes(value, "big"), now_s)
+            elif kind == SUBSCRIPTION:
+                super().add_subscription(subscription_of(self, field[1:], value))
+        messages.sort()
+        started = self.meta.started if self.meta.left_ms else self.meta.sequences
+        for sequence, value in messages:
+            self._restore_message(sequence, value, sequence <= started, now_s)
+        self._last = self._durable = self.meta.sequences
+        self._last_number = self.meta.numbers
+
+    def _restore_received(self, packet_id: int, number: int, now_s: float) -> None:
+        if self.numbers is None:
+            self.numbers = {}
+        self.numbers[packet_id] = number
+        self.remember(packet_id, now_s)
+
+    def _restore_message(self, sequence: int, value: bytes, may_be_sent: bool, now_s: float) -> None:
+        state, qos, version, expires_ms, share, packet = message_parts(value)
+        expires_s = 0.0 if expires_ms == 0 else self.ledger.monotonic_s(expires_ms)
+        entry = Entry(packet, version, expires_s, share, sequence)
+        packet_id = entry.packet_id()
+        inflight = self.inflight
+        assert inflight is not None
+        if state == RELEASED:
+            inflight[packet_id] = AWAITS_PUBCOMP
+            self._keep_entry(packet_id, entry)
+        elif may_be_sent and not self.queue and packet_id not in inflight:
+            if qos == 1 and not entry.now(now_s):
+                self.journal.delete(self.client_id, sequence_field(sequence))  # sent or not, nobody misses it
+                return
+            self.meta.started = sequence
+            inflight[packet_id] = qos
+            self._keep_entry(packet_id, entry)
+        else:
+            if self.queue is None:
+                self.queue = deque()
+            self.queue.append(entry)
+            self.queue_bytes += len(packet)
+
+    def _when_durable(self, kind: int, packet_id: int) -> None:
+        """What is to be said when all that was put so far is durable."""
+        effects = self._effects
+        if effects is None:
+            self._effects = effects = []
+        effects.append(kind << 16 | packet_id)
+        self._unseal()
+
+    def _unseal(self) -> None:
+        if not self._is_unsealed:
+            self._is_unsealed = True
+            self.ledger.unsealed.append(self)
+
+    def seal(self) -> None:
+        """Ask for a barrier behind all that was put."""
+        self._is_unsealed = False
+        if self._ended:
+            return
+        seals = self._seals
+        if seals is None:
+            self._seals = seals = []
+        seals.append(_Seal(self._last, self._effects))
+        self._effects = None
+        self.journal.barrier(self._sealed)
+
+    def _sealed(self, is_durable: bool) -> None:
+        if self._ended:
+            return
+        if not is_durable:
+            self._ended = True
+            return
+        seals = self._seals
+        assert seals is not None
+        seal = seals.pop(0)
+        if not seals:
+            self._seals = None
+        self._durable = seal.sequence
+        inflight = self.inflight
+        assert inflight is not None
+        if seal.effects is not None:
+            for effect in seal.effects:
+                self._say(inflight, effect >> 16, effect & 0xFFFF)
+        self._send_waiting(inflight)
+
+    def _say(self, inflight: dict[int, int], kind: int, packet_id: int) -> None:
+        if kind == PUBREC:
+            if inflight.get(packet_id) == _AWAITS_RELEASE:
+                inflight[packet_id] = AWAITS_PUBCOMP
+                self._put_pubrel(packet_id, Reason.SUCCESS)
+        elif self._front is not None:
+            self._front.settled(kind, packet_id)
+
+
+# What the store has.
+
+
+def restored(
+    journal: Journal, ledger: Ledger, client_id: bytes, fields: dict[bytes, bytes], router: Router, limits: Limits
+) -> DurableSession:
+    """The session as it was at another home, away; its subscriptions aren't in the router yet. Raises ValueError for
+    what no home of ours put.
+    """
+    meta = decode_meta(fields.get(META, b""))
+    away = router.away5 if meta.version == 5 else router.away4
+    session = DurableSession(journal, ledger, meta, away, client_id, limits, 0)
+    session.restore(fields, router.now_s)
+    return session

@@ -1,0 +1,198 @@
+"""What a connection has of a session that runs at its home (`durable`): the packet ids under way on it, and how far.
+
+    PUBLISH arrived ──▶ SENT ── PUBACK ──▶ ANSWERED ── settled ──▶ forgotten
+                         └─ PUBREC ─▶ RECEIVED ── PUBREL arrived ─▶ RELEASED ── PUBCOMP ─▶ ANSWERED
+
+What always holds: the client gets each PUBLISH and each PUBREL of an exchange once on this connection, however often
+its home, or the next one, sends them [MQTT-4.4.0-1]; what the client answered is reported until it is settled. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.frame import remaining_length
+from flockmq.mqtt.reason import Reason
+from flockmq.session.publish import packet_id_offset
+from flockmq.session.session import DONE, LATER, UNKNOWN, Session
+from flockmq.session.settling import (
+    DROPPED,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREC_REFUSED,
+    PUBREL,
+    PUBREL_UNKNOWN,
+    pair,
+)
+
+_SENT_QOS1: Final = 1
+_SENT_QOS2: Final = 2
+_RELEASED: Final = 3
+"""From here on the state is the kind that is reported: PUBACK, PUBREC, PUBCOMP or PUBREC_REFUSED."""
+
+
+@mypyc_attr(acyclic=True)
+class Front(Session):
+    """Stands in the place of the session that CONNECT made. `on_report` is called when there is something for
+    `take_reports`, once until it was taken.
+    """
+
+    __slots__ = ("_dropping", "_on_report", "_releasing", "_reports", "_states")
+
+    def __init__(self, session: Session, on_report: Callable[[], None]) -> None:
+        super().__init__(
+            session.sink,
+            session.client_id,
+            session.limits,
+            session.window,
+            session.max_packet_bytes,
+            session.expiry_s,
+        )
+        self.aliases = session.aliases
+        self._on_report = on_report
+        self._states: dict[int, int] = {}
+        self._releasing: dict[int, bool] | None = None
+        self._dropping: dict[int, bool] | None = None
+        self._reports: list[bytes] | None = None
+
+    # From the home.
+
+    def arrived(self, chunk: bytes) -> bytes:
+        """Whole PUBLISH and PUBREL packets from the home: those that are for the client now."""
+        passed: list[bytes] = []
+        passes_all = self.aliases is None
+        at = 0
+        while at < len(chunk):
+            length, body = remaining_length(chunk, at + 1, 0)
+            packet = chunk[at : body + length]
+            at = body + length
+            if packet[0] >> 4 == frame.PUBREL:
+                is_new = self._pubrel(chunk[body] << 8 | chunk[body + 1])
+            else:
+                is_new = packet[0] & 6 == 0 or self._publish(packet)
+                if is_new and self.aliases is not None:
+                    packet = self.aliases.shorten(packet)
+            if is_new:
+                passed.append(packet)
+            else:
+                passes_all = False
+        return chunk if passes_all else b"".join(passed)
+
+    def _publish(self, packet: bytes) -> bool:
+        id_at = packet_id_offset(packet)
+        packet_id = packet[id_at] << 8 | packet[id_at + 1]
+        state = self._states.get(packet_id)
+        if state is None:
+            self._states[packet_id] = packet[0] >> 1 & 3
+            return True
+        if state in (_RELEASED, PUBCOMP):
+            self._report(PUBREC, packet_id)
+        elif state > _RELEASED:
+            self._report(state, packet_id)
+        return False
+
+    def _pubrel(self, packet_id: int) -> bool:
+        state = self._states.get(packet_id)
+        if state is None or state in (PUBREC, _SENT_QOS2):
+            self._states[packet_id] = _RELEASED
+            return True
+        if state == PUBCOMP:
+            self._report(PUBCOMP, packet_id)
+        return False
+
+    def done(self, kind: int, packet_id: int) -> None:
+        """The home settled what was reported."""
+        if kind in (PUBREL, PUBREL_UNKNOWN):
+            self._pubcomp(packet_id, kind == PUBREL)
+        elif kind == DROPPED:
+            if self._dropping is not None:
+                self._dropping.pop(packet_id, None)
+        elif self._states.get(packet_id) == kind:
+            del self._states[packet_id]
+
+    def _pubcomp(self, packet_id: int, was_known: bool) -> None:
+        releasing = self._releasing
+        if releasing is None or packet_id not in releasing:
+            return
+        was_known = releasing.pop(packet_id) or was_known
+        reason: int = Reason.SUCCESS if was_known else Reason.PACKET_IDENTIFIER_NOT_FOUND
+        self.sink.put(encode.pub_ack(frame.PUBCOMP, self.sink.protocol_version, packet_id, reason))
+
+    def moved(self) -> None:
+        """Another home has the session, or this one may have missed something: report all that isn't settled."""
+        self._reports = None
+        for packet_id in self._dropping or ():
+            self._report(DROPPED, packet_id)
+        for packet_id, state in self._states.items():
+            if state > _RELEASED:
+                self._report(state, packet_id)
+        for packet_id in self._releasing or ():
+            self._report(PUBREL, packet_id)
+
+    # From the client.
+
+    def acknowledged(self, packet_id: int) -> bool:
+        if self._states.get(packet_id) != _SENT_QOS1:
+            return False
+        self._answered(PUBACK, packet_id)
+        return True
+
+    def received(self, packet_id: int, refused: bool) -> int:
+        state = self._states.get(packet_id)
+        if state == _SENT_QOS2:
+            self._answered(PUBREC_REFUSED if refused else PUBREC, packet_id)
+            return LATER
+        if state == PUBREC and not refused:
+            return LATER
+        return DONE if state == _RELEASED and not refused else UNKNOWN
+
+    def completed(self, packet_id: int) -> bool:
+        if self._states.get(packet_id) != _RELEASED:
+            return False
+        self._answered(PUBCOMP, packet_id)
+        return True
+
+    def released(self, packet_id: int) -> int:
+        releasing = self._releasing
+        if releasing is None:
+            self._releasing = releasing = {}
+        if packet_id not in releasing:
+            releasing[packet_id] = self._release(packet_id)
+            self._report(PUBREL, packet_id)
+        return LATER
+
+    def unremember(self, packet_id: int) -> None:
+        self._release(packet_id)
+        if self._dropping is None:
+            self._dropping = {}
+        self._dropping[packet_id] = True
+        self._report(DROPPED, packet_id)
+
+    # To the home.
+
+    def take_reports(self) -> bytes:
+        """What is to be reported since it was last asked, as `settling` pairs in the order of the answers."""
+        reports = self._reports
+        if reports is None:
+            return b""
+        self._reports = None
+        return b"".join(reports)
+
+    def _answered(self, kind: int, packet_id: int) -> None:
+        """Behind those that were answered before."""
+        del self._states[packet_id]
+        self._states[packet_id] = kind
+        self._report(kind, packet_id)
+
+    def _report(self, kind: int, packet_id: int) -> None:
+        reports = self._reports
+        if reports is None:
+            self._reports = [pair(kind, packet_id)]
+            self._on_report()
+        else:
+            reports.append(pair(kind, packet_id))

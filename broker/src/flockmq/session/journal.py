@@ -1,0 +1,198 @@
+"""What lasts of a session: the fields that its home keeps in memory and mirrors, one by one, in a store.
+
+    field               value
+    m                   what CONNECT said of the session, and what must never be used twice (`Meta`)
+    q, sequence (8)     a message of QoS ≥ 1 on its way to the client, until its exchange is complete
+    r, packet id (2)    the number (8) of a QoS 2 message from the client, until PUBREL
+    s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), its encoded identifiers
+
+Integers are unsigned, big end first; times are wall time in ms. Puts and deletes are absolute and reach the store in
+their order, so what it has is always the session as it was at some moment. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.mqtt.frame import remaining_length
+from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED
+from flockmq.session.opening import Will
+from flockmq.session.publish import parse_publish
+from flockmq.session.session import Session
+from flockmq.session.subscription import Subscription
+
+if TYPE_CHECKING:
+    from flockmq.session.durable import DurableSession
+
+META: Final = b"m"
+MESSAGE: Final = 0x71
+RECEIVED: Final = 0x72
+SUBSCRIPTION: Final = 0x73
+"""The first byte of the other fields."""
+
+WAITS: Final = 0
+"""Sent or not: it is sent until it is acknowledged."""
+RELEASED: Final = 1
+"""PUBREC came, so what is left is PUBREL; the packet isn't kept."""
+
+IDENTITY_BYTES: Final = 16
+
+_MESSAGE: Final = Struct(">BBBQH")
+_META: Final = Struct(">B16sIBQQQQ")
+_WILL: Final = Struct(">IqB")
+_FORM: Final = 1
+_MS_PER_S: Final = 1000.0
+_SOON_S: Final = 1e-9
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Journal:
+    """One slot's store, as its sessions see it; implemented by their home. Nothing here waits or fails."""
+
+    def __init__(self, slot: int) -> None:
+        self.slot: int = slot
+
+    def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
+        raise NotImplementedError(type(self).__name__)
+
+    def delete(self, client_id: bytes, field: bytes) -> None:
+        raise NotImplementedError(type(self).__name__)
+
+    def drop(self, client_id: bytes) -> None:
+        """The session ends, with all its fields."""
+        raise NotImplementedError(type(self).__name__)
+
+    def barrier(self, done: Callable[[bool], None]) -> None:
+        """`done` is called once, maybe at once: True when all that was put before is durable, False when it never will
+        be by us. Barriers are answered in the order in which they were asked for.
+        """
+        raise NotImplementedError(type(self).__name__)
+
+
+@mypyc_attr(acyclic=True)
+class Ledger:
+    """What the sessions of one home share: who put something that no barrier stands behind yet, and both clocks.
+
+    `wall_offset_s` is wall time less monotonic time in seconds; whoever runs the turn sets it.
+    """
+
+    __slots__ = ("unsealed", "wall_offset_s")
+
+    def __init__(self, wall_offset_s: float) -> None:
+        self.unsealed: list[DurableSession] = []
+        self.wall_offset_s = wall_offset_s
+
+    def seal(self) -> None:
+        """At the end of a turn, or of a batch of messages: one barrier for each session that put something."""
+        while self.unsealed:
+            self.unsealed.pop().seal()
+
+    def wall_ms(self, monotonic_s: float) -> int:
+        return max(0, int((monotonic_s + self.wall_offset_s) * _MS_PER_S))
+
+    def monotonic_s(self, wall_ms: int) -> float:
+        """Never 0.0, which means never."""
+        return max(_SOON_S, wall_ms / _MS_PER_S - self.wall_offset_s)
+
+
+@mypyc_attr(acyclic=True)
+class Meta:
+    """The field `m`. `source`: the session's name in the origin of what its client publishes at QoS 2; `will_source`:
+    the same for the will, anew with each CONNECT; `left_ms` 0: a client is connected.
+
+    No sequence above `sequences`, and no number above `numbers`, was ever used; of a session whose client is away none
+    above `started` was ever sent.
+    """
+
+    __slots__ = (
+        "expiry_s", "left_ms", "numbers", "sequences", "source", "started", "version", "will", "will_source",
+    )  # fmt: skip
+
+    def __init__(self, identity: bytes, expiry_s: int, version: int, will: Will | None) -> None:
+        """`identity`: IDENTITY_BYTES random bytes."""
+        self.source: bytes = identity[:8]
+        self.will_source: bytes = identity[8:IDENTITY_BYTES]
+        self.expiry_s: int = expiry_s
+        self.version: int = version
+        self.left_ms: int = 0
+        self.sequences: int = 0
+        self.numbers: int = 0
+        self.started: int = 0
+        self.will: Will | None = will
+
+    def encode(self) -> bytes:
+        head = _META.pack(
+            _FORM,
+            self.source + self.will_source,
+            self.expiry_s,
+            self.version,
+            self.left_ms,
+            self.sequences,
+            self.numbers,
+            self.started,
+        )
+        will = self.will
+        if will is None:
+            return head
+        message = will.message
+        return head + _WILL.pack(will.delay_s, message.expiry_s, message.version) + message.packet
+
+
+def decode_meta(value: bytes) -> Meta:
+    """Raises ValueError for what no version of ours wrote."""
+    if len(value) < _META.size or value[0] != _FORM:
+        raise ValueError(f"a session's meta field of {len(value)} bytes and form {value[:1]!r}")
+    _, identity, expiry_s, version, left_ms, sequences, numbers, started = _META.unpack_from(value, 0)
+    meta = Meta(identity, expiry_s, version, None)
+    meta.left_ms, meta.sequences, meta.numbers, meta.started = left_ms, sequences, numbers, started
+    if len(value) > _META.size:
+        delay_s, message_expiry_s, will_version = _WILL.unpack_from(value, _META.size)
+        packet = value[_META.size + _WILL.size :]
+        _, body = remaining_length(packet, 1, 0)
+        message = parse_publish(packet, 0, body, len(packet), will_version)
+        message.expiry_s = message_expiry_s
+        meta.will = Will(message, delay_s)
+    return meta
+
+
+def sequence_field(sequence: int) -> bytes:
+    return b"q" + sequence.to_bytes(8, "big")
+
+
+def message_value(state: int, qos: int, version: int, expires_ms: int, share: bytes, packet: bytes) -> bytes:
+    """`expires_ms` 0: never; `share`: the shared subscription that it came by, or b""."""
+    return _MESSAGE.pack(state, qos, version, expires_ms, len(share)) + share + packet
+
+
+def message_parts(value: bytes) -> tuple[int, int, int, int, bytes, bytes]:
+    """(state, QoS, version, expires_ms, share, packet)"""
+    state, qos, version, expires_ms, share_bytes = _MESSAGE.unpack_from(value, 0)
+    packet_at = _MESSAGE.size + share_bytes
+    return state, qos, version, expires_ms, value[_MESSAGE.size : packet_at], value[packet_at:]
+
+
+def received_field(packet_id: int) -> bytes:
+    return b"r" + packet_id.to_bytes(2, "big")
+
+
+def subscription_field(filter: bytes) -> bytes:
+    return b"s" + filter
+
+
+def subscription_value(subscription: Subscription) -> bytes:
+    options = subscription.qos
+    if subscription.no_local:
+        options |= NO_LOCAL
+    if subscription.retain_as_published:
+        options |= RETAIN_AS_PUBLISHED
+    return bytes((options,)) + subscription.identifiers
+
+
+def subscription_of(session: Session, filter: bytes, value: bytes) -> Subscription:
+    options = value[0]
+    no_local, as_published = options & NO_LOCAL != 0, options & RETAIN_AS_PUBLISHED != 0
+    return Subscription(session, filter, options & 3, no_local, as_published, value[1:])
