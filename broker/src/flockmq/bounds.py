@@ -84,6 +84,8 @@ INTAKE_SENDER_MAX_BYTES: Final = 64 * 1024 * 1024
 """Messages of one node that its sessions' home can't take yet; a sender that goes beyond its window loses its link."""
 MARKS_PER_SLOT_MAX: Final = 4096
 """Sessions that publish at QoS 2 whose last number a slot knows; of others it takes a repeat for new."""
+STORE_STOP_MAX_S: Final = 2.0
+"""How long a core that stops waits until its sessions are durable."""
 DELIVERIES_MAX_BYTES: Final = 64 * 1024 * 1024
 """What sessions that run here send to the clients of one other node and its link hasn't taken; beyond it they wait."""
 

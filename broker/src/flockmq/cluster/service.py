@@ -129,8 +129,8 @@ class Cluster:
         """A peer that was congested flows again."""
         self.on_returned: Callable[[list[tuple[int, bytes]]], None] = _ignore
         """(MQTT version, chunk) of each batch of shared deliveries that a purged node never accepted."""
-        self.on_delivery: Callable[[bytes], None] = _ignore
-        """The body of a DELIVERY frame: for clients of this node whose sessions run elsewhere."""
+        self.on_delivery: Callable[[str, bytes], None] = _ignore
+        """(incarnation, body of a DELIVERY frame): for clients of this node whose sessions run there."""
         self.on_node_gone: list[Callable[[str], None]] = []
         """An incarnation was purged."""
         self.on_slot: list[Callable[[int, str], None]] = []
@@ -353,7 +353,7 @@ class Cluster:
     def link_delivery(self, link: Link, body: bytes) -> None:
         link.used_at = link.heard_at
         try:
-            self.on_delivery(body)
+            self.on_delivery(link.peer.incarnation, body)
         except ValueError as error:
             link.close(str(error))
 

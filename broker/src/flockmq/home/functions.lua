@@ -87,7 +87,9 @@ local function take(keys, args)
   return 1
 end
 
-redis.register_function('flockmq_home_take_1', take)
+-- A Redis that is full refuses the first of these only. `full` is for what was taken in before: it is bounded, and its
+-- deletes make room.
+local full = { 'allow-oom' }
 redis.register_function('flockmq_home_write_1', write)
--- For what was taken in before Redis was full: what waits is bounded, and its deletes are what makes room.
-redis.register_function({ function_name = 'flockmq_home_write_full_1', callback = write, flags = { 'allow-oom' } })
+redis.register_function({ function_name = 'flockmq_home_write_full_1', callback = write, flags = full })
+redis.register_function({ function_name = 'flockmq_home_take_1', callback = take, flags = full })

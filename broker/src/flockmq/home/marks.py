@@ -64,9 +64,6 @@ class Marks:
         del sessions[oldest]
         return oldest
 
-    def items(self) -> list[tuple[bytes, int]]:
-        return [*self._nodes.items(), *self._sessions.items()]
-
     def forget(self, source: bytes) -> bool:
         """The source is gone for good. False: it had no mark."""
         return self._nodes.pop(source, None) is not None or self._sessions.pop(source, None) is not None

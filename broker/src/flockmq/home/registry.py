@@ -30,15 +30,11 @@ garbage collector stops looking at plain tuples of strings and numbers."""
 
 
 class Kick(NamedTuple):
-    """Close this connection with 0x8E, and say when it is gone. What lasts of its session goes `to` the newcomer's
-    node, or, where that starts `clean`, ends.
-    """
+    """Close this connection with 0x8E, and say when it is gone."""
 
     incarnation: str
     client_id: bytes
     token: int
-    to: str = ""
-    clean: bool = True
 
 
 class Attached(NamedTuple):
@@ -81,7 +77,7 @@ class Registry:
             del self._waiting[client_id]
         return moved
 
-    def attach(self, client_id: bytes, incarnation: str, epoch: int, clean: bool = True) -> Attached:
+    def attach(self, client_id: bytes, incarnation: str, epoch: int) -> Attached:
         """A new connection wants the client id. `epoch`: the place in the log, used when the slot is served first."""
         slot = slot_of(client_id)
         held = self._slots[slot]
@@ -94,7 +90,7 @@ class Registry:
             return Attached(token, True)
         superseded = self._waiting.get(client_id)
         self._waiting[client_id] = new
-        return Attached(token, False, Kick(old[0], client_id, old[1], incarnation, clean), superseded)
+        return Attached(token, False, Kick(old[0], client_id, old[1]), superseded)
 
     def detach(self, client_id: bytes, token: int) -> Holder | None:
         """A connection is gone; returns who is admitted in its place. Unknown ones are none of our business."""

@@ -16,11 +16,11 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from importlib.resources import files
 from itertools import count
-from typing import Final
+from typing import Final, TypeVar
 
 from redis.exceptions import ResponseError
 
@@ -37,6 +37,9 @@ TAKE: Final = b"flockmq_home_take_1"
 WRITE: Final = b"flockmq_home_write_1"
 WRITE_FULL: Final = b"flockmq_home_write_full_1"
 """The same for a Redis that is full: Redis refuses WRITE then."""
+
+
+_T = TypeVar("_T")
 
 
 class StoreFenced(Exception):
@@ -81,7 +84,9 @@ class Store:
         self.retries = 0
         """Turns that failed and were tried again."""
         self.redis_full = False
-        self._links = RedisLinks(redis, _load_functions)
+        self._unwatched: set[RedisLink] = set()
+        """Connections that were made since the last look."""
+        self._links = RedisLinks(redis, self._load_functions)
         self._slots: dict[int, _Slot] = {}
         self._queue: dict[int, _Slot] = {}
         self._arrived = asyncio.Event()
@@ -94,7 +99,7 @@ class Store:
         """Needs no Redis yet: what is put waits for it."""
         self._tasks = [
             asyncio.create_task(self._run(), name="home-store"),
-            asyncio.create_task(self._look_for_room(), name="home-store-room"),
+            asyncio.create_task(self._watch(), name="home-store-watch"),
         ]
 
     async def stop(self) -> None:
@@ -251,7 +256,7 @@ class Store:
                 answers.append(None)
         return answers
 
-    async def _by_link(self, slots: Iterable[_Slot]) -> dict[RedisLink, list[_Slot]]:
+    async def _by_link(self, slots: list[_Slot]) -> dict[RedisLink, list[_Slot]]:
         groups: dict[RedisLink, list[_Slot]] = {}
         for state in slots:
             groups.setdefault(await self._links.of(state.keys.text), []).append(state)
@@ -282,8 +287,9 @@ class Store:
         while self._queue and size < bounds.STORE_TURN_MAX_BYTES:
             state = self._queue.pop(next(iter(self._queue)))
             state.queued = False
-            size += state.batches[0].size
-            turn.append(state)
+            if state.batches:  # else what it was queued for went with the batch before
+                size += state.batches[0].size
+                turn.append(state)
         return turn
 
     async def _commit(self, turn: list[_Slot]) -> None:
@@ -332,11 +338,11 @@ class Store:
         """The error, if it is none that we know what to do about."""
         if error.startswith("FENCED"):
             self.release(state.number)
-            self.on_fenced(state.number)
+            _tell(self.on_fenced, state.number)
         elif error.startswith("LOST"):
             log.error("slot %d: Redis lost what it had answered", state.number)
             self._suspend(state)
-            self.on_lost(state.number)
+            _tell(self.on_lost, state.number)
         elif error.startswith("OOM"):
             if not self.redis_full:
                 log.error("Redis is full (maxmemory): sessions that last take no messages until there is room")
@@ -345,42 +351,56 @@ class Store:
             return error
         return ""
 
-    # --- a Redis that is full -----------------------------------------------------------------------------------------
+    # --- watching Redis -----------------------------------------------------------------------------------------------
 
-    async def _look_for_room(self) -> None:
-        """While Redis is full, try again and again a batch without changes, that it refuses as long as it is."""
+    async def _watch(self) -> None:
+        """Find out, without a change to write, that Redis was replaced or lost data, or has room again."""
         while True:
-            await asyncio.sleep(bounds.STORE_FULL_LOOK_S)
-            if not self.redis_full:
-                continue
+            await asyncio.sleep(bounds.STORE_WATCH_EVERY_S)
             async with self._turn:
                 with contextlib.suppress(LogError):
-                    self.redis_full = await self._refuses_writes()
-            if not self.redis_full:
-                log.warning("Redis has room again")
+                    groups = await self._by_link(list(self._slots.values()))
+                    full = [await self._look(link, group) for link, group in groups.items()]
+                    if self.redis_full and not any(full):
+                        self.redis_full = False
+                        log.warning("Redis has room again")
 
-    async def _refuses_writes(self) -> bool:
-        for link, group in (await self._by_link(self._slots.values())).items():
-            state = group[0]
-            reply = (await link.pipeline([Batch().call(WRITE, state.keys, state.before, state.before)]))[0]
-            if isinstance(reply, ResponseError) and str(reply).startswith("OOM"):
-                return True
-        return False
+    async def _look(self, link: RedisLink, group: list[_Slot]) -> bool:
+        """Write a batch without changes: for one slot, or for all if the connection is new. Whether Redis is full."""
+        sure = [state for state in group if state.writable and not state.after]
+        looked_at = sure if link in self._unwatched else sure[:1]
+        function = WRITE
+        calls = []
+        for state in looked_at:
+            calls.append(Batch().call(function, state.keys, state.before, state.before))
+            function = WRITE_FULL
+        full = False
+        for state, reply in zip(looked_at, await link.pipeline(calls), strict=True):
+            if isinstance(reply, ResponseError) and self._slots.get(state.number) is state:
+                full = full or str(reply).startswith("OOM")
+                self._refused(state, str(reply))
+        self._unwatched.discard(link)
+        return full
 
-
-async def _load_functions(link: RedisLink) -> None:
-    try:
-        await link.call("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
-    except ResponseError as error:
-        raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
+    async def _load_functions(self, link: RedisLink) -> None:
+        try:
+            await link.call("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
+        except ResponseError as error:
+            raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
+        self._unwatched.add(link)
 
 
 def _answer(batch: Batch, *, durable: bool) -> None:
     for done in batch.barriers:
-        try:
-            done(durable)
-        except Exception:
-            log.exception("a barrier's answer failed")
+        _tell(done, durable)
+
+
+def _tell(listener: Callable[[_T], None], what: _T) -> None:
+    """What a listener fails at is its own affair: the next one is told all the same."""
+    try:
+        listener(what)
+    except Exception:
+        log.exception("a listener of the store failed")
 
 
 def _ignore(_: int) -> None:

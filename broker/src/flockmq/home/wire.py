@@ -1,11 +1,12 @@
 """What nodes and homes tell one another, as notes on the cluster link: one note carries what one turn gathered.
 
-Tokens are larger than msgpack's integers: they travel as TOKEN_BYTES, big end first.
+A connection is named by its token, which is larger than msgpack's integers: it travels as TOKEN_BYTES, big end first.
+What a home sends to the client of a session that runs there is no note but data, in `delivery` frames.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -17,33 +18,109 @@ ANSWER: Final = "home.answer"
 KICK: Final = "home.kick"
 DETACH: Final = "home.detach"
 REGISTER: Final = "home.register"
-RELAY: Final = "home.relay"
-ORDER: Final = (RELAY, ANSWER, KICK, DETACH, ATTACH, REGISTER)
-"""Of the notes of one turn. Relayed pieces of a session before the detach or the answer that says they are all there;
-answers before kicks, so that a node knows the token it is asked to close.
+REPORT: Final = "home.report"
+SETTLED: Final = "home.settled"
+ASK: Final = "home.ask"
+TOLD: Final = "home.told"
+OVERFLOW: Final = "home.overflow"
+ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, SETTLED, TOLD, OVERFLOW, DETACH, ATTACH)
+"""Of the notes of one turn. Answers before kicks, so that a node knows the token it is asked to close; what a client
+did before that it is gone.
 """
 
 ADMITTED: Final = 0
 SUPERSEDED: Final = 1
 NOT_HOME: Final = 2
 
-Attach = tuple[int, bytes, bool]
-"""(number of the request at its node, client id, whether it starts clean)"""
-Answer = tuple[int, int, bytes]
-"""(number of the request, ADMITTED | SUPERSEDED | NOT_HOME, token)"""
+LASTS: Final = 1
+"""The session runs at its home; without it, on the node of its connection."""
+PRESENT: Final = 2
+"""It was there before this connection."""
+
+
+class WillRow(msgspec.Struct, frozen=True, array_like=True):
+    """A will, as one PUBLISH packet of an MQTT version."""
+
+    delay_s: int
+    version: int
+    packet: bytes
+
+
+class Opening(msgspec.Struct, frozen=True, array_like=True):
+    """What a CONNECT asks of a session that lasts, or may be there already. `window` and `max_packet_bytes` are the
+    client's; `zone` names its limits; `nonce` is this CONNECT's, by which a home knows it again when its answer was
+    lost.
+    """
+
+    version: int
+    clean_start: bool
+    expiry_s: int
+    window: int
+    max_packet_bytes: int
+    zone: str
+    nonce: bytes
+    will: WillRow | None = None
+
+
+class Wanted(msgspec.Struct, frozen=True, array_like=True):
+    """One subscription that is asked for."""
+
+    filter: bytes
+    options: int
+    """As in SUBSCRIBE (section 3.8.3.1)."""
+
+
+class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """Answered with a list of reason codes; `identifiers` as in `session.subscription`."""
+
+    wanted: list[Wanted]
+    identifiers: bytes
+
+
+class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Answered with a list of reason codes."""
+
+    filters: list[bytes]
+
+
+class Receive(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """A QoS 2 PUBLISH came under this packet id: answered with the origin it is published under, 16 bytes, or, where
+    too many wait for their PUBREL, with none.
+    """
+
+    packet_id: int
+
+
+Question = Subscribe | Unsubscribe | Receive
+
+Attach = tuple[int, bytes, Opening | None]
+"""(number of the request at its node, client id, what it opens; None: a session that starts and ends with it)"""
+Answer = tuple[int, int, bytes, int]
+"""(number of the request, ADMITTED | SUPERSEDED | NOT_HOME, token, LASTS | PRESENT)"""
 ClientToken = tuple[bytes, bytes]
-"""(client id, token): of DETACH and REGISTER"""
-KickOf = tuple[bytes, bytes, str, bool]
-"""(client id, token, the newcomer's node, whether it starts clean)"""
-Relay = tuple[str, str, bytes, bytes]
-"""(incarnation it goes to, incarnation it comes from, client id, what it says): passed on by a home, unread"""
+"""(client id, token): of KICK and OVERFLOW"""
+Detach = tuple[bytes, bytes, int, bool]
+"""(client id, token, the expiry in seconds that its DISCONNECT said, -1 for none; whether its will is published)"""
+Register = tuple[bytes, bytes, Opening | None, bytes]
+"""(client id, token, what it opened, where its session runs at its home, and all that it reported and isn't settled)"""
+Report = tuple[bytes, bytes]
+"""(token, (kind, packet id) of 3 bytes each): of REPORT, what a client answered, and of SETTLED, what is durable"""
+Ask = tuple[int, bytes, bytes, Question]
+"""(number at its node, client id, token, question)"""
+Told = tuple[int, bytes]
+"""(number, answer in msgpack; b"": this home can't tell, ask again)"""
 
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_attaches: Final = msgspec.msgpack.Decoder(list[Attach]).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
-decode_kicks: Final = msgspec.msgpack.Decoder(list[KickOf]).decode
-decode_relays: Final = msgspec.msgpack.Decoder(list[Relay]).decode
 decode_clients: Final = msgspec.msgpack.Decoder(list[ClientToken]).decode
+decode_detaches: Final = msgspec.msgpack.Decoder(list[Detach]).decode
+decode_registers: Final = msgspec.msgpack.Decoder(list[Register]).decode
+decode_reports: Final = msgspec.msgpack.Decoder(list[Report]).decode
+decode_asks: Final = msgspec.msgpack.Decoder(list[Ask]).decode
+decode_tolds: Final = msgspec.msgpack.Decoder(list[Told]).decode
+decode_reasons: Final = msgspec.msgpack.Decoder(list[int]).decode
+decode_origin: Final = msgspec.msgpack.Decoder(bytes).decode
 
 
 def pack_token(token: int) -> bytes:
@@ -57,3 +134,23 @@ def unpack_token(raw: bytes) -> int:
 def batches(items: Sequence[object], limit: int) -> list[bytes]:
     """Encoded notes of at most `limit` items each."""
     return [encode(items[start : start + limit]) for start in range(0, len(items), limit)]
+
+
+_LENGTH_BYTES: Final = 4
+
+
+def delivery(token: int, chunk: bytes) -> bytes:
+    """Packets for one client, as they stand in the body of a DELIVERY frame behind those for others."""
+    return pack_token(token) + len(chunk).to_bytes(_LENGTH_BYTES, "big") + chunk
+
+
+def deliveries(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """(token, packets) of each client in a DELIVERY frame. Raises ValueError for what no home of ours sends."""
+    at, end = 0, len(body)
+    while at < end:
+        start = at + TOKEN_BYTES + _LENGTH_BYTES
+        stop = start + int.from_bytes(body[start - _LENGTH_BYTES : start], "big")
+        if start > end or stop > end:
+            raise ValueError(f"a DELIVERY frame of {end} bytes that ends amid a client's packets")
+        yield unpack_token(body[at : at + TOKEN_BYTES]), body[start:stop]
+        at = stop

@@ -1,12 +1,11 @@
 """This node's connections by client id: admission, takeover, the end. One connection per client id, cluster-wide.
 
-    CONNECT ─▶ authenticated ─▶ the client id's home (closes an older connection, wherever it is) ─▶ session ─▶ CONNACK
+    CONNECT ─▶ authenticated ─▶ the client id's home (closes an older connection, wherever it is) ─▶ CONNACK
 
-A session that lasts stays on the node of its last connection, and moves when its client comes back elsewhere
-(`handover`). Client ids that the broker assigns are like any other [MQTT-3.1.3-7].
+A session that ends with its connection is here; one that lasts runs at its home, and here is only its front (`fronts`).
+Client ids that the broker assigns are like any other [MQTT-3.1.3-7].
 
-What always holds: `by_id` has exactly the connections that hold a token; a lasting session whose client is away holds
-the token of its last connection.
+What always holds: `by_id` has exactly the connections that hold a token.
 """
 
 from __future__ import annotations
@@ -18,13 +17,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
-from flockmq.home.service import AttachError, Done
+from flockmq.home.asking import Admission, AttachError, Connection, Done
+from flockmq.home.wire import Opening, WillRow
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
+from flockmq.node.fronts import Fronts
 from flockmq.session.channel import ADMITTING, Channel
 from flockmq.session.counters import Counters
+from flockmq.session.front import Front
 from flockmq.session.opening import Will
 from flockmq.session.port import ALLOWED, ASKED, PUBLISH
 from flockmq.session.principal import Principal
@@ -39,20 +41,8 @@ OnEvent = Callable[[str, bytes, int, int], None]
 
 
 class Homes(Protocol):
-    def attach(self, client_id: bytes, clean: bool, done: Done) -> None: ...
-    def detach(self, client_id: bytes, token: int) -> None: ...
-
-
-class Handovers(Protocol):
-    """Sessions on their way between nodes."""
-
-    def give(self, session: Session, token: int, to: str) -> None:
-        """Hand a session that is away here to the node that its client is at, then `detach`."""
-        ...
-
-    def take(self, client_id: bytes, token: int, clean: bool, then: Callable[[], None]) -> None:
-        """Put what came of this client's session in place, if anything did and it doesn't start clean, and go on."""
-        ...
+    def attach(self, client_id: bytes, opening: Opening | None, done: Done) -> None: ...
+    def detach(self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False) -> None: ...
 
 
 class Watcher(Protocol):
@@ -66,20 +56,28 @@ class Watcher(Protocol):
 
     def taken_over(self, client_id: bytes) -> None: ...
 
+    def will_of(self, channel: Channel) -> Will | None:
+        """The will that the client leaves behind, as it is to be published."""
+        ...
+
 
 class Clients:
     """`flush` has what was put outside a turn written; `must_authorize` says whether a client is to be asked about."""
 
     def __init__(
-        self, me: str, sessions: Sessions, counters: Counters, flush: Callable[[], None], on_event: OnEvent
+        self,
+        sessions: Sessions,
+        fronts: Fronts,
+        counters: Counters,
+        flush: Callable[[], None],
+        on_event: OnEvent,
     ) -> None:
         self.by_id: dict[bytes, Channel] = {}
         self.homes: Homes | None = None
-        self.handovers: Handovers | None = None
         self.watcher: Watcher | None = None
         self.must_authorize: Callable[[Principal], bool] = _no_rules
-        self._me: Final = me
         self._sessions = sessions
+        self._fronts = fronts
         self._counters = counters
         self._flush = flush
         self._on_event = on_event
@@ -122,21 +120,40 @@ class Clients:
     def _attach(self, channel: Channel, connect: Connect, extra: Properties | None) -> None:
         session = channel.session
         assert session is not None
-        answered = partial(self._answered, channel, session, connect, extra)
-        self._home().attach(session.client_id, connect.clean_start, answered)
+        opening = self._opening(channel, connect, session)
+        answered = partial(self._answered, channel, session, connect, opening, extra)
+        self._home().attach(session.client_id, opening, answered)
+
+    def _opening(self, channel: Channel, connect: Connect, session: Session) -> Opening | None:
+        """What its home is to know; None where the session starts and ends with this connection."""
+        if connect.clean_start and not session.expiry_s:
+            return None
+        will = None if self.watcher is None else self.watcher.will_of(channel)
+        return Opening(
+            channel.protocol_version,
+            connect.clean_start,
+            session.expiry_s,
+            session.window,
+            session.max_packet_bytes,
+            session.limits.name,
+            secrets.token_bytes(8),
+            None if will is None else WillRow(will.delay_s, will.message.version, will.message.packet),
+        )
 
     def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
         client_id = session.client_id
         token = channel.token
-        if isinstance(token, int) and self.by_id.get(client_id) is channel:
-            del self.by_id[client_id]
+        if isinstance(token, int):
+            if self.by_id.get(client_id) is channel:
+                del self.by_id[client_id]
+            if isinstance(session, Front):
+                self._fronts.remove(token)
+                self._home().detach(client_id, token, session.expiry_s, with_will=will is not None)
+            else:
+                self._home().detach(client_id, token)
         if channel.admitted_once:
-            lasts = self._sessions.leave(session, token, will, time.monotonic())
-        else:
-            lasts = isinstance(token, int) and self._sessions.keep(client_id, token)
-        if isinstance(token, int) and not lasts:
-            self._home().detach(client_id, token)
-        if channel.admitted_once:
+            if not isinstance(session, Front):
+                self._sessions.leave(session, token, will, time.monotonic())
             self._on_event("disconnected", client_id, channel.close_reason, channel.protocol_version)
             if self.watcher is not None:
                 self.watcher.disconnected(channel, session)
@@ -153,43 +170,35 @@ class Clients:
             name = repr(channel.client_id().decode()) if channel.client_id() else "(before CONNECT)"
             log.warning("client %s from %s: %s; closed with 0x%02X", name, channel.address(), error, error.reason)
 
-    def expired(self, ended: list[tuple[bytes, object]]) -> None:
-        """Sessions whose clients stayed away too long."""
-        for client_id, token in ended:
-            if isinstance(token, int):
-                self._home().detach(client_id, token)
-
     # What homes ask of this node.
 
-    def kick(self, client_id: bytes, token: int, to: str, clean: bool) -> bool:
-        """Close this connection; what lasts of its session goes to the node `to`, or, if the newcomer starts clean,
-        ends. The home hears of it by `detach`. False: there is neither.
-        """
-        channel = self.by_id.get(client_id)
-        if channel is not None and channel.token == token:
-            self._take_over(client_id, channel)
-            self._flush()
-            if client_id not in self._sessions.away:
-                return True
-        absence = self._sessions.away.get(client_id)
-        if absence is None or absence.token != token:
+    def kick(self, client_id: bytes, token: int) -> bool:
+        channel = self._holder(client_id, token)
+        if channel is None:
             return False
-        if clean:
-            self._sessions.end(absence.session)
-        elif to != self._me:
-            assert self.handovers is not None
-            self.handovers.give(absence.session, token, to)
-            return True
-        self._home().detach(client_id, token)
+        self._take_over(client_id, channel)
+        self._flush()
         return True
 
-    def tokens(self) -> Iterator[tuple[bytes, int]]:
+    def overflow(self, client_id: bytes, token: int) -> None:
+        channel = self._holder(client_id, token)
+        if channel is not None:
+            channel.overflow()
+            self._flush()
+
+    def connections(self) -> Iterator[Connection]:
         for client_id, channel in list(self.by_id.items()):
             if isinstance(channel.token, int):
-                yield client_id, channel.token
-        for client_id, token in self._sessions.tokens():
-            if isinstance(token, int):
-                yield client_id, token
+                yield Connection(client_id, channel.token, self._fronts.opening(channel.token))
+
+    def delivered(self, home: str, token: int, packets: bytes) -> None:
+        self._fronts.delivered(home, token, packets)
+
+    def settled(self, home: str, token: int, pairs: bytes) -> None:
+        self._fronts.settled(home, token, pairs)
+
+    def unsettled(self, token: int) -> bytes:
+        return self._fronts.unsettled(token)
 
     def close(self, client_id: bytes, reason: int) -> bool:
         """End this client's connection, and its session; False if it isn't here."""
@@ -204,6 +213,10 @@ class Clients:
 
     # Inside.
 
+    def _holder(self, client_id: bytes, token: int) -> Channel | None:
+        channel = self.by_id.get(client_id)
+        return channel if channel is not None and channel.token == token else None
+
     def _take_over(self, client_id: bytes, older: Channel) -> None:
         self._counters.takeovers += 1
         if self.watcher is not None:
@@ -214,41 +227,45 @@ class Clients:
             older.close(Reason.SESSION_TAKEN_OVER)
 
     def _answered(
-        self, channel: Channel, session: Session, connect: Connect, extra: Properties | None, answer: int | AttachError
+        self,
+        channel: Channel,
+        session: Session,
+        connect: Connect,
+        opening: Opening | None,
+        extra: Properties | None,
+        answer: Admission | AttachError,
     ) -> None:
         if isinstance(answer, AttachError):
             log.info("client %r isn't admitted: %s", session.client_id, answer)
             channel.refuse(Reason.SERVER_UNAVAILABLE)  # there is no code for "superseded" in CONNACK
-            self._flush()
-            return
-        client_id = session.client_id
-        older = self.by_id.get(client_id)
-        if older is not None:  # its home is new and hasn't heard of it yet
-            self._take_over(client_id, older)
-        if channel.state == ADMITTING:
-            self.by_id[client_id] = channel
-            channel.token = answer
-        assert self.handovers is not None
-        opened = partial(self._open, channel, session, connect, extra, answer)
-        self.handovers.take(client_id, answer, connect.clean_start, opened)
-
-    def _open(self, channel: Channel, session: Session, connect: Connect, extra: Properties | None, token: int) -> None:
-        """What there is of its session is here."""
-        if channel.state == ADMITTING:
-            self._admitted(channel, connect, token, extra)
-        elif channel.token is None and not self._sessions.keep(session.client_id, token):
-            self._home().detach(session.client_id, token)
+        elif channel.state != ADMITTING:
+            self._home().detach(session.client_id, answer.token, session.expiry_s, with_will=False)
+        else:
+            older = self.by_id.get(session.client_id)
+            if older is not None:  # its home is new and hasn't heard of it yet
+                self._take_over(session.client_id, older)
+            self.by_id[session.client_id] = channel
+            channel.token = answer.token
+            self._admitted(channel, session, connect, opening, extra, answer)
         self._flush()
 
-    def _admitted(self, channel: Channel, connect: Connect, token: int, extra: Properties | None) -> None:
-        fresh = channel.session
-        assert fresh is not None
-        session, present = self._sessions.open(fresh, connect.clean_start)
+    def _admitted(
+        self,
+        channel: Channel,
+        session: Session,
+        connect: Connect,
+        opening: Opening | None,
+        extra: Properties | None,
+        admission: Admission,
+    ) -> None:
+        if admission.lasts:
+            assert opening is not None
+            session = self._fronts.add(channel, session, admission.token, opening)
         self._counters.connects += 1
-        channel.admitted(connect, token, session, present, extra)
+        channel.admitted(connect, admission.token, session, admission.present, extra)
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
         if self.watcher is not None:
-            self.watcher.connected(channel, connect, session, present)
+            self.watcher.connected(channel, connect, session, admission.present)
 
     def _home(self) -> Homes:
         assert self.homes is not None, "clients come after the homes are there"

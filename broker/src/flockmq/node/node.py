@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -28,28 +28,27 @@ from flockmq.bounds import (
 )
 from flockmq.cluster.service import Cluster, LocalStatus
 from flockmq.home.service import Homes
+from flockmq.home.store import Store
 from flockmq.listeners.engine import Engine
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.access import Access
 from flockmq.node.clients import Clients
 from flockmq.node.delayed import Delayed, is_delayed, publish_everywhere
-from flockmq.node.exclusive import Exclusive
-from flockmq.node.handover import Handovers
+from flockmq.node.filters import Filters, reason_of
+from flockmq.node.fronts import Fronts
 from flockmq.node.hooking import Hooking
+from flockmq.node.hosting import Hosting
 from flockmq.node.remote import RemoteRoutes
 from flockmq.node.retained import Feeds, Retained
-from flockmq.node.routes import OwnRoutes
-from flockmq.node.shared import OwnShares, RemoteShares
+from flockmq.node.shared import RemoteShares
 from flockmq.node.system import About, System
 from flockmq.node.view import View
 from flockmq.plugins.settings import SysTopics
 from flockmq.rlog.entry import Op, StreamId
-from flockmq.rlog.errors import LogFull
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import (
     CLAIMS,
@@ -67,6 +66,7 @@ from flockmq.rlog.shards import (
 from flockmq.session import forwarded
 from flockmq.session.channel import CONNECTED, Channel
 from flockmq.session.counters import Counters
+from flockmq.session.front import Front
 from flockmq.session.inbound import Inbound
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
@@ -77,7 +77,7 @@ from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
 from flockmq.session.shared import SHARED
-from flockmq.session.sink import Peer
+from flockmq.session.sink import Sink
 from flockmq.session.subscribing import Subscribing
 from flockmq.session.subscription import Subscription
 from flockmq.telemetry.loop import LoopWatch
@@ -100,7 +100,10 @@ class Node(NodePort):
         hooking: Hooking,
         auth: Auth,
         sys_topics: SysTopics,
+        zones: Mapping[str, Limits],
+        store: Store | None,
     ) -> None:
+        """`store`: a core's, where the sessions that run there are durable."""
         self.role = role
         self.name = name
         self.incarnation = cluster.incarnation
@@ -117,13 +120,10 @@ class Node(NodePort):
         self.loop_watch = LoopWatch()
         self.engine = Engine(router, self, limits)
         self.sessions = Sessions(router, self)
-        self.clients = Clients(
-            self.incarnation, self.sessions, router.counters, self.engine.soon, self._connection_event
-        )
+        self.fronts = Fronts(router.turn, self.engine.soon, hooking.unsubscribed)
+        self.clients = Clients(self.sessions, self.fronts, router.counters, self.engine.soon, self._connection_event)
         self.homes = Homes(cluster, self.clients)
-        self.clients.homes = self.homes
-        self.handovers = Handovers(self.homes, self.sessions, router, limits, self._route_all, self.engine.soon)
-        self.clients.handovers = self.handovers
+        self.clients.homes = self.fronts.homes = self.homes
         self.clients.watcher = self
         self.access = Access(
             auth,
@@ -136,19 +136,15 @@ class Node(NodePort):
         self.clients.must_authorize = self.access.must_authorize
         auth.authorizer.on_change = self.authorization_changed
         hooking.on_change = self.authorization_changed
-        self.homes.on_relay = self.handovers.heard
-        self._limits = limits
-        self.remote = RemoteRoutes(router, self.incarnation, cluster.peer)
-        self.routes = OwnRoutes(self.incarnation, partial(rlog.submit, ROUTE), self._holders, router.has_local, _reason)
+        self.remote = RemoteRoutes(router, self.incarnation, cluster.peer, on_slot_delete=self._slot_route_deleted)
+        self.filters = Filters(self.incarnation, partial(rlog.submit, ROUTE), self.holders, router)
         self.remote_shares = RemoteShares(router, self.incarnation)
-        self.shares = OwnShares(self.incarnation, partial(rlog.submit, ROUTE), router.shared.count, _reason)
-        router.shared.me = self.incarnation
         router.shared.find_peer = cluster.peer
-        router.shared.on_count = self.shares.changed
-        self.exclusive = Exclusive(self.incarnation, partial(rlog.submit, ROUTE), _reason)
-        self.delayed = Delayed(DelayedHost(self), _reason, time.time)
+        router.courier = cluster.courier.lanes
+        self.delayed = Delayed(DelayedHost(self), reason_of, time.time)
         self.retained = Retained()
-        self.feeds = Feeds(self.retained, router, partial(self._caught_up, RETAINED), self.engine.soon)
+        self.feeds = Feeds(self.retained, router, partial(self.caught_up, RETAINED), self.engine.soon)
+        self.hosting = None if store is None else Hosting(self, store, router, zones)
         self.state = "starting"
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking_anew: asyncio.Task[None] | None = None
@@ -158,7 +154,7 @@ class Node(NodePort):
         rlog.on_change(ROUTES.name, self.remote)
         rlog.on_change(MESSAGES.name, self.retained)
         rlog.on_change(SHARES.name, self.remote_shares)
-        rlog.on_change(CLAIMS.name, self.exclusive.claims)
+        rlog.on_change(CLAIMS.name, self.filters.exclusive.claims)
         rlog.on_change(DELAYED.name, self.delayed.schedule)
         self.remote.go_live()
         self.remote_shares.go_live()
@@ -166,6 +162,7 @@ class Node(NodePort):
         cluster.on_returned = self._returned
         cluster.on_forward = self._forwarded
         cluster.on_drained = self._peer_drained
+        cluster.courier.on_drained = self._peer_drained
         cluster.local_status = self._local_status
 
     def flush_soon(self) -> None:
@@ -185,7 +182,12 @@ class Node(NodePort):
 
     def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
         self.access.gone(channel, session.client_id)
-        self.clients.gone(channel, session, self.hooking.leaving(channel, will))
+        if not isinstance(session, Front):  # whose home has the will
+            will = self.hooking.leaving(channel, will)
+        self.clients.gone(channel, session, will)
+
+    def will_of(self, channel: Channel) -> Will | None:
+        return self.hooking.leaving(channel, channel.will)
 
     def connected(self, channel: Channel, connect: Connect, session: Session, is_present: bool) -> None:
         self.system.connected(channel, connect, session)
@@ -255,53 +257,41 @@ class Node(NodePort):
     # Subscriptions.
 
     def is_routed(self, filter: bytes) -> bool:
-        return self.shares.has(filter) if is_shared(filter) else self.routes.has(matching(filter))
+        return self.filters.is_routed(filter)
 
     def claim(self, subscribing: Subscribing, filters: list[bytes]) -> None:
-        answers: dict[bytes, int] = {}
-        for filter in filters:
-            done = partial(self._claimed, subscribing, set(filters), answers, filter)
-            self.exclusive.claim(matching(filter), subscribing.session.client_id, done)
-
-    def _claimed(
-        self, subscribing: Subscribing, filters: set[bytes], answers: dict[bytes, int], filter: bytes, reason: int
-    ) -> None:
-        answers[filter] = reason
-        if answers.keys() == filters:
-            subscribing.claimed({filter: reason for filter, reason in answers.items() if reason >= 0x80})
+        self.filters.claim(subscribing.session.client_id, filters, subscribing.claimed)
 
     def routed(self, subscribing: Subscribing) -> None:
-        self._route(subscribing.filters, partial(self._routed, subscribing))
+        self.filters.route(subscribing.filters, partial(self._routed, subscribing))
 
-    def _route(self, filters: list[bytes], done: Callable[[int], None]) -> None:
-        """Have the log route filters of any kind to this node; `done` gets the worst reason code."""
-        shared = [filter for filter in filters if is_shared(filter)]
-        others = [matching(filter) for filter in filters if not is_shared(filter)]
-        if shared and others:
-            both = _Both(done)
-            self.shares.put(shared, both.done)
-            self.routes.put(others, both.done)
-        elif shared:
-            self.shares.put(shared, done)
-        elif others:
-            self.routes.put(others, done)
-        else:
-            done(Reason.SUCCESS)
+    def subscribe_at_home(self, subscribing: Subscribing) -> None:
+        token = subscribing.channel.token
+        assert isinstance(token, int)
+        self.fronts.subscribe(subscribing, token)
+
+    def unsubscribe_at_home(self, channel: Channel, packet_id: int, filters: list[bytes]) -> None:
+        assert isinstance(channel.token, int)
+        self.fronts.unsubscribe(channel, packet_id, filters, channel.token)
 
     def _routed(self, subscribing: Subscribing, reason: int) -> None:
         if reason < 0x80 and subscribing.retained:
-            self._spawn(self._see_retained(subscribing))
+            self.spawn(self._see_retained(subscribing))
         else:
             subscribing.finish(reason)
             self.engine.soon()
 
     async def _see_retained(self, subscribing: Subscribing) -> None:
+        subscribing.saw_retained = await self.sees_retained()
+        subscribing.finish(Reason.SUCCESS)
+        self.engine.soon()
+
+    async def sees_retained(self) -> bool:
         """While the log is away SUBACK waits for a moment only; the retained messages then come when it is back."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RETAINED_SEEN_MAX_S):
-                subscribing.saw_retained = await self._caught_up(RETAINED)
-        subscribing.finish(Reason.SUCCESS)
-        self.engine.soon()
+                return await self.caught_up(RETAINED)
+        return False
 
     def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
         reasons = self.sessions.unsubscribe(session, filters)
@@ -310,22 +300,8 @@ class Node(NodePort):
                 self.hooking.unsubscribed(channel, filter)
         return reasons
 
-    def unrouted(self, filters: list[bytes]) -> None:
-        gone: list[bytes] = []
-        for filter in filters:
-            if is_exclusive(filter):
-                self.exclusive.release(matching(filter))
-            if not is_shared(filter) and not self.router.has_local(matching(filter)):
-                gone.append(matching(filter))
-        if gone:
-            self.routes.delete(gone)
-
-    def _route_all(self, client_id: bytes, filters: list[bytes], done: Callable[[int], None]) -> None:
-        """The filters of a client whose session came here; what it had alone it has here too."""
-        for filter in filters:
-            if is_exclusive(filter):
-                self.exclusive.claim(matching(filter), client_id, _nobody_asks)
-        self._route([filter for filter in filters if not self.is_routed(filter)], done)
+    def unrouted(self, session: Session, filters: list[bytes]) -> None:
+        self.filters.unrouted(filters)
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self.system.give(subscriptions)
@@ -334,7 +310,17 @@ class Node(NodePort):
     # Messages.
 
     def log(self, inbound: Inbound) -> None:
-        self._spawn(self._log_then(inbound))
+        token = inbound.channel.token if isinstance(inbound.channel, Channel) else None
+        if inbound.message.qos == 2 and isinstance(inbound.session, Front) and isinstance(token, int):
+            self.fronts.receive(inbound, token, partial(self._received, inbound))
+        else:
+            self._received(inbound)
+
+    def _received(self, inbound: Inbound) -> None:
+        if inbound.message.must_be_logged():
+            self.spawn(self._log_then(inbound))
+        else:
+            inbound.logged(Reason.SUCCESS)
 
     async def _log_then(self, inbound: Inbound) -> None:
         if is_delayed(inbound.message.topic):
@@ -347,7 +333,7 @@ class Node(NodePort):
 
     def send(self, message: Publish) -> None:
         """Publish what no connection waits for."""
-        self._spawn(self._publish(message))
+        self.spawn(self._publish(message))
 
     def send_as_plugin(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
         self.send(publication(4, qos, retain, topic, payload, b""))
@@ -380,12 +366,12 @@ class Node(NodePort):
             op = MESSAGES.delete(message.topic)  # [MQTT-3.3.1-6]
         written = self.rlog.submit(RETAINED, [op])
         await asyncio.wait([written])
-        reason = _reason(written)
-        if reason == Reason.SUCCESS and not await self._caught_up(ROUTE):
+        reason = reason_of(written)
+        if reason == Reason.SUCCESS and not await self.caught_up(ROUTE):
             return Reason.UNSPECIFIED_ERROR
         return reason
 
-    async def _caught_up(self, shard: str) -> bool:
+    async def caught_up(self, shard: str) -> bool:
         try:
             await self.rlog.catch_up(shard)
         except Exception as error:
@@ -400,11 +386,15 @@ class Node(NodePort):
             log.error("%s forwarded what can't be delivered: %s", incarnation, error)
         self.engine.soon()
 
+    def _slot_route_deleted(self, slot: int, filter: bytes) -> None:
+        if self.hosting is not None:
+            self.hosting.route_deleted(slot, filter)
+
     def _node_gone(self, incarnation: str) -> None:
         self.router.shared.others_changed()
 
     def _returned(self, batches: list[tuple[int, bytes]]) -> None:
-        self._spawn(self._share_again(batches))
+        self.spawn(self._share_again(batches))
 
     async def _share_again(self, batches: list[tuple[int, bytes]]) -> None:
         """Shared deliveries that a purged node never accepted, a batch a turn."""
@@ -414,7 +404,7 @@ class Node(NodePort):
             self.engine.soon()
             await asyncio.sleep(0)
 
-    def _peer_drained(self, peer: Peer) -> None:
+    def _peer_drained(self, peer: Sink) -> None:
         self.router.release(peer)
         self.engine.soon()
 
@@ -426,7 +416,7 @@ class Node(NodePort):
         topics = self.retained.expired(time.time_ns() // 1_000_000, RETAINED_EXPIRED_MAX)
         ops = [op for op in map(table.drop, topics) if op is not None]
         if ops:
-            self.rlog.submit(RETAINED, ops).add_done_callback(_reason)
+            self.rlog.submit(RETAINED, ops).add_done_callback(reason_of)
 
     # Life.
 
@@ -434,16 +424,18 @@ class Node(NodePort):
         """Publish wills that are due and end sessions whose clients stayed away, for as long as the node lives."""
         while True:
             await asyncio.sleep(SESSIONS_TICK_S)
-            self.clients.expired(self.sessions.tick(time.monotonic()))
-            self.engine.soon()
+            if self.hosting is not None:
+                self.hosting.residents.tick()
+                self.engine.soon()
 
     async def sample_lag(self) -> None:
         """Lag events for the nightly report, for as long as the node lives; and another try at routes in doubt."""
         while True:
             await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
-            self.routes.delete_again()
+            self.filters.try_again()
+            if self.hosting is not None:
+                self.hosting.try_again()
             self._delete_expired()
-            self.exclusive.release_again()
             at_ms = time.time_ns() // 1_000_000
             lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
             samples = [(at_ms, self.name, shard, entries, round(ms)) for shard, entries, ms in lags]
@@ -456,7 +448,6 @@ class Node(NodePort):
         for connection in list(self.engine.connections):
             if connection is not None:
                 connection.send_away()
-        self.sessions.publish_wills()
         self.engine.end_turn()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=WILLS_MAX_S)
@@ -474,10 +465,10 @@ class Node(NodePort):
             draining=self.state == "draining",
         )
 
-    def _holders(self, filter: bytes) -> Collection[str]:
+    def holders(self, filter: bytes) -> Collection[str]:
         return self.rlog.tables.routes.nodes(filter)
 
-    def _spawn(self, work: Awaitable[None]) -> None:
+    def spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -499,37 +490,10 @@ class DelayedHost:
         return self._node.rlog.submit(RETAINED, ops)
 
     async def caught_up(self) -> bool:
-        return await self._node._caught_up(RETAINED)
+        return await self._node.caught_up(RETAINED)
 
     async def publish(self, message: Publish) -> bool:
         return await self._node.publish_due(message)
-
-
-class _Both:
-    """Two writes that have one answer: the worst of theirs."""
-
-    def __init__(self, done: Callable[[int], None]) -> None:
-        self._done = done
-        self._first: int | None = None
-
-    def done(self, reason: int) -> None:
-        if self._first is None:
-            self._first = reason
-        else:
-            self._done(max(self._first, reason))
-
-
-def _nobody_asks(reason: int) -> None:
-    """The session goes on as it was."""
-
-
-def _reason(done: asyncio.Future[StreamId]) -> int:
-    """What a write came to, as a reason code."""
-    error = None if done.cancelled() else done.exception()
-    if error is None:
-        return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS
-    log.warning("%s", error)
-    return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR
 
 
 def _nobody_waits() -> None:

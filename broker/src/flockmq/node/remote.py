@@ -50,13 +50,21 @@ class _Placed:
 
 class RemoteRoutes:
     """Listens to `routes`; `members` listens to `nodes`. `find_peer` gives None for a node that isn't a member: it must
-    know of a node before `members` hears of it."""
+    know of a node before `members` hears of it. `on_slot_delete` is told of each route (slot, filter) that goes."""
 
-    def __init__(self, router: Router, me: str, find_peer: FindPeer, max_shapes: int = REMOTE_SHAPES_MAX) -> None:
+    def __init__(
+        self,
+        router: Router,
+        me: str,
+        find_peer: FindPeer,
+        max_shapes: int = REMOTE_SHAPES_MAX,
+        on_slot_delete: Callable[[int, bytes], None] | None = None,
+    ) -> None:
         self._router = router
         self._me: Final = me
         self._find_peer = find_peer
         self._max_shapes = max_shapes
+        self._on_slot_delete = on_slot_delete
         self._index = FilterIndex(max_shapes)
         self._placed: dict[str, _Placed] = {}
         self._everywhere: list[Peer | Slot] = []
@@ -101,13 +109,15 @@ class RemoteRoutes:
             self._take(filter, placed)
             if placed.rows == 0:
                 del self._placed[incarnation]
+            if self._on_slot_delete is not None and isinstance(placed.target, Slot):
+                self._on_slot_delete(placed.target.number, filter)
         elif (waiting := self._unplaced.get(incarnation)) is not None:
             waiting.discard(filter)
             if not waiting:
                 del self._unplaced[incarnation]
 
     def fresh(self) -> Self:
-        return type(self)(self._router, self._me, self._find_peer, self._max_shapes)
+        return type(self)(self._router, self._me, self._find_peer, self._max_shapes, self._on_slot_delete)
 
     def swap(self, fresh: Self) -> None:
         self._index, self._placed, self._unplaced = fresh._index, fresh._placed, fresh._unplaced

@@ -21,6 +21,7 @@ from flockmq.cluster.service import Cluster, ClusterSettings
 from flockmq.config.schema import Config, Mqtt
 from flockmq.config.values import Address
 from flockmq.errors import ConfigError, RedisUnreachable, UserError, cannot_bind
+from flockmq.home.store import Store
 from flockmq.management import server
 from flockmq.management.view import NodePorts
 from flockmq.node.hooking import Hooking
@@ -87,6 +88,8 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             hooking,
             auth,
             config.sys_topics,
+            limits,
+            Store(redis) if is_core else None,
         )
         stack.callback(hooking.plugins.stop)
         hooking.plugins.start(config.node.name, config.plugins.settings, node.send_as_plugin)
@@ -133,6 +136,9 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
         await cluster.join()
         await node.access.auth.start()
         stack.push_async_callback(node.access.auth.stop)
+        if node.hosting is not None:
+            await node.hosting.start()
+            stack.push_async_callback(node.hosting.stop)
         node.homes.start()
         stack.push_async_callback(node.homes.stop)
         node.engine.start(asyncio.get_running_loop())

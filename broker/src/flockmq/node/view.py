@@ -83,7 +83,7 @@ class View:
             *node.hooking.samples(),
             *(Sample(*sample) for sample in node.access.auth.samples()),
             Sample("flockmq_sessions", node.counters.connections + node.counters.sessions_away),
-            Sample("flockmq_sessions_persistent", len(node.sessions.by_id)),
+            Sample("flockmq_sessions_persistent", 0 if node.hosting is None else len(node.hosting.residents)),
             *(
                 Sample("flockmq_listener_connections", listener.connections, (listener.name,))
                 for listener in node.engine.listeners.values()
@@ -92,7 +92,7 @@ class View:
             Sample("flockmq_retained_messages", len(node.retained.index)),
             Sample("flockmq_shared_groups", len(node.router.shared.groups)),
             Sample("flockmq_shared_subscriptions", node.router.shared.members()),
-            Sample("flockmq_exclusive_subscriptions", len(node.exclusive)),
+            Sample("flockmq_exclusive_subscriptions", len(node.filters.exclusive)),
             Sample("flockmq_delayed_messages", len(node.rlog.tables.delayed)),
             Sample("flockmq_delayed_bytes", node.rlog.tables.delayed.bytes),
             Sample("flockmq_delayed_published", node.delayed.published),

@@ -138,7 +138,7 @@ class Line:
         self._bytes -= inbound.size_bytes
         message, reason = inbound.message, inbound.reason
         if message.qos == 2 and reason >= 0x80 and inbound.session is not None:
-            inbound.session.released(message.packet_id)  # whoever comes back to the session may send it again
+            inbound.session.unremember(message.packet_id)  # whoever comes back to the session may send it again
         self.channel.acknowledge(message.qos, message.packet_id, reason)
 
     def _deliver(self, inbound: Inbound) -> None:

@@ -99,6 +99,14 @@ class NodePort:
         """
         raise NotImplementedError
 
+    def subscribe_at_home(self, subscribing: Subscribing) -> None:
+        """The session runs elsewhere: have what is `subscribing.wanted()` subscribed there, then `told`."""
+        raise NotImplementedError
+
+    def unsubscribe_at_home(self, channel: Channel, packet_id: int, filters: list[bytes]) -> None:
+        """The same for UNSUBSCRIBE: then `channel.unsubscribed`."""
+        raise NotImplementedError
+
     def is_routed(self, filter: bytes) -> bool:
         """This node's own table routes by the filter to this node."""
         raise NotImplementedError
@@ -109,13 +117,13 @@ class NodePort:
         """
         raise NotImplementedError
 
-    def unrouted(self, filters: list[bytes]) -> None:
-        """No client of this node subscribes to these filters any more."""
+    def unrouted(self, session: Session, filters: list[bytes]) -> None:
+        """Nobody wants these filters any more but other nodes' clients; the session was the last."""
         raise NotImplementedError
 
     def log(self, inbound: Inbound) -> None:
-        """Write a message that must be in the log before it is acknowledged, then `inbound.logged`: a retained one
-        (having seen all earlier routes), or one for `$delayed/…`.
+        """Write a message that must be in the log before it is delivered, then `inbound.logged`: a retained one (having
+        seen all earlier routes), one for `$delayed/…`, or one of QoS 2 whose packet id a home must remember first.
         """
         raise NotImplementedError
 

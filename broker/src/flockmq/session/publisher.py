@@ -17,6 +17,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.session import ingress
 from flockmq.session.aliases import IncomingAliases
+from flockmq.session.front import Front
 from flockmq.session.inbound import CHECKING, DONE, LOGGING, READY, Inbound, Line
 from flockmq.session.limits import Limits
 from flockmq.session.pacing import Paced
@@ -175,7 +176,7 @@ class Publisher(Paced):
                 self._answer(message, self._sayable(replaced))
                 return
             message = replaced
-        if self.line is None and not message.must_be_logged():
+        if self.line is None and not self._waits_first(message):
             fan = router.route(message.topic).fanout
             if not fan.crosses or message.qos == 0:
                 reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS
@@ -184,7 +185,11 @@ class Publisher(Paced):
                 router.deliver(fan, message, self)
                 self.acknowledge(message.qos, message.packet_id, reason)
                 return
-        self._join(Inbound(self, message, LOGGING if message.must_be_logged() else READY))
+        self._join(Inbound(self, message, LOGGING if self._waits_first(message) else READY))
+
+    def _waits_first(self, message: Publish) -> bool:
+        """Something must know of it before it is delivered: the log, or the home of a session that lasts."""
+        return message.must_be_logged() or (message.qos == 2 and isinstance(self.session, Front))
 
     def _answer(self, message: Publish, reason: int) -> None:
         """Acknowledge a message that goes nowhere, behind those that came before it [MQTT-4.6.0-2]."""
@@ -215,7 +220,7 @@ class Publisher(Paced):
                 inbound.state = DONE
                 return
             inbound.message = message = replaced
-        inbound.state = LOGGING if message.must_be_logged() else READY
+        inbound.state = LOGGING if self._waits_first(message) else READY
 
     def acknowledge(self, qos: int, packet_id: int, reason: int) -> None:
         """PUBACK or PUBREC for a message that was taken, or refused with a reason ≥ 0x80."""
@@ -227,7 +232,7 @@ class Publisher(Paced):
         session = self.session
         assert session is not None
         if qos == 2 and reason >= 0x80:
-            session.released(packet_id)
+            session.unremember(packet_id)
         if self.protocol_version == 5:
             self.put(encode.pub_ack(frame.PUBACK if qos == 1 else frame.PUBREC, 5, packet_id, reason))
         elif reason >= 0x80:

@@ -122,6 +122,10 @@ class Router:
             return self.shared.has(filter)
         return not is_exclusive(filter) and filter in self.local
 
+    def is_unwanted(self, subscription: Subscription) -> bool:
+        """It was removed, and nobody here has another one of its filter."""
+        return not self.has_local(subscription.filter)
+
     def reached_anew(self, session: Session) -> None:
         """The session's client came, or left: what its subscriptions matched is matched again."""
         for subscription in session.all_subscriptions():

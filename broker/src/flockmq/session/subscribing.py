@@ -12,13 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flockmq.mqtt import encode
-from flockmq.mqtt.packets import Subscribe
+from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED, Subscribe
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.routing.matcher import ShapeLimitError, has_wildcard, shape_of
+from flockmq.session.front import Front
 from flockmq.session.port import ALLOWED, ASKED, SUBSCRIBE
+from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.subscription import Subscription
 
@@ -121,6 +123,9 @@ class Subscribing:
             return
         if channel.router.intercepts_subscriptions and self.packet.packet_id:
             self._rewrite()
+        if isinstance(self.session, Front):
+            self._ask_home()
+            return
         claimed: dict[bytes, None] = {}
         if self.session.limits.exclusive_subscription:
             for position, filter in enumerate(self._filters):
@@ -158,12 +163,45 @@ class Subscribing:
             channel.port.flush_soon()
         unused = [filter for filter in granted if self.session.subscription(filter) is None]
         if unused:
-            channel.port.unrouted(unused)
+            channel.port.unrouted(self.session, unused)
+
+    def _ask_home(self) -> None:
+        """The session runs there: it is subscribed there, with what it may have."""
+        if _UNDECIDED in self.reasons:
+            self._waits = True
+            self.channel.subscribe_waits()
+            self.channel.port.subscribe_at_home(self)
+        else:
+            self._answer()
+
+    def wanted(self) -> list[tuple[bytes, Request]]:
+        """(filter, request) of all that is decided elsewhere."""
+        return [
+            (self._filters[position], request)
+            for position, request in enumerate(self.packet.subscriptions)
+            if self.reasons[position] == _UNDECIDED
+        ]
+
+    def identifiers(self) -> bytes:
+        """As a subscription keeps them."""
+        identifier = None if self.packet.properties is None else self.packet.properties.subscription_identifier
+        return b"" if identifier is None else subscription_identifier(identifier)
+
+    def told(self, reasons: list[int]) -> None:
+        """What the home made of `wanted`, in its order; [] if the connection is gone."""
+        channel = self.channel
+        if channel.has_ended():
+            return
+        channel.subscribe_answered()
+        decided = iter(reasons)
+        self.reasons = [
+            next(decided, Reason.UNSPECIFIED_ERROR) if reason == _UNDECIDED else reason for reason in self.reasons
+        ]
+        self._answer()
 
     def _subscribe_all(self) -> None:
         channel = self.channel
-        identifier = None if self.packet.properties is None else self.packet.properties.subscription_identifier
-        identifiers = b"" if identifier is None else subscription_identifier(identifier)
+        identifiers = self.identifiers()
         for position, request in enumerate(self.packet.subscriptions):
             if self.reasons[position] == _UNDECIDED:
                 self.reasons[position] = self._subscribe(request, self._filters[position], identifiers)
@@ -175,44 +213,17 @@ class Subscribing:
             self.finish(Reason.SUCCESS)
 
     def _subscribe(self, request: Request, filter: bytes, identifiers: bytes) -> int:
-        """Put one subscription into the router, in the place of an older one with its filter [MQTT-3.8.4-3]."""
-        session = self.session
-        limits = session.limits
-        shared = is_shared(filter)
-        if shared and not limits.shared_subscription:
-            return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-        if is_exclusive(filter) and not limits.exclusive_subscription:
-            return Reason.TOPIC_FILTER_INVALID
-        if matching(filter).count(b"/") >= limits.max_topic_levels:
-            return Reason.TOPIC_FILTER_INVALID
-        wild = has_wildcard(filter)
-        if wild and not limits.wildcard_subscription:
-            return Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
         router = self.channel.router
-        qos = min(request.qos, limits.max_qos_allowed)
-        subscription = Subscription(session, filter, qos, request.no_local, request.retain_as_published, identifiers)
-        older = session.subscription(filter)
-        if older is None and session.subscription_count() >= limits.max_subscriptions:
-            return Reason.QUOTA_EXCEEDED
-        if wild and not session.may_have_shape(shape_of(filter)):
-            return Reason.QUOTA_EXCEEDED
-        try:
-            router.add(subscription)
-        except ShapeLimitError:
-            return Reason.QUOTA_EXCEEDED
-        if older is not None:
-            router.remove(older)
-        session.add_subscription(subscription)
-        if older is None:
-            router.counters.subscriptions += 1
+        older = self.session.subscription(filter)
+        placed = place(router, self.session, filter, request.qos, request.options, identifiers)
+        if isinstance(placed, int):
+            return placed
         if not self.channel.port.is_routed(filter):
             self.filters.append(filter)
-            self.made.append(subscription)
-        if shared:
-            return qos  # which gets no retained messages [section 4.8.2]
-        if request.retain_handling == 0 or (request.retain_handling == 1 and older is None):
-            self.retained.append(subscription)
-        return qos
+            self.made.append(placed)
+        if is_owed(filter, request.retain_handling, older is None):
+            self.retained.append(placed)
+        return placed.qos
 
     def finish(self, reason: int) -> None:
         """The cluster routes by the filters, or refused them with a reason ≥ 0x80."""
@@ -230,11 +241,56 @@ class Subscribing:
                 if filter in refused:
                     self.reasons[position] = reason
             self.retained = [subscription for subscription in self.retained if subscription.filter not in refused]
+        self._answer()
+        if self.retained:
+            channel.port.send_retained(self.retained, self.saw_retained)
+
+    def _answer(self) -> None:
+        channel = self.channel
         if channel.router.intercepts_subscriptions:
             for position, filter in enumerate(self._filters):
                 if self.reasons[position] < 0x80:
                     channel.port.subscribed(channel, filter, self.reasons[position])
         if self.packet.packet_id:
             channel.answer(encode.suback(channel.protocol_version, self.packet.packet_id, self.reasons))
-        if self.retained:
-            channel.port.send_retained(self.retained, self.saw_retained)
+
+
+def place(
+    router: Router, session: Session, filter: bytes, qos: int, options: int, identifiers: bytes
+) -> Subscription | int:
+    """Put one subscription into the router, in the place of an older one with its filter [MQTT-3.8.4-3]: what was put,
+    or the reason code with which it is refused. `options` as in SUBSCRIBE (section 3.8.3.1).
+    """
+    limits = session.limits
+    if is_shared(filter) and not limits.shared_subscription:
+        return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+    if is_exclusive(filter) and not limits.exclusive_subscription:
+        return Reason.TOPIC_FILTER_INVALID
+    if matching(filter).count(b"/") >= limits.max_topic_levels:
+        return Reason.TOPIC_FILTER_INVALID
+    wild = has_wildcard(filter)
+    if wild and not limits.wildcard_subscription:
+        return Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
+    no_local, as_published = options & NO_LOCAL != 0, options & RETAIN_AS_PUBLISHED != 0
+    granted = min(qos, limits.max_qos_allowed)
+    subscription = Subscription(session, filter, granted, no_local, as_published, identifiers)
+    older = session.subscription(filter)
+    if older is None and session.subscription_count() >= limits.max_subscriptions:
+        return Reason.QUOTA_EXCEEDED
+    if wild and not session.may_have_shape(shape_of(filter)):
+        return Reason.QUOTA_EXCEEDED
+    try:
+        router.add(subscription)
+    except ShapeLimitError:
+        return Reason.QUOTA_EXCEEDED
+    if older is not None:
+        router.remove(older)
+    else:
+        router.counters.subscriptions += 1
+    session.add_subscription(subscription)
+    return subscription
+
+
+def is_owed(filter: bytes, retain_handling: int, is_new: bool) -> bool:
+    """Whether a subscription gets what is retained [MQTT-3.3.1-9 to 3.3.1-11]; a shared one doesn't (section 4.8.2)."""
+    return not is_shared(filter) and (retain_handling == 0 or (retain_handling == 1 and is_new))

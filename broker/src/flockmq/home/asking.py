@@ -1,0 +1,302 @@
+"""A node and the homes of its clients: client ids are asked for, questions put, answers reported, until they came.
+
+What always holds:
+- `done` of an attach is called exactly once: with an Admission, or with an AttachError; within ATTACH_WAIT_S and a
+  beat, counted anew when the slot moves.
+- An answer that was lost costs nothing but time: the request goes again under another number, and what the home holds
+  for the lost one is kicked and found to be gone. A question goes again until its connection is gone.
+- After a slot moved, or a link to a core was lost, each node registers its connections at their home and reports again
+  what its clients answered and the home hasn't settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from flockmq import bounds
+from flockmq.home import wire
+from flockmq.home.registry import slot_of
+
+DETACHED_AGAIN_S: Final = 10.0
+"""A detach that may have been lost with its link is said again within so long."""
+
+
+class AttachError(Exception):
+    """Why the client id can't be had; the text is for the log."""
+
+
+class HomeUnreachable(AttachError):
+    """No home answered in time: CONNACK 0x88, the client may try again."""
+
+
+class Superseded(AttachError):
+    """A newer connection of the same client id took its place: 0x8E."""
+
+
+class Admission(NamedTuple):
+    """The connection holds the client id. `lasts`: its session runs at its home; `present`: it was there before."""
+
+    token: int
+    lasts: bool
+    present: bool
+
+
+Done = Callable[["Admission | AttachError"], None]
+Answered = Callable[[bytes], None]
+
+
+class Connection(NamedTuple):
+    """One that holds a token; `opening` where its session runs at its home."""
+
+    client_id: bytes
+    token: int
+    opening: wire.Opening | None
+
+
+class Clients(Protocol):
+    """The connections of this node."""
+
+    def kick(self, client_id: bytes, token: int) -> bool:
+        """Close this connection with 0x8E, and `detach` it; False when there is none."""
+        ...
+
+    def overflow(self, client_id: bytes, token: int) -> None:
+        """Close it with 0x97: its session found no room for a message."""
+        ...
+
+    def connections(self) -> Iterable[Connection]: ...
+
+    def delivered(self, home: str, token: int, packets: bytes) -> None:
+        """A home sends this to the client; one that isn't its session's any more isn't heard."""
+        ...
+
+    def settled(self, home: str, token: int, pairs: bytes) -> None:
+        """What the client answered is durable: (kind, packet id) of 3 bytes each."""
+        ...
+
+    def unsettled(self, token: int) -> bytes:
+        """All that the client answered and the home hasn't settled, in its order."""
+        ...
+
+
+class Home(Protocol):
+    """This node as a home, and the way to the others."""
+
+    def owner(self, slot: int) -> str:
+        """The incarnation of a slot's home, "" for none."""
+        ...
+
+    def say(self, to: str, method: str, item: object) -> None:
+        """To another node, or to this one itself."""
+        ...
+
+
+class _Pending:
+    """An attach that a home was asked for."""
+
+    __slots__ = ("asked", "client_id", "deadline", "done", "opening")
+
+    def __init__(self, client_id: bytes, opening: wire.Opening | None, done: Done, deadline: float) -> None:
+        self.client_id = client_id
+        self.opening = opening
+        self.done = done
+        self.deadline = deadline
+        self.asked = ""
+        """The core that was asked; "" when it must be asked (again)."""
+
+
+class _Question:
+    __slots__ = ("answered", "asked", "client_id", "question", "token")
+
+    def __init__(self, client_id: bytes, token: int, question: wire.Question, answered: Answered) -> None:
+        self.client_id = client_id
+        self.token = token
+        self.question = question
+        self.answered = answered
+        self.asked = ""
+
+
+class Asking:
+    """One per node."""
+
+    def __init__(self, home: Home, clients: Clients) -> None:
+        self._home = home
+        self._clients = clients
+        self._loop = asyncio.get_running_loop()
+        self._last_number = 0
+        self._pending: dict[int, _Pending] = {}
+        self._questions: dict[int, _Question] = {}
+        self._unasked: set[int] = set()
+        """Tokens of connections whose questions wait to be asked again: later ones wait behind them."""
+        self._kicked: dict[bytes, int] = {}
+        self._kicked_before: dict[bytes, int] = {}
+        self._rotated_at = self._loop.time()
+        self._detached: deque[tuple[float, wire.Detach]] = deque(maxlen=bounds.HOME_OUT_MAX)
+        self._moved: set[int] = set()
+        self._registering: asyncio.Task[None] | None = None
+
+    async def stop(self) -> None:
+        if self._registering is not None:
+            self._registering.cancel()
+            await asyncio.wait([self._registering])
+
+    def __len__(self) -> int:
+        """Connections whose home has not answered yet."""
+        return len(self._pending)
+
+    # What this node's clients want.
+
+    def attach(self, client_id: bytes, opening: wire.Opening | None, done: Done) -> None:
+        if len(self._pending) >= bounds.ATTACHES_MAX:
+            done(HomeUnreachable(f"{bounds.ATTACHES_MAX} attaches wait for their homes"))
+        else:
+            self._ask(_Pending(client_id, opening, done, self._loop.time() + bounds.ATTACH_WAIT_S))
+
+    def detach(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
+        item: wire.Detach = (client_id, wire.pack_token(token), expiry_s, with_will)
+        for number in [number for number, question in self._questions.items() if question.token == token]:
+            self._questions.pop(number).answered(b"")
+        self._unasked.discard(token)
+        self._detached.append((self._loop.time(), item))
+        if owner := self._home.owner(slot_of(client_id)):
+            self._home.say(owner, wire.DETACH, item)
+
+    def ask(self, client_id: bytes, token: int, question: wire.Question, answered: Answered) -> None:
+        """`answered` gets the answer once; b"" when the connection is gone before."""
+        self._put_question(_Question(client_id, token, question, answered))
+
+    def report(self, client_id: bytes, token: int, pairs: bytes) -> None:
+        """What the client answered: to be settled. While there is no home it is said when there is one."""
+        if owner := self._home.owner(slot_of(client_id)):
+            self._home.say(owner, wire.REPORT, (wire.pack_token(token), pairs))
+
+    def _ask(self, pending: _Pending) -> None:
+        self._last_number += 1
+        number = self._last_number
+        self._pending[number] = pending
+        pending.asked = self._home.owner(slot_of(pending.client_id))
+        if pending.asked:
+            self._home.say(pending.asked, wire.ATTACH, (number, pending.client_id, pending.opening))
+
+    def _put_question(self, question: _Question) -> None:
+        self._last_number += 1
+        number = self._last_number
+        self._questions[number] = question
+        question.asked = "" if question.token in self._unasked else self._home.owner(slot_of(question.client_id))
+        if not question.asked:
+            self._unasked.add(question.token)
+        else:
+            item = (number, question.client_id, wire.pack_token(question.token), question.question)
+            self._home.say(question.asked, wire.ASK, item)
+
+    # What homes say.
+
+    def answered(self, number: int, status: int, token: int, flags: int) -> None:
+        pending = self._pending.get(number)
+        if pending is None:
+            return
+        if status == wire.NOT_HOME:
+            pending.asked = ""
+            return
+        del self._pending[number]
+        kicked = max(self._kicked.get(pending.client_id, 0), self._kicked_before.get(pending.client_id, 0))
+        if status == wire.SUPERSEDED or token <= kicked:
+            pending.done(Superseded(f"a newer connection has the client id {pending.client_id!r}"))
+        else:
+            pending.done(Admission(token, bool(flags & wire.LASTS), bool(flags & wire.PRESENT)))
+
+    def told(self, number: int, answer: bytes) -> None:
+        question = self._questions.get(number)
+        if question is None:
+            return
+        if not answer:
+            self._doubt(question)
+            return
+        del self._questions[number]
+        question.answered(answer)
+
+    def kicked(self, home: str, client_id: bytes, token: int) -> None:
+        if not self._clients.kick(client_id, token):
+            if len(self._kicked) < bounds.ATTACHES_MAX:
+                self._kicked[client_id] = max(token, self._kicked.get(client_id, 0))
+            self._home.say(home, wire.DETACH, (client_id, wire.pack_token(token), -1, False))
+
+    # Changes.
+
+    def untold(self, incarnation: str, method: str) -> None:
+        """There was no link for notes of this kind."""
+        if method == wire.ATTACH:
+            for pending in self._pending.values():
+                if pending.asked == incarnation:
+                    pending.asked = ""
+        elif method == wire.ASK:
+            for question in self._questions.values():
+                if question.asked == incarnation:
+                    self._doubt(question)
+
+    def core_linked(self, incarnation: str, slots: Collection[int]) -> None:
+        """What was said before its link was lost may never have come; it is the home of these slots."""
+        self._ask_again([number for number, pending in self._pending.items() if pending.asked == incarnation])
+        self.slots_moved(slots)
+
+    def slots_moved(self, slots: Collection[int]) -> None:
+        """These slots have another home, or one that may have missed something."""
+        self._moved.update(slots)
+        if self._moved and (self._registering is None or self._registering.done()):
+            self._registering = asyncio.create_task(self._register())
+
+    async def _register(self) -> None:
+        """Tell homes what this node has, in slices, until no slot is left; then ask again what they were asked."""
+        while self._moved:
+            await asyncio.sleep(0)
+            moved, self._moved = self._moved, set()
+            for count, connection in enumerate(list(self._clients.connections()), start=1):
+                if slot_of(connection.client_id) in moved:
+                    self._register_one(connection)
+                if count % bounds.HOME_BATCH_MAX == 0:
+                    await asyncio.sleep(0)
+            horizon = self._loop.time() - DETACHED_AGAIN_S
+            for at, item in list(self._detached):
+                owner = self._home.owner(slot_of(item[0]))
+                if at > horizon and owner and slot_of(item[0]) in moved:
+                    self._home.say(owner, wire.DETACH, item)
+            self._ask_again([n for n, pending in self._pending.items() if slot_of(pending.client_id) in moved])
+            self._put_again([n for n, asked in self._questions.items() if slot_of(asked.client_id) in moved])
+
+    def _register_one(self, connection: Connection) -> None:
+        client_id, token, opening = connection
+        owner = self._home.owner(slot_of(client_id))
+        if not owner:
+            return
+        pairs = b"" if opening is None else self._clients.unsettled(token)
+        self._home.say(owner, wire.REGISTER, (client_id, wire.pack_token(token), opening, pairs))
+
+    def _doubt(self, question: _Question) -> None:
+        question.asked = ""
+        self._unasked.add(question.token)
+
+    def _put_again(self, numbers: Iterable[int]) -> None:
+        """In their order, which the numbers have."""
+        again = [self._questions.pop(number) for number in sorted(numbers)]
+        self._unasked.difference_update(question.token for question in again)
+        for question in again:
+            self._put_question(question)
+
+    def _ask_again(self, numbers: Iterable[int]) -> None:
+        """Under new numbers: an answer to the old ones means nothing any more."""
+        for number in numbers:
+            self._ask(self._pending.pop(number))
+
+    def beat(self, now: float) -> None:
+        """Ask again what has no home yet, and end what waited too long."""
+        if now - self._rotated_at > bounds.ATTACH_WAIT_S:
+            self._rotated_at = now
+            self._kicked_before, self._kicked = self._kicked, {}
+        self._ask_again([number for number, pending in self._pending.items() if not pending.asked])
+        self._put_again([n for n, question in self._questions.items() if question.token in self._unasked])
+        for number in [number for number, pending in self._pending.items() if pending.deadline <= now]:
+            pending = self._pending.pop(number)
+            pending.done(HomeUnreachable(f"the home of {pending.client_id!r} did not answer in time"))

@@ -1,0 +1,146 @@
+"""One SUBSCRIBE at the home of its session, as the connection's node allowed it.
+
+    exclusive filters claimed ─▶ put into the router ─▶ routed to the slot, and durable ─▶ answered ─▶ what is retained
+
+What always holds: the answer comes when this node's own tables route by the filters, the subscription is durable and
+all that was retained before is here; a filter that the cluster did not take is out of the session again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from flockmq.home import wire
+from flockmq.home.asking import Answered
+from flockmq.mqtt.packets import RETAIN_HANDLING_SHIFT
+from flockmq.mqtt.topics import is_exclusive
+from flockmq.session.durable import DurableSession
+from flockmq.session.router import Router
+from flockmq.session.subscribing import is_owed, place
+from flockmq.session.subscription import Subscription
+
+_UNDECIDED: Final = -1
+
+
+class Desk(Protocol):
+    """What of the cluster a subscription needs."""
+
+    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        """Exclusive filters, for this client alone: `done` gets those that are refused, with their reasons."""
+        ...
+
+    def release(self, filters: list[bytes]) -> None:
+        """Exclusive filters that were claimed, and are not used."""
+        ...
+
+    def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
+        """Have the log route what isn't routed to the slot yet: `done` gets the worst reason code."""
+        ...
+
+    def unrouted_slot(self, slot: int, filters: list[bytes]) -> None:
+        """No session of the slot subscribes to these any more."""
+        ...
+
+    def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
+        """The filters of a session that ran elsewhere before."""
+        ...
+
+    def slot_gone(self, slot: int) -> None: ...
+
+    def see_retained(self, then: Callable[[bool], None]) -> None:
+        """`then` gets whether this node has all that was retained by now."""
+        ...
+
+    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        """Give them what is retained."""
+        ...
+
+
+class Subscribing:
+    """`settle(then)` calls when all that was put for the session is durable."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        router: Router,
+        session: DurableSession,
+        question: wire.Subscribe,
+        settle: Callable[[Callable[[], None]], None],
+        answer: Answered,
+    ) -> None:
+        self._desk = desk
+        self._router = router
+        self._session = session
+        self._question = question
+        self._settle = settle
+        self._answer = answer
+        self._reasons = [_UNDECIDED] * len(question.wanted)
+        self._made: list[Subscription] = []
+        self._owed: list[Subscription] = []
+        self._saw_all = False
+
+    def start(self) -> None:
+        exclusive = list({wanted.filter: None for wanted in self._question.wanted if is_exclusive(wanted.filter)})
+        if exclusive and self._session.limits.exclusive_subscription:
+            self._desk.claim(self._session.client_id, exclusive, self._claimed)
+        else:
+            self._place({})
+
+    def _claimed(self, refused: dict[bytes, int]) -> None:
+        self._place(refused)
+        granted = {wanted.filter for wanted in self._question.wanted if is_exclusive(wanted.filter)} - refused.keys()
+        unused = [filter for filter in granted if self._session.subscription(filter) is None]
+        if unused:
+            self._desk.release(unused)
+
+    def _place(self, refused: dict[bytes, int]) -> None:
+        session = self._session
+        if session.has_ended():
+            return
+        for position, wanted in enumerate(self._question.wanted):
+            older = session.subscription(wanted.filter)
+            placed = refused.get(wanted.filter) or place(
+                self._router, session, wanted.filter, wanted.options & 3, wanted.options, self._question.identifiers
+            )
+            if isinstance(placed, int):
+                self._reasons[position] = placed
+                continue
+            self._reasons[position] = placed.qos
+            self._made.append(placed)
+            if is_owed(wanted.filter, wanted.options >> RETAIN_HANDLING_SHIFT & 3, older is None):
+                self._owed.append(placed)
+        if self._made:
+            self._desk.route_slot(session.journal.slot, [made.filter for made in self._made], self._routed)
+        else:
+            self._tell()
+
+    def _routed(self, reason: int) -> None:
+        if reason >= 0x80:
+            self._take_back(reason)
+            self._tell()
+        elif self._owed:
+            self._desk.see_retained(self._saw)
+        else:
+            self._settle(self._tell)
+
+    def _take_back(self, reason: int) -> None:
+        session = self._session
+        for made in self._made:
+            if session.subscription(made.filter) is made:
+                self._router.remove(made)
+                self._router.counters.subscriptions -= 1
+                session.remove_subscription(made.filter)
+        self._reasons = [reason if granted < 0x80 else granted for granted in self._reasons]
+        self._owed = []
+
+    def _saw(self, saw_all: bool) -> None:
+        self._saw_all = saw_all
+        self._settle(self._tell)
+
+    def _tell(self) -> None:
+        if self._session.has_ended():
+            return
+        self._answer(wire.encode(self._reasons))
+        if self._owed:
+            self._desk.owe(self._owed, self._saw_all)

@@ -1,0 +1,123 @@
+"""What this node has the log say of its clients' filters: routes, members of shared subscriptions, exclusive claims.
+
+What always holds: `is_routed` is True only while this node's own tables route by the filter; a write that takes two
+tables has one answer, the worse of theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import Future
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Final
+
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.node.exclusive import Exclusive
+from flockmq.node.routes import OwnRoutes
+from flockmq.node.shared import OwnShares
+from flockmq.rlog.entry import Op, StreamId
+from flockmq.rlog.errors import LogFull
+from flockmq.session.router import Router
+
+log: Final = logging.getLogger(__name__)
+
+Submit = Callable[[Sequence[Op]], "Future[StreamId]"]
+Holders = Callable[[bytes], Collection[str]]
+
+
+class Filters:
+    """`submit` writes to the shard of routes; `holders` gives the owners that its table has a filter for."""
+
+    def __init__(self, me: str, submit: Submit, holders: Holders, router: Router) -> None:
+        self.routes = OwnRoutes(me, submit, holders, router.has_local, reason_of)
+        self.shares = OwnShares(me, submit, router.shared.count, reason_of)
+        self.exclusive = Exclusive(me, submit, reason_of)
+        self._router = router
+        router.shared.me = me
+        router.shared.on_count = self.shares.changed
+
+    def is_routed(self, filter: bytes) -> bool:
+        return self.shares.has(filter) if is_shared(filter) else self.routes.has(matching(filter))
+
+    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        """Have the cluster say whether the client may have these exclusive filters, alone: `done` gets the refused."""
+        answers: dict[bytes, int] = {}
+        for filter in filters:
+            answered = partial(_claimed, set(filters), answers, done, filter)
+            self.exclusive.claim(matching(filter), client_id, answered)
+
+    def claim_again(self, client_id: bytes, filter: bytes) -> None:
+        """A filter that the client had alone, on the node where its session was before."""
+        self.exclusive.claim(matching(filter), client_id, _nobody_asks)
+
+    def route(self, filters: list[bytes], done: Callable[[int], None]) -> None:
+        """Have the log route filters of any kind to this node; `done` gets the worst reason code."""
+        shared = [filter for filter in filters if is_shared(filter)]
+        others = [matching(filter) for filter in filters if not is_shared(filter)]
+        if shared and others:
+            both = Both(done)
+            self.shares.put(shared, both.done)
+            self.routes.put(others, both.done)
+        elif shared:
+            self.shares.put(shared, done)
+        elif others:
+            self.routes.put(others, done)
+        else:
+            done(Reason.SUCCESS)
+
+    def unrouted(self, filters: list[bytes]) -> None:
+        """No client of this node subscribes to these any more."""
+        gone: list[bytes] = []
+        for filter in filters:
+            if is_exclusive(filter):
+                self.exclusive.release(matching(filter))
+            if not is_shared(filter) and not self._router.has_local(matching(filter)):
+                gone.append(matching(filter))
+        if gone:
+            self.routes.delete(gone)
+
+    def try_again(self) -> None:
+        """What was in doubt when the log was away."""
+        self.routes.delete_again()
+        self.exclusive.release_again()
+
+
+class Both:
+    """Two writes that have one answer: the worst of theirs."""
+
+    def __init__(self, done: Callable[[int], None]) -> None:
+        self._done = done
+        self._first: int | None = None
+
+    def done(self, reason: int) -> None:
+        if self._first is None:
+            self._first = reason
+        else:
+            self._done(max(self._first, reason))
+
+
+def reason_of(done: Future[StreamId]) -> int:
+    """What a write came to, as a reason code."""
+    error = None if done.cancelled() else done.exception()
+    if error is None:
+        return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS
+    log.warning("%s", error)
+    return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR
+
+
+def _claimed(
+    filters: set[bytes],
+    answers: dict[bytes, int],
+    done: Callable[[dict[bytes, int]], None],
+    filter: bytes,
+    reason: int,
+) -> None:
+    answers[filter] = reason
+    if answers.keys() == filters:
+        done({filter: reason for filter, reason in answers.items() if reason >= 0x80})
+
+
+def _nobody_asks(reason: int) -> None:
+    """The session goes on as it was."""

@@ -1,0 +1,177 @@
+"""The fronts of this node: its connections whose sessions run at their homes.
+
+What comes from a home goes to the client by its front, which knows what the client has already; what the client
+answers, subscribes to or publishes at QoS 2 is reported and asked there. What always holds: reports of one connection
+reach its home in their order, once a turn; a front is here exactly as long as its connection holds its token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from flockmq.home import wire
+from flockmq.home.asking import Answered
+from flockmq.home.registry import slot_of
+from flockmq.mqtt.reason import Reason
+from flockmq.session.channel import Channel
+from flockmq.session.front import Front
+from flockmq.session.inbound import Inbound
+from flockmq.session.session import Session
+from flockmq.session.settling import PAIR_BYTES
+from flockmq.session.sink import Sink
+from flockmq.session.subscribing import Subscribing
+
+
+class Homes(Protocol):
+    def owner(self, slot: int) -> str: ...
+    def report(self, client_id: bytes, token: int, pairs: bytes) -> None: ...
+    def ask(self, client_id: bytes, token: int, question: wire.Question, answered: Answered) -> None: ...
+
+
+class _Place:
+    __slots__ = ("channel", "front", "opening")
+
+    def __init__(self, channel: Channel, front: Front, opening: wire.Opening) -> None:
+        self.channel = channel
+        self.front = front
+        self.opening = opening
+
+
+class _Reporter(Sink):
+    """Has its part of each turn in which something is to be reported."""
+
+    def __init__(self, turn: list[Sink], report: Callable[[], None]) -> None:
+        super().__init__(turn, 0)
+        self._report = report
+
+    def flush(self) -> None:
+        self.out.clear()
+        self._report()
+
+
+class Fronts:
+    """`turn` is the node's list of dirty sinks; `flush` has what was put written; `unsubscribed` is told of each filter
+    that a client gave up. `homes` is set before use.
+    """
+
+    def __init__(
+        self,
+        turn: list[Sink],
+        flush: Callable[[], None],
+        unsubscribed: Callable[[Channel, bytes], None],
+    ) -> None:
+        self.homes: Homes
+        self._reporter = _Reporter(turn, self._report)
+        self._flush = flush
+        self._unsubscribed_from = unsubscribed
+        self._places: dict[int, _Place] = {}
+        self._reporting: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, channel: Channel, session: Session, token: int, opening: wire.Opening) -> Front:
+        """The front of a connection that was admitted, with what its CONNECT made."""
+        front = Front(session, partial(self._answers, token))
+        self._places[token] = _Place(channel, front, opening)
+        return front
+
+    def remove(self, token: int) -> None:
+        if token in self._reporting:
+            self._report()
+        self._places.pop(token, None)
+
+    def opening(self, token: int) -> wire.Opening | None:
+        place = self._places.get(token)
+        return None if place is None else place.opening
+
+    # From the home.
+
+    def delivered(self, home: str, token: int, packets: bytes) -> None:
+        place = self._heard(home, token)
+        if place is not None and not place.channel.has_ended():
+            fresh = place.front.arrived(packets)
+            if fresh:
+                place.channel.put(fresh)
+                self._flush()
+
+    def settled(self, home: str, token: int, pairs: bytes) -> None:
+        place = self._heard(home, token)
+        if place is not None:
+            for at in range(0, len(pairs), PAIR_BYTES):
+                place.front.done(pairs[at], pairs[at + 1] << 8 | pairs[at + 2])
+            self._flush()
+
+    def unsettled(self, token: int) -> bytes:
+        place = self._places.get(token)
+        if place is None:
+            return b""
+        self._reporting.pop(token, None)
+        place.front.moved()
+        return place.front.take_reports()
+
+    def _heard(self, home: str, token: int) -> _Place | None:
+        """A home that its slot left isn't heard any more: the next one knows better."""
+        place = self._places.get(token)
+        if place is None or self.homes.owner(slot_of(place.front.client_id)) != home:
+            return None
+        return place
+
+    # To the home.
+
+    def _answers(self, token: int) -> None:
+        """A front has something to report."""
+        self._reporting[token] = None
+        self._reporter.put(b"")
+        self._flush()
+
+    def _report(self) -> None:
+        reporting, self._reporting = self._reporting, {}
+        for token in reporting:
+            place = self._places.get(token)
+            if place is not None and (pairs := place.front.take_reports()):
+                self.homes.report(place.front.client_id, token, pairs)
+
+    def subscribe(self, subscribing: Subscribing, token: int) -> None:
+        """Have its home subscribe the client: `subscribing.told`."""
+        wanted = [wire.Wanted(filter, request.options) for filter, request in subscribing.wanted()]
+        question = wire.Subscribe(wanted, subscribing.identifiers())
+        self.homes.ask(subscribing.session.client_id, token, question, partial(self._subscribed, subscribing))
+
+    def _subscribed(self, subscribing: Subscribing, answer: bytes) -> None:
+        subscribing.told(wire.decode_reasons(answer) if answer else [])
+        self._flush()
+
+    def unsubscribe(self, channel: Channel, packet_id: int, filters: list[bytes], token: int) -> None:
+        """Have its home unsubscribe the client: `channel.unsubscribed`."""
+        answered = partial(self._unsubscribed, channel, packet_id, filters)
+        self.homes.ask(channel.client_id(), token, wire.Unsubscribe(filters), answered)
+
+    def _unsubscribed(self, channel: Channel, packet_id: int, filters: list[bytes], answer: bytes) -> None:
+        if answer and not channel.has_ended():
+            reasons = wire.decode_reasons(answer)
+            for filter, reason in zip(filters, reasons, strict=True):
+                if reason == Reason.SUCCESS:
+                    self._unsubscribed_from(channel, filter)
+            channel.unsubscribed(packet_id, reasons)
+            self._flush()
+
+    def receive(self, inbound: Inbound, token: int, then: Callable[[], None]) -> None:
+        """Have its home remember a QoS 2 message before it is published, and say under which origin it is."""
+        answered = partial(self._received, inbound, then)
+        assert inbound.session is not None
+        client_id = inbound.session.client_id
+        self.homes.ask(client_id, token, wire.Receive(inbound.message.packet_id), answered)
+
+    def _received(self, inbound: Inbound, then: Callable[[], None], answer: bytes) -> None:
+        if not answer:  # the connection is gone: whoever comes back to the session sends it again
+            inbound.logged(Reason.UNSPECIFIED_ERROR)
+            return
+        origin = wire.decode_origin(answer)
+        if origin:
+            inbound.message.origin = origin
+            then()
+        else:
+            inbound.logged(Reason.QUOTA_EXCEEDED)

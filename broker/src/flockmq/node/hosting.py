@@ -1,0 +1,173 @@
+"""This node as a home: what the sessions that run here need of the node around them. Only cores have one.
+
+What always holds: a route of a slot is in the log while a session of the slot that runs here wants it; it is deleted
+when that it isn't wanted is durable, and written again if a former home of the slot deletes it late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from flockmq.bounds import STORE_STOP_MAX_S
+from flockmq.home.intake import Intake
+from flockmq.home.residents import Residents
+from flockmq.home.store import Store
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.node.filters import Both, reason_of
+from flockmq.node.remote import slot_owner
+from flockmq.node.retained import Feeds
+from flockmq.node.routes import OwnRoutes
+from flockmq.rlog.shards import RETAINED, ROUTE
+from flockmq.session.homed import HomedRouter
+from flockmq.session.limits import Limits
+from flockmq.session.publish import Publish
+from flockmq.session.router import Router
+from flockmq.session.session import Session
+from flockmq.session.subscription import Subscription
+
+if TYPE_CHECKING:
+    from flockmq.node.node import Node
+
+
+class Hosting:
+    """`residents.Host`, and the parts of a home."""
+
+    def __init__(self, node: Node, store: Store, router: Router, zones: Mapping[str, Limits]) -> None:
+        self.router = HomedRouter(router)
+        self.residents = Residents(self, node.homes, store, self.router)
+        self.store = store
+        self._node = node
+        self._cluster = node.cluster
+        self._filters = node.filters
+        self._zones = zones
+        self._routes: dict[int, OwnRoutes] = {}
+        self._feeds = Feeds(node.retained, self.router, partial(node.caught_up, RETAINED), node.flush_soon)
+        loop = asyncio.get_running_loop()
+        self.soon: Callable[[Callable[[], None]], object] = loop.call_soon
+        self._intake = Intake(self.residents, node.cluster.nodes_table.__contains__, self.soon)
+        node.cluster.courier.receiver = self._intake
+        node.homes.residents = self.residents
+
+    async def start(self) -> None:
+        await self.store.start()
+
+    async def stop(self) -> None:
+        """What was put is durable first, if Redis is there."""
+        await self.residents.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STORE_STOP_MAX_S):
+                await self.residents.durable()
+        await self.store.stop()
+
+    def try_again(self) -> None:
+        """What was in doubt when the log was away."""
+        for routes in self._routes.values():
+            routes.delete_again()
+
+    def route_deleted(self, slot: int, filter: bytes) -> None:
+        """A route of a slot went from the log; amid an entry."""
+        if (slot, filter) in self.router.wanted and slot in self._routes:
+            self.soon(partial(self._route_anew, slot, filter))
+
+    def _route_anew(self, slot: int, filter: bytes) -> None:
+        if (slot, filter) in self.router.wanted and slot in self._routes:
+            self._routes[slot].put([filter], _nobody_asks)
+
+    # What residents ask of the cluster.
+
+    @property
+    def incarnation(self) -> str:
+        return self._cluster.incarnation
+
+    def flush_soon(self) -> None:
+        self._node.flush_soon()
+
+    def publish(self, message: Publish) -> None:
+        self._node.send(message)
+
+    def session_ended(self, session: Session) -> None:
+        self._node.session_ended(session)
+
+    def slots_epoch(self) -> int:
+        return self._cluster.epoch()
+
+    def members(self) -> Collection[str]:
+        return self._cluster.nodes_table
+
+    def limits(self, zone: str) -> Limits:
+        return self._zones.get(zone) or self._zones["default"]
+
+    def changed(self) -> None:
+        self._intake.changed()
+
+    # What their subscriptions ask.
+
+    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        self._filters.claim(client_id, filters, done)
+
+    def release(self, filters: list[bytes]) -> None:
+        for filter in filters:
+            self._filters.exclusive.release(matching(filter))
+
+    def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
+        routes = self._routes_of(slot)
+        shared = [filter for filter in filters if is_shared(filter) and not self._filters.shares.has(filter)]
+        others = [matching(f) for f in filters if not is_shared(f) and not routes.has(matching(f))]
+        both = Both(done)
+        if shared:
+            self._filters.shares.put(shared, both.done)
+        else:
+            both.done(Reason.SUCCESS)
+        if others:
+            routes.put(others, both.done)
+        else:
+            both.done(Reason.SUCCESS)
+
+    def unrouted_slot(self, slot: int, filters: list[bytes]) -> None:
+        routes = self._routes.get(slot)
+        self.release([filter for filter in filters if is_exclusive(filter)])
+        ordinary = [matching(filter) for filter in filters if not is_shared(filter)]
+        gone = [filter for filter in ordinary if (slot, filter) not in self.router.wanted]
+        if gone and routes is not None:
+            routes.delete(gone)
+
+    def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
+        for filter in filters:
+            if is_exclusive(filter):
+                self._filters.claim_again(client_id, filter)
+        self.route_slot(slot, filters, _nobody_asks)
+
+    def see_retained(self, then: Callable[[bool], None]) -> None:
+        self._node.spawn(self._see_retained(then))
+
+    async def _see_retained(self, then: Callable[[bool], None]) -> None:
+        then(await self._node.sees_retained())
+        self.flush_soon()
+
+    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        self._node.system.give(subscriptions)
+        self._feeds.owe(subscriptions, saw_all)
+
+    def slot_gone(self, slot: int) -> None:
+        self._routes.pop(slot, None)
+
+    def _routes_of(self, slot: int) -> OwnRoutes:
+        routes = self._routes.get(slot)
+        if routes is None:
+            is_wanted = partial(self._is_wanted, slot)
+            submit = partial(self._node.rlog.submit, ROUTE)
+            routes = OwnRoutes(slot_owner(slot), submit, self._node.holders, is_wanted, reason_of)
+            self._routes[slot] = routes
+        return routes
+
+    def _is_wanted(self, slot: int, filter: bytes) -> bool:
+        return (slot, filter) in self.router.wanted
+
+
+def _nobody_asks(reason: int) -> None:
+    """What isn't routed now is when its session subscribes again, or the log is back."""
