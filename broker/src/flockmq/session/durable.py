@@ -18,6 +18,7 @@ QoS 0 messages that wait for a client that is away wait in memory: a crash loses
 from __future__ import annotations
 
 from collections import deque
+from hashlib import blake2b
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -46,6 +47,7 @@ from flockmq.session.journal import (
 )
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
+from flockmq.session.origin import SOURCE_BYTES, origin_of, session_source
 from flockmq.session.publish import Stored, as_duplicate, packet_of, transcode, with_packet_id
 from flockmq.session.router import Router
 from flockmq.session.session import (
@@ -60,6 +62,7 @@ from flockmq.session.session import (
     Session,
 )
 from flockmq.session.settling import (
+    AGAIN,
     DROPPED,
     PAIR_BYTES,
     PUBACK,
@@ -68,6 +71,7 @@ from flockmq.session.settling import (
     PUBREC_REFUSED,
     PUBREL,
     PUBREL_UNKNOWN,
+    settled,
 )
 from flockmq.session.sink import Sink
 from flockmq.session.subscription import Subscription
@@ -80,8 +84,10 @@ _AWAITS_RELEASE: Final = 4
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class HomeSink(Sink):
-    """A session's way to its front on the node of the connection. What is put goes to `Front.arrived`; the node also
-    implements `flush`, `congest`, and `overflow`, which makes the session leave at once.
+    """A session's way to its front on the node of the connection. The home implements `flush`, which brings what was
+    put to `Front.arrived`, `congest`, and `overflow`, which makes the session leave at once.
+
+    What is put comes in its order, or all that follows is lost, and `send_again` mends that.
     """
 
     __slots__ = ("router",)
@@ -101,8 +107,8 @@ class HomeSink(Sink):
             counters.dropped_expired += 1
 
     def settled(self, kind: int, packet_id: int) -> None:
-        """What the front reported is durable: for `Front.done`, which doesn't mind a few packets overtaking it."""
-        raise NotImplementedError(type(self).__name__)
+        """What the front reported is durable."""
+        self.put(settled(kind, packet_id))
 
 
 @mypyc_attr(acyclic=True)
@@ -194,11 +200,14 @@ class DurableSession(Session):
         self._write_meta()
 
     def send_again(self) -> None:
-        """What was not acknowledged, in its order and under its packet ids [MQTT-4.4.0-1], then what waits."""
+        """What was not acknowledged, in its order and under its packet ids [MQTT-4.4.0-1], then what waits. It may be
+        called again on a connection, where something may have been lost on its way to the front.
+        """
         inflight = self.inflight
         if inflight is None or self._front is None:
             return
         self._held = False
+        self.sink.put(AGAIN)
         self._unsent = deque([packet_id for packet_id, state in inflight.items() if state != _AWAITS_RELEASE])
         self._send_waiting(inflight)
 
@@ -217,7 +226,8 @@ class DurableSession(Session):
 
     def will_origin(self) -> bytes:
         """The origin of the will of the last CONNECT, the same however often it is published."""
-        return self.meta.will_source + b"\0\0\0\0\0\0\0\1"
+        digest = blake2b(self.meta.will_source, digest_size=SOURCE_BYTES, person=b"will").digest()
+        return origin_of(session_source(digest), 1)
 
     def forget(self) -> None:
         """It ended, and is no more in the store either."""
@@ -502,7 +512,7 @@ class DurableSession(Session):
 
     def origin(self, number: int) -> bytes:
         """What names the message with this number in the whole cluster."""
-        return self.meta.source + number.to_bytes(8, "big")
+        return origin_of(self.meta.source, number)
 
     def released(self, packet_id: int) -> int:
         self._when_durable(PUBREL if self._release(packet_id) else PUBREL_UNKNOWN, packet_id)

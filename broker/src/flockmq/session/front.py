@@ -27,6 +27,7 @@ from flockmq.session.settling import (
     PUBREC_REFUSED,
     PUBREL,
     PUBREL_UNKNOWN,
+    SETTLED,
     pair,
 )
 
@@ -63,18 +64,26 @@ class Front(Session):
     # From the home.
 
     def arrived(self, chunk: bytes) -> bytes:
-        """Whole PUBLISH and PUBREL packets from the home: those that are for the client now."""
+        """Whole packets from the home, and what it settled: the packets that are for the client now."""
         passed: list[bytes] = []
         passes_all = self.aliases is None
         at = 0
         while at < len(chunk):
             length, body = remaining_length(chunk, at + 1, 0)
+            first = chunk[at]
             packet = chunk[at : body + length]
             at = body + length
-            if packet[0] >> 4 == frame.PUBREL:
+            if first == SETTLED:
+                passes_all = False
+                if length == 0:
+                    self.moved()
+                else:
+                    passed.append(self._settled(chunk[body], chunk[body + 1] << 8 | chunk[body + 2]))
+                continue
+            if first >> 4 == frame.PUBREL:
                 is_new = self._pubrel(chunk[body] << 8 | chunk[body + 1])
             else:
-                is_new = packet[0] & 6 == 0 or self._publish(packet)
+                is_new = first & 6 == 0 or self._publish(packet)
                 if is_new and self.aliases is not None:
                     packet = self.aliases.shorten(packet)
             if is_new:
@@ -107,21 +116,27 @@ class Front(Session):
 
     def done(self, kind: int, packet_id: int) -> None:
         """The home settled what was reported."""
+        answer = self._settled(kind, packet_id)
+        if answer:
+            self.sink.put(answer)
+
+    def _settled(self, kind: int, packet_id: int) -> bytes:
         if kind in (PUBREL, PUBREL_UNKNOWN):
-            self._pubcomp(packet_id, kind == PUBREL)
-        elif kind == DROPPED:
+            return self._pubcomp(packet_id, kind == PUBREL)
+        if kind == DROPPED:
             if self._dropping is not None:
                 self._dropping.pop(packet_id, None)
         elif self._states.get(packet_id) == kind:
             del self._states[packet_id]
+        return b""
 
-    def _pubcomp(self, packet_id: int, was_known: bool) -> None:
+    def _pubcomp(self, packet_id: int, was_known: bool) -> bytes:
         releasing = self._releasing
         if releasing is None or packet_id not in releasing:
-            return
+            return b""
         was_known = releasing.pop(packet_id) or was_known
         reason: int = Reason.SUCCESS if was_known else Reason.PACKET_IDENTIFIER_NOT_FOUND
-        self.sink.put(encode.pub_ack(frame.PUBCOMP, self.sink.protocol_version, packet_id, reason))
+        return encode.pub_ack(frame.PUBCOMP, self.sink.protocol_version, packet_id, reason)
 
     def moved(self) -> None:
         """Another home has the session, or this one may have missed something: report all that isn't settled."""

@@ -102,7 +102,7 @@ class Ledger:
 @mypyc_attr(acyclic=True)
 class Meta:
     """The field `m`. `source`: the session's name in the origin of what its client publishes at QoS 2; `will_source`:
-    the same for the will, anew with each CONNECT; `left_ms` 0: a client is connected.
+    what the origin of its will is made of, anew with each CONNECT; `left_ms` 0: a client is connected.
 
     No sequence above `sequences`, and no number above `numbers`, was ever used; of a session whose client is away none
     above `started` was ever sent.

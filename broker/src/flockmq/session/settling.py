@@ -1,5 +1,8 @@
 """What a front and its session's home tell one another about packet ids: pairs of a kind (1 byte) and a packet id (2).
 
+What is settled comes to the front in one stream with the packets, each pair as a packet of a type that MQTT doesn't
+have: so it can't overtake a packet that the front knows as a repeat by what it settles.
+
 reported by the front            settled by the home, when it is durable
 PUBACK, PUBREC_REFUSED, PUBCOMP  the same: the front forgets the packet id
 PUBREC                           nothing: PUBREL comes, as a packet
@@ -10,6 +13,11 @@ DROPPED                          the same: PUBREC refused the client's message, 
 from __future__ import annotations
 
 from typing import Final
+
+SETTLED: Final = 0x00
+"""The first byte of what is not for the client."""
+AGAIN: Final = b"\0\0"
+"""All that isn't complete comes again behind it: something may have been lost, so report all that isn't settled."""
 
 PUBACK: Final = 0x04
 PUBREC: Final = 0x05
@@ -24,3 +32,8 @@ PAIR_BYTES: Final = 3
 
 def pair(kind: int, packet_id: int) -> bytes:
     return bytes((kind, packet_id >> 8, packet_id & 0xFF))
+
+
+def settled(kind: int, packet_id: int) -> bytes:
+    """As it stands in the stream."""
+    return b"\0\3" + pair(kind, packet_id)
