@@ -22,7 +22,7 @@ from importlib.resources import files
 from itertools import count
 from typing import Final, TypeVar
 
-from redis.exceptions import ResponseError
+from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds
 from flockmq.home.batch import Batch, Done, SlotKeys
@@ -319,7 +319,7 @@ class Store:
             if self._slots.get(state.number) is not state:
                 continue  # released meanwhile
             if isinstance(reply, ResponseError):
-                failure = self._refused(state, str(reply)) or failure
+                failure = self._refused(state, reply) or failure
             else:
                 self._committed(state)
         if failure:
@@ -334,21 +334,22 @@ class Store:
         self.commits += 1
         _answer(batch, durable=True)
 
-    def _refused(self, state: _Slot, error: str) -> str:
+    def _refused(self, state: _Slot, error: ResponseError) -> str:
         """The error, if it is none that we know what to do about."""
-        if error.startswith("FENCED"):
+        text = str(error)
+        if text.startswith("FENCED"):
             self.release(state.number)
             _tell(self.on_fenced, state.number)
-        elif error.startswith("LOST"):
+        elif text.startswith("LOST"):
             log.error("slot %d: Redis lost what it had answered", state.number)
             self._suspend(state)
             _tell(self.on_lost, state.number)
-        elif error.startswith("OOM"):
+        elif isinstance(error, OutOfMemoryError):
             if not self.redis_full:
                 log.error("Redis is full (maxmemory): sessions that last take no messages until there is room")
             self.redis_full = True
         else:
-            return error
+            return text
         return ""
 
     # --- watching Redis -----------------------------------------------------------------------------------------------
@@ -377,14 +378,16 @@ class Store:
         full = False
         for state, reply in zip(looked_at, await link.pipeline(calls), strict=True):
             if isinstance(reply, ResponseError) and self._slots.get(state.number) is state:
-                full = full or str(reply).startswith("OOM")
-                self._refused(state, str(reply))
+                full = full or isinstance(reply, OutOfMemoryError)
+                self._refused(state, reply)
         self._unwatched.discard(link)
         return full
 
     async def _load_functions(self, link: RedisLink) -> None:
         try:
             await link.call("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
+        except OutOfMemoryError:
+            pass  # a Redis that became full has them from before
         except ResponseError as error:
             raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
         self._unwatched.add(link)

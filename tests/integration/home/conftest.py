@@ -1,0 +1,53 @@
+"""A store upon a real Valkey that keeps what it answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from flockmq.home.store import Store
+from integration.rlog.conftest import Valkey
+
+
+@pytest.fixture
+def valkey(tmp_path: Path) -> Iterator[Valkey]:
+    server = Valkey(tmp_path / "valkey")
+    yield server
+    server.stop()
+
+
+class Owner:
+    """A core's store, and what it was told."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.fenced: asyncio.Queue[int] = asyncio.Queue()
+        self.lost: asyncio.Queue[int] = asyncio.Queue()
+        store.on_fenced = self.fenced.put_nowait
+        store.on_lost = self.lost.put_nowait
+
+    async def durable(self, slot: int) -> bool:
+        """What a barrier is answered now."""
+        answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.store.barrier(slot, answered.set_result)
+        return await answered
+
+
+@pytest.fixture
+async def owner(valkey: Valkey) -> AsyncIterator[Callable[[], Owner]]:
+    """Makes owners; all are stopped at the end."""
+    async with AsyncExitStack() as stack:
+        owners = []
+
+        async def start() -> Owner:
+            made = Owner(Store(valkey.config))
+            await made.store.start()
+            stack.push_async_callback(made.store.stop)
+            owners.append(made)
+            return made
+
+        yield start

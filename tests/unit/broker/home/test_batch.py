@@ -1,0 +1,103 @@
+"""What one call to Redis holds, whatever was put, deleted and dropped before it."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from flockmq.home.batch import META, Batch, Fields, SlotKeys
+
+KEYS = SlotKeys(7)
+A, B = b"a", b"b"
+
+
+def put(batch: Batch, client_id: bytes, field: bytes, value: bytes | None) -> None:
+    batch.sessions.setdefault(client_id, {})[field] = value
+
+
+def hashes_of(batch: Batch) -> dict[object, tuple[object, dict[object, object], list[object]]]:
+    """Key of each hash in the call -> verb, what is put, what is deleted; as functions.lua reads it."""
+    call = batch.call(b"function", KEYS, b"before", b"after")
+    assert call[:2] == [b"FCALL", b"function"]
+    keys, arguments = call[3 : 3 + int(call[2])], call[3 + int(call[2]) :]
+    assert keys[:2] == [b"flockmq:{s7}:fence", b"flockmq:{s7}:ids"]
+    assert arguments[:2] == [b"before", b"after"]
+    found = {}
+    at = 2
+    for key in keys[2:]:
+        verb, puts, deletes = arguments[at], int(arguments[at + 1]), int(arguments[at + 2])
+        flat = arguments[at + 3 : at + 3 + puts]
+        at += 3 + puts + deletes
+        found[key] = (verb, dict(zip(flat[::2], flat[1::2], strict=True)), list(arguments[at - deletes : at]))
+    assert at == len(arguments)
+    return found
+
+
+def test_the_last_change_of_a_field_counts() -> None:
+    batch = Batch()
+    put(batch, A, b"q1", b"old")
+    put(batch, A, b"q2", b"kept")
+    put(batch, A, b"q1", None)
+    put(batch, A, b"q3", None)
+    put(batch, A, b"q3", b"new")
+    assert hashes_of(batch) == {b"flockmq:{s7}:c:a": (b"K", {b"q2": b"kept", b"q3": b"new"}, [b"q1"])}
+
+
+def test_a_session_with_its_meta_field_is_listed() -> None:
+    batch = Batch()
+    put(batch, A, META, b"1")
+    put(batch, B, b"q", b"2")
+    assert {key: verb for key, (verb, _, _) in hashes_of(batch).items()} == {
+        b"flockmq:{s7}:c:a": b"B",
+        b"flockmq:{s7}:c:b": b"K",
+    }
+
+
+def test_a_dropped_session_takes_its_changes_along_and_another_may_begin() -> None:
+    batch = Batch()
+    put(batch, A, b"q1", b"gone")
+    put(batch, B, b"q1", b"gone")
+    batch.drop(A)
+    batch.drop(B)
+    put(batch, B, META, b"anew")
+    assert hashes_of(batch) == {
+        b"flockmq:{s7}:c:a": (b"E", {}, []),
+        b"flockmq:{s7}:c:b": (b"R", {META: b"anew"}, []),
+    }
+
+
+def test_marks_are_a_hash_of_their_own() -> None:
+    batch = Batch()
+    batch.marks[b"source"] = b"number"
+    batch.marks[b"forgotten"] = None
+    assert hashes_of(batch) == {b"flockmq:{s7}:marks": (b"K", {b"source": b"number"}, [b"forgotten"])}
+
+
+CHANGES = st.tuples(st.sampled_from([A, B]), st.sampled_from([META, b"1", b"2"]), st.none() | st.binary(max_size=2))
+
+
+@given(st.lists(CHANGES | st.sampled_from([A, B])))
+def test_a_batch_comes_to_the_same_as_its_changes_one_by_one(
+    changes: list[tuple[bytes, bytes, bytes | None] | bytes],
+) -> None:
+    """A bare client id in `changes` is a drop."""
+    batch = Batch()
+    expected: dict[bytes, Fields] = {}
+    dropped = set()
+    for change in changes:
+        if isinstance(change, bytes):
+            batch.drop(change)
+            expected.pop(change, None)
+            dropped.add(change)
+        else:
+            client_id, field, value = change
+            put(batch, client_id, field, value)
+            expected.setdefault(client_id, {})[field] = value
+    for key, (verb, puts, deletes) in hashes_of(batch).items():
+        assert isinstance(key, bytes)
+        client_id = key.removeprefix(KEYS.sessions)
+        fields = expected.pop(client_id, {})
+        assert puts == {field: value for field, value in fields.items() if value is not None}
+        assert set(deletes) == {field for field, value in fields.items() if value is None}
+        assert (verb in (b"E", b"R")) == (client_id in dropped)
+    assert not expected
