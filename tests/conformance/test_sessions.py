@@ -253,7 +253,8 @@ def test_the_receive_maximum_is_the_connections_own(client: Clients, topic: Topi
     again = lasting(client, "device", version, 1, (RECEIVE_MAXIMUM, 1))
     seen = []
     for _ in range(4):
-        (message,) = again.pending()
+        message = again.expect(PUBLISH)
+        again.quiet()
         seen.append(message.payload)
         again.send(acknowledgement(PUBACK, message.packet_id))
     assert seen == [b"0", b"1", b"2", b"3"]

@@ -78,7 +78,7 @@ class HomeCourier:
         self._me = me
         self._mesh = mesh
         self._loop = asyncio.get_running_loop()
-        self.view = SlotView(slots, epoch, self._loop.call_soon, self._slots_changed)
+        self.view = SlotView(slots, epoch, self._loop.call_soon, self._look)
         self.lanes = Lanes(turn, me, self._find_carrier, self._drained, self._watch)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -149,9 +149,6 @@ class HomeCourier:
 
     def _drained(self, lane: Sink) -> None:
         self.on_drained(lane)
-
-    def _slots_changed(self, view: SlotView, changes: dict[int, tuple[str, str]]) -> None:
-        self._look()
 
     def _look(self) -> None:
         self.lanes.look(self.view.epoch(), self.view.owners)

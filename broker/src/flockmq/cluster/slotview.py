@@ -12,16 +12,14 @@ from collections.abc import Callable, Mapping
 
 
 class SlotView:
-    """Give `noted` to whoever tells of slots. `on_change` gets the view and {slot: (former owner, owner)}, "" for none;
-    the same twice where another was the owner in between.
-    """
+    """Give `noted` to whoever tells of slots; `on_change` is called when `owners` are other ones."""
 
     def __init__(
         self,
         slots: Mapping[int, str],
         epoch: Callable[[], int],
         soon: Callable[[Callable[[], None]], object],
-        on_change: Callable[[SlotView, dict[int, tuple[str, str]]], None],
+        on_change: Callable[[], None],
     ) -> None:
         self.owners: dict[int, str] = {}
         self.changed_at = 0
@@ -29,19 +27,19 @@ class SlotView:
         self._epoch = epoch
         self._soon = soon
         self._on_change = on_change
-        self._noted: set[int] = set()
+        self._is_noted = False
 
     def noted(self, slot: int, owner: str) -> None:
-        if not self._noted:
+        if not self._is_noted:
+            self._is_noted = True
             self._soon(self._look)
-        self._noted.add(slot)
 
     def epoch(self) -> int:
-        """The last place in the log for which all changes of slots were dealt with."""
-        return self.changed_at if self._noted else self._epoch()
+        """The last place in the log of which all changes are in `owners`."""
+        return self.changed_at if self._is_noted else self._epoch()
 
     def _look(self) -> None:
-        noted, self._noted = self._noted, set()
-        before, self.owners = self.owners, dict(self._slots)
+        self._is_noted = False
+        self.owners = dict(self._slots)
         self.changed_at = self._epoch()
-        self._on_change(self, {slot: (before.get(slot, ""), self.owners.get(slot, "")) for slot in sorted(noted)})
+        self._on_change()

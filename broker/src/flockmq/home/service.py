@@ -98,6 +98,47 @@ class Residents(Protocol):
     def node_gone(self, incarnation: str) -> None: ...
 
 
+class Nobody:
+    """The residents of a node that is nobody's home."""
+
+    def has_loaded(self, slot: int) -> bool:
+        return False
+
+    def own(self, slot: int) -> None:
+        raise AssertionError("only cores own slots")
+
+    def disown(self, slot: int) -> None:
+        """It had none."""
+
+    def open(
+        self,
+        client_id: bytes,
+        incarnation: str,
+        token: int,
+        opening: wire.Opening | None,
+        answer: Callable[[int], None],
+    ) -> None:
+        raise AssertionError("only cores own slots")
+
+    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
+        """It has none."""
+
+    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> None:
+        raise AssertionError("only cores own slots")
+
+    def report(self, incarnation: str, token: int, pairs: bytes) -> None:
+        """Whoever reports will hear of the session's home."""
+
+    def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None:
+        answer(b"")
+
+    def behind(self, incarnation: str) -> None:
+        """It delivers nothing."""
+
+    def node_gone(self, incarnation: str) -> None:
+        """None was of its clients."""
+
+
 class _Waiting:
     """An attach at this home, until the connection it waits for is gone, or the slot's sessions are there."""
 
@@ -116,11 +157,11 @@ class _Waiting:
 
 
 class Homes:
-    """`start` it with the cluster, before clients come; `residents` is set before."""
+    """`start` it with the cluster, before clients come; a core sets `residents` before."""
 
     def __init__(self, cluster: Cluster, clients: Clients) -> None:
         self.registry = Registry()
-        self.residents: Residents
+        self.residents: Residents = Nobody()
         self._cluster = cluster
         self._me = cluster.incarnation
         self._clients = clients
