@@ -11,7 +11,8 @@ import pytest
 
 from flockmq import bounds
 from flockmq.cluster.events import EventRelay
-from flockmq.cluster.service import Cluster, ClusterSettings
+from flockmq.cluster.service import Cluster
+from flockmq.cluster.views import ClusterSettings
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.shards import ROUTE, ROUTES
 

@@ -17,7 +17,8 @@ from typing import Final
 from flockmq import __version__
 from flockmq.auth.service import Auth
 from flockmq.cluster.handshake import KEY_MIN_BYTES
-from flockmq.cluster.service import Cluster, ClusterSettings
+from flockmq.cluster.service import Cluster
+from flockmq.cluster.views import ClusterSettings
 from flockmq.config.schema import Config, Mqtt
 from flockmq.config.values import Address
 from flockmq.errors import ConfigError, RedisUnreachable, UserError, cannot_bind
