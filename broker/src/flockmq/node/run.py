@@ -28,8 +28,8 @@ from flockmq.node.hooking import Hooking
 from flockmq.node.listeners import Bound
 from flockmq.node.node import Node
 from flockmq.plugins.running import Plugins
+from flockmq.redis_probe import redis_config
 from flockmq.rlog import errors as rlog_errors
-from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
 from flockmq.session.counters import Counters
 from flockmq.session.groups import STRATEGIES
@@ -60,7 +60,7 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
         )
         hooking = Hooking(router, Plugins(config.plugins.enabled), config.rewrite, config.auto_subscribe)
         router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
-        redis = _redis(config)
+        redis = redis_config(config.redis)
         is_core = config.role != "replicant"
         cluster = Cluster(_cluster_settings(config, mqtt_port or 0), router.turn, redis)
         cluster.on_purged = purged.set
@@ -182,16 +182,6 @@ def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
         response_information=mqtt.response_information,
         server_reference=mqtt.server_reference,
         max_connections=max_connections,
-    )
-
-
-def _redis(config: Config) -> RedisConfig:
-    assert config.redis.url is not None, "the command line starts an embedded one where none is named"
-    password = config.redis.password
-    return RedisConfig(
-        config.redis.url,
-        password_file=config.redis.password_file,
-        password=None if password is None else password.reveal(),
     )
 
 
