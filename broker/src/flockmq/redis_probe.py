@@ -45,12 +45,10 @@ async def wait_for_redis(settings: Redis) -> None:
     try:
         while True:
             try:
-                await client.ping()
-            except (AuthenticationError, ResponseError) as error:
-                raise RedisUnreachable(
-                    f"redis.url: {settings.url} refuses us: {error}; set redis.password_file to the right password"
-                ) from None
-            except (RedisError, OSError, ValueError) as error:
+                await link.call("PING")
+            except (rlog_errors.RedisRefused, ResponseError) as error:
+                raise RedisUnreachable(f"redis.url: {settings.url} refuses us: {error}") from None
+            except rlog_errors.RedisUnreachable as error:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise RedisUnreachable(
                         f"redis.url: {settings.url} can't be reached: {error}; is it running there? "

@@ -212,8 +212,6 @@ class Redis(msgspec.Struct, frozen=True, kw_only=True):
     """Of an ACL; also in the URL."""
     password: Secret | None = None
     password_file: Path | None = None
-    connect_timeout: Annotated[float, Meta(ge=0.0, le=3600.0), Kind.DURATION] = 10.0
-    """How long a starting node waits for Redis before it gives up with exit code 3."""
     """Read again at each connect, as are the three files below."""
     sentinel_password_file: Path | None = None
     cacertfile: Path | None = None
@@ -225,9 +223,9 @@ class Redis(msgspec.Struct, frozen=True, kw_only=True):
     """How many replicas must have a write before it is acknowledged."""
     wait_timeout: Annotated[float, Meta(ge=0.01, le=60.0), Kind.DURATION] = 1.0
     """How long a write waits for them before it is tried again."""
+    connect_timeout: Annotated[float, Meta(ge=0.0, le=3600.0), Kind.DURATION] = 10.0
+    """How long a starting node waits for Redis before it gives up with exit code 3."""
 
-
-class Management(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         place = None if self.url is None else parse_redis_url(self.url)
         if self.username and place is not None and place.username:
@@ -239,6 +237,8 @@ class Management(msgspec.Struct, frozen=True, kw_only=True):
         if self.sentinel_password_file is not None and not (place is not None and place.kind == "sentinel"):
             raise ValueError("sentinel_password_file needs sentinels: a url that begins with redis+sentinel://")
 
+
+class Management(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address = Address("127.0.0.1", 18083)
     api_key: Secret | None = None
     """Who may manage users, rules and bans: `Authorization: Bearer KEY`. Without it nobody may."""
