@@ -28,6 +28,8 @@ LINK_REQUESTS_MAX: Final = 4096
 LINK_STREAMS_MAX: Final = 64
 LINK_STREAM_CREDIT_ITEMS: Final = 8
 LINK_HEARTBEAT_S: Final = 0.5
+LINK_LOOK_S: Final = 0.1
+"""How often a node looks whether it has news that others shouldn't wait for until its next heartbeat."""
 LINK_SILENT_MAX_S: Final = 3.0
 LINK_REDIAL_MIN_S: Final = 0.1
 LINK_REDIAL_MAX_S: Final = 2.0
@@ -44,10 +46,15 @@ PEER_IDLE_S: Final = 60.0
 """A link between two replicants that carried no message for so long is closed."""
 FORWARD_WAIT_S: Final = 0.2
 MEMBER_UNLINKED_MAX_S: Final = 1.0
+MEMBER_VOTE_MAX_S: Final = 2.0
+"""What a core said longer ago is no vote any more, nor a voice of the majority."""
+MEMBER_FENCE_S: Final = 1.0
+"""A node that hears of no majority for so long acknowledges nothing that needs others: no longer than what must pass
+before a majority may purge it."""
 LEAVE_MAX_S: Final = 1.0
 MEMBER_VOTES_MAX: Final = 1024
-LEASE_TTL_S: Final = 3.0
-LEASE_RENEW_S: Final = 0.5
+LEASE_TTL_S: Final = 2.0
+LEASE_RENEW_S: Final = 0.25
 TRIM_EVERY_S: Final = 10.0
 CORE_WAIT_MAX_S: Final = 2.0
 CORE_RETRY_S: Final = 0.05

@@ -1,22 +1,22 @@
 """Twice a second each node says how it is on all of its links, hears how the others are, and closes what is silent.
 
-What always holds: `statuses` has what each linked node said last, and nothing of a node without a link.
+News that others shouldn't wait for goes at once: whom a core can't reach any more, and that a node drains. What always
+holds: `statuses` has what each linked node said last, and nothing of a node without a link.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from flockmq import bounds
 from flockmq.cluster import frames
-from flockmq.cluster.duties import CORE_ROLES, Duties
 from flockmq.cluster.forwarding import Forwarding
 from flockmq.cluster.frames import Status
 from flockmq.cluster.link import Link
-from flockmq.cluster.membership import Membership
+from flockmq.cluster.membership import CORE_ROLES, Membership
 from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.views import LocalStatus
 from flockmq.rlog.rlog import Rlog
@@ -26,7 +26,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Beats:
-    """`rlog` and, on a core, `duties` are set before the first beat that is to tell of them."""
+    """The plain attributes are set before the first beat that is to tell of them."""
 
     def __init__(
         self,
@@ -34,21 +34,45 @@ class Beats:
         members: Membership,
         forwarding: Forwarding,
         local_status: Callable[[], LocalStatus],
-        leads: Callable[[], bool],
         is_core: bool,
     ) -> None:
         self.statuses: dict[str, Status] = {}
         self.rlog: Rlog | None = None
-        self.duties: Duties | None = None
+        self.unreachable: Callable[[float], Collection[str]] = _nobody
+        """A core's vote, at a time."""
+        self.leads: Callable[[], bool] = _never
+        self.settled: Callable[[float], bool] = _always
+        """A core's: whether it belongs to a majority of the cores, at a time."""
         self.appends = 0
         """Of other nodes, since the last beat: this core's weight."""
         self._mesh = mesh
         self._members = members
         self._forwarding = forwarding
         self._local_status = local_status
-        self._leads = leads
         self._is_core = is_core
+        self._said_at: dict[str, float] = {}
+        self._news: object = None
+        self._settled_at = 0.0
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_draining(self) -> bool:
+        return self._local_status().draining
+
+    def of(self, incarnation: str) -> Status:
+        """What it said last, if it is linked."""
+        return self.statuses.get(incarnation, _NOTHING_SAID)
+
+    def is_heard(self, incarnation: str, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> bool:
+        """It said something lately."""
+        said_at = self._said_at.get(incarnation)
+        return said_at is not None and now - said_at <= within_s
+
+    def is_fenced(self, now: float) -> bool:
+        """Whether this node may have been purged without knowing: no majority was heard of for MEMBER_FENCE_S."""
+        if self._is_core:
+            return not self.settled(now)
+        return now - self._settled_at > bounds.MEMBER_FENCE_S
 
     def greet(self, link: Link) -> None:
         """A link is up: the first heartbeat on it."""
@@ -56,6 +80,9 @@ class Beats:
 
     def heard(self, link: Link, status: Status) -> None:
         self.statuses[link.peer.incarnation] = status
+        self._said_at[link.peer.incarnation] = link.heard_at
+        if status.settled and not self._is_core:
+            self._settled_at = link.heard_at
         if self.rlog is not None:
             for shard in SHARDS:
                 if (head := status.heads.get(shard)) is not None:
@@ -64,6 +91,7 @@ class Beats:
     def lost(self, incarnation: str) -> None:
         """The last link to it ended."""
         self.statuses.pop(incarnation, None)
+        self._said_at.pop(incarnation, None)
 
     def least_loaded_core(self) -> Link | None:
         """The link to the core with the least weight; draining ones come last."""
@@ -73,11 +101,10 @@ class Beats:
     def status(self) -> Status:
         """What this node says about itself."""
         local = self._local_status()
-        rlog, duties = self.rlog, self.duties
+        rlog = self.rlog
         if rlog is None:
             return Status(local.connections, local.routes, 0, local.ready, local.draining)
-        core = rlog.core
-        unreachable = tuple(duties.unreachable(self._loop.time())) if duties is not None else ()
+        core, now = rlog.core, self._loop.time()
         return Status(
             connections=local.connections,
             routes=local.routes,
@@ -86,22 +113,33 @@ class Beats:
             draining=local.draining,
             weight=self.appends,
             heads={shard: rlog.applied(shard) for shard in SHARDS},
-            unreachable=unreachable[: bounds.MEMBER_VOTES_MAX],
-            leads=self._leads(),
+            unreachable=tuple(self.unreachable(now))[: bounds.MEMBER_VOTES_MAX],
+            leads=self.leads(),
             durable={shard: core.durable(shard) for shard in SHARDS} if core is not None else {},
+            settled=self._is_core and self.settled(now),
         )
 
     async def run(self) -> None:
         """Until cancelled."""
-        last = self._loop.time()
+        looked_at = beat_at = self._loop.time()
         while True:
-            await asyncio.sleep(bounds.LINK_HEARTBEAT_S)
+            await asyncio.sleep(bounds.LINK_LOOK_S)
             now = self._loop.time()
+            stood_still = now - looked_at > 3 * bounds.LINK_HEARTBEAT_S
+            looked_at = now
             try:
-                self._beat(now, stood_still=now - last > 3 * bounds.LINK_HEARTBEAT_S)
+                if now - beat_at >= bounds.LINK_HEARTBEAT_S or self._has_news(now):
+                    beat_at = now
+                    self._beat(now, stood_still=stood_still)
             except Exception:
                 log.exception("a heartbeat failed")
-            last = now
+
+    def _has_news(self, now: float) -> bool:
+        news = self.is_draining, frozenset(self.unreachable(now))
+        if news == self._news:
+            return False
+        self._news = news
+        return True
 
     def _beat(self, now: float, *, stood_still: bool) -> None:
         """`stood_still`: this node's own loop did, so silence proves nothing."""
@@ -125,5 +163,21 @@ class Beats:
         return self._forwarding.is_idle(link.peer.incarnation, now)
 
     def _weight(self, incarnation: str) -> tuple[int, int]:
-        status = self.statuses.get(incarnation, Status())
+        status = self.of(incarnation)
         return status.draining, status.weight
+
+
+_NOTHING_SAID: Final = Status()
+
+
+def _nobody(now: float) -> Collection[str]:
+    """A node that is no core has no vote."""
+    return ()
+
+
+def _never() -> bool:
+    return False
+
+
+def _always(now: float) -> bool:
+    return True

@@ -11,7 +11,6 @@ from flockmq import bounds
 from flockmq.cluster.duties import Duties
 from flockmq.cluster.events import EventRelay
 from flockmq.cluster.leader import Leader, Lease
-from flockmq.cluster.membership import Membership
 from flockmq.rlog.core import Core
 from flockmq.rlog.redis import RedisConfig, RedisLink
 
@@ -27,20 +26,23 @@ class Leading:
         redis: RedisConfig,
         core: Core,
         duties: Duties,
-        members: Membership,
         events: EventRelay,
     ) -> None:
         self._incarnation = incarnation
         self._core = core
         self._duties = duties
-        self._members = members
         self._events = events
         self._loop = asyncio.get_running_loop()
         self._link = RedisLink(redis)
-        self._leader = Leader(Lease(self._link, incarnation, self._loop.time), self._elected, self._lead)
+        lease = Lease(self._link, incarnation, self._loop.time)
+        self._leader = Leader(lease, self._may_lead, self._is_outvoted, self._lead)
 
     @property
     def leads(self) -> bool:
+        return self._leader.lease.fence > 0 and self._may_lead()
+
+    @property
+    def holds_lease(self) -> bool:
         return self._leader.lease.fence > 0
 
     async def run(self) -> None:
@@ -49,15 +51,18 @@ class Leading:
 
     async def leave(self) -> None:
         """A leader purges its own rows, and lets another core lead at once."""
-        if self.leads:
+        if self.holds_lease:
             await self._best_effort(self._core.purge(self._incarnation))
         await self._leader.release()
 
     async def close(self) -> None:
         await self._link.close()
 
-    def _elected(self) -> None:
-        self._members.count_anew(self._loop.time())
+    def _may_lead(self) -> bool:
+        return self._duties.may_lead(self._loop.time())
+
+    def _is_outvoted(self, incarnation: str) -> bool:
+        return self._duties.is_outvoted(incarnation, self._loop.time())
 
     async def _lead(self) -> None:
         await self._duties.run(self._loop.time())

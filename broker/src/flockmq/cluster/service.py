@@ -25,10 +25,11 @@ from typing import Final
 
 import msgspec
 
+from flockmq import bounds
 from flockmq.cluster import coreport, events, frames
 from flockmq.cluster.beats import Beats
 from flockmq.cluster.coreport import CorePort
-from flockmq.cluster.duties import CORE_ROLES, Duties
+from flockmq.cluster.duties import Duties
 from flockmq.cluster.events import EventRelay
 from flockmq.cluster.forward import PeerSink
 from flockmq.cluster.forwarding import Forwarding
@@ -36,7 +37,7 @@ from flockmq.cluster.frames import Status
 from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
 from flockmq.cluster.leading import Leading
 from flockmq.cluster.link import Link, Refusal
-from flockmq.cluster.membership import Membership
+from flockmq.cluster.membership import CORE_ROLES, Membership, is_settled
 from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.rows import Rows
 from flockmq.cluster.views import ClusterSettings, LocalStatus, NodeView, Traffic
@@ -92,13 +93,12 @@ class Cluster:
         self._forwarding = Forwarding(
             turn, self.mesh, self._link_wanted, self._forwarded, self._drained, self._came_back
         )
-        self._beats = Beats(
-            self.mesh, self._members, self._forwarding, self._local, lambda: self.is_leader, self.is_core
-        )
+        self._beats = Beats(self.mesh, self._members, self._forwarding, self._local, self.is_core)
         self._events = EventRelay(self._choose_core)
         self._note_handlers: dict[str, Callable[[str, bytes], None]] = {events.NOTE: self._events.came}
         self._rlog: Rlog | None = None
         self._core: Core | None = None
+        self._duties: Duties | None = None
         self._leading: Leading | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._joined = False
@@ -112,9 +112,12 @@ class Cluster:
         rlog.on_change(SLOTS.name, self.slots)
         if rlog.core is not None:
             self._core = rlog.core
-            self._beats.duties = Duties(
-                rlog, rlog.core, self._members, self.nodes_table, self.slots, self._beats.statuses
+            self._duties = Duties(
+                rlog, rlog.core, self._members, self.nodes_table, self.slots, self._beats, self.settings.cores
             )
+            self._beats.unreachable = self._duties.unreachable
+            self._beats.leads = lambda: self.is_leader
+            self._beats.settled = self._is_settled
 
     async def start(self) -> None:
         """Raises OSError when the link's port can't be bound."""
@@ -130,11 +133,9 @@ class Cluster:
         info = NodeInfo(me.name, me.role, me.host, self.link_port, me.mqtt_port, me.version)
         await self._rlog.write(CLUSTER, [NODES.put(self.incarnation, info)])
         self._joined = True
-        if self._redis is not None and self._core is not None and self._beats.duties is not None:
+        if self._redis is not None and self._core is not None and self._duties is not None:
             self._events.redis = RedisLink(self._redis)
-            self._leading = Leading(
-                self.incarnation, self._redis, self._core, self._beats.duties, self._members, self._events
-            )
+            self._leading = Leading(self.incarnation, self._redis, self._core, self._duties, self._events)
             self._spawn(self._leading.run())
         self._spawn(self._events.run())
 
@@ -157,6 +158,12 @@ class Cluster:
     @property
     def is_leader(self) -> bool:
         return self._leading is not None and self._leading.leads
+
+    @property
+    def is_fenced(self) -> bool:
+        """This node heard of no majority of the cores for MEMBER_FENCE_S: it may have been purged, so it acknowledges
+        nothing that needs others."""
+        return self._joined and self._beats.is_fenced(self._loop.time())
 
     def nodes(self) -> list[NodeView]:
         """All members, by name."""
@@ -298,6 +305,12 @@ class Cluster:
 
     def _choose_core(self) -> Link | None:
         return self._beats.least_loaded_core()
+
+    def _is_settled(self, now: float) -> bool:
+        if self._duties is None:
+            return True
+        holds_lease = self._leading is not None and self._leading.holds_lease
+        return is_settled(*self._duties.voices(now, bounds.MEMBER_FENCE_S), holds_lease)
 
     def _local(self) -> LocalStatus:
         return self.local_status()

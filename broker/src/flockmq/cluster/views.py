@@ -23,6 +23,8 @@ class ClusterSettings:
     listen: Address | None = None
     """None: no links, as for a single node. Port 0: any free one."""
     seeds: tuple[Address, ...] = ()
+    cores: int = 0
+    """How many cores are configured, which majorities are of; 0: as many as the members' table has."""
 
 
 @dataclass(frozen=True, slots=True)

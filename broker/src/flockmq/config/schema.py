@@ -203,6 +203,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     key: Secret | None = None
     """What links authenticate with; every node of a cluster has the same."""
     key_file: Path | None = None
+    cores: Annotated[int, Meta(ge=0, le=255)] = 0
+    """How many cores the cluster is to have: majorities are of this number. 0: of as many as its members' table has."""
 
 
 class Redis(msgspec.Struct, frozen=True, kw_only=True):

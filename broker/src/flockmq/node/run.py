@@ -200,6 +200,7 @@ def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
         key=secrets.token_bytes(32) if key is None else key.reveal().encode(),
         listen=None if alone else config.cluster.listen,
         seeds=() if alone else config.cluster.seeds,
+        cores=config.cluster.cores if config.role != "single" else 1,
     )
 
 
