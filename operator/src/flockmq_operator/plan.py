@@ -169,7 +169,7 @@ def redis_to_wait_for(context: Context, observed: Observed) -> str:
     if context.spec.redis.external:
         return ""
     live = observed.objects.get(Ref("StatefulSet", context.redis))
-    return "" if live and rolled_out(live, 1) else f"Redis ({context.redis}) to be ready"
+    return "" if live and rolled_out(live, context.spec.redis.replicas) else f"Redis ({context.redis}) to be ready"
 
 
 # Pod templates stay until the spec changes
@@ -178,7 +178,7 @@ def redis_to_wait_for(context: Context, observed: Observed) -> str:
 def hold_templates(context: Context, observed: Observed, desired: list[Manifest]) -> bool:
     """Give workloads in `desired` the template they have, where the spec asks for no other; whether any differs.
 
-    A held workload keeps its configuration file too: an older broker may not know a newer operator's settings.
+    A held workload keeps its configuration files too: an older broker may not know a newer operator's settings.
     """
     config_map = next(manifest for manifest in desired if manifest["kind"] == "ConfigMap")
     live_config = observed.objects.get(ref(config_map), {}).get("data") or {}
@@ -194,10 +194,8 @@ def hold_templates(context: Context, observed: Observed, desired: list[Manifest]
         if held is not None and held != fresh:
             pending = True
             manifest["spec"]["template"] = held
-            file = config.file_of(component)
-            content = live_config.get(file, "")
-            if config.digest(content) == annotation(held, CONFIG_DIGEST):
-                config_map["data"][file] = content
+            if config.digest(component, live_config) == annotation(held, CONFIG_DIGEST):
+                config_map["data"] |= config.files_of(component, live_config)
         manifest["metadata"]["annotations"] = {
             PODS_DIGEST: digest,
             POD_TEMPLATE: json.dumps(manifest["spec"]["template"], sort_keys=True, separators=(",", ":")),

@@ -44,7 +44,12 @@ def reasons(plan: Plan) -> list[str]:
 
 
 async def test_the_plan_of_an_unchanged_cluster_is_empty() -> None:
-    for spec in ({}, {"autoscaling": {"maxReplicas": 4}}, {"redis": {"external": {"url": "redis://r:6379/0"}}}):
+    for spec in (
+        {},
+        {"autoscaling": {"maxReplicas": 4}},
+        {"redis": {"external": {"url": "redis://r:6379/0"}}},
+        {"redis": {"replicas": 3}},
+    ):
         world = await running(spec)
         assert await world.plan(context(spec)) == Plan()
 
