@@ -247,8 +247,28 @@ def test_an_external_redis_makes_none_and_is_reached_with_its_secret() -> None:
         assert {"secret": {"name": "pw", "items": [{"key": "k", "path": "redis-password"}]}} in sources
 
 
-def test_the_report_has_redis_password_and_not_the_cluster_key() -> None:
-    assert "cluster-key" not in json.dumps(templates()["report"])
+def test_the_report_has_a_password_of_its_own_and_not_the_cluster_key() -> None:
+    report = json.dumps(templates()["report"])
+    assert "report-password" in report
+    assert "core-password" not in report
+    assert "cluster-key" not in report
+
+
+@pytest.mark.parametrize(
+    ("redis", "url"),
+    [
+        ({}, "redis://report@demo-redis:6379/0"),
+        ({"replicas": 3}, "redis://report@demo-redis:6379/0"),
+        ({"external": {"url": "redis://r:6379/2"}}, "redis://r:6379/2"),
+        (
+            {"external": {"url": "rediss://r", "username": "u", "caSecretRef": {"name": "ca"}}},
+            "rediss://u@r?ssl_ca_certs=/etc/flockmq/secrets/redis-tls/ca.crt",
+        ),
+    ],
+)
+def test_the_report_reads_from_one_server(redis: Manifest, url: str) -> None:
+    args = templates({"redis": redis})["report"]["spec"]["containers"][0]["args"]
+    assert args[args.index("--redis-url") + 1] == url
 
 
 def test_the_autoscaler_scales_the_mqtt_cluster_above_the_floor() -> None:

@@ -40,7 +40,7 @@ def config_map(context: Context) -> Iterator[Manifest]:
 
 def files(context: Context) -> dict[str, str]:
     """File name → content."""
-    found = {f"{role}.toml": node_config(context, role) for role in ("core", "replicant")}
+    found = {"core.toml": node_config(context, "core"), "replicant.toml": node_config(context, "replicant")}
     if context.spec.redis.external is None:
         found["valkey.conf"] = valkey_conf(context)
     if context.redis_hosts:
