@@ -64,6 +64,10 @@ class Context(msgspec.Struct, frozen=True):
         return f"{self.name}-cluster-key"
 
     @property
+    def links(self) -> str:
+        return f"{self.name}-links"
+
+    @property
     def api_key(self) -> str:
         return f"{self.name}-api-key"
 

@@ -2,8 +2,9 @@
 the key of the REST API, and a first user for clients.
 
 Made once. What is in them is drawn here, never read back, compared, applied again or logged: `plan` only asks whether
-they exist. Redis reads its users and their passwords from files, so that none stands on a command line; `users.csv` is
-the first user as the cores read it.
+they exist. The one exception is the Secret with the links' certificates: `plan` fills it, and renews what is in it.
+Redis reads its users and their passwords from files, so that none stands on a command line; `users.csv` is the first
+user as the cores read it.
 """
 
 import secrets as entropy
@@ -23,6 +24,7 @@ def secrets(context: Context) -> Iterator[Manifest]:
     """The Secrets, each with a fresh value: to be created where missing, never applied."""
     for name in (context.cluster_key, context.api_key):
         yield _secret(context, name, {"key": entropy.token_hex(SECRET_BYTES)})
+    yield _secret(context, context.links, {})
     if context.spec.redis.external is None:
         yield _secret(context, context.redis, redis_secret())
     if context.makes_user:
