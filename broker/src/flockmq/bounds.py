@@ -105,11 +105,26 @@ LOG_REPLY_MAX_S: Final = 5.0
 LOG_RETRY_MIN_S: Final = 0.02
 LOG_RETRY_MAX_S: Final = 1.0
 LOG_WATCH_EVERY_S: Final = 1.0
+LOG_CLOSED_LOOK_S: Final = 0.05
+"""How often a node looks whether a log that it can't go on with yet has been agreed upon."""
+BALLOT_WAIT_S: Final = 1.0
+"""How long a core may take to report where its tables are."""
+BALLOT_TURN_S: Final = 0.25
+"""Cores that could begin the next generation leave one another so much time for it."""
+BALLOT_PATIENCE_S: Final = 1.0
+"""How long a core waits for a generation that it promised to another."""
 LOG_BEHIND_REDIS_MAX_S: Final = 10.0
 """A log that ends before what a node applied, for so long, is another log: the node bootstraps."""
 LOG_TURN_MAX_S: Final = 0.005
 """Applying, sweeping and exporting give the loop back after so long."""
 LOG_SLICE_MAX_BYTES: Final = 64 * 1024
+LOG_CHECKPOINT_EVERY_S: Final = 30.0
+LOG_CHECKPOINTS_MAX: Final = 8
+"""Whose digests a node remembers, to hold them against what cores say a moment later."""
+LOG_MEND_SPREAD_S: Final = 10.0
+"""Nodes whose digests are wrong bootstrap at a random time within it, not all at once."""
+LOG_KEPT_MAX_BYTES: Final = 32 * 1024 * 1024
+"""Writes of this node, in one shard, kept until a majority of the cores has them; beyond it the oldest are let go."""
 LOG_PURGED_MAX_INCARNATIONS: Final = 10_000
 LOG_RETENTION_BYTES: Final = 64 * 1024 * 1024
 """What trimming leaves of a shard's log below the snapshots, so that a node that was away needs no bootstrap."""

@@ -62,21 +62,21 @@ class Duties:
         mine = self.unreachable(now) & {incarnation}
         return bool(mine and outvoted(mine, self._votes(now), self.voices(now)[1]))
 
-    async def run(self, now: float) -> None:
-        """One beat. Raises LogError; what is left is done at the next."""
-        purged = await self._purge(now)
+    async def run(self, now: float, fence: int) -> None:
+        """One beat of the leader with this fence. Raises LogError; what is left is done at the next."""
+        purged = await self._purge(now, fence)
         await self._assign_slots(purged)
         if now - self._trimmed_at > bounds.TRIM_EVERY_S:
             self._trimmed_at = now
-            await self._trim()
+            await self._trim(fence)
 
-    async def _purge(self, now: float) -> set[str]:
+    async def _purge(self, now: float, fence: int) -> set[str]:
         mine = self.unreachable(now)
         gone = {incarnation for incarnation in mine if self._members.is_gone(incarnation)}
         purged = condemned(mine, gone, self._votes(now), self.voices(now)[1])
         for incarnation in sorted(purged):
             log.warning("purging %s: it %s", incarnation, "is gone" if incarnation in gone else "can't be reached")
-            await self._core.purge(incarnation)
+            await self._core.purge(incarnation, fence)
         return purged
 
     async def _assign_slots(self, purged: set[str]) -> None:
@@ -95,13 +95,13 @@ class Duties:
             log.info("%d slots of client ids go to %s", len(moves), ", ".join(sorted(set(moves.values()))))
             await self._rlog.write(CLUSTER, [SLOTS.put(slot, owner) for slot, owner in sorted(moves.items())])
 
-    async def _trim(self) -> None:
+    async def _trim(self, fence: int) -> None:
         """Up to what a majority of the cores has on disk."""
         for shard in SHARDS:
             places = [self._core.durable(shard)]
             places.extend(self._beats.of(core).durable.get(shard, START) for core in self._other_cores())
             places.sort(reverse=True)
-            await self._core.trim(shard, places[len(places) // 2])
+            await self._core.trim(shard, places[len(places) // 2], fence)
 
     def _votes(self, now: float) -> dict[str, tuple[str, ...]]:
         return {

@@ -52,7 +52,7 @@ class Leading:
     async def leave(self) -> None:
         """A leader purges its own rows, and lets another core lead at once."""
         if self.holds_lease:
-            await self._best_effort(self._core.purge(self._incarnation))
+            await self._best_effort(self._core.purge(self._incarnation, self._leader.lease.fence))
         await self._leader.release()
 
     async def close(self) -> None:
@@ -65,7 +65,7 @@ class Leading:
         return self._duties.is_outvoted(incarnation, self._loop.time())
 
     async def _lead(self) -> None:
-        await self._duties.run(self._loop.time())
+        await self._duties.run(self._loop.time(), self._leader.lease.fence)
         await self._events.cap(self._loop.time())
 
     async def _best_effort(self, purge: Awaitable[object]) -> None:

@@ -43,6 +43,12 @@ class LogRefused(LogError):
     code = "refused"
 
 
+class LogFenced(LogUnavailable):
+    """Another core leads by now: what only the leader does is refused."""
+
+    code = "fenced"
+
+
 class LogGap(LogError):
     """The log expects another number of this incarnation; the text is that number."""
 
@@ -67,7 +73,10 @@ class LogCorrupt(LogError):
 
 _BY_CODE: dict[str, type[LogError]] = {
     kind.code: kind
-    for kind in (LogUnavailable, RedisUnreachable, RedisRefused, LogFull, LogRefused, LogGap, LogLost, LogCorrupt)
+    for kind in (
+        *(LogUnavailable, RedisUnreachable, RedisRefused, LogFenced, LogFull),
+        *(LogRefused, LogGap, LogLost, LogCorrupt),
+    )
 }
 
 
