@@ -11,7 +11,7 @@ EDITABLE := $(INSTALL) --no-build-isolation --no-deps --editable
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e images fuzz manifests lock clean
+.PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e images fuzz faults manifests lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,11 +66,16 @@ test-compiled: $(VENV)/.dev ## the broker's tests once more, on the compiled mod
 	else \
 	  printf '\n*** NOT TESTED: the compiled broker (see the line above).\n\n'; [ -z "$$CI" ]; \
 	fi
-BROKER_TESTS := tests/unit/broker tests/conformance $(filter-out tests/integration/analytics,$(wildcard tests/integration/*))
+BROKER_TESTS := tests/unit/broker tests/conformance $(filter-out tests/integration/analytics tests/integration/operator,$(wildcard tests/integration/*))
 
 SECONDS ?= 3600
 fuzz: $(VENV)/.dev ## look for bytes that break the codec or a connection, SECONDS=3600 each; finds are kept in build/fuzz
 	for target in codec connection; do $(BIN)/python tests/fuzz/run.py $$target $(SECONDS) || exit 1; done
+
+N ?= 60
+SEED ?= 1
+faults: $(VENV)/.dev ## a cluster under load and N=60 faults of SEED=1, every message accounted for (BUG=drop: it must be found)
+	FAULTS_BUG=$(BUG) PYTHONPATH=broker/src:tests $(BIN)/python -m faults.campaign -n $(N) --seed $(SEED) $(FAULTS_ARGS)
 
 manifests: ## render manifests/install.yaml from the chart (with Helm, or one built from its Go module)
 	HELM=$$(command -v helm || echo "$$(tests/e2e/kind/tools.sh clients)/helm") charts/render

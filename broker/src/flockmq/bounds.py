@@ -28,6 +28,8 @@ LINK_REQUESTS_MAX: Final = 4096
 LINK_STREAMS_MAX: Final = 64
 LINK_STREAM_CREDIT_ITEMS: Final = 8
 LINK_HEARTBEAT_S: Final = 0.5
+LINK_LOOK_S: Final = 0.1
+"""How often a node looks whether it has news that others shouldn't wait for until its next heartbeat."""
 LINK_SILENT_MAX_S: Final = 3.0
 LINK_REDIAL_MIN_S: Final = 0.1
 LINK_REDIAL_MAX_S: Final = 2.0
@@ -53,10 +55,15 @@ COURIER_WINDOW_BYTES: Final = 4 * 1024 * 1024
 COURIER_LOOK_S: Final = 0.02
 """How often a congested lane, or what waits for the log, is looked at."""
 MEMBER_UNLINKED_MAX_S: Final = 1.0
+MEMBER_VOTE_MAX_S: Final = 2.0
+"""What a core said longer ago is no vote any more, nor a voice of the majority."""
+MEMBER_FENCE_S: Final = 1.0
+"""A node that hears of no majority for so long acknowledges nothing that needs others: no longer than what must pass
+before a majority may purge it."""
 LEAVE_MAX_S: Final = 1.0
 MEMBER_VOTES_MAX: Final = 1024
-LEASE_TTL_S: Final = 3.0
-LEASE_RENEW_S: Final = 0.5
+LEASE_TTL_S: Final = 2.0
+LEASE_RENEW_S: Final = 0.25
 TRIM_EVERY_S: Final = 10.0
 CORE_WAIT_MAX_S: Final = 2.0
 CORE_RETRY_S: Final = 0.05
@@ -126,11 +133,26 @@ LOG_REPLY_MAX_S: Final = 5.0
 LOG_RETRY_MIN_S: Final = 0.02
 LOG_RETRY_MAX_S: Final = 1.0
 LOG_WATCH_EVERY_S: Final = 1.0
+LOG_CLOSED_LOOK_S: Final = 0.05
+"""How often a node looks whether a log that it can't go on with yet has been agreed upon."""
+BALLOT_WAIT_S: Final = 1.0
+"""How long a core may take to report where its tables are."""
+BALLOT_TURN_S: Final = 0.25
+"""Cores that could begin the next generation leave one another so much time for it."""
+BALLOT_PATIENCE_S: Final = 1.0
+"""How long a core waits for a generation that it promised to another."""
 LOG_BEHIND_REDIS_MAX_S: Final = 10.0
 """A log that ends before what a node applied, for so long, is another log: the node bootstraps."""
 LOG_TURN_MAX_S: Final = 0.005
 """Applying, sweeping and exporting give the loop back after so long."""
 LOG_SLICE_MAX_BYTES: Final = 64 * 1024
+LOG_CHECKPOINT_EVERY_S: Final = 30.0
+LOG_CHECKPOINTS_MAX: Final = 8
+"""Whose digests a node remembers, to hold them against what cores say a moment later."""
+LOG_MEND_SPREAD_S: Final = 10.0
+"""Nodes whose digests are wrong bootstrap at a random time within it, not all at once."""
+LOG_KEPT_MAX_BYTES: Final = 32 * 1024 * 1024
+"""Writes of this node, in one shard, kept until a majority of the cores has them; beyond it the oldest are let go."""
 LOG_PURGED_MAX_INCARNATIONS: Final = 10_000
 LOG_RETENTION_BYTES: Final = 64 * 1024 * 1024
 """What trimming leaves of a shard's log below the snapshots, so that a node that was away needs no bootstrap."""

@@ -32,7 +32,11 @@ log = logging.getLogger(__name__)
 
 RUN_OPTIONS: Final = {
     "role": ("role", "ROLE", "core, replicant or single (default: single, a whole broker in one process)"),
-    "redis": ("redis.url", "URL", "redis://, rediss:// or unix:// (default: an embedded Valkey, role single only)"),
+    "redis": (
+        "redis.url",
+        "URL",
+        "one server, redis+sentinel:// or redis+cluster:// (default: an embedded Valkey, role single only)",
+    ),
     "listen": (DEFAULT_LISTENER, "HOST:PORT", 'where MQTT clients connect; "" for nowhere (default: 127.0.0.1:1883)'),
     "management": ("management.listen", "HOST:PORT", "health, metrics, REST (default: 127.0.0.1:18083)"),
     "name": ("node.name", "NAME", "unique in the cluster (default: the host's name)"),

@@ -1,4 +1,5 @@
-"""Whether the named Redis can be used at all, asked once at a node's start, so that the answer is one clear line."""
+"""What the configuration says of Redis, and whether that can be used at all: asked once at a node's start, so that the
+answer is one clear line."""
 
 from __future__ import annotations
 
@@ -6,52 +7,56 @@ import asyncio
 import logging
 from typing import Final
 
-import redis.asyncio
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from flockmq.config.schema import Redis
 from flockmq.errors import RedisUnreachable
+from flockmq.rlog import errors as rlog_errors
+from flockmq.rlog.redis import RedisConfig, RedisLink
 
 log = logging.getLogger(__name__)
 
-TRY_TIMEOUT_S: Final = 5.0
 RETRY_EVERY_S: Final = 0.5
+ANY_KEY: Final = "flockmq:{cluster}:log"
+"""In a cluster one master is asked."""
+
+
+def redis_config(settings: Redis) -> RedisConfig:
+    """For links, from `[redis]`."""
+    assert settings.url is not None, "the command line starts an embedded one where none is named"
+    return RedisConfig(
+        settings.url,
+        username=settings.username,
+        password=None if settings.password is None else settings.password.reveal(),
+        password_file=settings.password_file,
+        sentinel_password_file=settings.sentinel_password_file,
+        cacertfile=settings.cacertfile,
+        certfile=settings.certfile,
+        keyfile=settings.keyfile,
+        min_replicas=settings.min_replicas,
+        wait_timeout_s=settings.wait_timeout,
+    )
 
 
 async def wait_for_redis(settings: Redis) -> None:
     """Return once it answers a PING. Raises RedisUnreachable: at once when it refuses us, else after the time given."""
-    assert settings.url is not None
-    client = redis.asyncio.Redis.from_url(
-        settings.url,
-        password=settings.password.reveal() if settings.password else None,
-        socket_connect_timeout=TRY_TIMEOUT_S,
-        socket_timeout=TRY_TIMEOUT_S,
-        retry=Retry(NoBackoff(), 0),
-    )
+    link = RedisLink(redis_config(settings), ANY_KEY)
     deadline = asyncio.get_running_loop().time() + settings.connect_timeout
     try:
         while True:
             try:
-                await client.ping()
-            except (AuthenticationError, ResponseError) as error:
-                raise RedisUnreachable(
-                    f"redis.url: {settings.url} refuses us: {error}; set redis.password_file to the right password"
-                ) from None
-            except (RedisError, OSError, ValueError) as error:
+                await link.call("PING")
+            except (rlog_errors.RedisRefused, ResponseError) as error:
+                raise RedisUnreachable(f"redis.url: {settings.url} refuses us: {error}") from None
+            except rlog_errors.RedisUnreachable as error:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise RedisUnreachable(
-                        f"redis.url: {settings.url} can't be reached: {_one_line(error)}; is it running there? "
+                        f"redis.url: {settings.url} can't be reached: {error}; is it running there? "
                         f"(waited {settings.connect_timeout:g} s, redis.connect_timeout)"
                     ) from None
-                log.warning("waiting for Redis at %s: %s", settings.url, _one_line(error))
+                log.warning("waiting for Redis: %s", error)
                 await asyncio.sleep(RETRY_EVERY_S)
             else:
                 return
     finally:
-        await client.aclose()
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        await link.close()

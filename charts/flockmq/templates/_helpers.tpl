@@ -20,9 +20,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [""]
   resources: [serviceaccounts, configmaps, services]
   verbs: [get, list, watch, create, patch, delete]
-- apiGroups: [""] # made once, never changed
+- apiGroups: [""] # made once; the certificates of the links are renewed
   resources: [secrets]
-  verbs: [get, list, create]
+  verbs: [get, list, create, patch]
 - apiGroups: [""] # made and grown; Kubernetes deletes them by their owner
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, create, patch]

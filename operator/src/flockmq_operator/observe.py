@@ -1,10 +1,12 @@
 """What exists of a MqttCluster, read from the API server anew for each pass.
 
 Lists by label rather than caches: a pass sees what the one before it did, so a plan never acts twice on one cause.
-Values of Secrets are not kept: their names, and of those that the spec names the keys, are enough.
+Values of Secrets are not kept: their names, and of those that the spec names the keys, are enough. The exception is the
+Secret with the links' certificates, which are renewed.
 """
 
 import asyncio
+from base64 import b64decode
 from typing import NamedTuple
 
 from flockmq_operator.kube import Kube
@@ -46,6 +48,8 @@ class Observed(NamedTuple):
     """The like, of an earlier MqttCluster of this name: Kubernetes is deleting them."""
     named_secrets: dict[str, frozenset[str]]
     """Of the Secrets that the spec names: those that exist, with their keys."""
+    links: dict[str, bytes] | None
+    """The files of the links' Secret; None: there is none."""
     status: Manifest
     """The MqttCluster's status, as it was last reported."""
 
@@ -54,9 +58,10 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     """Read everything that a plan for `context` needs; `wanted` are the objects it will ask for."""
     labels = {INSTANCE: context.name, MANAGED_BY: MANAGER}
     namespace = context.namespace
-    kinds, secrets, cores, redis, named_secrets = await asyncio.gather(
+    kinds, secrets, links, cores, redis, named_secrets = await asyncio.gather(
         asyncio.gather(*(kube.list(kind, namespace, labels) for kind in OWNED_KINDS)),
         kube.list("Secret", namespace, labels, metadata_only=True),
+        kube.get("Secret", namespace, context.links),
         kube.list("Pod", namespace, {**selector(context, "core"), MANAGED_BY: MANAGER}),
         kube.list("Pod", namespace, {**selector(context, "redis"), MANAGED_BY: MANAGER}),
         _named_secrets(kube, context),
@@ -72,7 +77,12 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     leftover = frozenset(name for name, item in others.items() if _of_namesake(item, context))
     replicants = await _replicant_pods(kube, context, objects.get(Ref("Deployment", context.replicant)))
     foreign = frozenset(others) - leftover
-    return Observed(objects, claims, cores, redis, replicants, foreign, leftover, named_secrets, status)
+    files = _files(links) if links and _owned(links, context) else None
+    return Observed(objects, claims, cores, redis, replicants, foreign, leftover, named_secrets, files, status)
+
+
+def _files(secret: Manifest) -> dict[str, bytes]:
+    return {key: b64decode(value) for key, value in (secret.get("data") or {}).items()}
 
 
 def _owned(item: Manifest, context: Context) -> bool:

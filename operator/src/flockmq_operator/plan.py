@@ -1,12 +1,15 @@
-"""What to do next: pure, from what a MqttCluster should be and what exists of it.
+"""What to do next: pure, from what a MqttCluster should be, what exists of it, and the time.
 
 The plan of a cluster that is as it should be is empty. A plan is made anew for each pass, so each step (Redis before
 the nodes, one core after the other) is a condition on what exists, not a place in a procedure.
 """
 
 import json
+from base64 import b64encode
+from datetime import datetime
 from typing import Literal, NamedTuple
 
+from flockmq_operator.certificates import Unreadable, next_step
 from flockmq_operator.drift import drift
 from flockmq_operator.manifest import Manifest, Ref, annotation, ref
 from flockmq_operator.observe import Observed
@@ -56,7 +59,7 @@ class Plan(NamedTuple):
         return bool(self.create or self.apply or self.delete)
 
 
-def make_plan(context: Context, observed: Observed) -> Plan:
+def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
     desired = build(context)
     problem = find_problem(context, observed, [ref(manifest) for manifest in desired])
     if problem:
@@ -70,10 +73,16 @@ def make_plan(context: Context, observed: Observed) -> Plan:
     update_pending = hold_templates(context, observed, desired)
     keep_claim_templates(observed, desired)
 
+    try:
+        step = next_step(observed.links, context.name, now)
+    except Unreadable as error:
+        return Plan(problem=unreadable_links(context, error))
+    events = [Event("Normal", "CertificatesRenewed", step.sentence)] if step and observed.links is not None else []
     secrets = [manifest for manifest in desired if manifest["kind"] == "Secret"]
+    links = next(secret for secret in secrets if secret["metadata"]["name"] == context.links)
+    links["data"] = {name: b64encode(content).decode() for name, content in step.files.items()} if step else {}
     create = tuple(secret for secret in secrets if ref(secret) not in observed.objects)
-    apply: list[Manifest] = []
-    events: list[Event] = []
+    apply = [links] if step and links not in create else []
     for manifest in desired:
         live = observed.objects.get(ref(manifest))
         if manifest["kind"] == "Secret":
@@ -130,9 +139,10 @@ def missing_secret(context: Context, observed: Observed) -> Problem | None:
 
 def lost_secret(context: Context, observed: Observed, made: list[str]) -> Problem | None:
     """A Secret that running pods were started with is gone. A new value would lock them out from one another. The first
-    user may be made anew: cores take a new password in."""
+    user may be made anew: cores take a new password in; and so may certificates, which nodes read again."""
     live = observed.objects.get(Ref("StatefulSet", context.core))
-    needed = [name for name in made if name != context.mqtt_user and live and mounts(live, name)]
+    renewable = (context.mqtt_user, context.links)
+    needed = [name for name in made if name not in renewable and live and mounts(live, name)]
     lost = [name for name in needed if Ref("Secret", name) not in observed.objects]
     if not lost:
         return None
@@ -147,6 +157,14 @@ def mounts(live: Manifest, secret: str) -> bool:
     volumes = live["spec"]["template"]["spec"]["volumes"]
     sources = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
     return any(source.get("secret", {}).get("name") == secret for source in sources)
+
+
+def unreadable_links(context: Context, error: Unreadable) -> Problem:
+    return Problem(
+        "CertificatesUnreadable",
+        f"Secret {context.links} in namespace {context.namespace}: {error}: restore it, or delete it, and the operator "
+        "makes another; links that are up stay",
+    )
 
 
 def shrinking(context: Context, observed: Observed) -> Problem | None:
@@ -169,7 +187,7 @@ def redis_to_wait_for(context: Context, observed: Observed) -> str:
     if context.spec.redis.external:
         return ""
     live = observed.objects.get(Ref("StatefulSet", context.redis))
-    return "" if live and rolled_out(live, 1) else f"Redis ({context.redis}) to be ready"
+    return "" if live and rolled_out(live, context.spec.redis.replicas) else f"Redis ({context.redis}) to be ready"
 
 
 # Pod templates stay until the spec changes
@@ -178,7 +196,7 @@ def redis_to_wait_for(context: Context, observed: Observed) -> str:
 def hold_templates(context: Context, observed: Observed, desired: list[Manifest]) -> bool:
     """Give workloads in `desired` the template they have, where the spec asks for no other; whether any differs.
 
-    A held workload keeps its configuration file too: an older broker may not know a newer operator's settings.
+    A held workload keeps its configuration files too: an older broker may not know a newer operator's settings.
     """
     config_map = next(manifest for manifest in desired if manifest["kind"] == "ConfigMap")
     live_config = observed.objects.get(ref(config_map), {}).get("data") or {}
@@ -194,10 +212,8 @@ def hold_templates(context: Context, observed: Observed, desired: list[Manifest]
         if held is not None and held != fresh:
             pending = True
             manifest["spec"]["template"] = held
-            file = config.file_of(component)
-            content = live_config.get(file, "")
-            if config.digest(content) == annotation(held, CONFIG_DIGEST):
-                config_map["data"][file] = content
+            if config.digest(component, live_config) == annotation(held, CONFIG_DIGEST):
+                config_map["data"] |= config.files_of(component, live_config)
         manifest["metadata"]["annotations"] = {
             PODS_DIGEST: digest,
             POD_TEMPLATE: json.dumps(manifest["spec"]["template"], sort_keys=True, separators=(",", ":")),

@@ -128,7 +128,7 @@ class Reconciler:
             return Done()
         observed = await observe(self._kube, context, wanted, body.get("status") or {})
         context = await self._with_floor(key, cluster, observed.objects)
-        plan = make_plan(context, observed)
+        plan = make_plan(context, observed, datetime.now(UTC))
         refusals = await carry_out(self._kube, plan)
         situation = Situation(
             generation=cluster.generation,

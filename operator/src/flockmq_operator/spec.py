@@ -78,12 +78,33 @@ class SecretKey(Part, frozen=True):
     key: str = "password"
 
 
+class CaSecret(Part, frozen=True):
+    name: str
+    key: str = "ca.crt"
+
+
+class TlsSecret(Part, frozen=True):
+    name: str
+
+
+class RedisUser(Part, frozen=True):
+    username: str
+    password_secret_ref: SecretKey
+
+
 class ExternalRedis(Part, frozen=True):
     url: str
+    username: str | None = None
     password_secret_ref: SecretKey | None = None
+    sentinel_password_secret_ref: SecretKey | None = None
+    ca_secret_ref: CaSecret | None = None
+    tls_secret_ref: TlsSecret | None = None
+    replicants: RedisUser | None = None
+    min_replicas: int = 0
 
 
 class Redis(Part, frozen=True):
+    replicas: int = 1
     image: str | None = None
     resources: Resources = REDIS_RESOURCES
     storage: RedisStorage = RedisStorage()
@@ -139,11 +160,6 @@ class ListenerLimits(Rates, frozen=True):
 class ServerName(Part, frozen=True):
     host: str
     secret_name: str
-
-
-class CaSecret(Part, frozen=True):
-    name: str
-    key: str = "ca.crt"
 
 
 class CrlSecret(Part, frozen=True):
@@ -238,6 +254,7 @@ class Spec(Part, frozen=True):
     listeners: tuple[Listener, ...] = (Listener(name="mqtt", port=1883),)
     service: Service = Service()
     mqtt: Mqtt = Mqtt()
+    forwarding: Literal["direct", "via-core"] = "direct"
     authentication: Authentication = Authentication()
     authorization: Authorization = Authorization()
     config: str = ""
@@ -273,9 +290,9 @@ def decode(body: Manifest) -> MqttCluster:
 def pods_digest(spec: Spec, component: str) -> str:
     """A digest of what somebody wrote in `spec` that shows in the pods of this component (core, replicant or redis).
 
-    Numbers of pods and sizes of volumes are left out: neither is a change of a pod. Fields at their default are left
-    out too, so that an operator which knows more fields finds the same digest and, with `update: OnSpecChange`, leaves
-    pods as they are.
+    Numbers of replicants and sizes of volumes are left out: neither is a change of a pod. (Cores and pods of Redis know
+    of how many they are one: their majorities are of that number.) Fields at their default are left out too, so that an
+    operator which knows more fields finds the same digest and, with `update: OnSpecChange`, leaves pods as they are.
     """
     pods = Spec(
         image_pull_policy=spec.image_pull_policy,
@@ -283,14 +300,15 @@ def pods_digest(spec: Spec, component: str) -> str:
         redis=msgspec.structs.replace(spec.redis, storage=RedisStorage()),
     )
     if component != "redis":
-        resources = spec.cores.resources if component == "core" else spec.replicants.resources
+        cores = msgspec.structs.replace(spec.cores, storage=Storage())
         pods = msgspec.structs.replace(
             pods,
             image=spec.image,
-            cores=Cores(resources=resources),
-            redis=Redis(external=spec.redis.external),
+            cores=cores if component == "core" else Cores(resources=spec.replicants.resources),
+            redis=Redis(replicas=spec.redis.replicas, external=spec.redis.external),
             listeners=spec.listeners if component == "replicant" else Spec().listeners,
             mqtt=spec.mqtt,
+            forwarding=spec.forwarding,
             authentication=spec.authentication,
             authorization=spec.authorization,
             config=spec.config,

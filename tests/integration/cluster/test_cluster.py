@@ -11,7 +11,8 @@ import pytest
 
 from flockmq import bounds
 from flockmq.cluster.events import EventRelay
-from flockmq.cluster.service import Cluster, ClusterSettings
+from flockmq.cluster.service import Cluster
+from flockmq.cluster.views import ClusterSettings, LocalStatus
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.shards import ROUTE, ROUTES
 
@@ -75,6 +76,33 @@ async def test_another_core_leads_when_the_leader_dies(nodes: Nodes) -> None:
     assert sum(core.cluster.is_leader for core in nodes.running) == 1
 
 
+async def test_a_draining_core_gives_its_slots_away_even_if_it_leads(nodes: Nodes) -> None:
+    cores = [await nodes.start(f"core-{n}", "core") for n in range(3)]
+    await nodes.settled()
+    (leader,) = [core for core in cores if core.cluster.is_leader]
+    leader.cluster.local_status = lambda: LocalStatus(0, 0, True, True)
+    others = {core.incarnation for core in cores if core is not leader}
+    for core in cores:
+        await until(lambda core=core: set(core.cluster.slots.values()) == others)  # type: ignore[misc]
+    assert leader.cluster.is_leader
+
+
+async def test_one_core_of_three_leads_nobody_and_purges_nobody_until_there_are_two(nodes: Nodes) -> None:
+    cores = [await nodes.start(f"core-{n}", "core") for n in range(3)]
+    edge = await nodes.start("edge-0", "replicant")
+    await nodes.settled()
+    for core in cores[1:]:
+        await nodes.crash(core)
+    survivor = cores[0]
+    await until(lambda: survivor.cluster.is_fenced and edge.cluster.is_fenced)
+    await until(lambda: {core.incarnation for core in cores[1:]} <= set(survivor.cluster._beats.unreachable(1e12)))
+    assert not survivor.cluster.is_leader
+    assert set(survivor.cluster.nodes_table) == {edge.incarnation, *(core.incarnation for core in cores)}
+    await nodes.start("core-1", "core")
+    await nodes.settled()
+    await until(lambda: not survivor.cluster.is_fenced and not edge.cluster.is_fenced)
+
+
 async def test_a_node_that_leaves_is_purged_at_once_and_a_restarted_one_replaces_itself(nodes: Nodes) -> None:
     core = await nodes.start("core-0", "core")
     edge = await nodes.start("edge-0", "replicant")
@@ -93,7 +121,7 @@ async def test_a_purged_node_hears_of_it(nodes: Nodes) -> None:
     purged = asyncio.Event()
     edge.cluster.on_purged = purged.set
     assert core.rlog.core is not None
-    await core.rlog.core.purge(edge.incarnation)
+    await core.rlog.core.purge(edge.incarnation, 1_000)
     await asyncio.wait_for(purged.wait(), 20)
 
 

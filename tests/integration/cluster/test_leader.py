@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from flockmq import bounds
-from flockmq.cluster.leader import LEASE_KEY, Lease
+from flockmq.cluster.leader import LEASE_KEY, Leader, Lease
 from flockmq.rlog.redis import RedisConfig, RedisLink
+
+from .conftest import until
 
 A, B = "core-0@00000001", "core-1@00000001"
 
@@ -78,3 +81,32 @@ async def test_a_restarted_core_takes_over_from_its_former_self_only_at_its_firs
     again = Lease(redis, "core-0@00000002", Clock())
     assert await again.take_or_renew() == fence + 1
     assert await former.take_or_renew() == 0
+
+
+async def test_a_holder_whom_a_majority_can_not_reach_is_deposed_before_its_lease_runs_out(redis: RedisLink) -> None:
+    old, new = Lease(redis, A, Clock()), Lease(redis, B, Clock())
+    fence = await old.take_or_renew()
+    assert await new.take_or_renew() == 0
+    assert new.holder == A
+    assert await new.take_or_renew(deposed="core-0@0000000") == 0
+    assert await new.take_or_renew(deposed=A) == fence + 1
+    assert await old.take_or_renew() == 0
+    assert old.holder == B
+
+
+async def test_a_core_that_hears_too_few_gives_the_lease_back(redis: RedisLink) -> None:
+    lease, heard = Lease(redis, A, Clock()), [True]
+    beats: list[int] = []
+
+    async def duties() -> None:
+        beats.append(lease.fence)
+
+    leader = Leader(lease, lambda: heard[0], lambda holder: False, duties)
+    running = asyncio.ensure_future(leader.run())
+    await until(lambda: len(beats) == 2)
+    heard[0] = False
+    await until(lambda: lease.fence == 0)
+    other = Lease(redis, B, Clock())
+    assert await other.take_or_renew() == beats[0] + 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -118,8 +118,8 @@ async def test_a_purged_node_s_late_write_and_its_return_are_refused(nodes) -> N
     replicant = await nodes.replicant(core_of(core))
     await replicant.write(ROUTE, [route(replicant, 1)])
     await core.write(ROUTE, [route(core, 1)])
-    await core_of(core).purge(replicant.incarnation)
-    await core_of(core).purge(replicant.incarnation)
+    await core_of(core).purge(replicant.incarnation, 1)
+    await core_of(core).purge(replicant.incarnation, 1)
     with pytest.raises(LogRefused, match=replicant.incarnation):
         await replicant.write(ROUTE, [route(replicant, 2)])
     assert isinstance(replicant.refused, LogRefused)
@@ -265,7 +265,7 @@ async def trimmed_below(core: Rlog, shard: str) -> None:
     for number in range(100):
         await core.write(shard, [route(core, number)])
     await core_of(core).snapshot(shard)
-    kept_from = await core_of(core).trim(shard, core.applied(shard))
+    kept_from = await core_of(core).trim(shard, core.applied(shard), 1)
     assert kept_from is not None
 
 
@@ -293,13 +293,13 @@ async def test_trimming_waits_for_the_snapshot_and_the_retention_window(nodes, m
     core = await nodes.core()
     await core.write(ROUTE, [route(core, 1)])
     await core_of(core).snapshot(ROUTE)
-    assert await core_of(core).trim(ROUTE, core.applied(ROUTE)) is None
+    assert await core_of(core).trim(ROUTE, core.applied(ROUTE), 1) is None
     monkeypatch.setattr("flockmq.bounds.LOG_RETENTION_BYTES", 64)
     for number in range(20):
         await core.write(ROUTE, [route(core, number)])
     durable = core_of(core).durable(ROUTE)
-    assert await core_of(core).trim(ROUTE, core.applied(ROUTE)) == durable
-    assert await core_of(core).trim(ROUTE, StreamId(1, 1)) == (1, 1)
+    assert await core_of(core).trim(ROUTE, core.applied(ROUTE), 1) == durable
+    assert await core_of(core).trim(ROUTE, StreamId(1, 1), 1) == (1, 1)
 
 
 async def test_snapshots_of_a_shard_are_written_one_at_a_time(nodes) -> None:

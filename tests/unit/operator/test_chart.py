@@ -43,7 +43,7 @@ def test_the_operator_has_the_rights_it_uses_and_no_others() -> None:
         if kind not in KEPT_KINDS:
             needed[kind].add("delete")
     needed |= {
-        "Secret": {"get", "list", "create"},
+        "Secret": {"get", "list", "create", "patch"},
         "Pod": {"list", "delete"},
         "Event": {"create"},
         KIND: {"get", "list"},

@@ -11,7 +11,23 @@ from flockmq.auth import settings as auth
 from flockmq.config import schema as broker
 from flockmq.config.values import field_types
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.spec import CaSecret, CrlSecret, Listener, Mqtt, Part, Rule, ServerName, Spec, Tls, Users, decode
+from flockmq_operator.spec import (
+    CaSecret,
+    CrlSecret,
+    ExternalRedis,
+    Listener,
+    Mqtt,
+    Part,
+    RedisUser,
+    Rule,
+    SecretKey,
+    ServerName,
+    Spec,
+    Tls,
+    TlsSecret,
+    Users,
+    decode,
+)
 from unit.operator.schema import CRD, ROOT, SCHEMA, violations, with_defaults
 from unit.operator.world import mqtt_cluster
 
@@ -83,6 +99,11 @@ def test_the_schema_and_the_decoder_know_the_same_fields_and_defaults() -> None:
     assert list(parity(CaSecret, tls["caSecret"], "caSecret")) == []
     assert list(parity(CrlSecret, tls["crlSecret"], "crlSecret")) == []
     assert list(parity(ServerName, tls["sni"]["items"], "sni")) == []
+    external = SPEC["properties"]["redis"]["properties"]["external"]
+    assert list(parity(ExternalRedis, external, "external")) == []
+    for struct, name in ((SecretKey, "passwordSecretRef"), (CaSecret, "caSecretRef"), (TlsSecret, "tlsSecretRef")):
+        assert list(parity(struct, external["properties"][name], name)) == []
+    assert list(parity(RedisUser, external["properties"]["replicants"], "replicants")) == []
     assert list(parity(Users, SPEC["properties"]["authentication"]["properties"]["users"], "users")) == []
     assert list(parity(Rule, SPEC["properties"]["authorization"]["properties"]["rules"]["items"], "rule")) == []
 
@@ -132,6 +153,9 @@ def test_a_sample_is_admitted_and_decoded(sample: Any) -> None:
         {"authentication": {"chain": [{"mechanism": "ldap"}]}},
         {"authorization": {"rules": [{"topics": ["#"]}]}},
         {"autoscaling": {}},
+        {"redis": {"replicas": 7}},
+        {"redis": {"external": {"url": "redis://r", "replicants": {"username": "r"}}}},
+        {"forwarding": "indirect"},
         {"cores": {"resources": {"requests": {"cpu": "much"}}}},
     ],
 )

@@ -46,9 +46,47 @@ def test_an_empty_spec_makes_a_node_of_a_cluster(tmp_path: Path, role: str) -> N
     assert config.management.api_key.reveal() == "demo-api-key key"
     assert config.redis.url == "redis://demo-redis:6379/0"
     assert config.redis.password is not None
-    assert config.redis.password.reveal() == "demo-redis password"
+    assert config.redis.password.reveal() == f"demo-redis {role}-password"
+    assert (config.redis.username, config.redis.min_replicas) == (role, 0)
+    assert config.cluster.cores == (3 if role == "core" else 0)
     listeners = {str(listener): str(listener.settings.bind) for listener in named_listeners(config)}
     assert listeners == ({} if role == "core" else {"tcp:mqtt": "0.0.0.0:1883"})
+
+
+@pytest.mark.parametrize(("replicas", "needed"), [(3, 1), (5, 2)])
+def test_nodes_ask_sentinels_for_a_redis_with_replicas(tmp_path: Path, replicas: int, needed: int) -> None:
+    redis = loaded(tmp_path, {"redis": {"replicas": replicas}}).redis
+    hosts = ",".join(f"demo-redis-{number}:26379" for number in range(replicas))
+    assert redis.url == f"redis+sentinel://{hosts}/flockmq"
+    assert redis.min_replicas == needed
+    assert redis.sentinel_password_file
+    assert redis.sentinel_password_file.read_text() == "demo-redis sentinel-password"
+
+
+EXTERNAL: Manifest = {
+    "url": "rediss+sentinel://a:26379,b:26379/main",
+    "username": "fleet",
+    "passwordSecretRef": {"name": "r"},
+    "sentinelPasswordSecretRef": {"name": "r", "key": "sentinel"},
+    "caSecretRef": {"name": "ca"},
+    "tlsSecretRef": {"name": "client"},
+    "replicants": {"username": "reader", "passwordSecretRef": {"name": "r", "key": "reader"}},
+    "minReplicas": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("role", "username", "password"), [("core", "fleet", "r password"), ("replicant", "reader", "r reader")]
+)
+def test_an_external_redis_by_tls_and_users(tmp_path: Path, role: str, username: str, password: str) -> None:
+    redis = loaded(tmp_path, {"redis": {"external": EXTERNAL}}, role).redis
+    assert (redis.url, redis.username, redis.min_replicas) == (EXTERNAL["url"], username, 1)
+    assert redis.password
+    assert redis.password.reveal() == password
+    files = (redis.sentinel_password_file, redis.cacertfile, redis.certfile, redis.keyfile)
+    assert [file.read_text() for file in files if file] == [
+        "r sentinel", "ca ca.crt", "client tls.crt", "client tls.key",
+    ]  # fmt: skip
 
 
 def test_each_limit_of_the_broker_can_be_said_by_its_name_in_camel_case() -> None:

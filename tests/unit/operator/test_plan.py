@@ -1,5 +1,7 @@
 """Plans: empty for what is as it should be, one step at a time for what isn't, and none where a person has to act."""
 
+import json
+from datetime import timedelta
 from typing import ClassVar
 
 import pytest
@@ -44,7 +46,12 @@ def reasons(plan: Plan) -> list[str]:
 
 
 async def test_the_plan_of_an_unchanged_cluster_is_empty() -> None:
-    for spec in ({}, {"autoscaling": {"maxReplicas": 4}}, {"redis": {"external": {"url": "redis://r:6379/0"}}}):
+    for spec in (
+        {},
+        {"autoscaling": {"maxReplicas": 4}},
+        {"redis": {"external": {"url": "redis://r:6379/0"}}},
+        {"redis": {"replicas": 3}},
+    ):
         world = await running(spec)
         assert await world.plan(context(spec)) == Plan()
 
@@ -77,6 +84,7 @@ async def test_secrets_are_created_once_and_never_touched() -> None:
     assert sorted(write for write in world.writes if "Secret" in write) == [
         "create Secret demo-api-key",
         "create Secret demo-cluster-key",
+        "create Secret demo-links",
         "create Secret demo-mqtt-user",
         "create Secret demo-redis",
     ]
@@ -209,6 +217,44 @@ async def test_a_renewed_secret_changes_nothing() -> None:
     await converge(world, context(spec))
     world.objects[Ref("Secret", "tls")]["data"] = {"tls.crt": "new", "tls.key": "new"}
     assert await world.plan(context(spec)) == Plan()
+
+
+class TestLinkCertificates:
+    LINKS = Ref("Secret", "demo-links")
+
+    async def test_they_are_renewed_before_they_expire_and_nothing_rolls(self) -> None:
+        world = await running()
+        before = world.objects[self.LINKS]["data"]
+        world.now += timedelta(days=59)
+        assert await world.plan(context()) == Plan()
+        world.now += timedelta(days=1)
+        world.writes.clear()
+        plan = await step(world, context())
+        assert reasons(plan) == ["CertificatesRenewed"]
+        assert world.writes == ["apply Secret demo-links"]
+        after = world.objects[self.LINKS]["data"]
+        assert after["tls.crt"] != before["tls.crt"]
+        assert after["ca.crt"] == before["ca.crt"]
+        assert await world.plan(context()) == Plan()
+
+    async def test_what_was_deleted_is_made_anew(self) -> None:
+        world = await running()
+        before = world.objects.pop(self.LINKS)["data"]
+        await converge(world, context())
+        assert world.objects[self.LINKS]["data"]["ca.crt"] != before["ca.crt"]
+
+    async def test_what_cannot_be_read_is_a_problem(self) -> None:
+        world = await running()
+        world.objects[self.LINKS]["data"]["tls.crt"] = ""
+        plan = await world.plan(context())
+        assert not plan.changes
+        assert plan.problem is not None
+        assert plan.problem.message.startswith("Secret demo-links in namespace fleet: tls.crt isn't PEM")
+
+    async def test_the_authoritys_key_is_mounted_nowhere(self) -> None:
+        world = await running()
+        assert "ca.key" in world.objects[self.LINKS]["data"]
+        assert "ca.key" not in json.dumps([item for name, item in world.objects.items() if name.kind != "Secret"])
 
 
 class TestVolumes:

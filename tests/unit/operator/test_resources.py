@@ -4,6 +4,7 @@ import json
 import tomllib
 from base64 import b64decode
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 
@@ -128,11 +129,66 @@ def test_redis_keeps_what_is_acknowledged_within_60_percent_of_its_memory() -> N
     assert f"maxmemory {600 * 1024 * 1024}" in conf
 
 
-def test_redis_gets_its_password_by_a_file_never_on_a_command_line() -> None:
+def test_redis_gets_its_passwords_by_files_never_on_a_command_line() -> None:
     container = templates()["redis"]["spec"]["containers"][0]
     assert container["command"] == ["valkey-server", "/etc/flockmq/valkey.conf"]
     assert "args" not in container
-    assert "include /etc/flockmq/secrets/auth.conf" in config.files(context())["valkey.conf"]
+    conf = config.files(context())["valkey.conf"].splitlines()
+    assert conf[:2] == ["include /etc/flockmq/secrets/redis.conf", "aclfile /etc/flockmq/secrets/users.acl"]
+
+
+class TestRedisWithReplicas:
+    SPEC: ClassVar[Manifest] = {"redis": {"replicas": 3}}
+
+    def test_each_pod_has_a_service_of_its_own_that_outlives_it(self) -> None:
+        objects = built(self.SPEC)
+        for number in range(3):
+            service = objects[Ref("Service", f"demo-redis-{number}")]["spec"]
+            assert service["selector"]["statefulset.kubernetes.io/pod-name"] == f"demo-redis-{number}"
+            assert service["publishNotReadyAddresses"] is True
+            assert [port["port"] for port in service["ports"]] == [6379, 26379]
+        assert Ref("Service", "demo-redis-0") not in built()
+
+    def test_pods_start_together_and_are_restarted_one_after_the_other(self) -> None:
+        spec = built(self.SPEC)[Ref("StatefulSet", "demo-redis")]["spec"]
+        assert (spec["replicas"], spec["podManagementPolicy"]) == (3, "Parallel")
+        assert "updateStrategy" not in spec
+        assert spec["minReadySeconds"] == 10
+
+    @pytest.mark.parametrize(("replicas", "needed"), [(3, 1), (5, 2)])
+    def test_a_majority_must_have_a_write(self, replicas: int, needed: int) -> None:
+        conf = config.files(context({"redis": {"replicas": replicas}}))["valkey.conf"].splitlines()
+        assert f"min-replicas-to-write {needed}" in conf
+        assert not [line for line in config.files(context())["valkey.conf"].splitlines() if "replica" in line]
+
+    def test_a_sentinel_stands_beside_each(self) -> None:
+        pod = templates(self.SPEC)["redis"]["spec"]
+        assert list(restricted_violations(pod)) == []
+        redis, sentinel = pod["containers"]
+        assert redis["command"][1:] == ["/etc/flockmq/valkey.sh", "redis"]
+        assert sentinel["command"][1:] == ["/etc/flockmq/valkey.sh", "sentinel"]
+        for container in (redis, sentinel):
+            env = {entry["name"]: entry.get("value") for entry in container["env"]}
+            assert env["HOSTS"] == "demo-redis-0 demo-redis-1 demo-redis-2"
+            assert {mount["name"] for mount in container["volumeMounts"]} == {"config", "secrets", "data", "tmp"}
+            assert "memory" in container["resources"]["limits"]
+        assert redis["startupProbe"]["periodSeconds"] * redis["startupProbe"]["failureThreshold"] >= 3600
+        assert redis["lifecycle"]["preStop"]["exec"]["command"][-1] == "leave"
+
+    def test_a_drain_takes_one_at_a_time(self) -> None:
+        budget = built(self.SPEC)[Ref("PodDisruptionBudget", "demo-redis")]["spec"]
+        assert budget["maxUnavailable"] == 1
+        assert Ref("PodDisruptionBudget", "demo-redis") not in built()
+
+    def test_who_may_connect_to_it(self) -> None:
+        rules = built(self.SPEC)[Ref("NetworkPolicy", "demo-redis")]["spec"]["ingress"]
+        admitted = {rule["ports"][0]["port"]: components(rule["from"]) for rule in rules}
+        assert admitted == {6379: ["core", "replicant", "report", "redis"], 26379: ["core", "replicant", "redis"]}
+
+    def test_a_new_script_rolls_its_pods(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        before = templates(self.SPEC)["redis"]["metadata"]["annotations"][CONFIG_DIGEST]
+        monkeypatch.setattr(config, "SCRIPT", "# another")
+        assert templates(self.SPEC)["redis"]["metadata"]["annotations"][CONFIG_DIGEST] != before
 
 
 def test_redis_may_load_its_file_for_an_hour() -> None:
@@ -191,8 +247,28 @@ def test_an_external_redis_makes_none_and_is_reached_with_its_secret() -> None:
         assert {"secret": {"name": "pw", "items": [{"key": "k", "path": "redis-password"}]}} in sources
 
 
-def test_the_report_has_redis_password_and_not_the_cluster_key() -> None:
-    assert "cluster-key" not in json.dumps(templates()["report"])
+def test_the_report_has_a_password_of_its_own_and_not_the_cluster_key() -> None:
+    report = json.dumps(templates()["report"])
+    assert "report-password" in report
+    assert "core-password" not in report
+    assert "cluster-key" not in report
+
+
+@pytest.mark.parametrize(
+    ("redis", "url"),
+    [
+        ({}, "redis://report@demo-redis:6379/0"),
+        ({"replicas": 3}, "redis://report@demo-redis:6379/0"),
+        ({"external": {"url": "redis://r:6379/2"}}, "redis://r:6379/2"),
+        (
+            {"external": {"url": "rediss://r", "username": "u", "caSecretRef": {"name": "ca"}}},
+            "rediss://u@r?ssl_ca_certs=/etc/flockmq/secrets/redis-tls/ca.crt",
+        ),
+    ],
+)
+def test_the_report_reads_from_one_server(redis: Manifest, url: str) -> None:
+    args = templates({"redis": redis})["report"]["spec"]["containers"][0]["args"]
+    assert args[args.index("--redis-url") + 1] == url
 
 
 def test_the_autoscaler_scales_the_mqtt_cluster_above_the_floor() -> None:

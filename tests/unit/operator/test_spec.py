@@ -25,7 +25,6 @@ def test_the_defaults_that_the_api_server_writes_change_no_digest() -> None:
     "spec",
     [
         {"replicants": {"replicas": 9}},
-        {"cores": {"replicas": 5}},
         {"autoscaling": {"maxReplicas": 9}},
         {"service": {"type": "LoadBalancer"}},
         {"cores": {"storage": {"size": "9Gi"}}},
@@ -46,6 +45,9 @@ def test_what_shows_in_no_pod_changes_no_digest(spec: dict[str, object], compone
         ({"cores": {"resources": {"limits": {"memory": "9Gi"}}}}, {"core"}),
         ({"replicants": {"resources": {"limits": {"memory": "9Gi"}}}}, {"replicant"}),
         ({"redis": {"image": "r:9"}}, {"redis"}),
+        ({"redis": {"replicas": 3}}, {"core", "replicant", "redis"}),
+        ({"cores": {"replicas": 5}}, {"core"}),
+        ({"forwarding": "via-core"}, {"core", "replicant"}),
         ({"imagePullSecrets": [{"name": "x"}]}, {"core", "replicant", "redis"}),
         ({"terminationGracePeriodSeconds": 9}, {"core", "replicant"}),
     ],

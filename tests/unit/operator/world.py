@@ -8,6 +8,7 @@ of owned fields is made by the same rules, from the lists below.
 import copy
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from flockmq_operator.drift import FIELD_MANAGER
 from flockmq_operator.kube import Kube, Refused
@@ -77,6 +78,7 @@ class World(Kube):
         self.writes: list[str] = []
         self.told: list[Manifest] = []
         self.refuses: dict[Ref, str] = {}
+        self.now = datetime(2026, 11, 21, tzinfo=UTC)
         for item in objects:
             self.put(item)
 
@@ -165,7 +167,7 @@ class World(Kube):
         return await observe(self, context, [ref(manifest) for manifest in build(context)], body.get("status", {}))
 
     async def plan(self, context: Context) -> Plan:
-        return make_plan(context, await self.observe(context))
+        return make_plan(context, await self.observe(context), self.now)
 
 
 def pod(name: str, labels: dict[str, str], revision: str) -> Manifest:

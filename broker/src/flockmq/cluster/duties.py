@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from flockmq import bounds
-from flockmq.cluster.frames import Status
-from flockmq.cluster.membership import Membership, condemned
+from flockmq.cluster.beats import Beats
+from flockmq.cluster.membership import CORE_ROLES, Membership, condemned, electorate, may_lead, outvoted
 from flockmq.cluster.slots import reassign
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import START
@@ -21,11 +21,9 @@ from flockmq.rlog.shards import CLUSTER, SHARDS, SLOTS, NodeInfo
 
 log: Final = logging.getLogger(__name__)
 
-CORE_ROLES: Final = frozenset({"core", "single"})
-
 
 class Duties:
-    """`statuses`: incarnation → what it said last, of everybody this node is linked to."""
+    """`cores`: how many cores are configured, 0 for as many as the members' table has."""
 
     def __init__(
         self,
@@ -34,63 +32,85 @@ class Duties:
         members: Membership,
         nodes: Mapping[str, NodeInfo],
         slots: Mapping[int, str],
-        statuses: Mapping[str, Status],
+        beats: Beats,
+        cores: int,
     ) -> None:
         self._rlog = rlog
         self._core = core
         self._members = members
         self._nodes = nodes
         self._slots = slots
-        self._statuses = statuses
+        self._beats = beats
+        self._configured = cores
         self._trimmed_at = 0.0
 
     def unreachable(self, now: float) -> set[str]:
         """The members that this node can't reach: its vote."""
-        return self._members.unreachable((key for key in self._nodes if key != self._rlog.incarnation), now)
+        replicants = (key for key, info in self._nodes.items() if info.role not in CORE_ROLES)
+        return self._members.unreachable(replicants, self._other_cores(), now)
 
-    async def run(self, now: float) -> None:
-        """One beat. Raises LogError; what is left is done at the next."""
-        await self._purge(now)
-        await self._assign_slots()
+    def voices(self, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> tuple[int, int]:
+        """How many cores this one heard lately, itself included, and how many there are."""
+        heard = [core for core in self._other_cores() if self._beats.is_heard(core, now, within_s)]
+        return 1 + len(heard), electorate(self._configured, (*self._other_cores(), self._rlog.incarnation))
+
+    def may_lead(self, now: float) -> bool:
+        return may_lead(*self.voices(now))
+
+    def is_outvoted(self, incarnation: str, now: float) -> bool:
+        """Whether a majority of the cores can't reach it."""
+        mine = self.unreachable(now) & {incarnation}
+        return bool(mine and outvoted(mine, self._votes(now), self.voices(now)[1]))
+
+    async def run(self, now: float, fence: int) -> None:
+        """One beat of the leader with this fence. Raises LogError; what is left is done at the next."""
+        purged = await self._purge(now, fence)
+        await self._assign_slots(purged)
         if now - self._trimmed_at > bounds.TRIM_EVERY_S:
             self._trimmed_at = now
-            await self._trim()
+            await self._trim(fence)
 
-    async def _purge(self, now: float) -> None:
+    async def _purge(self, now: float, fence: int) -> set[str]:
         mine = self.unreachable(now)
         gone = {incarnation for incarnation in mine if self._members.is_gone(incarnation)}
-        votes = {core: self._status(core).unreachable for core in self._linked_cores()}
-        for incarnation in sorted(condemned(mine, gone, votes)):
+        purged = condemned(mine, gone, self._votes(now), self.voices(now)[1])
+        for incarnation in sorted(purged):
             log.warning("purging %s: it %s", incarnation, "is gone" if incarnation in gone else "can't be reached")
-            await self._core.purge(incarnation)
+            await self._core.purge(incarnation, fence)
+        return purged
 
-    async def _assign_slots(self) -> None:
-        cores = [core for core in self._linked_cores() if not self._status(core).draining]
+    async def _assign_slots(self, purged: set[str]) -> None:
+        """A core that is unreachable but isn't purged keeps what it has: its link may be back in a moment."""
+        owners = set(self._slots.values())
+        there = [
+            core for core in self._other_cores() if core not in purged and (core in owners or self._is_linked(core))
+        ]
+        draining = {core for core in there if self._beats.of(core).draining}
         if self._rlog.incarnation in self._nodes:
-            cores.append(self._rlog.incarnation)
-        moves = reassign(self._slots, cores, bounds.SLOTS)
+            there.append(self._rlog.incarnation)
+            if self._beats.is_draining:
+                draining.add(self._rlog.incarnation)
+        moves = reassign(self._slots, [core for core in there if core not in draining] or there, bounds.SLOTS)
         if moves:
             log.info("%d slots of client ids go to %s", len(moves), ", ".join(sorted(set(moves.values()))))
             await self._rlog.write(CLUSTER, [SLOTS.put(slot, owner) for slot, owner in sorted(moves.items())])
 
-    async def _trim(self) -> None:
+    async def _trim(self, fence: int) -> None:
         """Up to what a majority of the cores has on disk."""
-        others = [key for key, info in self._nodes.items() if info.role in CORE_ROLES and key != self._rlog.incarnation]
         for shard in SHARDS:
             places = [self._core.durable(shard)]
-            places.extend(self._status(core).durable.get(shard, START) for core in others)
+            places.extend(self._beats.of(core).durable.get(shard, START) for core in self._other_cores())
             places.sort(reverse=True)
-            await self._core.trim(shard, places[len(places) // 2])
+            await self._core.trim(shard, places[len(places) // 2], fence)
 
-    def _linked_cores(self) -> list[str]:
-        """The other cores that are members and that this node has a link to."""
-        return [
-            incarnation
-            for incarnation, info in self._nodes.items()
-            if info.role in CORE_ROLES
-            and incarnation != self._rlog.incarnation
-            and self._members.is_linked(incarnation)
-        ]
+    def _votes(self, now: float) -> dict[str, tuple[str, ...]]:
+        return {
+            core: self._beats.of(core).unreachable for core in self._other_cores() if self._beats.is_heard(core, now)
+        }
 
-    def _status(self, incarnation: str) -> Status:
-        return self._statuses.get(incarnation, Status())
+    def _other_cores(self) -> list[str]:
+        """The other cores that are members."""
+        return [key for key, info in self._nodes.items() if info.role in CORE_ROLES and key != self._rlog.incarnation]
+
+    def _is_linked(self, incarnation: str) -> bool:
+        return self._members.is_linked(incarnation)

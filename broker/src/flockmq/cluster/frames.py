@@ -67,6 +67,8 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     leads: bool = False
     durable: dict[str, StreamId] = {}
     """Shard → up to which Stream ID this core has it on its disk."""
+    settled: bool = False
+    """This core belongs to a majority of the cores: who hears it is a member still."""
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag=0):

@@ -4,6 +4,10 @@ A core takes the key when it is free, with a new fence (a number that only grows
 It believes in its lease until LEASE_TTL_S after it *sent* the last renewal that succeeded, by its own monotonic
 clock, so it steps down before Redis gives the key to another; duties that last longer are broken off. A core that was
 restarted takes over the lease of its former self at once. Redis away means no leader, and nothing else.
+
+A core that doesn't hear half of the cores gives the lease back and doesn't run for it. A holder that a majority can't
+reach is deposed before its lease runs out: it hears no majority either, so it doesn't lead any more by its own rule,
+and no majority votes with it meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Final
 
 from flockmq import bounds
 from flockmq.cluster.membership import name_of
-from flockmq.rlog.redis import RedisLink
+from flockmq.rlog.redis import RedisLink, Reply
 
 log: Final = logging.getLogger(__name__)
 
@@ -26,13 +30,13 @@ _TAKE_OR_RENEW: Final = """
 local held = redis.call('GET', KEYS[1])
 if held == ARGV[1] .. '|' .. ARGV[2] then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
-  return tonumber(ARGV[2])
+  return held
 end
-local predecessor = ARGV[4]
-if held and (predecessor == '' or string.sub(held, 1, #predecessor) ~= predecessor) then return 0 end
-local fence = redis.call('INCR', KEYS[2])
-redis.call('SET', KEYS[1], ARGV[1] .. '|' .. fence, 'PX', ARGV[3])
-return fence
+local function is_of(name) return name ~= '' and string.sub(held, 1, #name) == name end
+if held and not is_of(ARGV[4]) and not is_of(ARGV[5]) then return held end
+local taken = ARGV[1] .. '|' .. redis.call('INCR', KEYS[2])
+redis.call('SET', KEYS[1], taken, 'PX', ARGV[3])
+return taken
 """
 _RELEASE: Final = """
 if redis.call('GET', KEYS[1]) == ARGV[1] .. '|' .. ARGV[2] then return redis.call('DEL', KEYS[1]) end
@@ -41,12 +45,13 @@ return 0
 
 
 class Lease:
-    """`fence` is 0 when this node doesn't lead."""
+    """`fence` is 0 when this node doesn't lead; `holder` is who did when Redis was asked last."""
 
     def __init__(self, redis: RedisLink, incarnation: str, clock: Callable[[], float]) -> None:
         self._redis = redis
         self._incarnation = incarnation
         self._clock = clock
+        self.holder = ""
         self._fence = 0
         self._until = 0.0
         self._predecessor = f"{name_of(incarnation)}@"
@@ -60,14 +65,21 @@ class Lease:
     def fence(self) -> int:
         return self._fence if self._clock() < self._until else 0
 
-    async def take_or_renew(self) -> int:
-        """The fence, 0 when another core leads. Raises what the Redis client raises; the lease then runs out."""
+    async def take_or_renew(self, deposed: str = "") -> int:
+        """The fence, 0 when another core leads. `deposed`: the holder whose lease is no obstacle.
+
+        Raises what the Redis client raises; the lease then runs out.
+        """
         asked_at = self._clock()
         ttl_ms = str(int(bounds.LEASE_TTL_S * 1000))
-        answer = await self._eval(_TAKE_OR_RENEW, str(self._fence), ttl_ms, self._predecessor)
+        obstacle = f"{deposed}|" if deposed else ""
+        answer = await self._eval(_TAKE_OR_RENEW, str(self._fence), ttl_ms, self._predecessor, obstacle)
+        if not isinstance(answer, bytes):
+            raise TypeError(f"Redis answered the leader's script with {type(answer).__name__}, not a lease")
+        self.holder, _, fence = answer.decode().rpartition("|")
         self._predecessor = ""
-        self._fence = answer
-        self._until = asked_at + bounds.LEASE_TTL_S if answer else 0.0
+        self._fence = int(fence) if self.holder == self._incarnation else 0
+        self._until = asked_at + bounds.LEASE_TTL_S if self._fence else 0.0
         return self.fence
 
     async def release(self) -> None:
@@ -76,37 +88,34 @@ class Lease:
         if fence:
             await self._eval(_RELEASE, str(fence))
 
-    async def _eval(self, script: str, *args: str) -> int:
-        answer = await self._redis.call("EVAL", script, 2, LEASE_KEY, FENCE_KEY, self._incarnation, *args)
-        if not isinstance(answer, int):
-            raise TypeError(f"Redis answered the leader's script with {type(answer).__name__}, not a number")
-        return answer
+    async def _eval(self, script: str, *args: str) -> Reply:
+        return await self._redis.call("EVAL", script, 2, LEASE_KEY, FENCE_KEY, self._incarnation, *args)
 
 
 class Leader:
-    """Runs for the lease and, while it is held, the leader's duties."""
+    """Runs for the lease and, while it is held, the leader's duties.
 
-    def __init__(self, lease: Lease, on_elected: Callable[[], None], duties: Callable[[], Awaitable[None]]) -> None:
+    `may_lead`: whether this core isn't in a minority; `is_outvoted`: whether a majority can't reach that incarnation.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        may_lead: Callable[[], bool],
+        is_outvoted: Callable[[str], bool],
+        duties: Callable[[], Awaitable[None]],
+    ) -> None:
         self.lease = lease
-        self._on_elected = on_elected
+        self._may_lead = may_lead
+        self._is_outvoted = is_outvoted
         self._duties = duties
+        self._led = 0
 
     async def run(self) -> None:
         """Until cancelled. A duty that fails is logged and tried again at the next beat."""
-        led = 0
         while True:
             try:
-                async with asyncio.timeout(bounds.LEASE_TTL_S):
-                    fence = await self.lease.take_or_renew()
-                if fence and fence != led:
-                    log.info("this node leads the cluster (fence %d)", fence)
-                    self._on_elected()
-                elif led and not fence:
-                    log.warning("another core leads the cluster now")
-                led = fence
-                if fence:
-                    async with asyncio.timeout(self.lease.remaining_s):
-                        await self._duties()
+                await self._beat()
             except Exception as error:
                 log.warning(
                     "the leader's beat failed, next one in %s s: %s: %s",
@@ -115,6 +124,26 @@ class Leader:
                     error,
                 )
             await asyncio.sleep(bounds.LEASE_RENEW_S)
+
+    async def _beat(self) -> None:
+        if not self._may_lead():
+            if self.lease.fence:
+                log.warning("this node hears too few of the cores: it doesn't lead any more")
+                async with asyncio.timeout(bounds.LEASE_TTL_S):
+                    await self.lease.release()
+            self._led = 0
+            return
+        holder = self.lease.holder
+        async with asyncio.timeout(bounds.LEASE_TTL_S):
+            fence = await self.lease.take_or_renew(holder if self._is_outvoted(holder) else "")
+        if fence and fence != self._led:
+            log.info("this node leads the cluster (fence %d)", fence)
+        elif self._led and not fence:
+            log.warning("another core leads the cluster now")
+        self._led = fence
+        if fence:
+            async with asyncio.timeout(self.lease.remaining_s):
+                await self._duties()
 
     async def release(self) -> None:
         """Let another core lead at once; best effort."""

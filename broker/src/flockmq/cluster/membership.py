@@ -3,19 +3,23 @@
 A node is unreachable when it left; when another incarnation of its name is there; when its last link ended more than
 MEMBER_UNLINKED_MAX_S ago (a link that is silent for LINK_SILENT_MAX_S was closed before); and when it never had one
 for MEMBER_UNHEARD_MAX_S: a core that just started waits until the others have found it. The longer time also holds
-for a core that has no link at all: then it is more likely itself that is cut off.
+for replicants while a core has no link at all: then it is more likely itself that is cut off.
 
-The leader purges an incarnation that it can't reach itself and that a majority of the cores it hears can't reach
-either. The lease in Redis says which side of a split may decide; the clock is counted anew after an election, so that
-a new leader judges by what it saw itself.
+Majorities are of the *configured* cores, so two sides of a split never both have one, whoever died before. Where
+there are two, or four, a split in halves would leave nobody to decide; so the lease in Redis, which one core holds at
+a time, is worth a tie-break: exactly half of the cores suffice for its holder, where no core of the other half says
+otherwise. Nothing is counted anew after an election: each core judges by links that it saw end itself.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from flockmq import bounds
+
+CORE_ROLES: Final = frozenset({"core", "single"})
 
 
 class Membership:
@@ -48,7 +52,7 @@ class Membership:
         return incarnation in self._links
 
     def count_anew(self, now: float) -> None:
-        """This node was just elected, or its own loop stood still: what it didn't hear until now proves nothing."""
+        """This node's own loop stood still: what it didn't hear until now proves nothing."""
         self._counted_from = now
 
     def forget(self, incarnation: str) -> None:
@@ -57,9 +61,12 @@ class Membership:
         self._missed_since.pop(incarnation, None)
         self._left.discard(incarnation)
 
-    def unreachable(self, registered: Iterable[str], now: float) -> set[str]:
+    def unreachable(self, replicants: Iterable[str], cores: Iterable[str], now: float) -> set[str]:
         """Which of the registered incarnations, without this node's own, this node can't reach."""
-        return {incarnation for incarnation in registered if self._is_unreachable(incarnation, now)}
+        patient = not self._links
+        return {incarnation for incarnation in cores if self._is_unreachable(incarnation, now, False)} | {
+            incarnation for incarnation in replicants if self._is_unreachable(incarnation, now, patient)
+        }
 
     def is_gone(self, incarnation: str) -> bool:
         """It left, or its name has a newer incarnation: no vote is needed."""
@@ -67,13 +74,13 @@ class Membership:
             incarnation not in self._links and name_of(incarnation) in self._linked_names
         )
 
-    def _is_unreachable(self, incarnation: str, now: float) -> bool:
+    def _is_unreachable(self, incarnation: str, now: float, patient: bool) -> bool:
         if self.is_gone(incarnation):
             return True
         if incarnation in self._links:
             return False
         unlinked_at = self._unlinked_at.get(incarnation)
-        if unlinked_at is None or not self._links:
+        if unlinked_at is None or patient:
             since = self._missed_since.setdefault(incarnation, now) if unlinked_at is None else unlinked_at
             return now - max(since, self._counted_from) >= bounds.MEMBER_UNHEARD_MAX_S
         return now - max(unlinked_at, self._counted_from) >= bounds.MEMBER_UNLINKED_MAX_S
@@ -90,14 +97,39 @@ def name_of(incarnation: str) -> str:
     return incarnation.rpartition("@")[0]
 
 
-def condemned(mine: Collection[str], left: Collection[str], votes: Mapping[str, Collection[str]]) -> set[str]:
-    """Whom the leader purges: unreachable for itself (`mine`) and for more than half of the voters.
+def electorate(configured: int, cores: Iterable[str]) -> int:
+    """How many cores majorities are of: as many as are configured, or as the members' table names, if it has more."""
+    return max(configured, len({name_of(core) for core in cores}), 1)
 
-    `votes`: each other live core → the incarnations it can't reach. Who left needs no vote.
+
+def may_lead(voices: int, electorate: int) -> bool:
+    """Whether a core that hears so many, itself included, may run for the lease: not from a minority."""
+    return 2 * voices >= electorate
+
+
+def is_settled(voices: int, electorate: int, holds_lease: bool) -> bool:
+    """Whether a core belongs to the side of a split that goes on."""
+    return 2 * voices > electorate or (holds_lease and 2 * voices == electorate)
+
+
+def outvoted(mine: Collection[str], votes: Mapping[str, Collection[str]], electorate: int) -> set[str]:
+    """Who is unreachable for this core (`mine`) and for more than half of all cores, the lease aside.
+
+    `votes`: each other core that was heard lately → the incarnations it can't reach. A core that is itself
+    unreachable has no vote.
     """
-    voters = len(votes) + 1
-    return {
-        incarnation
-        for incarnation in mine
-        if incarnation in left or 2 * (1 + sum(incarnation in unreachable for unreachable in votes.values())) > voters
+    heard = [unreachable for core, unreachable in votes.items() if core not in mine]
+    return {accused for accused in mine if 2 * (1 + sum(accused in said for said in heard)) > electorate}
+
+
+def condemned(
+    mine: Collection[str], gone: Collection[str], votes: Mapping[str, Collection[str]], electorate: int
+) -> set[str]:
+    """Whom the leader purges: the outvoted; of those whom half can't reach, whom nobody reaches; who is `gone`."""
+    heard = [unreachable for core, unreachable in votes.items() if core not in mine]
+    halved = {
+        accused
+        for accused in mine
+        if 2 * (1 + len(heard)) == electorate and all(accused in unreachable for unreachable in heard)
     }
+    return outvoted(mine, votes, electorate) | halved | (set(mine) & set(gone))

@@ -21,87 +21,35 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from flockmq import bounds
 from flockmq.cluster import coreport, events, frames
+from flockmq.cluster.beats import Beats
 from flockmq.cluster.coreport import CorePort
 from flockmq.cluster.courier import HomeCourier
-from flockmq.cluster.duties import CORE_ROLES, Duties
+from flockmq.cluster.duties import Duties
 from flockmq.cluster.events import EventRelay
 from flockmq.cluster.forward import PeerSink
 from flockmq.cluster.forwarding import Forwarding
 from flockmq.cluster.frames import Status
 from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
-from flockmq.cluster.leader import Leader, Lease
+from flockmq.cluster.leading import Leading
 from flockmq.cluster.link import Link, Refusal
-from flockmq.cluster.membership import Membership
-from flockmq.cluster.mesh import Address, Mesh
+from flockmq.cluster.membership import CORE_ROLES, Membership, is_settled
+from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.rows import Rows
+from flockmq.cluster.views import ClusterSettings, LocalStatus, NodeView, Traffic
 from flockmq.rlog.core import Core
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import CLUSTER, NODES, SHARDS, SLOTS, NodeInfo
+from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, NodeInfo
 from flockmq.session.letter import Letter
 from flockmq.session.sink import Sink
 
 log: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSettings:
-    """What a node is told about itself and its cluster."""
-
-    name: str
-    role: str
-    host: str
-    """The address others reach this node at."""
-    mqtt_port: int
-    version: str
-    key: bytes
-    """At least KEY_MIN_BYTES; unused when it neither listens nor dials."""
-    listen: Address | None = None
-    """None: no links, as for a single node. Port 0: any free one."""
-    seeds: tuple[Address, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LocalStatus:
-    """What the rest of the node says about itself for heartbeats and `nodes`."""
-
-    connections: int = 0
-    routes: int = 0
-    ready: bool = False
-    draining: bool = False
-
-
-class Traffic(NamedTuple):
-    """With one other node, since its links came up."""
-
-    sent_bytes: int
-    received_bytes: int
-    queue_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class NodeView:
-    """One member, as this node knows it; the last six are -1/False while nothing was heard from it."""
-
-    name: str
-    incarnation: str
-    role: str
-    host: str
-    mqtt_port: int
-    version: str
-    connections: int
-    routes: int
-    lag_entries: int
-    ready: bool
-    draining: bool
-    leader: bool
 
 
 def _ignore(*_: object) -> None:
@@ -146,41 +94,44 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self.mesh = Mesh(self, self._me, settings.key, settings.seeds)
         self._members = Membership(settings.name, self._loop.time())
-        self._statuses: dict[str, Status] = {}
         self._forwarding = Forwarding(
             turn, self.mesh, self._link_wanted, self._forwarded, self._drained, self._came_back
         )
         self.courier = HomeCourier(turn, self.incarnation, self.mesh, self.slots, self.epoch)
         self.on_slot.append(self.courier.view.noted)
         self.on_node_gone.append(self.courier.node_gone)
+        self._beats = Beats(self.mesh, self._members, self._forwarding, self._local, self.is_core)
         self._events = EventRelay(self._choose_core)
         self._note_handlers: dict[str, Callable[[str, bytes], None]] = {events.NOTE: self._events.came}
-        self._redis_links: list[RedisLink] = []
         self._rlog: Rlog | None = None
         self._core: Core | None = None
         self._duties: Duties | None = None
-        self._leader: Leader | None = None
+        self._leading: Leading | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._appends = 0
         self._joined = False
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     def watch(self, rlog: Rlog) -> None:
         """Follow the tables; on a core also serve its log to other nodes. Before `rlog.start`."""
-        self._rlog = rlog
+        self._rlog = self._beats.rlog = rlog
         rlog.on_change(NODES.name, self.nodes_table)
         rlog.on_change(SLOTS.name, self.slots)
         if rlog.core is not None:
             self._core = rlog.core
-            self._duties = Duties(rlog, rlog.core, self._members, self.nodes_table, self.slots, self._statuses)
+            self._duties = Duties(
+                rlog, rlog.core, self._members, self.nodes_table, self.slots, self._beats, self.settings.cores
+            )
+            self._beats.unreachable = self._duties.unreachable
+            self._beats.leads = lambda: self.is_leader
+            self._beats.settled = self._is_settled
 
     async def start(self) -> None:
         """Raises OSError when the link's port can't be bound."""
         if self.settings.listen is not None:
             self.link_port = await self.mesh.listen(*self.settings.listen)
         self.mesh.start()
-        self._spawn(self._beat())
+        self._spawn(self._beats.run())
 
     async def join(self) -> None:
         """Become a member; returns when this node's own tables say so. Raises LogError."""
@@ -189,11 +140,10 @@ class Cluster:
         info = NodeInfo(me.name, me.role, me.host, self.link_port, me.mqtt_port, me.version)
         await self._rlog.write(CLUSTER, [NODES.put(self.incarnation, info)])
         self._joined = True
-        if self._redis is not None and self._duties is not None:
-            self._events.redis, lease_redis = RedisLink(self._redis), RedisLink(self._redis)
-            self._redis_links = [self._events.redis, lease_redis]
-            self._leader = Leader(Lease(lease_redis, self.incarnation, self._loop.time), self._elected, self._lead)
-            self._spawn(self._leader.run())
+        if self._redis is not None and self._core is not None and self._duties is not None:
+            self._events.redis = RedisLink(self._redis)
+            self._leading = Leading(self.incarnation, self._redis, self._core, self._duties, self._events)
+            self._spawn(self._leading.run())
         self._spawn(self._events.run())
 
     async def stop(self) -> None:
@@ -203,25 +153,31 @@ class Cluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._events.flush()
-        if self._leader is not None:
-            if self._leader.lease.fence and self._core is not None:
-                await self._purge_self(self._core)
-            await self._leader.release()
+        if self._leading is not None:
+            await self._leading.leave()
         await self.mesh.stop()
         self._forwarding.stop()
         self.courier.stop()
-        for redis in self._redis_links:
-            await redis.close()
+        if self._leading is not None:
+            await self._leading.close()
+        if self._events.redis is not None:
+            await self._events.redis.close()
 
     @property
     def is_leader(self) -> bool:
-        return self._leader is not None and self._leader.lease.fence > 0
+        return self._leading is not None and self._leading.leads
+
+    @property
+    def is_fenced(self) -> bool:
+        """This node heard of no majority of the cores for MEMBER_FENCE_S: it may have been purged, so it acknowledges
+        nothing that needs others."""
+        return self._joined and self._beats.is_fenced(self._loop.time())
 
     def nodes(self) -> list[NodeView]:
         """All members, by name."""
         views = []
         for incarnation, info in self.nodes_table.items():
-            status = self._status() if incarnation == self.incarnation else self._statuses.get(incarnation)
+            status = self._beats.status() if incarnation == self.incarnation else self._beats.statuses.get(incarnation)
             heard = status or Status(-1, -1, -1)
             views.append(
                 NodeView(
@@ -297,7 +253,7 @@ class Cluster:
         self.mesh.add(link)
         self._members.linked(incarnation)
         link.control(frames.Resume(self._forwarding.last_accepted(incarnation)))
-        link.control(frames.Heartbeat(self._status()))
+        self._beats.greet(link)
         self.courier.link_up(link)
         if link.peer.role in CORE_ROLES:
             for callback in self.on_core_linked:
@@ -311,17 +267,13 @@ class Cluster:
         self._forwarding.link_down(link)
         self.courier.link_down(link, incarnation in self.nodes_table)
         if self.mesh.link_of(incarnation) is None:
-            self._statuses.pop(incarnation, None)
+            self._beats.lost(incarnation)
         elif link.peer.role in CORE_ROLES:
             for callback in self.on_core_linked:
                 callback(incarnation)
 
     def link_heartbeat(self, link: Link, status: Status) -> None:
-        self._statuses[link.peer.incarnation] = status
-        if self._rlog is not None:
-            for shard in SHARDS:
-                if (head := status.heads.get(shard)) is not None:
-                    self._rlog.note_head(shard, head)
+        self._beats.heard(link, status)
 
     def link_note(self, link: Link, method: str, body: bytes) -> None:
         handler = self._note_handlers.get(method)
@@ -335,7 +287,7 @@ class Cluster:
 
     async def link_request(self, link: Link, method: str, body: bytes) -> bytes:
         if method in (coreport.REGISTER, coreport.APPEND) and self._core is not None:
-            self._appends += 1
+            self._beats.appends += 1
             return await coreport.serve(self._core, method, body)
         raise Refusal("unavailable", f"{self.incarnation} doesn't serve {method}")
 
@@ -386,13 +338,16 @@ class Cluster:
             self.mesh.want(incarnation, (info.host, info.link_port))
 
     def _choose_core(self) -> Link | None:
-        """The link to the core with the least weight."""
-        cores = [link for link in self.mesh.links() if link.peer.role in CORE_ROLES]
-        return min(cores, key=lambda link: self._weight(link.peer.incarnation), default=None)
+        return self._beats.least_loaded_core()
 
-    def _weight(self, incarnation: str) -> tuple[int, int]:
-        status = self._statuses.get(incarnation, Status())
-        return status.draining, status.weight
+    def _is_settled(self, now: float) -> bool:
+        if self._duties is None:
+            return True
+        holds_lease = self._leading is not None and self._leading.holds_lease
+        return is_settled(*self._duties.voices(now, bounds.MEMBER_FENCE_S), holds_lease)
+
+    def _local(self) -> LocalStatus:
+        return self.local_status()
 
     # --- tables -----------------------------------------------------------------------------------------------------
 
@@ -417,78 +372,6 @@ class Cluster:
 
     def _slot_deleted(self, slot: int) -> None:
         self._slot_put(slot, "")
-
-    # --- beats ------------------------------------------------------------------------------------------------------
-
-    def _status(self) -> Status:
-        local = self.local_status()
-        rlog, core, duties = self._rlog, self._core, self._duties
-        if rlog is None:
-            return Status(local.connections, local.routes, 0, local.ready, local.draining)
-        unreachable = tuple(duties.unreachable(self._loop.time())) if duties is not None else ()
-        return Status(
-            connections=local.connections,
-            routes=local.routes,
-            lag_entries=max(rlog.lag(shard)[0] for shard in SHARDS),
-            ready=local.ready,
-            draining=local.draining,
-            weight=self._appends,
-            heads={shard: rlog.applied(shard) for shard in SHARDS},
-            unreachable=unreachable[: bounds.MEMBER_VOTES_MAX],
-            leads=self.is_leader,
-            durable={shard: core.durable(shard) for shard in SHARDS} if core is not None else {},
-        )
-
-    async def _beat(self) -> None:
-        """Twice a second: say how this node is, close what is silent or idle."""
-        last = self._loop.time()
-        while True:
-            await asyncio.sleep(bounds.LINK_HEARTBEAT_S)
-            now = self._loop.time()
-            try:
-                self._beat_once(now, stood_still=now - last > 3 * bounds.LINK_HEARTBEAT_S)
-            except Exception:
-                log.exception("a heartbeat failed")
-            last = now
-
-    def _beat_once(self, now: float, *, stood_still: bool) -> None:
-        """`stood_still`: this node's own loop did, so silence proves nothing."""
-        encoded = frames.control(frames.Heartbeat(self._status()))
-        self._appends = 0
-        if stood_still:
-            self._members.count_anew(now)
-        for link in self.mesh.links():
-            link.send(encoded)
-            if stood_still:
-                link.heard_at = now
-            elif now - link.heard_at > bounds.LINK_SILENT_MAX_S:
-                link.close(f"nothing was heard on it for {bounds.LINK_SILENT_MAX_S} s")
-            elif self._is_idle(link, now):
-                self.mesh.release(link.peer.incarnation)
-                link.close("it was idle")
-
-    def _is_idle(self, link: Link, now: float) -> bool:
-        if self.is_core or link.peer.role in CORE_ROLES or now - max(link.used_at, link.up_at) < bounds.PEER_IDLE_S:
-            return False
-        return self._forwarding.is_idle(link.peer.incarnation, now)
-
-    # --- leading ----------------------------------------------------------------------------------------------------
-
-    def _elected(self) -> None:
-        self._members.count_anew(self._loop.time())
-
-    async def _lead(self) -> None:
-        assert self._duties is not None
-        await self._duties.run(self._loop.time())
-        await self._events.cap(self._loop.time())
-
-    async def _purge_self(self, core: Core) -> None:
-        """The next leader would have to find out; a single node has none."""
-        try:
-            async with asyncio.timeout(bounds.LEAVE_MAX_S):
-                await core.purge(self.incarnation)
-        except Exception as error:
-            log.warning("left without purging this node's rows, the next leader does: %s", error)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

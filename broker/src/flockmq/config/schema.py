@@ -15,8 +15,9 @@ from msgspec import Meta, field
 
 from flockmq.auth.settings import Authentication, Authorization, Flapping
 from flockmq.bounds import PACKET_MAX_BYTES
-from flockmq.config.values import Address, ByteRate, Count, Kind, Network, Rate, RedisUrl, Seconds, Secret
+from flockmq.config.values import Address, AnyRedisUrl, ByteRate, Count, Kind, Network, Rate, Seconds, Secret
 from flockmq.plugins.settings import AutoSubscribe, Plugins, Rewrite, SysTopics
+from flockmq.redis_url import parse_redis_url
 
 Role = Literal["core", "replicant", "single"]
 PacketIds = Annotated[int, Meta(ge=1, le=65_535)]
@@ -202,15 +203,41 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     key: Secret | None = None
     """What links authenticate with; every node of a cluster has the same."""
     key_file: Path | None = None
+    cores: Annotated[int, Meta(ge=0, le=255)] = 0
+    """How many cores the cluster is to have: majorities are of this number. 0: of as many as its members' table has."""
 
 
 class Redis(msgspec.Struct, frozen=True, kw_only=True):
-    url: RedisUrl | None = None
-    """None: the embedded Valkey (role `single` only)."""
+    url: AnyRedisUrl | None = None
+    """One server, sentinels or a cluster; None: the embedded Valkey (role `single` only)."""
+    username: str | None = None
+    """Of an ACL; also in the URL."""
     password: Secret | None = None
     password_file: Path | None = None
+    """Read again at each connect, as are the three files below."""
+    sentinel_password_file: Path | None = None
+    cacertfile: Path | None = None
+    """PEM: who signs the servers' certificates; default: whom the system trusts."""
+    certfile: Path | None = None
+    """PEM: what we show to servers that ask for a certificate."""
+    keyfile: Path | None = None
+    min_replicas: Annotated[int, Meta(ge=0, le=100)] = 0
+    """How many replicas must have a write before it is acknowledged."""
+    wait_timeout: Annotated[float, Meta(ge=0.01, le=60.0), Kind.DURATION] = 1.0
+    """How long a write waits for them before it is tried again."""
     connect_timeout: Annotated[float, Meta(ge=0.0, le=3600.0), Kind.DURATION] = 10.0
     """How long a starting node waits for Redis before it gives up with exit code 3."""
+
+    def __post_init__(self) -> None:
+        place = None if self.url is None else parse_redis_url(self.url)
+        if self.username and place is not None and place.username:
+            raise ValueError("username: the URL names a user as well; say it once")
+        if (self.certfile is None) != (self.keyfile is None):
+            raise ValueError("certfile and keyfile need one another")
+        if (self.cacertfile or self.certfile) and not (place is not None and place.tls):
+            raise ValueError("cacertfile, certfile and keyfile need TLS: a url that begins with rediss")
+        if self.sentinel_password_file is not None and not (place is not None and place.kind == "sentinel"):
+            raise ValueError("sentinel_password_file needs sentinels: a url that begins with redis+sentinel://")
 
 
 class Management(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from msgspec import Meta
 
 from flockmq.bounds import SECRET_MAX_BYTES
 from flockmq.errors import ConfigError
+from flockmq.redis_url import parse_redis_url
 
 
 class Address(NamedTuple):
@@ -68,6 +69,7 @@ class Kind(Enum):
     RATE = 'a second, or for example "100/s"'
     BYTE_RATE = 'bytes a second, or for example "1MB/s"'
     REDIS_URL = "redis://, rediss:// or unix://"
+    ANY_REDIS_URL = "redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
     HTTP_URL = "http:// or https://"
 
 
@@ -78,7 +80,9 @@ Rate = Annotated[float, Meta(ge=0.0, le=1e9), Kind.RATE]
 """Things a second; 0: as many as come."""
 ByteRate = Annotated[float, Meta(ge=0.0, le=1e12), Kind.BYTE_RATE]
 RedisUrl = Annotated[str, Kind.REDIS_URL]
-"""redis://, rediss:// or unix://."""
+"""One server."""
+AnyRedisUrl = Annotated[str, Kind.ANY_REDIS_URL]
+"""One server, sentinels or a cluster."""
 HttpUrl = Annotated[str, Kind.HTTP_URL]
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -167,6 +171,12 @@ def _redis_url(value: object) -> str:
     return str(value)
 
 
+def _any_redis_url(value: object) -> str:
+    if not isinstance(value, str) or not all(_is_host(server.host) for server in parse_redis_url(value).servers):
+        raise ValueError("isn't a Redis URL; for example redis://127.0.0.1:6379/0")
+    return value
+
+
 def _http_url(value: object) -> str:
     parts = _url_parts(value)
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
@@ -194,11 +204,15 @@ _PARSERS: Final[Mapping[object, Callable[[object], object]]] = {
     Network: _network,
     RedisUrl: _redis_url,
     RedisUrl | None: _redis_url,
+    AnyRedisUrl: _any_redis_url,
+    AnyRedisUrl | None: _any_redis_url,
     HttpUrl: _http_url,
     HttpUrl | None: _http_url,
 }
 """Types that need more than msgspec's own conversion."""
-_HIDDEN: Final = frozenset((Secret, Secret | None, RedisUrl, RedisUrl | None, HttpUrl, HttpUrl | None))
+_HIDDEN: Final = frozenset(
+    (Secret, Secret | None, RedisUrl, RedisUrl | None, AnyRedisUrl, AnyRedisUrl | None, HttpUrl, HttpUrl | None)
+)
 """Values that no error shows: secrets, and URLs that may hold one."""
 
 
@@ -370,6 +384,7 @@ _DESCRIBED: Final[Mapping[object, str]] = {
     Address | None: "HOST:PORT",
     Network: "networks or addresses",
     RedisUrl: "a Redis URL",
+    AnyRedisUrl: "a Redis URL",
     HttpUrl: "an HTTP URL",
     Secret: "a text",
 }

@@ -114,8 +114,8 @@ class Intake:
         self._advance(known)
 
     def changed(self) -> None:
-        """Changes of slots were dealt with, or loaded: take what waited for that, and once more what isn't durable. A slot
-        that was lost and gained again has forgotten it, and must not take first what came behind.
+        """Changes of slots were dealt with, or loaded: take what waited for that, and once more what isn't durable. A
+        slot that was lost and gained again has forgotten it, and must not take first what came behind.
         """
         for sender in self._senders.values():
             if sender.taken:

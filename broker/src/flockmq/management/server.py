@@ -8,6 +8,7 @@
 | /metrics | Prometheus' text format |
 | /api/v1/nodes | JSON: the nodes of the cluster |
 | /api/v1/status | JSON: this node |
+| /api/v5/rlog | JSON: by shard, where this node's tables are in the log, and their digests |
 | /api/v1/plugins… | see `plugins` |
 | /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `access` |
 """
@@ -71,6 +72,11 @@ async def nodes(request: web.Request) -> web.Response:
 @routes.get("/api/v1/status")
 async def status(request: web.Request) -> web.Response:
     return _json(request.app[NODE].status())
+
+
+@routes.get("/api/v5/rlog")
+async def rlog(request: web.Request) -> web.Response:
+    return _json(request.app[NODE].rlog())
 
 
 def _readiness(request: web.Request) -> web.Response:

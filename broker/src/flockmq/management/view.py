@@ -5,7 +5,7 @@ The structs are what goes over HTTP and into metrics: plain numbers that the nod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -46,6 +46,15 @@ class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Stream ID of the last entry applied, `generation-sequence`."""
     lag_entries: int
     lag_ms: float
+
+
+class LogState(msgspec.Struct, frozen=True, kw_only=True):
+    """One shard of the rlog on this node, as `/api/v5/rlog` shows it: equal places must mean equal digests."""
+
+    applied: str
+    """Stream ID, `generation-sequence`."""
+    digests: dict[str, str]
+    """Table → the sum of its rows' hashes, 16 hexadecimal digits."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +116,9 @@ class NodeView(PluginsView, Protocol):
     def nodes(self) -> Sequence[NodeRow]: ...
 
     def status(self) -> NodeStatus: ...
+
+    def rlog(self) -> Mapping[str, LogState]:
+        """By shard."""
 
     def samples(self) -> Sequence[Sample]:
         """The node's counters and gauges, now."""

@@ -26,7 +26,8 @@ from flockmq.bounds import (
     SESSIONS_TICK_S,
     WILLS_MAX_S,
 )
-from flockmq.cluster.service import Cluster, LocalStatus
+from flockmq.cluster.service import Cluster
+from flockmq.cluster.views import LocalStatus
 from flockmq.home.service import Homes
 from flockmq.home.store import Store
 from flockmq.listeners.engine import Engine

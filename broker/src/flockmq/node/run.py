@@ -17,7 +17,8 @@ from typing import Final
 from flockmq import __version__
 from flockmq.auth.service import Auth
 from flockmq.cluster.handshake import KEY_MIN_BYTES
-from flockmq.cluster.service import Cluster, ClusterSettings
+from flockmq.cluster.service import Cluster
+from flockmq.cluster.views import ClusterSettings
 from flockmq.config.schema import Config, Mqtt
 from flockmq.config.values import Address
 from flockmq.errors import ConfigError, RedisUnreachable, UserError, cannot_bind
@@ -28,8 +29,8 @@ from flockmq.node.hooking import Hooking
 from flockmq.node.listeners import Bound
 from flockmq.node.node import Node
 from flockmq.plugins.running import Plugins
+from flockmq.redis_probe import redis_config
 from flockmq.rlog import errors as rlog_errors
-from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
 from flockmq.session.counters import Counters
 from flockmq.session.groups import STRATEGIES
@@ -60,7 +61,7 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
         )
         hooking = Hooking(router, Plugins(config.plugins.enabled), config.rewrite, config.auto_subscribe)
         router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
-        redis = _redis(config)
+        redis = redis_config(config.redis)
         is_core = config.role != "replicant"
         cluster = Cluster(_cluster_settings(config, mqtt_port or 0), router.turn, redis)
         cluster.on_purged = purged.set
@@ -190,16 +191,6 @@ def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
     )
 
 
-def _redis(config: Config) -> RedisConfig:
-    assert config.redis.url is not None, "the command line starts an embedded one where none is named"
-    password = config.redis.password
-    return RedisConfig(
-        config.redis.url,
-        password_file=config.redis.password_file,
-        password=None if password is None else password.reveal(),
-    )
-
-
 def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
     """A single node without a key keeps to itself: no link is listened for. Raises ConfigError."""
     key = config.cluster.key
@@ -215,6 +206,7 @@ def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
         key=secrets.token_bytes(32) if key is None else key.reveal().encode(),
         listen=None if alone else config.cluster.listen,
         seeds=() if alone else config.cluster.seeds,
+        cores=config.cluster.cores if config.role != "single" else 1,
     )
 
 

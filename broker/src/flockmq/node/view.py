@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flockmq import __version__, build
-from flockmq.management.view import NodeRow, NodeStatus, PluginRow, Sample, ShardStatus
+from flockmq.management.view import LogState, NodeRow, NodeStatus, PluginRow, Sample, ShardStatus
 from flockmq.rlog.shards import SHARDS
 from flockmq.telemetry.metrics import counter_samples
 
@@ -66,6 +66,15 @@ class View:
                 for shard, (entries, ms) in lags.items()
             ],
         )
+
+    def rlog(self) -> Mapping[str, LogState]:
+        return {
+            name: LogState(
+                applied=str(shard.applied),
+                digests={table: f"{digest:016x}" for table, digest in shard.digests().items()},
+            )
+            for name, shard in self._node.rlog.tables.shards.items()
+        }
 
     def plugins(self) -> Sequence[PluginRow]:
         return self._node.hooking.rows()

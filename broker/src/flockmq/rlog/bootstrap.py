@@ -127,6 +127,7 @@ class Receiver:
                 f"shard {self.shard.name} at {self.shard.applied} has digests {self.shard.digests()}, "
                 f"the core had {self.trailer.digests} at {self.trailer.end}"
             )
+        self.shard.checkpoints.clear()  # rows were ahead of the log when it was replayed over them
 
 
 def _slices(runs: Iterator[Run]) -> Iterator[list[Run]]:

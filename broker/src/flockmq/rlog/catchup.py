@@ -23,7 +23,7 @@ class CatchUp:
 
     def __init__(self, shard: str, config: RedisConfig, applied: Callable[[], StreamId]) -> None:
         self._shard = shard
-        self._link = RedisLink(config)
+        self._link = RedisLink(config, log_key(shard))
         self._applied = applied
         self._asking: asyncio.Task[StreamId] | None = None
         self._next: asyncio.Task[StreamId] | None = None

@@ -1,9 +1,9 @@
 """Group commit, on a core: what arrives while the last append is under way goes into the next one.
 
-One loop for all shards and one connection: each turn takes what waits, makes one append a shard, sends them in one
-round trip. The connection is opened in one life of Redis; before its first append each shard is settled in that life
-(generation.py). A lost connection fails the appends under way with LogUnavailable: whether they were executed is
-unknown, and their writers send the same numbers again.
+One loop for all shards: each turn takes what waits, makes one append a shard, sends them in one round trip to each
+server that has some of them. A connection is opened in one life of Redis; before its first append each shard is settled
+in that life (settling.py). A lost connection fails the appends under way with LogUnavailable: whether they were
+executed is unknown, and their writers send the same numbers again.
 """
 
 from __future__ import annotations
@@ -11,30 +11,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from random import SystemRandom
 from typing import Final
 
 from redis.exceptions import ResponseError
 
 from flockmq import bounds
 from flockmq.rlog.entry import StreamId, encode_purge, encode_registration
-from flockmq.rlog.errors import LogError, LogGap, LogRefused, LogUnavailable, RedisUnreachable
-from flockmq.rlog.generation import GoOn, Life, Seal, plan
-from flockmq.rlog.redis import Argument, RedisConfig, RedisLink, Reply
-from flockmq.rlog.shards import SHARDS
-from flockmq.rlog.tables import Tables
+from flockmq.rlog.errors import LogError, LogFenced, LogGap, LogRefused, LogUnavailable, RedisUnreachable
+from flockmq.rlog.generation import Life
+from flockmq.rlog.redis import Argument, RedisConfig, RedisLink, RedisLinks, Reply
+from flockmq.rlog.settling import Settler
+from flockmq.rlog.shards import SHARDS, keys_of
+from flockmq.rlog.voter import Voter
 
 log = logging.getLogger(__name__)
 
+_random: Final = SystemRandom()
 FUNCTIONS: Final = files("flockmq.rlog").joinpath("functions.lua").read_text()
-
-
-def keys_of(shard: str) -> tuple[str, str, str, str]:
-    """The keys of a shard in Redis, in the order in which functions.lua takes them."""
-    tag = f"flockmq:{{{shard}}}"
-    return f"{tag}:log", f"{tag}:life", f"{tag}:sequences", f"{tag}:purged"
 
 
 @dataclass(slots=True, eq=False)
@@ -47,22 +44,33 @@ class _Append:
 
 
 class Committer:
-    """The only writer of a log. `tables` are this core's own: what they applied must not be missing in Redis."""
+    """This core's way to write to the logs."""
 
-    def __init__(self, config: RedisConfig, tables: Tables) -> None:
+    def __init__(self, config: RedisConfig, settler: Settler, voter: Voter) -> None:
         self.queued_bytes = 0
-        self._link = RedisLink(config, by_hand=True)
-        self._tables = tables
-        self._lives: dict[str, Life] = {}
-        self._run_id = ""
+        self._links = RedisLinks(config, self._prepare)
+        self._settler = settler
+        self._voter = voter
+        self._run_ids: dict[RedisLink, str] = {}
+        self._settled: dict[str, tuple[RedisLink, Life]] = {}
         self._queues: dict[str, deque[_Append]] = {shard: deque() for shard in SHARDS}
         self._arrived = asyncio.Event()
         self._settling = asyncio.Lock()
+        self._complaint = ""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Settle all shards. Raises RedisUnreachable."""
-        await self.settle()
+        """Returns when all shards are settled; waits for a majority of the cores as long as it takes. Raises
+        RedisUnreachable."""
+        while True:
+            try:
+                await self._settle(SHARDS)
+                break
+            except RedisUnreachable:
+                raise
+            except LogUnavailable as error:
+                self._complain(error)
+                await asyncio.sleep(bounds.LOG_RETRY_MAX_S / 4)
         self._tasks = [
             asyncio.create_task(self._run(), name="rlog-committer"),
             asyncio.create_task(self._watch(), name="rlog-committer-watch"),
@@ -76,7 +84,7 @@ class Committer:
         for queue in self._queues.values():
             while queue:
                 self._fail(queue.popleft(), LogUnavailable("this core is stopping"))
-        await self._link.close()
+        await self._links.close()
 
     def append(
         self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]
@@ -94,80 +102,85 @@ class Committer:
 
     async def register(self, shard: str, incarnation: str) -> StreamId:
         """Make the incarnation known to the shard; again is harmless. Raises LogRefused if it was purged."""
-        return await self._function("register", shard, incarnation, encode_registration(incarnation))
-
-    async def purge(self, shard: str, incarnation: str) -> StreamId | None:
-        """Refuse the incarnation from here on and drop its rows everywhere. None: it was not registered."""
-        forget = bounds.LOG_PURGED_MAX_INCARNATIONS
-        try:
-            return await self._function("purge", shard, incarnation, encode_purge(incarnation), forget)
-        except LogRefused:
-            return None
-
-    async def settle(self) -> None:
-        """Make sure of a connection, and that each shard's log goes on in the life of Redis it was opened in."""
-        if self._link.connected and len(self._lives) == len(SHARDS):
-            return
-        async with self._settling:
-            if not self._link.connected:
-                await self._connect()
-            for shard in SHARDS:
-                if shard not in self._lives:
-                    await self._settle_shard(shard)
-
-    async def _connect(self) -> None:
-        self._lives.clear()
-        await self._link.connect()
-        try:
-            await self._link.call("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
-            info = await self._link.call("INFO", "server")
-        except ResponseError as error:
-            await self._link.close()
-            raise RedisUnreachable(f"Redis at {self._link.config.address}: {error}") from None
-        assert isinstance(info, bytes)
-        self._run_id = next(line for line in info.decode().splitlines() if line.startswith("run_id:"))[7:]
-
-    async def _settle_shard(self, shard: str) -> None:
-        keys = keys_of(shard)
-        last = ("XREVRANGE", keys[0], "+", "-", "COUNT", 1)
-        stored, newest = await self._link.pipeline([("GET", keys[1]), last])
-        text = stored.decode() if isinstance(stored, bytes) else ""
-        state = self._tables.shards[shard]
-        step = plan(Life.parse(text), self._run_id, _newest_id(newest), state.applied)
-        if isinstance(step, GoOn):
-            self._lives[shard] = step.life
-            return
-        verb = "seal" if isinstance(step, Seal) else "seed"
-        arguments: list[Argument] = [text, str(step.life), str(step.known)]
-        if verb == "seed":
-            for incarnation, number in state.sequences.items():
-                arguments += incarnation, number
-        try:
-            await self._link.call("FCALL", f"flockmq_{verb}_1", len(keys), *keys, *arguments)
-        except ResponseError as error:
-            raise LogUnavailable(f"shard {shard}: another core changes its generation: {error}") from None
-        log.warning("shard %s: generation %d %sed from %s", shard, step.life.generation, verb, step.known)
-        self._lives[shard] = step.life
-
-    async def _function(self, verb: str, shard: str, incarnation: str, *arguments: Argument) -> StreamId:
-        await self.settle()
-        keys = keys_of(shard)
-        command = ("FCALL", f"flockmq_{verb}_1", len(keys), *keys, str(self._lives[shard]), incarnation, *arguments)
-        reply = (await self._link.pipeline([command]))[0]
-        if isinstance(reply, ResponseError):
-            raise self._refused(shard, reply)
+        reply = await self._function("register", shard, incarnation, encode_registration(incarnation))
         return _answer(incarnation, reply)
 
+    async def purge(self, shard: str, incarnation: str, fence: StreamId) -> None:
+        """Refuse the incarnation from here on and drop its rows everywhere. Raises LogFenced, LogUnavailable."""
+        transaction, remembered = encode_purge(incarnation), bounds.LOG_PURGED_MAX_INCARNATIONS
+        await self._function("purge", shard, str(fence), incarnation, transaction, remembered)
+
+    async def checkpoint(self, shard: str, fence: StreamId) -> None:
+        """Have every node note its digests at one place. Raises LogFenced, LogUnavailable."""
+        await self._function("checkpoint", shard, str(fence))
+
+    async def trim(self, shard: str, keep_from: StreamId, fence: StreamId) -> None:
+        """Forget the log before `keep_from`. Raises LogFenced, LogUnavailable."""
+        await self._function("trim", shard, str(fence), str(keep_from))
+
+    async def _settle(self, shards: Iterable[str]) -> None:
+        """Make sure that these shards' logs go on in the life of Redis that their connection was opened in. Raises
+        LogUnavailable."""
+        if all(self._is_settled(shard) for shard in shards):
+            return
+        async with self._settling:
+            for shard in shards:
+                if not self._is_settled(shard):
+                    link = await self._links.of(keys_of(shard)[0])
+                    self._settled[shard] = link, await self._settler.settle(link, shard, self._run_ids[link])
+            self._complaint = ""
+
+    def _is_settled(self, shard: str) -> bool:
+        return shard in self._settled and self._settled[shard][0].connected
+
+    async def _prepare(self, link: RedisLink) -> None:
+        """A new connection: nothing is settled on it. Raises RedisUnreachable."""
+        for shard in [shard for shard, (settled_on, _) in self._settled.items() if settled_on is link]:
+            del self._settled[shard]
+        try:
+            await link.call("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
+            info = await link.call("INFO", "server")
+        except ResponseError as error:
+            raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
+        assert isinstance(info, bytes)
+        self._run_ids[link] = next(line for line in info.decode().splitlines() if line.startswith("run_id:"))[7:]
+
+    async def _function(self, verb: str, shard: str, *arguments: Argument) -> Reply:
+        await self._settle([shard])
+        link, life = self._settled[shard]
+        keys = keys_of(shard)
+        reply = (await link.write([("FCALL", f"flockmq_{verb}_1", len(keys), *keys, str(life), *arguments)]))[0]
+        if isinstance(reply, ResponseError):
+            raise self._refused(shard, reply)
+        return reply
+
     async def _watch(self) -> None:
-        """Notice a restarted Redis, and settle in its new life, before the next write does."""
+        """Notice a Redis that restarted, was replaced or emptied, and settle in its new life before the next write
+        does; and begin a generation that was promised to another core, which then went away."""
         while True:
-            await asyncio.sleep(bounds.LOG_WATCH_EVERY_S)
+            await asyncio.sleep(bounds.LOG_WATCH_EVERY_S * _random.uniform(0.5, 1.0))
             try:
-                if self._link.connected:
-                    await self._link.call("PING")
-                await self.settle()
+                for shard in SHARDS:
+                    await self._check_life(shard)
+                await self._settle(SHARDS)
             except LogError as error:
-                log.warning("committer: %s", error)
+                self._complain(error)
+
+    async def _check_life(self, shard: str) -> None:
+        if not self._is_settled(shard):
+            return
+        link, life = self._settled[shard]
+        stored = await link.call("GET", keys_of(shard)[1])
+        is_promised = life.generation < self._voter.promised(shard)
+        waited = is_promised and self._voter.promised_for_s(shard) >= bounds.BALLOT_PATIENCE_S
+        if (waited or stored != str(life).encode()) and self._settled.get(shard) == (link, life):
+            del self._settled[shard]
+
+    def _complain(self, error: LogError) -> None:
+        """Once for as long as it is the same."""
+        if str(error) != self._complaint:
+            self._complaint = str(error)
+            log.warning("committer: %s", error)
 
     async def _run(self) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S
@@ -176,7 +189,7 @@ class Committer:
             self._arrived.clear()
             try:
                 while any(self._queues.values()):
-                    await self.settle()
+                    await self._settle([shard for shard, queue in self._queues.items() if queue])
                     await self._commit(self._take())
                     retry_s = bounds.LOG_RETRY_MIN_S
             except LogError as error:
@@ -197,9 +210,22 @@ class Committer:
         return batches
 
     async def _commit(self, batches: dict[str, list[_Append]]) -> None:
+        """One round trip to each server that has some of the shards. Raises LogUnavailable."""
+        by_link: dict[RedisLink, dict[str, list[_Append]]] = {}
+        for shard, appends in batches.items():
+            by_link.setdefault(self._settled[shard][0], {})[shard] = appends
+        if len(by_link) == 1:
+            await self._commit_on(*by_link.popitem())
+            return
+        results = await asyncio.gather(*(self._commit_on(*item) for item in by_link.items()), return_exceptions=True)
+        for error in results:
+            if error is not None:
+                raise error
+
+    async def _commit_on(self, link: RedisLink, batches: dict[str, list[_Append]]) -> None:
         commands = [self._command(shard, appends) for shard, appends in batches.items()]
         try:
-            replies = await self._link.pipeline(commands)
+            replies = await link.write(commands)
         except BaseException as error:
             failure = error if isinstance(error, LogError) else LogUnavailable("this core is stopping")
             for append in (append for appends in batches.values() for append in appends):
@@ -216,7 +242,7 @@ class Committer:
 
     def _command(self, shard: str, appends: Sequence[_Append]) -> list[Argument]:
         keys = keys_of(shard)
-        command: list[Argument] = ["FCALL", "flockmq_append_1", len(keys), *keys, str(self._lives[shard])]
+        command: list[Argument] = ["FCALL", "flockmq_append_1", len(keys), *keys, str(self._settled[shard][1])]
         for append in appends:
             command += append.incarnation, append.first, len(append.transactions), *append.transactions
         return command
@@ -225,8 +251,10 @@ class Committer:
         """Redis refused the command as a whole. Another life: settle before the next one."""
         text = str(reply) if isinstance(reply, ResponseError) else repr(reply)
         if text.startswith("LIFE"):
-            self._lives.pop(shard, None)
-        return LogUnavailable(f"shard {shard}: Redis at {self._link.config.address}: {text}")
+            self._settled.pop(shard, None)
+        if text.startswith("FENCE"):
+            return LogFenced(f"shard {shard}: another core leads by now: its fence is {text[6:]}")
+        return LogUnavailable(f"shard {shard}: Redis: {text}")
 
     def _resolve(self, append: _Append, answer: Reply) -> None:
         self.queued_bytes -= append.size
@@ -250,15 +278,6 @@ class Committer:
 
 def _fits(size: int, count: int) -> bool:
     return size <= bounds.LOG_APPEND_MAX_BYTES and count <= bounds.LOG_APPEND_MAX_TRANSACTIONS
-
-
-def _newest_id(reply: Reply | ResponseError) -> StreamId:
-    match reply:
-        case [[bytes(stream_id), _]]:
-            return StreamId.parse(stream_id)
-        case []:
-            return StreamId(0, 0)
-    raise LogUnavailable(f"the end of the log can't be read: {reply!r}")
 
 
 def _answer(incarnation: str, reply: Reply) -> StreamId:

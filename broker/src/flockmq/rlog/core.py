@@ -1,4 +1,4 @@
-"""What a core does for the log beside having its tables: commit, send bootstraps, write snapshots, purge, trim.
+"""What a core does for the log beside having its tables: commit, report, send bootstraps, write snapshots, purge, trim.
 
 It is its own CorePort, and the one that the cluster's links offer to other nodes.
 """
@@ -8,31 +8,41 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
-
-from redis.exceptions import ResponseError
 
 from flockmq import bounds
 from flockmq.rlog import bootstrap, snapshot
 from flockmq.rlog.committer import Committer
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogError, LogUnavailable
-from flockmq.rlog.redis import RedisConfig, RedisLink
-from flockmq.rlog.replica import Replica, apply_entry, log_key
-from flockmq.rlog.shards import SHARDS
+from flockmq.rlog.generation import Report
+from flockmq.rlog.port import Ballot
+from flockmq.rlog.redis import RedisConfig
+from flockmq.rlog.replica import Replica, apply_entry
+from flockmq.rlog.settling import Settler
+from flockmq.rlog.shards import CLUSTER, SHARDS
+from flockmq.rlog.voter import Voter
 
 log = logging.getLogger(__name__)
 
 
 class Core:
-    """`replica` is this node's own; snapshots live in `data_dir`."""
+    """`replica` is this node's own; snapshots live in `data_dir`. `on_lost`: see Settler."""
 
-    def __init__(self, config: RedisConfig, replica: Replica, data_dir: Path) -> None:
-        self.committer = Committer(config, replica.tables)
+    def __init__(
+        self,
+        config: RedisConfig,
+        name: str,
+        replica: Replica,
+        data_dir: Path,
+        ballot: Ballot,
+        on_lost: Callable[[str, str], None],
+    ) -> None:
+        self.voter = Voter(name, replica, data_dir)
+        self.committer = Committer(config, Settler(self.voter, ballot, replica.tables, on_lost), self.voter)
         self._replica = replica
         self._data_dir = data_dir
-        self._link = RedisLink(config)
         self._durable: dict[str, StreamId] = dict.fromkeys(SHARDS, START)
         self._sending: dict[str, list[StreamId]] = {shard: [] for shard in SHARDS}
         self._retention: dict[str, _Retention] = {shard: _Retention() for shard in SHARDS}
@@ -51,6 +61,7 @@ class Core:
             if place is not None:
                 self._replica.adopt(fresh)
                 self._durable[shard] = place
+        await self.voter.load()
 
     async def start(self) -> None:
         """Settle the log and take appends. Raises RedisUnreachable."""
@@ -64,7 +75,6 @@ class Core:
             await asyncio.wait([self._snapshots])
             await self._snapshot_all()
         await self.committer.stop()
-        await self._link.close()
 
     # --- CorePort ---
 
@@ -85,31 +95,53 @@ class Core:
         finally:
             self._sending[shard].remove(start)
 
-    # --- for the leader ---
+    # --- for other cores ---
 
-    async def purge(self, incarnation: str) -> None:
+    async def report(self, shard: str, generation: int) -> Report:
+        """Where this core's tables are, and its promise (generation.py). Raises LogUnavailable."""
+        return await self.voter.report(shard, generation)
+
+    def sending(self) -> dict[str, StreamId]:
+        """The shards of which bootstraps are under way, and from where on they need the log."""
+        return {shard: min(starts) for shard, starts in self._sending.items() if starts}
+
+    def distrust(self, shard: str) -> None:
+        """Its tables are not what the log says: what this core has on disk of it counts no more."""
+        self._replica.distrust(shard)
+        self._durable[shard] = START
+
+    # --- for the leader; `fence` is its lease's number ---
+
+    async def purge(self, incarnation: str, fence: int) -> None:
         """Drop all rows of a dead node and refuse its late writes, in every shard. Raises LogUnavailable; again is
         harmless."""
         for shard in SHARDS:
-            await self.committer.purge(shard, incarnation)
+            await self.committer.purge(shard, incarnation, self._fence(fence))
+
+    async def checkpoint(self, shard: str, fence: int) -> None:
+        """Have all nodes compare their digests, if the shard changed since they last did. Raises LogUnavailable."""
+        state = self._replica.tables.shards[shard]
+        if state.applied not in state.checkpoints:
+            await self.committer.checkpoint(shard, self._fence(fence))
 
     def durable(self, shard: str) -> StreamId:
         """Up to where this core's disk has the shard."""
         return self._durable[shard]
 
-    async def trim(self, shard: str, durable: StreamId) -> StreamId | None:
-        """Trim the log below what a majority of the cores has on disk (`durable`, of which this core must be one), less
-        what is kept for nodes that were away and for bootstraps under way. Returns from where the log is kept, None if
-        nothing may go yet. Raises LogUnavailable."""
+    async def trim(self, shard: str, durable: StreamId, fence: int) -> StreamId | None:
+        """Trim the log below `durable`, which a majority of the cores has on disk and bootstraps under way don't need,
+        less what this core needs for its own, and a window for nodes that were away. Returns from where the log is
+        kept, None if nothing may go yet. Raises LogUnavailable."""
         keep_from = self._retention[shard].keep_from
         if keep_from is None:
             return None
         keep_from = min([keep_from, durable, self._durable[shard], *self._sending[shard]])
-        try:
-            await self._link.call("XTRIM", log_key(shard), "MINID", str(keep_from))
-        except ResponseError as error:
-            raise LogUnavailable(f"shard {shard}: Redis at {self._link.config.address}: {error}") from None
+        await self.committer.trim(shard, keep_from, self._fence(fence))
         return keep_from
+
+    def _fence(self, number: int) -> StreamId:
+        """Redis counts leases anew when it loses its data, but generations only grow."""
+        return StreamId(self._replica.tables.shards[CLUSTER].applied.generation, number)
 
     # --- snapshots ---
 
@@ -121,6 +153,8 @@ class Core:
         """Write one now. Raises OSError, LogUnavailable."""
         async with self._writing:
             place = await snapshot.write(self._data_dir, self._replica.tables, shard, self._replica.read)
+            if self._replica.is_distrusted(shard):
+                raise LogUnavailable(f"shard {shard} is about to be replaced")
             self._durable[shard] = place
         return place
 
@@ -131,7 +165,7 @@ class Core:
 
     async def _snapshot_all(self) -> None:
         for shard in SHARDS:
-            if self._replica.tables.shards[shard].applied == self._durable[shard]:
+            if self._replica.is_distrusted(shard) or self._replica.tables.shards[shard].applied == self._durable[shard]:
                 continue
             try:
                 await self.snapshot(shard)

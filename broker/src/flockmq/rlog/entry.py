@@ -1,6 +1,6 @@
 """What stands in the log, byte for byte.
 
-A shard's stream holds two kinds of entries, told apart by their one field:
+A shard's stream holds three kinds of entries, told apart by their one field:
 
 - `b` (batch): a msgpack array of transactions. A transaction is `[incarnation, number, runs]`: the writer, its number
   in this shard, and what it changes. A run is `[table, kind, owner, keys, values]`: consecutive changes of one kind to
@@ -9,6 +9,8 @@ A shard's stream holds two kinds of entries, told apart by their one field:
   entry twice changes nothing.
 - `s` (seal): the first entry of a generation; its value is the Stream ID that the generation builds on. A node that
   stands exactly there goes on; any other must bootstrap.
+- `c` (checkpoint): changes nothing; its value is empty. Every node notes the digests of its tables there, so what
+  nodes say of one checkpoint is said of the same place of the log and can be compared.
 
 Number 0 registers an incarnation. A transaction with an empty incarnation has no number: a purge.
 """
@@ -34,6 +36,7 @@ Transaction = tuple[str, int, list[Run]]  # incarnation, number, runs
 
 BATCH_FIELD: Final = b"b"
 SEAL_FIELD: Final = b"s"
+CHECKPOINT_FIELD: Final = b"c"
 
 
 class StreamId(NamedTuple):

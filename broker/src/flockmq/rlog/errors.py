@@ -24,6 +24,12 @@ class RedisUnreachable(LogUnavailable):
     code = "redis_unreachable"
 
 
+class RedisRefused(RedisUnreachable):
+    """Redis refuses us: the password, the user's rights, a certificate. Somebody must mend it; the text says what."""
+
+    code = "redis_refused"
+
+
 class LogFull(LogError):
     """A bound of a table or of the writes under way is reached; nothing was written."""
 
@@ -35,6 +41,12 @@ class LogRefused(LogError):
     another incarnation and write its rows again."""
 
     code = "refused"
+
+
+class LogFenced(LogUnavailable):
+    """Another core leads by now: what only the leader does is refused."""
+
+    code = "fenced"
 
 
 class LogGap(LogError):
@@ -60,7 +72,11 @@ class LogCorrupt(LogError):
 
 
 _BY_CODE: dict[str, type[LogError]] = {
-    kind.code: kind for kind in (LogUnavailable, RedisUnreachable, LogFull, LogRefused, LogGap, LogLost, LogCorrupt)
+    kind.code: kind
+    for kind in (
+        *(LogUnavailable, RedisUnreachable, RedisRefused, LogFenced, LogFull),
+        *(LogRefused, LogGap, LogLost, LogCorrupt),
+    )
 }
 
 

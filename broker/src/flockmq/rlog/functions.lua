@@ -4,8 +4,11 @@
 --   2 life       "generation:run_id": the unbroken life of Redis that this log is written in
 --   3 sequences  hash: registered incarnation -> "number id" of its last transaction
 --   4 purged     sorted set: purged incarnation -> when, in seconds; the oldest are forgotten
--- An append, registration or purge names the life that its connection was opened in. If it is not the stored one, Redis
+--   5 fence      the highest fence of a leader that was seen here, "generation-number"
+-- All but seal and seed name the life that their connection was opened in. If it is not the stored one, Redis
 -- restarted or was replaced: the answer is the error LIFE, and a core must seal or seed the next generation first.
+-- What only a leader does names its fence too. A lower one than the highest that was seen is answered with the error
+-- FENCE: another core leads by now.
 -- The keys but the log itself can be rebuilt from any core's tables.
 
 local function life_of(keys)
@@ -15,6 +18,28 @@ end
 local function wrong_life(keys, life)
   if life_of(keys) ~= life then
     return redis.error_reply('LIFE ' .. life_of(keys))
+  end
+end
+
+local function before(id, other)
+  local generation, sequence = string.match(id, '^(%d+)-(%d+)$')
+  local other_generation, other_sequence = string.match(other, '^(%d+)-(%d+)$')
+  generation, other_generation = tonumber(generation), tonumber(other_generation)
+  return generation < other_generation
+    or generation == other_generation and tonumber(sequence) < tonumber(other_sequence)
+end
+
+local function not_leading(keys, life, fence)
+  local refused = wrong_life(keys, life)
+  if refused then
+    return refused
+  end
+  local highest = redis.call('GET', keys[5])
+  if highest and before(fence, highest) then
+    return redis.error_reply('FENCE ' .. highest)
+  end
+  if fence ~= highest then
+    redis.call('SET', keys[5], fence)
   end
 end
 
@@ -97,32 +122,40 @@ local function register(keys, args)
   return id
 end
 
--- life, incarnation, the purging transaction, how many purged incarnations to remember. Answers the Stream ID, or "UNREGISTERED": nothing to purge.
+-- life, fence, incarnation, the purging transaction, how many purged incarnations to remember. Answers the Stream ID, or
+-- "UNREGISTERED": nothing to purge.
 local function purge(keys, args)
-  local refused = wrong_life(keys, args[1])
+  local refused = not_leading(keys, args[1], args[2])
   if refused then
     return refused
   end
-  local known = redis.call('HDEL', keys[3], args[2]) == 1
-  redis.call('ZADD', keys[4], redis.call('TIME')[1], args[2])
-  redis.call('ZREMRANGEBYRANK', keys[4], 0, -tonumber(args[4]) - 1)
+  local known = redis.call('HDEL', keys[3], args[3]) == 1
+  redis.call('ZADD', keys[4], redis.call('TIME')[1], args[3])
+  redis.call('ZREMRANGEBYRANK', keys[4], 0, -tonumber(args[5]) - 1)
   if not known then
     return 'UNREGISTERED'
   end
-  return add_batch(keys, args[1], { args[3] })
+  return add_batch(keys, args[1], { args[4] })
+end
+
+-- life, fence. Answers the Stream ID.
+local function checkpoint(keys, args)
+  return not_leading(keys, args[1], args[2]) or add(keys, args[1], 'c', '')
+end
+
+-- life, fence, the first ID to keep. Answers it.
+local function trim(keys, args)
+  local refused = not_leading(keys, args[1], args[2])
+  if refused then
+    return refused
+  end
+  redis.call('XTRIM', keys[1], 'MINID', args[3])
+  return args[3]
 end
 
 local function last_id(keys)
   local last = redis.call('XREVRANGE', keys[1], '+', '-', 'COUNT', 1)[1]
   return last and last[1] or '0-0'
-end
-
-local function before(id, other)
-  local generation, sequence = string.match(id, '^(%d+)-(%d+)$')
-  local other_generation, other_sequence = string.match(other, '^(%d+)-(%d+)$')
-  generation, other_generation = tonumber(generation), tonumber(other_generation)
-  return generation < other_generation
-    or generation == other_generation and tonumber(sequence) < tonumber(other_sequence)
 end
 
 -- The next generation on the log that Redis holds: the life to replace, the new life, the highest ID the cores know.
@@ -159,5 +192,7 @@ end
 redis.register_function('flockmq_append_1', append)
 redis.register_function('flockmq_register_1', register)
 redis.register_function('flockmq_purge_1', purge)
+redis.register_function('flockmq_checkpoint_1', checkpoint)
+redis.register_function('flockmq_trim_1', trim)
 redis.register_function('flockmq_seal_1', seal)
 redis.register_function('flockmq_seed_1', seed)

@@ -1,4 +1,5 @@
-"""How a node reaches a core. The cluster implements it over its links; a core's own is local (core.py)."""
+"""How a node reaches a core, and a core the others. The cluster implements both over its links; a core's own CorePort
+is local (core.py)."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from flockmq.rlog.entry import StreamId
+from flockmq.rlog.generation import Report
 
 
 class CorePort(Protocol):
@@ -28,3 +30,25 @@ class CorePort(Protocol):
         """The core's tables of a shard as frames (bootstrap.py), each at most a few 100 KiB plus one row. Close the
         iterator to stop early."""
         ...
+
+
+class Ballot(Protocol):
+    """The other cores, as one of them asks them for reports (generation.py)."""
+
+    @property
+    def cores(self) -> int:
+        """How many are configured, this one included: majorities are of this number."""
+        ...
+
+    async def ask(self, shard: str, generation: int) -> list[Report]:
+        """The reports of all other cores that can be heard of now, asked to promise the generation (0: none)."""
+        ...
+
+
+class Alone:
+    """The ballot of a cluster's only core."""
+
+    cores = 1
+
+    async def ask(self, shard: str, generation: int) -> list[Report]:
+        return []

@@ -1,91 +1,64 @@
-"""One connection to Redis: how it is made, what its errors become.
+"""Links to Redis, whatever kind of Redis it is: one server, a primary behind sentinels, a cluster.
 
-redis-py's `Connection` with hiredis does the protocol; its client and pool are left out because a log must know when
-its connection was made anew (Redis may have restarted in between), never resend by itself, and wants raw replies.
+A link is one connection to the server that counts. Which one that is, it asks at each connect (topology.py), so a
+failover is a lost connection like any other. A server that turns out to be the wrong one (a demoted primary, a node
+that gave a hash slot away) or can't serve now (loading, cluster down) ends the connection as a crash would.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import TypeAlias, cast
-from urllib.parse import urlsplit
+from typing import Final
 
-import msgspec
-from hiredis import pack_command
-from redis.asyncio.connection import Connection, parse_url
-from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    NoPermissionError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
 
 from flockmq import bounds
-from flockmq.rlog.errors import RedisUnreachable
+from flockmq.redis_url import Server
+from flockmq.rlog.connection import Argument, RedisConfig, Reply, exchange, open_connection, unreachable
+from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
+from flockmq.rlog.topology import SlotMap, open_primary, slot_map
 
-Argument: TypeAlias = bytes | str | int
-_pack = cast(Callable[[tuple[Argument, ...]], bytes], pack_command)  # its stub is for one-tuples
-Reply: TypeAlias = "bytes | int | list[Reply] | None"
+__all__ = ["Argument", "RedisConfig", "RedisLink", "RedisLinks", "RedisUnreachable", "Reply"]
 
-
-class RedisConfig(msgspec.Struct, frozen=True):
-    """Where Redis is. The password file is read at each connect, so a rotated password is taken up."""
-
-    url: str
-    password_file: Path | None = None
-    password: str | None = None
-
-    @property
-    def address(self) -> str:
-        """host:port (or the socket's path), without user and password."""
-        parts = urlsplit(self.url)
-        return f"{parts.hostname}:{parts.port or 6379}" if parts.hostname else parts.path
-
-    def connection(self) -> Connection:
-        """Raises RedisUnreachable if the URL or the password file can't be read."""
-        try:
-            options = dict(parse_url(self.url))
-            if self.password_file is not None:
-                options["password"] = self.password_file.read_text().strip()
-            elif self.password is not None:
-                options["password"] = self.password
-        except (ValueError, OSError) as error:
-            raise RedisUnreachable(f"Redis at {self.address}: {error}") from None
-        options |= {
-            "protocol": 2,
-            "socket_timeout": None,
-            "socket_connect_timeout": bounds.REDIS_CONNECT_MAX_S,
-            "driver_info": None,
-        }
-        kind = cast(Callable[..., Connection], options.pop("connection_class", Connection))
-        return kind(**options)
+_WRONG_SERVER: Final = (AskError, TryAgainError, ClusterDownError, ReadOnlyError, NoPermissionError)
+"""To redis-py MOVED is a kind of ASK, and MASTERDOWN of CLUSTERDOWN."""
 
 
 class RedisLink:
     """A connection that one caller at a time uses. After any error it is closed, and the next command makes it anew;
-    unless `by_hand`: then only `connect` does, for owners that must prepare a new connection first."""
+    unless `by_hand`: then only `connect` does, for owners that must prepare a new connection first.
 
-    def __init__(self, config: RedisConfig, *, by_hand: bool = False) -> None:
+    `key` is any key with the hash tag that the link is for: in a cluster it leads to the master that has it.
+    """
+
+    def __init__(self, config: RedisConfig, key: str = "", *, by_hand: bool = False) -> None:
         self.config = config
+        self.key = key
         self._by_hand = by_hand
-        self._connection: Connection | None = None
+        self._connection: AbstractConnection | None = None
+        self._server: Server | None = None
+        self._moved_to: Server | None = None
         self._lock = asyncio.Lock()
 
     @property
     def connected(self) -> bool:
         return self._connection is not None
 
-    async def connect(self) -> None:
-        """Raises RedisUnreachable."""
+    async def connect(self, server: Server | None = None) -> None:
+        """To that server, or else to the one that counts now. Raises RedisUnreachable."""
         await self.close()
-        connection = self.config.connection()
-        try:
-            async with asyncio.timeout(bounds.REDIS_CONNECT_MAX_S):
-                await connection.connect()  # type: ignore[no-untyped-call]
-        except (RedisError, OSError, TimeoutError) as error:
-            await connection.disconnect(nowait=True)
-            raise self._unreachable(error) from None
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        self._connection = connection
+        self._server, self._connection = await self._open(server)
 
     async def call(self, *command: Argument, timeout_s: float = bounds.LOG_REPLY_MAX_S) -> Reply:
         """One command, connecting if need be. Raises RedisUnreachable, or ResponseError for what Redis refuses."""
@@ -101,70 +74,126 @@ class RedisLink:
         async with self._lock:
             if self._connection is None:
                 if self._by_hand:
-                    raise RedisUnreachable(f"Redis at {self.config.address}: the connection was lost")
+                    raise RedisUnreachable(f"Redis at {self._server or self.config.address}: the connection was lost")
                 await self.connect()
-            connection = self._connection
+            connection, server = self._connection, self._server
             assert connection is not None
+            assert server is not None
             try:
                 async with asyncio.timeout(timeout_s):
-                    await connection.send_packed_command([_pack(tuple(command)) for command in commands])
-                    return [await self._reply(connection) for _ in commands]
+                    replies = await exchange(connection, commands)
+                for reply in replies:
+                    if isinstance(reply, ResponseError) and _is_over(reply):
+                        raise reply
             except (RedisError, OSError, TimeoutError) as error:
+                if isinstance(error, MovedError) and error.host:
+                    self._moved_to = Server(error.host, error.port)
                 await self.close()
-                raise self._unreachable(error) from None
+                raise unreachable(server, error) from None
             except BaseException:
                 await self.close()
                 raise
+            return replies
 
     async def write(
         self, commands: Sequence[Sequence[Argument]], timeout_s: float = bounds.LOG_REPLY_MAX_S
     ) -> list[Reply | ResponseError]:
-        """As pipeline, for what is acknowledged to anybody: returns when enough replicas have it."""
-        return await self.pipeline(commands, timeout_s)
+        """`pipeline`, for what is acknowledged to anybody: it returns when `min_replicas` have all that was written
+        before, too, so the answer to a repeat that wrote nothing counts as well. Raises LogUnavailable if too few of
+        them have it in time: the commands were executed, and may be sent again."""
+        wanted = self.config.min_replicas
+        if not wanted:
+            return await self.pipeline(commands, timeout_s)
+        wait_s = self.config.wait_timeout_s
+        # WAIT is for what this connection wrote last, and a repeat may write nothing: so something always is written.
+        barrier = ("SET", _barrier_key(self.key), b""), ("WAIT", wanted, int(wait_s * 1000))
+        *replies, written, replicas = await self.pipeline([*commands, *barrier], timeout_s + wait_s)
+        if isinstance(written, ResponseError) or not isinstance(replicas, int):
+            raise LogUnavailable(f"Redis at {self._server}: {written!r}, {replicas!r}")
+        if replicas < wanted:
+            raise LogUnavailable(
+                f"Redis at {self._server}: {replicas} of the {wanted} replicas that redis.min_replicas asks for had "
+                f"the write within {wait_s:g} s"
+            )
+        return replies
+
+    async def replicated(self) -> None:
+        """Returns when `min_replicas` have all that this server was given before. Raises LogUnavailable."""
+        await self.write([])
 
     async def close(self) -> None:
         if self._connection is not None:
             connection, self._connection = self._connection, None
             await connection.disconnect(nowait=True)
 
-    async def _reply(self, connection: Connection) -> Reply | ResponseError:
-        try:
-            return await connection.read_response()  # type: ignore[no-any-return]
-        except BusyLoadingError:
-            raise
-        except ResponseError as error:
-            return error
-
-    def _unreachable(self, error: BaseException) -> RedisUnreachable:
-        if isinstance(error, AuthenticationError):
-            cause = "it refuses the user or password"
-        elif isinstance(error, TimeoutError):
-            cause = "no answer in time"
-        else:
-            cause = str(error) or type(error).__name__
-        return RedisUnreachable(f"Redis at {self.config.address}: {cause}")
+    async def _open(self, server: Server | None) -> tuple[Server, AbstractConnection]:
+        place = self.config.place
+        moved_to, self._moved_to = self._moved_to, None
+        if server is None and place.kind == "sentinel":
+            return await open_primary(self.config)
+        if server is None and place.kind == "cluster":
+            server = moved_to or (await slot_map(self.config)).master_of(self.key)
+        server = server or place.servers[0]
+        return server, await open_connection(self.config, server)
 
 
 class RedisLinks:
-    """Connections by hash tag. `prepare` runs on every new one before anybody gets it."""
+    """Links by hash tag: one in all, or one to each master of a cluster. Several callers may share them."""
 
     def __init__(self, config: RedisConfig, prepare: Callable[[RedisLink], Awaitable[None]] | None = None) -> None:
-        self._link = RedisLink(config, by_hand=True)
+        self._config = config
+        self._is_cluster = config.place.kind == "cluster"
         self._prepare = prepare
+        self._slots = SlotMap(())
+        self._links: dict[Server | None, RedisLink] = {}
         self._connecting = asyncio.Lock()
 
     async def of(self, key: str) -> RedisLink:
-        """The connected link to the server that has the key. Raises RedisUnreachable."""
+        """The link to the server that has the key now, connected and prepared. Ask anew for each pipeline: a failover
+        or a hash slot that moved shows as RedisUnreachable on the link, and then here. Raises RedisUnreachable."""
+        link = self._link_of(key)
+        if link is not None and link.connected:
+            return link
         async with self._connecting:
-            if not self._link.connected:
-                await self._link.connect()
-                if self._prepare is not None:
-                    try:
-                        await self._prepare(self._link)
-                    except BaseException:
-                        await self._link.close()
-                        raise
-            return self._link
+            return await self._connected(key)
 
     async def close(self) -> None:
-        await self._link.close()
+        for link in self._links.values():
+            await link.close()
+        self._links.clear()
+
+    def _link_of(self, key: str) -> RedisLink | None:
+        return self._links.get(self._slots.find(key) if self._is_cluster else None)
+
+    async def _connected(self, key: str) -> RedisLink:
+        link = self._link_of(key)
+        if link is not None and link.connected:
+            return link
+        server = None
+        if self._is_cluster:
+            self._slots = await slot_map(self._config)
+            server = self._slots.master_of(key)
+        link = self._links.setdefault(server, RedisLink(self._config, by_hand=True))
+        if not link.connected:
+            link.key = key
+            await link.connect(server)
+            try:
+                if self._prepare is not None:
+                    await self._prepare(link)
+            except BaseException:
+                await link.close()
+                raise
+        return link
+
+
+def _is_over(error: ResponseError) -> bool:
+    """No command on this connection can do better: another server counts now, or this one can't serve."""
+    return isinstance(error, _WRONG_SERVER) or str(error).startswith("UNBLOCKED")
+
+
+def _barrier_key(key: str) -> str:
+    """A key on the same server as `key`."""
+    start = key.find("{") + 1
+    end = key.find("}", start)
+    tag = key[start:end] if start and end > start else key
+    return f"flockmq:{{{tag}}}:barrier"

@@ -5,6 +5,9 @@ only where it follows what was applied. Within a generation sequences have no ga
 follows, so contiguity is seen from the entries alone. Where it is broken (the log was trimmed past this node, or goes
 on from elsewhere), the shard is bootstrapped from a core beside the live tables, which stay in use until the swap.
 
+A log that ends before what was applied, or in a generation below the one that this core promised (generation.py), is
+closed: nothing of it is applied. A core never goes back to an earlier place, for others may build on what it said.
+
 A node only reads here: XREAD, XRANGE and XREVRANGE on `flockmq:{shard}:log` are all the rights it needs.
 """
 
@@ -21,7 +24,7 @@ from redis.exceptions import ResponseError
 from flockmq import bounds
 from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import LogEntry
-from flockmq.rlog.entry import BATCH_FIELD, SEAL_FIELD, START, StreamId, decode_batch
+from flockmq.rlog.entry import BATCH_FIELD, CHECKPOINT_FIELD, SEAL_FIELD, START, StreamId, decode_batch
 from flockmq.rlog.errors import LogCorrupt, LogError, LogLost, LogUnavailable
 from flockmq.rlog.redis import RedisConfig, RedisLink, Reply
 from flockmq.rlog.shards import SHARDS
@@ -48,10 +51,13 @@ def apply_entry(shard: Shard, entry: LogEntry) -> None:
         if StreamId.parse(entry.value) != applied:
             raise NotNext(f"generation {stream_id.generation} goes on from {entry.value.decode()}")
         shard.applied = stream_id
-    elif entry.field == BATCH_FIELD:
+    elif entry.field in (BATCH_FIELD, CHECKPOINT_FIELD):
         if stream_id != (applied.generation, applied.sequence + 1):
             raise NotNext(f"the next entry is {stream_id}")
-        shard.apply(stream_id, decode_batch(entry.value))
+        if entry.field == BATCH_FIELD:
+            shard.apply(stream_id, decode_batch(entry.value))
+        else:
+            shard.checkpoint(stream_id)
     else:
         raise LogCorrupt(f"shard {shard.name}: entry {stream_id} has the unknown field {entry.field!r}")
 
@@ -69,11 +75,14 @@ def entries_of(reply: Reply | ResponseError) -> Iterator[LogEntry]:
 
 class Replica:
     """`source` gives a core's tables; `on_applied(shard, size)` is called after entries of so many bytes, or a
-    bootstrap (0), were applied to it."""
+    bootstrap (0), were applied to it. `votes`: it is a core's."""
 
-    def __init__(self, config: RedisConfig, source: Source | None, on_applied: Callable[[str, int], None]) -> None:
+    def __init__(
+        self, config: RedisConfig, source: Source | None, on_applied: Callable[[str, int], None], *, votes: bool
+    ) -> None:
         self.tables = Tables()
         self.bootstraps = 0
+        self._votes = votes
         self._source = source
         self._on_applied = on_applied
         self._tail_link = RedisLink(config, by_hand=True)
@@ -82,6 +91,10 @@ class Replica:
         self._tail: asyncio.Task[None] | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._ends: dict[str, StreamId] = {}
+        """How far the log behind the tail's connection is known to reach."""
+        self._barred: dict[str, int] = {}
+        self._behind_since: dict[str, float] = {}
+        self._distrusted: set[str] = set()
         self._retiring: list[Iterator[None]] = []
         self._caught_up = asyncio.Event()
 
@@ -122,7 +135,18 @@ class Replica:
 
     def in_step(self, shard: str) -> bool:
         """The shard's tables are live: not blank, not about to be replaced."""
-        return self._caught_up.is_set() and shard not in self._bootstrapping
+        return self._caught_up.is_set() and shard not in self._bootstrapping and shard not in self._distrusted
+
+    def bar(self, shard: str, generation: int) -> None:
+        """From here on, apply nothing of a log that has not reached this generation."""
+        self._barred[shard] = generation
+
+    def distrust(self, shard: str) -> None:
+        """The tables are not what the log says: don't build on them until a bootstrap has replaced them."""
+        self._distrusted.add(shard)
+
+    def is_distrusted(self, shard: str) -> bool:
+        return shard in self._distrusted
 
     def bootstrap(self, shard: str) -> None:
         """Bootstrap the shard in the background, again and again until it worked. Raises LogLost without a source."""
@@ -142,8 +166,9 @@ class Replica:
         while True:
             try:
                 await self._tail_link.connect()
-                await self._check_ends()
+                self._ends.clear()
                 while True:
+                    await self._look_at_closed()
                     self._note_caught_up()
                     await self._read_once()
                     retry_s = bounds.LOG_RETRY_MIN_S
@@ -158,18 +183,26 @@ class Replica:
     def _note_caught_up(self) -> None:
         """Once every shard has reached where its log ended when this connection was made, this node is in step."""
         shards = self.tables.shards
-        if not self._bootstrapping and all(shards[shard].applied >= end for shard, end in self._ends.items()):
+        if not self._bootstrapping and all(
+            self._is_open(shard) and shards[shard].applied >= self._ends[shard] for shard in SHARDS
+        ):
             self._caught_up.set()
 
     async def _read_once(self) -> None:
-        """One XREAD of all shards, applied. Blocks only when there was nothing to read."""
-        shards = [shard for shard in SHARDS if shard not in self._bootstrapping]
+        """One XREAD of all shards that can go on, applied. Blocks only when there was nothing to read."""
+        waiting = [shard for shard in SHARDS if shard not in self._bootstrapping]
+        shards = [shard for shard in waiting if self._is_open(shard)]
+        block_s = bounds.LOG_READ_BLOCK_S if len(shards) == len(waiting) else bounds.LOG_CLOSED_LOOK_S
         if not shards:
-            await asyncio.wait(self._bootstrapping.values(), return_when=asyncio.FIRST_COMPLETED)
+            if self._bootstrapping:
+                timeout_s = block_s if waiting else None
+                await asyncio.wait(self._bootstrapping.values(), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(block_s)
             return
         reply = await self._read_reply(
             self._tail_link,
-            *("XREAD", "COUNT", bounds.LOG_READ_MAX_ENTRIES, "BLOCK", int(bounds.LOG_READ_BLOCK_S * 1000), "STREAMS"),
+            *("XREAD", "COUNT", bounds.LOG_READ_MAX_ENTRIES, "BLOCK", int(block_s * 1000), "STREAMS"),
             *(log_key(shard) for shard in shards),
             *(str(self.tables.shards[shard].applied) for shard in shards),
         )
@@ -180,13 +213,16 @@ class Replica:
         for stream in reply:
             match stream:
                 case [bytes(name), list(entries)]:
-                    await self._apply(names[name], entries)
+                    await self._apply(names[name], list(entries_of(entries)))
 
-    async def _apply(self, shard: str, entries: list[Reply]) -> None:
+    async def _apply(self, shard: str, entries: list[LogEntry]) -> None:
         loop = asyncio.get_running_loop()
         state, turn_ends = self.tables.shards[shard], loop.time() + bounds.LOG_TURN_MAX_S
+        self._ends[shard] = max(self._ends[shard], entries[-1].stream_id)
         size = 0
-        for entry in entries_of(entries):
+        for entry in entries:
+            if not self._is_open(shard) or self.tables.shards[shard] is not state:
+                break
             try:
                 apply_entry(state, entry)
             except (NotNext, LogCorrupt) as error:
@@ -197,29 +233,33 @@ class Replica:
             if loop.time() >= turn_ends:
                 self._on_applied(shard, size)
                 await asyncio.sleep(0)
-                if self.tables.shards[shard] is not state:
-                    return
                 size, turn_ends = 0, loop.time() + bounds.LOG_TURN_MAX_S
         self._on_applied(shard, size)
         self._sweep_if_needed()
 
-    async def _check_ends(self) -> None:
-        """A log that ends before what was applied lost something. The cores then seed the next generation; if none
-        does, the cores know less than this node, and they are right."""
-        deadline = asyncio.get_running_loop().time() + bounds.LOG_BEHIND_REDIS_MAX_S
+    def _is_open(self, shard: str) -> bool:
+        """The log behind the tail's connection has all that was applied, and the generation that was promised."""
+        ends = self._ends.get(shard, START)
+        return ends >= self.tables.shards[shard].applied and ends.generation >= self._barred.get(shard, 0)
+
+    async def _look_at_closed(self) -> None:
+        """See whether logs that were closed are open by now. Where Redis lost something the cores seed the next
+        generation. If none does for long, they know less than this node, and they are right: unless it is one."""
+        now = asyncio.get_running_loop().time()
         for shard in SHARDS:
-            while shard not in self._bootstrapping:
-                reply = await self._read_reply(self._tail_link, "XREVRANGE", log_key(shard), "+", "-", "COUNT", 1)
-                ends = next((entry.stream_id for entry in entries_of(reply)), START)
-                applied = self.tables.shards[shard].applied
-                self._ends[shard] = ends
-                if ends >= applied:
-                    break
-                if asyncio.get_running_loop().time() >= deadline:
-                    log.warning("shard %s: the log ends at %s, before %s", shard, ends, applied)
-                    self.bootstrap(shard)
-                    break
-                await asyncio.sleep(bounds.LOG_RETRY_MAX_S / 4)
+            if shard in self._bootstrapping or (shard in self._ends and self._is_open(shard)):
+                self._behind_since.pop(shard, None)
+                continue
+            reply = await self._read_reply(self._tail_link, "XREVRANGE", log_key(shard), "+", "-", "COUNT", 1)
+            ends = self._ends[shard] = next((entry.stream_id for entry in entries_of(reply)), START)
+            applied = self.tables.shards[shard].applied
+            if ends >= applied:
+                self._behind_since.pop(shard, None)
+            elif shard not in self._behind_since:
+                self._behind_since[shard] = now
+                log.warning("shard %s: the log ends at %s, before %s: waiting for the cores", shard, ends, applied)
+            elif not self._votes and now - self._behind_since[shard] >= bounds.LOG_BEHIND_REDIS_MAX_S:
+                self.bootstrap(shard)
 
     async def _read_reply(self, link: RedisLink, *command: str | int) -> Reply:
         try:
@@ -257,7 +297,18 @@ class Replica:
         else:
             await self._replay(fresh, receiver.trailer.end)
         receiver.check()
+        if self._votes:
+            await self._go_no_further_back(fresh)
         self._swap(fresh)
+
+    async def _go_no_further_back(self, fresh: Shard) -> None:
+        """Bring fresh tables to where the live ones are, which stand still meanwhile. Raises LogUnavailable."""
+        live = self.tables.shards[fresh.name]
+        await self._replay(fresh, live.applied)
+        if fresh.applied < live.applied or fresh.applied.generation < self._barred.get(fresh.name, 0):
+            raise LogUnavailable(
+                f"shard {fresh.name} is at {fresh.applied} there, which is older than what is known here"
+            )
 
     async def _replay(self, fresh: Shard, end: StreamId) -> None:
         loop = asyncio.get_running_loop()
@@ -277,6 +328,7 @@ class Replica:
 
     def _swap(self, fresh: Shard) -> None:
         self.bootstraps += 1
+        self._distrusted.discard(fresh.name)
         self._retiring.append(self.tables.swap(fresh).retire())
         gc.freeze()  # tables live long: a full collection would walk them, 50 ms for a million routes
         rows = {table.spec.name: len(table) for table in fresh.tables.values()}

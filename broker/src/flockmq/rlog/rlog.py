@@ -2,7 +2,7 @@
 
 On a core (`data_dir` is given) writes go to its own committer, and `core` does what only cores do; on a replicant they
 go through `port` to some core. Both read the log from Redis themselves. On a core, `port` is for bootstrapping from
-another core; a cluster's only core has none.
+another core, and `ballot` for agreeing with the others upon a generation; a cluster's only core has neither.
 
     rlog = Rlog("node-1@5f0c…", RedisConfig("redis://127.0.0.1:6379"), data_dir=Path("/var/lib/flockmq"))
     rlog.on_change("routes", listener)
@@ -28,7 +28,7 @@ from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import PUT, START, Op, StreamId
 from flockmq.rlog.errors import LogError, LogFull
-from flockmq.rlog.port import CorePort
+from flockmq.rlog.port import Alone, Ballot, CorePort
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.replica import Replica
 from flockmq.rlog.shards import SHARDS, K, V
@@ -41,16 +41,28 @@ class Rlog:
     """`incarnation` is `name@hex`, new at each start of the process."""
 
     def __init__(
-        self, incarnation: str, redis: RedisConfig, *, port: CorePort | None = None, data_dir: Path | None = None
+        self,
+        incarnation: str,
+        redis: RedisConfig,
+        *,
+        port: CorePort | None = None,
+        data_dir: Path | None = None,
+        ballot: Ballot | None = None,
     ) -> None:
         self.incarnation = incarnation
-        self._replica = Replica(redis, None if port is None else port.bootstrap, self._on_applied)
-        self.core: Core | None = None if data_dir is None else Core(redis, self._replica, data_dir)
+        source = None if port is None else port.bootstrap
+        self._replica = Replica(redis, source, self._on_applied, votes=data_dir is not None)
+        self.core: Core | None = None
+        if data_dir is not None:
+            name = incarnation.rpartition("@")[0]
+            self.core = Core(redis, name, self._replica, data_dir, ballot or Alone(), self._redis_lost)
         writes_to: CorePort | None = self.core if self.core is not None else port
         if writes_to is None:
             raise ValueError("a node that is no core (data_dir) needs a port to one")
         self._writers = {shard: Writer(shard, incarnation, writes_to) for shard in SHARDS}
         self._lags = {shard: _Lag() for shard in SHARDS}
+        self.redis_lost_data = 0
+        """How often this core found that Redis had lost what the cores know, and gave it back."""
         self._catch_ups = {shard: CatchUp(shard, redis, partial(self.applied, shard)) for shard in SHARDS}
 
     @property
@@ -135,6 +147,9 @@ class Rlog:
     def pending_bytes(self) -> int:
         """Writes of this node that its own tables have not reached."""
         return sum(writer.pending_bytes for writer in self._writers.values())
+
+    def _redis_lost(self, shard: str, text: str) -> None:
+        self.redis_lost_data += 1
 
     def _full(self, ops: Sequence[Op]) -> LogFull | None:
         for number in {op[0] for op in ops if op[1] == PUT}:

@@ -26,6 +26,12 @@ AUTH: Final = "auth"
 SHARDS: Final = (CLUSTER, ROUTE, RETAINED, AUTH)
 
 
+def keys_of(shard: str) -> tuple[str, str, str, str, str]:
+    """The keys of a shard in Redis, in the order in which functions.lua takes them."""
+    tag = f"flockmq:{{{shard}}}"
+    return f"{tag}:log", f"{tag}:life", f"{tag}:sequences", f"{tag}:purged", f"{tag}:fence"
+
+
 class NodeInfo(msgspec.Struct, frozen=True, array_like=True):
     """A member of the cluster, as others reach it. Port 0: it does not listen."""
 

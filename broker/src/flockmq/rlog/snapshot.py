@@ -36,7 +36,7 @@ async def write(directory: Path, tables: Tables, shard: str, read: Read) -> Stre
     path = path_of(directory, shard)
     beside = path.with_suffix(".writing")
     framer, buffer, end = Framer(), bytearray(MAGIC), StreamId(0, 0)
-    with await asyncio.to_thread(_create, beside) as file:
+    with await asyncio.to_thread(create, beside) as file:
         async for message in _messages(tables, shard, read):
             frame = framer.frame(message)
             buffer += len(frame).to_bytes(4, "big") + frame
@@ -46,8 +46,8 @@ async def write(directory: Path, tables: Tables, shard: str, read: Read) -> Stre
                 await asyncio.to_thread(file.write, bytes(buffer))
                 buffer.clear()
         file.write(buffer)
-        await asyncio.to_thread(_sync, file)
-    await asyncio.to_thread(_replace, beside, path)
+        await asyncio.to_thread(sync, file)
+    await asyncio.to_thread(replace, beside, path)
     return end
 
 
@@ -96,17 +96,17 @@ def _frames(file: BinaryIO) -> Iterator[bytes]:
         yield frame
 
 
-def _create(path: Path) -> BinaryIO:
+def create(path: Path) -> BinaryIO:
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.open("wb")
 
 
-def _sync(file: BinaryIO) -> None:
+def sync(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
 
 
-def _replace(beside: Path, path: Path) -> None:
+def replace(beside: Path, path: Path) -> None:
     beside.replace(path)
     directory = os.open(path.parent, os.O_RDONLY)
     try:

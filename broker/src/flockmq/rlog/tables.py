@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
+from flockmq import bounds
 from flockmq.rlog.entry import PURGE, START, Run, StreamId, Transaction
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.route_table import RouteTable
@@ -39,6 +40,9 @@ from flockmq.rlog.shards import (
 )
 from flockmq.rlog.table import RowTable, Table
 
+Digests = tuple[int, ...]
+"""Of a shard's tables, in the order of their numbers in `_new_shard`."""
+
 
 class Shard:
     """The tables of one shard at one place of its log."""
@@ -49,6 +53,8 @@ class Shard:
         self.sequences: dict[str, int] = {}
         """Registered incarnation → the number of its last transaction that is applied."""
         self.tables: dict[int, Table[object, object]] = {table.spec.number: table for table in tables}
+        self.checkpoints: dict[StreamId, Digests] = {}
+        """The digests at the latest checkpoints."""
 
     def apply(self, stream_id: StreamId, transactions: Sequence[Transaction]) -> None:
         """One entry. Readers that run between calls see all of it or nothing. Raises LogCorrupt for what no node of
@@ -58,6 +64,13 @@ class Shard:
                 self.sequences[incarnation] = number
             self.apply_runs(runs)
         self.applied = stream_id
+
+    def checkpoint(self, stream_id: StreamId) -> None:
+        """Note the digests at this place of the log."""
+        self.applied = stream_id
+        self.checkpoints[stream_id] = tuple(self.digests().values())
+        if len(self.checkpoints) > bounds.LOG_CHECKPOINTS_MAX:
+            del self.checkpoints[next(iter(self.checkpoints))]
 
     def apply_runs(self, runs: Sequence[Run]) -> None:
         for number, kind, owner, keys, values in runs:

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: a drain takes one core and one replicant at a time; broken pods don't block it."""
+"""PodDisruptionBudgets: a drain takes one pod of a kind at a time; broken pods don't block it."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,9 @@ from flockmq_operator.resources.labels import Component, metadata, selector
 
 
 def budgets(context: Context) -> Iterator[Manifest]:
-    components: tuple[tuple[str, Component], ...] = ((context.core, "core"), (context.replicant, "replicant"))
+    components: list[tuple[str, Component]] = [(context.core, "core"), (context.replicant, "replicant")]
+    if context.redis_hosts:
+        components.append((context.redis, "redis"))
     for name, component in components:
         yield {
             "apiVersion": "policy/v1",

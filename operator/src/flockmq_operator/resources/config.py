@@ -1,7 +1,8 @@
-"""The ConfigMap: one file a component, each whole. A pod carries the digest of its file, so a change rolls it."""
+"""The ConfigMap: each component's files, each whole. A pod carries the digest of its files, so a change rolls it."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.quantity import quantity
@@ -9,8 +10,23 @@ from flockmq_operator.resources.context import REDIS_DATA_DIR, REDIS_PORT, SECRE
 from flockmq_operator.resources.labels import Component, metadata
 from flockmq_operator.resources.node_config import node_config
 
+FILES: dict[Component, tuple[str, ...]] = {
+    "core": ("core.toml",),
+    "replicant": ("replicant.toml",),
+    "redis": ("valkey.conf", "valkey.sh"),
+    "report": (),
+}
+"""The files of each component; not each cluster has each."""
+SCRIPT = (Path(__file__).parent / "valkey.sh").read_text()
+
 MAXMEMORY_PERCENT = 60
-"""Of Redis' memory limit; the rest is for the pages that a rewrite of its file copies."""
+"""Of Redis' memory limit; the rest is for the pages that a rewrite of its file copies, and for replicas."""
+REPLICA_LAG_MAX_S = 10
+"""How long a replica that says nothing still counts."""
+BACKLOG_PERCENT, BACKLOG_MAX_BYTES = 5, 64 * 1024 * 1024
+"""What is kept for a replica that was away for a moment: of the memory limit, and at most."""
+OUTPUT_PERCENT = 10
+"""What may wait for one replica, of the memory limit; half of it for a minute."""
 
 
 def config_map(context: Context) -> Iterator[Manifest]:
@@ -24,29 +40,42 @@ def config_map(context: Context) -> Iterator[Manifest]:
 
 def files(context: Context) -> dict[str, str]:
     """File name → content."""
-    nodes = {f"{role}.toml": node_config(context, role) for role in ("core", "replicant")}
-    return nodes if context.spec.redis.external else {**nodes, "valkey.conf": valkey_conf(context)}
+    found = {"core.toml": node_config(context, "core"), "replicant.toml": node_config(context, "replicant")}
+    if context.spec.redis.external is None:
+        found["valkey.conf"] = valkey_conf(context)
+    if context.redis_hosts:
+        found["valkey.sh"] = SCRIPT
+    return found
 
 
-def file_of(component: Component) -> str:
-    return "valkey.conf" if component == "redis" else f"{component}.toml"
+def files_of(component: Component, files: Mapping[str, str]) -> dict[str, str]:
+    """The component's own among `files`."""
+    return {name: files[name] for name in FILES[component] if name in files}
 
 
-def digest(content: str) -> str:
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+def digest(component: Component, files: Mapping[str, str]) -> str:
+    return hashlib.sha256("\0".join(files_of(component, files).values()).encode()).hexdigest()[:16]
 
 
 def valkey_conf(context: Context) -> str:
-    limit = quantity(context.spec.redis.resources.limits["memory"])
-    directives = (
-        f"include {SECRETS_DIR}/auth.conf",
+    limit = int(quantity(context.spec.redis.resources.limits["memory"]))
+    directives = [
+        f"include {SECRETS_DIR}/redis.conf",
+        f"aclfile {SECRETS_DIR}/users.acl",
         f"port {REDIS_PORT}",
         "bind * -::*",
         f"dir {REDIS_DATA_DIR}",
         "appendonly yes",
         "appendfsync always",
         'save ""',
-        f"maxmemory {int(limit * MAXMEMORY_PERCENT / 100)}",
+        f"maxmemory {limit * MAXMEMORY_PERCENT // 100}",
         "maxmemory-policy noeviction",
-    )
+    ]
+    if context.redis_hosts:
+        directives += [
+            f"min-replicas-to-write {context.redis_min_replicas}",
+            f"min-replicas-max-lag {REPLICA_LAG_MAX_S}",
+            f"repl-backlog-size {min(limit * BACKLOG_PERCENT // 100, BACKLOG_MAX_BYTES)}",
+            f"client-output-buffer-limit replica {limit * OUTPUT_PERCENT // 100} {limit * OUTPUT_PERCENT // 200} 60",
+        ]
     return "\n".join(directives) + "\n"

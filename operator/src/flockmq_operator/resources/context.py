@@ -8,6 +8,9 @@ from flockmq_operator.spec import MqttCluster, Spec
 LINK_PORT = 4370
 MANAGEMENT_PORT = 18083
 REDIS_PORT = 6379
+SENTINEL_PORT = 26379
+SENTINEL_NAME = "flockmq"
+"""What Sentinels call the primary that they watch."""
 
 CONFIG_DIR = "/etc/flockmq"
 SECRETS_DIR = "/etc/flockmq/secrets"
@@ -61,13 +64,35 @@ class Context(msgspec.Struct, frozen=True):
         return f"{self.name}-cluster-key"
 
     @property
+    def links(self) -> str:
+        return f"{self.name}-links"
+
+    @property
     def api_key(self) -> str:
         return f"{self.name}-api-key"
 
     @property
+    def redis_hosts(self) -> list[str]:
+        """The pods of a Redis with replicas, each the name of a Service too; empty: it has none, or isn't ours."""
+        count = self.spec.redis.replicas
+        return [f"{self.redis}-{number}" for number in range(count)] if count > 1 else []
+
+    @property
+    def redis_min_replicas(self) -> int:
+        """How many replicas must have a write, so that a majority of the pods has it: any primary that a majority of
+        the Sentinels can choose then has it too."""
+        external = self.spec.redis.external
+        return external.min_replicas if external else self.spec.redis.replicas // 2
+
+    @property
     def redis_url(self) -> str:
         external = self.spec.redis.external
-        return external.url if external else f"redis://{self.redis}:{REDIS_PORT}/0"
+        if external:
+            return external.url
+        if self.redis_hosts:
+            sentinels = ",".join(f"{host}:{SENTINEL_PORT}" for host in self.redis_hosts)
+            return f"redis+sentinel://{sentinels}/{SENTINEL_NAME}"
+        return f"redis://{self.redis}:{REDIS_PORT}/0"
 
     @property
     def mqtt_user(self) -> str:

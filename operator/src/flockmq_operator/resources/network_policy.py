@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.resources.context import LINK_PORT, MANAGEMENT_PORT, REDIS_PORT, Context
+from flockmq_operator.resources.context import LINK_PORT, MANAGEMENT_PORT, REDIS_PORT, SENTINEL_PORT, Context
 from flockmq_operator.resources.labels import Component, metadata, selector
 
 
@@ -17,8 +17,14 @@ def network_policies(context: Context) -> Iterator[Manifest]:
     yield _policy(context, context.replicant, "replicant", [clients, links, management])
     yield _policy(context, context.report, "report", [])
     if context.spec.redis.external is None:
-        users = [_pods(context, component) for component in ("core", "replicant", "report")]
-        yield _policy(context, context.redis, "redis", [_ingress([REDIS_PORT], users)])
+        nodes = [_pods(context, "core"), _pods(context, "replicant")]
+        users = [*nodes, _pods(context, "report")]
+        if context.redis_hosts:
+            themselves = _pods(context, "redis")
+            sentinels = _ingress([SENTINEL_PORT], [*nodes, themselves])
+            yield _policy(context, context.redis, "redis", [_ingress([REDIS_PORT], [*users, themselves]), sentinels])
+        else:
+            yield _policy(context, context.redis, "redis", [_ingress([REDIS_PORT], users)])
 
 
 def _policy(context: Context, name: str, component: Component, ingress: list[Manifest]) -> Manifest:

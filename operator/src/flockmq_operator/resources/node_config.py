@@ -6,7 +6,7 @@ What differs from pod to pod comes by the environment (see `pod`). No secret sta
 import re
 import tomllib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import tomli_w
@@ -18,19 +18,24 @@ from flockmq_operator.spec import Listener, SpecError
 
 REDIS_WAIT_S = 60
 """How long a starting node waits for Redis before it ends and is started again."""
-OPERATORS_OWN = ("role", "node.name", "node.host", "node.data_dir", "cluster", "redis.password_file", "redis.url")
+OPERATORS_OWN = (
+    *("role", "node.name", "node.host", "node.data_dir", "cluster"),
+    *(f"redis.{key}" for key in ("url", "username", "password_file", "sentinel_password_file", "min_replicas")),
+    *(f"redis.{key}" for key in ("cacertfile", "certfile", "keyfile")),
+)
 """What `spec.config` can't set though no field of the spec does; `cluster` stands for all below it."""
 USERS_KEYS = ("bootstrap_file", "bootstrap_type", "bootstrap_replace")
 """Of cores alone: it is a core that puts users into the log."""
 URL_WITH_PASSWORD = re.compile(r"[a-z+]+://[^/@\s]*:[^/@\s]+@")
 
+Role = Literal["core", "replicant"]
 Document = dict[str, Any]
 """TOML as `tomllib` reads and `tomli_w` writes it."""
 
 
-def node_config(context: Context, role: str) -> str:
+def node_config(context: Context, role: Role) -> str:
     """The file's content. Raises SpecError where `spec.config` isn't TOML, or says what the operator says."""
-    document = said_by_spec(context)
+    document = said_by_spec(context, role)
     merge(document, free_config(context.spec.config))
     listeners = {} if role == "core" else document.get("listeners", {})
     # The broker listens at `default` unless it is told not to.
@@ -43,23 +48,16 @@ def node_config(context: Context, role: str) -> str:
     return head + tomli_w.dumps(document)
 
 
-def said_by_spec(context: Context) -> Document:
+def said_by_spec(context: Context, role: Role) -> Document:
     spec = context.spec
-    redis: Document = {"url": context.redis_url, "connect_timeout": REDIS_WAIT_S}
-    for password in secret_files.redis_password(context):
-        redis["password_file"] = str(password)
     document: Document = {
         "node": {"data_dir": DATA_DIR},
         "mqtt": given(spec.mqtt),
         "listeners": {},
         "authentication": authentication(context),
         "authorization": authorization(context),
-        "cluster": {
-            "listen": f"0.0.0.0:{LINK_PORT}",
-            "seeds": [f"{context.core}:{LINK_PORT}"],
-            "key_file": str(secret_files.cluster_key(context)),
-        },
-        "redis": redis,
+        "cluster": cluster(context, role),
+        "redis": redis(context, role),
         "management": {
             "listen": f"0.0.0.0:{MANAGEMENT_PORT}",
             "api_key_file": str(secret_files.api_key(context)),
@@ -69,6 +67,26 @@ def said_by_spec(context: Context) -> Document:
     for listener in spec.listeners:
         document["listeners"].setdefault(listener.type, {})[listener.name] = listener_table(listener)
     return document
+
+
+def cluster(context: Context, role: Role) -> Document:
+    table: Document = {
+        "listen": f"0.0.0.0:{LINK_PORT}",
+        "seeds": [f"{context.core}:{LINK_PORT}"],
+        "key_file": str(secret_files.cluster_key(context)),
+    }
+    if role == "core":  # majorities are of cores alone; replicants needn't be restarted for another number of them
+        table["cores"] = context.spec.cores.replicas
+    return table
+
+
+def redis(context: Context, role: Role) -> Document:
+    table: Document = {"url": context.redis_url, "connect_timeout": REDIS_WAIT_S}
+    if username := secret_files.redis_username(context, role):
+        table["username"] = username
+    if context.redis_min_replicas:
+        table["min_replicas"] = context.redis_min_replicas
+    return table | {key: str(file) for key, file in secret_files.redis_files(context, role).items()}
 
 
 def given(part: msgspec.Struct) -> Document:

@@ -97,7 +97,7 @@ def node_template(
         "topologySpreadConstraints": topology_spread(context, role),
         "volumes": [config_volume(context, role, "flockmq.toml"), secrets, TMP, *volumes],
     }
-    return pod_template(context, role, pod, config.digest(config.files(context)[config.file_of(role)]))
+    return pod_template(context, role, pod, config.digest(role, config.files(context)))
 
 
 def probe(path: str, *, period_s: int, failures: int) -> Manifest:
@@ -123,8 +123,8 @@ def topology_spread(context: Context, component: Component) -> list[Manifest]:
 
 
 def config_volume(context: Context, component: Component, path: str) -> Manifest:
-    """The component's file of the ConfigMap, under the name `path`."""
-    items = [{"key": config.file_of(component), "path": path}]
+    """The component's one file of the ConfigMap, under the name `path`."""
+    items = [{"key": config.FILES[component][0], "path": path}]
     return {"name": "config", "configMap": {"name": context.config, "items": items}}
 
 

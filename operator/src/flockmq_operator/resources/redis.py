@@ -1,7 +1,12 @@
-"""Redis (Valkey by default): a StatefulSet of one with an append-only file on a volume, and its Service.
+"""Redis (Valkey by default): a StatefulSet with an append-only file on each volume, and its Services.
 
 `appendfsync always`, because *acknowledged is kept* rests on it; `noeviction` and 60 % of the memory limit, so that a
 rewrite of the file, which copies pages on write, can't get the process killed.
+
+With `redis.replicas` 3 or 5 one of the pods is the primary, and a Sentinel stands beside each: in the same pod, so that
+whoever reaches a majority of the Sentinels reaches a majority of the data. Each pod has a Service of its own, whose
+name and address outlive the pod: nobody has to notice that a pod's IP changed. `valkey.sh` says how a pod learns its
+role.
 """
 
 from collections.abc import Iterator
@@ -9,75 +14,150 @@ from collections.abc import Iterator
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources import config
 from flockmq_operator.resources.accounts import node_account
-from flockmq_operator.resources.context import CONFIG_DIR, REDIS_DATA_DIR, REDIS_PORT, SECRETS_DIR, Context
+from flockmq_operator.resources.context import (
+    CONFIG_DIR,
+    REDIS_DATA_DIR,
+    REDIS_PORT,
+    SECRETS_DIR,
+    SENTINEL_PORT,
+    Context,
+)
 from flockmq_operator.resources.core import claim_template
 from flockmq_operator.resources.labels import metadata, selector
-from flockmq_operator.resources.pod import CONTAINER_SECURITY, TMP, TMP_MOUNT, config_volume, pod_template
+from flockmq_operator.resources.pod import CONTAINER_SECURITY, TMP, TMP_MOUNT, pod_template, topology_spread
 
 LOAD_MAX_S = 3600
 """The longest that loading the append-only file may take."""
-GRACE_S = 60
-"""The longest that writing the file out at the end may take."""
+GRACE_S = 90
+"""The longest that a primary's handing over and writing the file out at the end may take."""
+SETTLE_S = 10
+"""How long a restarted pod must have been ready before the next one is restarted: Sentinels ask every ten seconds."""
+SENTINEL_RESOURCES: Manifest = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}
+SCRIPT = ("sh", f"{CONFIG_DIR}/valkey.sh")
 
 
 def redis(context: Context) -> Iterator[Manifest]:
     if context.spec.redis.external:
         return
-    yield {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(context, context.redis, "redis"),
-        "spec": {
-            "selector": selector(context, "redis"),
-            "ports": [{"name": "redis", "port": REDIS_PORT, "targetPort": "redis"}],
-        },
-    }
+    yield from _services(context)
     storage = context.spec.redis.storage
+    replicated: Manifest = {"podManagementPolicy": "Parallel", "minReadySeconds": SETTLE_S}
     yield {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": metadata(context, context.redis, "redis"),
         "spec": {
             "serviceName": context.redis,
-            "replicas": 1,
+            "replicas": context.spec.redis.replicas,
             "selector": {"matchLabels": selector(context, "redis")},
             "template": _template(context),
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": storage.when_deleted, "whenScaled": "Retain"},
             "volumeClaimTemplates": [claim_template(context, "redis", storage)],
+            **(replicated if context.redis_hosts else {}),
         },
     }
 
 
+def _services(context: Context) -> Iterator[Manifest]:
+    """One for all pods that are ready, where the report reads; and one for each that has replicas or is one."""
+    ports = [{"name": "redis", "port": REDIS_PORT, "targetPort": "redis"}]
+    yield {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(context, context.redis, "redis"),
+        "spec": {"selector": selector(context, "redis"), "ports": ports},
+    }
+    ports = [*ports, {"name": "sentinel", "port": SENTINEL_PORT, "targetPort": "sentinel"}]
+    for host in context.redis_hosts:
+        pod = {**selector(context, "redis"), "statefulset.kubernetes.io/pod-name": host}
+        yield {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata(context, host, "redis"),
+            "spec": {"publishNotReadyAddresses": True, "selector": pod, "ports": ports},
+        }
+
+
 def _template(context: Context) -> Manifest:
-    spec = context.spec.redis
-    # -e: an error reply such as LOADING is a failure. The password comes by the environment.
-    ping = {"exec": {"command": ["valkey-cli", "-e", "ping"]}, "timeoutSeconds": 5}
-    password = {"valueFrom": {"secretKeyRef": {"name": context.redis, "key": "password"}}}
-    container: Manifest = {
-        "name": "redis",
-        "image": spec.image or context.settings.flockmq_redis_image,
-        "imagePullPolicy": context.image_pull_policy,
+    files = config.files_of("redis", config.files(context))
+    items = [{"key": file, "path": file} for file in files]
+    pod: Manifest = {
+        "serviceAccountName": node_account(context),
+        "terminationGracePeriodSeconds": GRACE_S,
+        "containers": [_redis(context), *([_sentinel(context)] if context.redis_hosts else [])],
+        "topologySpreadConstraints": topology_spread(context, "redis"),
+        "volumes": [
+            {"name": "config", "configMap": {"name": context.config, "items": items}},
+            {"name": "secrets", "secret": _secret(context)},
+            TMP,
+        ],
+    }
+    return pod_template(context, "redis", pod, config.digest("redis", files))
+
+
+def _redis(context: Context) -> Manifest:
+    # A reply, be it the error LOADING, is a sign of life; -e: ready and started is who answers PONG.
+    alive, pong = (_exec(["valkey-cli", *arguments, "ping"]) for arguments in ([], ["-e"]))
+    container = _container(context, "redis", REDIS_PORT) | {
         "command": ["valkey-server", f"{CONFIG_DIR}/valkey.conf"],
+        "resources": context.spec.redis.resources.manifest(),
+        "startupProbe": {**pong, "periodSeconds": 3, "failureThreshold": LOAD_MAX_S // 3},
+        "livenessProbe": {**alive, "periodSeconds": 10, "failureThreshold": 6},
+        "readinessProbe": {**pong, "periodSeconds": 5, "failureThreshold": 3},
+    }
+    if context.redis_hosts:
+        container["command"] = [*SCRIPT, "redis"]
+        container["readinessProbe"] |= _exec([*SCRIPT, "ready", "redis"])
+        container["lifecycle"] = {"preStop": {"exec": {"command": [*SCRIPT, "leave"]}}}
+    return container
+
+
+def _sentinel(context: Context) -> Manifest:
+    alive = _exec(["valkey-cli", "-p", str(SENTINEL_PORT), "ping"])
+    return _container(context, "sentinel", SENTINEL_PORT) | {
+        "command": [*SCRIPT, "sentinel"],
+        "resources": SENTINEL_RESOURCES,
+        "livenessProbe": {**alive, "periodSeconds": 10, "failureThreshold": 6},
+        "readinessProbe": {**_exec([*SCRIPT, "ready", "sentinel"]), "periodSeconds": 5, "failureThreshold": 3},
+    }
+
+
+def _container(context: Context, name: str, port: int) -> Manifest:
+    password = {"valueFrom": {"secretKeyRef": {"name": context.redis, "key": "password"}}}
+    env: list[Manifest] = [{"name": "REDISCLI_AUTH", **password}, {"name": "VALKEYCLI_AUTH", **password}]
+    if context.redis_hosts:
+        env += [
+            {"name": "SELF", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "HOSTS", "value": " ".join(context.redis_hosts)},
+            {"name": "CLUSTER", "value": context.cluster.uid},
+            {"name": "CONFIG", "value": CONFIG_DIR},
+            {"name": "SECRETS", "value": SECRETS_DIR},
+            {"name": "DATA", "value": REDIS_DATA_DIR},
+        ]
+    return {
+        "name": name,
+        "image": context.spec.redis.image or context.settings.flockmq_redis_image,
+        "imagePullPolicy": context.image_pull_policy,
         "workingDir": REDIS_DATA_DIR,
-        "env": [{"name": "REDISCLI_AUTH", **password}, {"name": "VALKEYCLI_AUTH", **password}],
-        "ports": [{"name": "redis", "containerPort": REDIS_PORT}],
-        "resources": spec.resources.manifest(),
+        "env": env,
+        "ports": [{"name": name, "containerPort": port}],
         "securityContext": CONTAINER_SECURITY,
-        "startupProbe": {**ping, "periodSeconds": 3, "failureThreshold": LOAD_MAX_S // 3},
-        "livenessProbe": {**ping, "periodSeconds": 10, "failureThreshold": 6},
-        "readinessProbe": {**ping, "periodSeconds": 5, "failureThreshold": 3},
         "volumeMounts": [
-            {"name": "config", "mountPath": f"{CONFIG_DIR}/valkey.conf", "subPath": "valkey.conf", "readOnly": True},
+            *(
+                {"name": "config", "mountPath": f"{CONFIG_DIR}/{file}", "subPath": file, "readOnly": True}
+                for file in config.files_of("redis", config.files(context))
+            ),
             {"name": "secrets", "mountPath": SECRETS_DIR, "readOnly": True},
             {"name": "data", "mountPath": REDIS_DATA_DIR},
             TMP_MOUNT,
         ],
     }
-    secret = {"secretName": context.redis, "items": [{"key": "auth.conf", "path": "auth.conf"}]}
-    pod: Manifest = {
-        "serviceAccountName": node_account(context),
-        "terminationGracePeriodSeconds": GRACE_S,
-        "containers": [container],
-        "volumes": [config_volume(context, "redis", "valkey.conf"), {"name": "secrets", "secret": secret}, TMP],
-    }
-    return pod_template(context, "redis", pod, config.digest(config.valkey_conf(context)))
+
+
+def _exec(command: list[str]) -> Manifest:
+    return {"exec": {"command": command}, "timeoutSeconds": 10}
+
+
+def _secret(context: Context) -> Manifest:
+    keys = ("redis.conf", "users.acl", *(("password", "sentinel.conf", "sentinel.acl") if context.redis_hosts else ()))
+    return {"secretName": context.redis, "items": [{"key": key, "path": key} for key in keys]}

@@ -36,7 +36,8 @@ class SecretFile(NamedTuple):
 
 def node_files(context: Context, component: Component) -> list[SecretFile]:
     """All that a core or a replicant reads; each once."""
-    files = [cluster_key(context), api_key(context), *redis_password(context), *referenced(context)]
+    redis = redis_files(context, component).values()
+    files = [cluster_key(context), api_key(context), *redis, *referenced(context)]
     if component == "core":
         files += users(context)
     else:
@@ -58,14 +59,44 @@ def api_key(context: Context) -> SecretFile:
     return SecretFile("api-key", context.api_key, "key")
 
 
-def redis_password(context: Context) -> list[SecretFile]:
-    """Empty: it has none."""
+def redis_files(context: Context, component: Component) -> dict[str, SecretFile]:
+    """What a component shows to Redis and its Sentinels, and whom it trusts: by the broker's own keys of `[redis]`."""
     external = context.spec.redis.external
     if external is None:
-        return [SecretFile("redis-password", context.redis, "password")]
-    secret = external.password_secret_ref
-    field = "spec.redis.external.passwordSecretRef"
-    return [SecretFile("redis-password", secret.name, secret.key, field)] if secret else []
+        files = {"password_file": SecretFile("redis-password", context.redis, f"{component}-password")}
+        if context.redis_hosts and component != "report":
+            secret = SecretFile("redis-sentinel-password", context.redis, "sentinel-password")
+            files["sentinel_password_file"] = secret
+        return files
+    here = "spec.redis.external"
+    files = {}
+    if component == "replicant" and external.replicants:
+        own = external.replicants.password_secret_ref
+        field = f"{here}.replicants.passwordSecretRef"
+        files["password_file"] = SecretFile("redis-password", own.name, own.key, field)
+    elif secret_key := external.password_secret_ref:
+        field = f"{here}.passwordSecretRef"
+        files["password_file"] = SecretFile("redis-password", secret_key.name, secret_key.key, field)
+    if sentinel := external.sentinel_password_secret_ref:
+        field = f"{here}.sentinelPasswordSecretRef"
+        files["sentinel_password_file"] = SecretFile("redis-sentinel-password", sentinel.name, sentinel.key, field)
+    if authority := external.ca_secret_ref:
+        field = f"{here}.caSecretRef"
+        files["cacertfile"] = SecretFile("redis-tls/ca.crt", authority.name, authority.key, field)
+    if own_tls := external.tls_secret_ref:
+        for key, file in (("certfile", "tls.crt"), ("keyfile", "tls.key")):
+            files[key] = SecretFile(f"redis-tls/{file}", own_tls.name, file, f"{here}.tlsSecretRef")
+    return files
+
+
+def redis_username(context: Context, component: Component) -> str | None:
+    """As whom a component comes to Redis; None: as its default user."""
+    external = context.spec.redis.external
+    if external is None:
+        return component
+    if component == "replicant" and external.replicants:
+        return external.replicants.username
+    return external.username
 
 
 def users(context: Context) -> list[SecretFile]:

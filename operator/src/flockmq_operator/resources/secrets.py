@@ -1,9 +1,10 @@
-"""The Secrets the operator makes: Redis' password, the key with which nodes authenticate to one another, the key of the
-REST API, and a first user for clients.
+"""The Secrets the operator makes: the passwords of Redis' users, the key with which nodes authenticate to one another,
+the key of the REST API, and a first user for clients.
 
 Made once. What is in them is drawn here, never read back, compared, applied again or logged: `plan` only asks whether
-they exist. `auth.conf` is the password as a directive that Redis includes, so that it stands on no command line;
-`users.csv` is the user as the cores read it.
+they exist. The one exception is the Secret with the links' certificates: `plan` fills it, and renews what is in it.
+Redis reads its users and their passwords from files, so that none stands on a command line; `users.csv` is the first
+user as the cores read it.
 """
 
 import secrets as entropy
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import metadata
+from flockmq_operator.resources.redis_users import Passwords, redis_acl, redis_conf, sentinel_acl, sentinel_conf
 
 SECRET_BYTES = 32
 FIRST_USER = "mqtt"
@@ -22,13 +24,29 @@ def secrets(context: Context) -> Iterator[Manifest]:
     """The Secrets, each with a fresh value: to be created where missing, never applied."""
     for name in (context.cluster_key, context.api_key):
         yield _secret(context, name, {"key": entropy.token_hex(SECRET_BYTES)})
+    yield _secret(context, context.links, {})
     if context.spec.redis.external is None:
-        password = entropy.token_hex(SECRET_BYTES)
-        yield _secret(context, context.redis, {"password": password, "auth.conf": f"requirepass {password}\n"})
+        yield _secret(context, context.redis, redis_secret())
     if context.makes_user:
         password = entropy.token_hex(SECRET_BYTES)
         line = f"user_id,password,is_superuser\n{FIRST_USER},{password},false\n"
         yield _secret(context, context.mqtt_user, {"username": FIRST_USER, "password": password, "users.csv": line})
+
+
+def redis_secret() -> dict[str, str]:
+    """Each user's password as a client reads it, and all of them as Redis and Sentinel do."""
+    drawn = Passwords(*(entropy.token_hex(SECRET_BYTES) for _ in Passwords._fields))
+    return {
+        "password": drawn.admin,
+        "core-password": drawn.core,
+        "replicant-password": drawn.replicant,
+        "report-password": drawn.report,
+        "sentinel-password": drawn.sentinel,
+        "redis.conf": redis_conf(drawn),
+        "users.acl": redis_acl(drawn),
+        "sentinel.conf": sentinel_conf(drawn),
+        "sentinel.acl": sentinel_acl(drawn),
+    }
 
 
 def _secret(context: Context, name: str, values: dict[str, str]) -> Manifest:

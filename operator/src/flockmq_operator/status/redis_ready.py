@@ -19,7 +19,9 @@ def judge(situation: Situation) -> Condition:
     status = live.get("status", {})
     if status.get("currentRevision") != status.get("updateRevision"):
         return Condition(TYPE, False, "Rolling", "being restarted from its newest template")
-    if not rolled_out(live, 1):
+    if not rolled_out(live, context.spec.redis.replicas):
         trouble = [said for pod in observed.redis_pods if (said := pod_trouble(pod))]
         return Condition(TYPE, False, "NotReady", "; ".join(trouble) or "starting, or loading its append-only file")
+    if context.redis_hosts:
+        return Condition(TYPE, True, "Answers", f"a primary and {len(context.redis_hosts) - 1} replicas of it answer")
     return Condition(TYPE, True, "Answers", "it answers")

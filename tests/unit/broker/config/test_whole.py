@@ -164,6 +164,8 @@ def test_seeds_are_a_list_in_the_file_and_comma_separated_elsewhere(tmp_path: Pa
         ("[node]\nname = 5", "node.name: 5 must be a text"),
         ("mqtt = 5", "mqtt: is a section, not a value; write [mqtt] above its keys"),
         ('[redis]\nurl = "http://x"', "redis.url: isn't a Redis URL; for example redis://127.0.0.1:6379/0"),
+        ("[redis]\nmin_replicas = -1", "redis.min_replicas: -1 must be a whole number from 0 to 100"),
+        ('[redis]\nwait_timeout = "0s"', "redis.wait_timeout: '0s' must be a number from 0.01 to 60"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_file_key_value_and_mend(tmp_path: Path, text: str, expected: str) -> None:
@@ -258,3 +260,21 @@ def test_a_replicant_needs_redis_key_and_seeds(missing: str, expected: str) -> N
     assert whole.load(environment=environment).role == "replicant"
     del environment[missing]
     assert refusal(environment=environment).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('url = "redis://me@h"\nusername = "i"', "redis: username: the URL names a user as well; say it once"),
+        ('url = "rediss://h"\ncertfile = "c"', "redis: certfile and keyfile need one another"),
+        ('url = "redis://h"\ncacertfile = "c"', "redis: cacertfile, certfile and keyfile need TLS: a url that "),
+        ('url = "redis://h"\nsentinel_password_file = "p"', "redis: sentinel_password_file needs sentinels: a url "),
+    ],
+)
+def test_keys_of_redis_that_do_not_go_together_are_refused(tmp_path: Path, text: str, expected: str) -> None:
+    assert refusal(file=write(tmp_path, f"[redis]\n{text}\n")).startswith(expected)
+
+
+def test_redis_may_be_sentinels_or_a_cluster() -> None:
+    for url in ("rediss+sentinel://s1,s2:1/main", "redis+cluster://r1:1,r2"):
+        assert whole.load(environment={"FLOCKMQ_REDIS__URL": url}).redis.url == url

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import aiohttp
 import pytest
@@ -12,7 +12,7 @@ from flockmq.bounds import MANAGEMENT_REQUEST_LINE_MAX_BYTES
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse
 from flockmq.management.server import serve
-from flockmq.management.view import NodeRow, NodeStatus, Sample, ShardStatus
+from flockmq.management.view import LogState, NodeRow, NodeStatus, Sample, ShardStatus
 
 ROW = NodeRow(
     name="core-1",
@@ -56,6 +56,9 @@ class ToldNode:
             leader=None,
             shards=[ShardStatus(shard="route", applied="1-7", lag_entries=2, lag_ms=30.0)],
         )
+
+    def rlog(self) -> Mapping[str, LogState]:
+        return {"route": LogState(applied="1-7", digests={"routes": "00000000000000ff"})}
 
     def samples(self) -> Sequence[Sample]:
         return [Sample("flockmq_connections", 4)]
@@ -123,6 +126,11 @@ async def test_status_tells_the_position_in_each_shard(http: aiohttp.ClientSessi
         status = await response.json()
     assert status["shards"] == [{"shard": "route", "applied": "1-7", "lag_entries": 2, "lag_ms": 30.0}]
     assert status["leader"] is None
+
+
+async def test_where_the_tables_are_is_shown_with_their_digests(http: aiohttp.ClientSession) -> None:
+    async with http.get("/api/v5/rlog") as response:
+        assert await response.json() == {"route": {"applied": "1-7", "digests": {"routes": "00000000000000ff"}}}
 
 
 async def test_metrics_are_in_prometheus_text(http: aiohttp.ClientSession) -> None:

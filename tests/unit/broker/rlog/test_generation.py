@@ -4,38 +4,74 @@ import pytest
 
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt
-from flockmq.rlog.generation import GoOn, Life, Seal, Seed, plan
+from flockmq.rlog.generation import (
+    Found,
+    Life,
+    Report,
+    Seal,
+    Seed,
+    is_settled,
+    next_generation,
+    plan,
+    reached_by_majority,
+    turn,
+)
 
 NOW, BEFORE = "run-now", "run-before"
+A, B, C = (Report(name, StreamId(3, place), 3) for name, place in (("a", 9), ("b", 7), ("c", 9)))
+BLANK = Report("b", START, 0)
 
 
 @pytest.mark.parametrize(
-    ("stored", "last", "known", "step"),
+    ("life", "last", "reports", "step"),
     [
-        pytest.param(None, START, START, Seal(Life(1, NOW), START), id="the first log ever"),
-        pytest.param(Life(3, NOW), StreamId(3, 9), StreamId(3, 7), GoOn(Life(3, NOW)), id="nothing happened"),
-        pytest.param(Life(3, NOW), StreamId(3, 9), START, GoOn(Life(3, NOW)), id="a blank core joins"),
-        pytest.param(
-            Life(3, BEFORE), StreamId(3, 9), StreamId(3, 9), Seal(Life(4, NOW), StreamId(3, 9)), id="a plain restart"
-        ),
-        pytest.param(
-            Life(3, BEFORE), StreamId(3, 8), StreamId(3, 9), Seed(Life(4, NOW), StreamId(3, 9)), id="lost writes"
-        ),
-        pytest.param(None, START, StreamId(3, 9), Seed(Life(4, NOW), StreamId(3, 9)), id="an empty Redis"),
-        pytest.param(
-            Life(1, NOW),
-            StreamId(1, 4),
-            StreamId(3, 9),
-            Seed(Life(4, NOW), StreamId(3, 9)),
-            id="a blank core was first",
-        ),
-        pytest.param(
-            None, StreamId(5, 4), StreamId(3, 9), Seed(Life(6, NOW), StreamId(3, 9)), id="a log that no one sealed"
-        ),
+        pytest.param(None, START, [BLANK, BLANK], Seal(Life(4, NOW), START), id="the first log ever"),
+        pytest.param(Life(3, BEFORE), StreamId(3, 9), [A, B], Seal(Life(4, NOW), A.place), id="a plain restart"),
+        pytest.param(Life(3, BEFORE), StreamId(3, 8), [A, B], Seed(Life(4, NOW), A.place), id="lost writes"),
+        pytest.param(None, START, [BLANK, A], Seed(Life(4, NOW), A.place), id="an empty Redis"),
+        pytest.param(Life(1, NOW), StreamId(1, 4), [A], Seed(Life(4, NOW), A.place), id="another log"),
+        pytest.param(None, StreamId(5, 4), [A], Seed(Life(4, NOW), A.place), id="a log that no one sealed"),
     ],
 )
-def test_plan(stored: Life | None, last: StreamId, known: StreamId, step: GoOn | Seal | Seed) -> None:
-    assert plan(stored, NOW, last, known) == step
+def test_plan(life: Life | None, last: StreamId, reports: list[Report], step: Seal | Seed) -> None:
+    assert plan(Found(NOW, life, last), 4, reports) == step
+
+
+@pytest.mark.parametrize(
+    ("life", "last", "mine", "settled"),
+    [
+        pytest.param(Life(3, NOW), StreamId(3, 9), B, True, id="nothing happened"),
+        pytest.param(Life(3, NOW), StreamId(3, 9), BLANK, True, id="a blank core joins"),
+        pytest.param(Life(3, NOW), StreamId(3, 8), A, False, id="it ends before what this core has"),
+        pytest.param(Life(3, BEFORE), StreamId(3, 9), A, False, id="another life"),
+        pytest.param(None, StreamId(3, 9), BLANK, False, id="no life"),
+        pytest.param(Life(3, NOW), StreamId(3, 9), A._replace(promised=4), False, id="a later one is promised"),
+    ],
+)
+def test_is_settled(life: Life | None, last: StreamId, mine: Report, settled: bool) -> None:
+    assert is_settled(Found(NOW, life, last), mine) == settled
+
+
+def test_a_generation_is_higher_than_all_that_anybody_heard_of() -> None:
+    found = Found(NOW, Life(3, BEFORE), StreamId(2, 9))
+    assert next_generation(found, [BLANK]) == 4
+    assert next_generation(found, [A, C._replace(promised=7)]) == 8
+    assert next_generation(Found(NOW, None, START), [A._replace(place=StreamId(9, 1))]) == 10
+
+
+def test_whoever_may_seal_takes_turns_and_only_who_stands_at_the_base_seeds() -> None:
+    life, reports = Life(4, NOW), [C, B, A]
+    assert [turn(name, Seal(life, A.place), reports) for name in "abc"] == [0, 1, 2]
+    assert [turn(name, Seed(life, A.place), reports) for name in "abc"] == [0, None, 1]
+
+
+@pytest.mark.parametrize(
+    ("sequences", "cores", "reached"),
+    [([4], 1, 4), ([4, 9], 2, 4), ([4, 9, 7], 3, 7), ([9], 3, 0), ([9, 8], 3, 8), ([9, 8], 4, 0), ([], 1, 0)],
+)
+def test_what_a_majority_has_reached(sequences: list[int], cores: int, reached: int) -> None:
+    places = [StreamId(1, sequence) for sequence in sequences]
+    assert reached_by_majority(places, cores) == (StreamId(1, reached) if reached else START)
 
 
 def test_a_life_is_read_back() -> None:

@@ -1,0 +1,183 @@
+"""Twice a second each node says how it is on all of its links, hears how the others are, and closes what is silent.
+
+News that others shouldn't wait for goes at once: whom a core can't reach any more, and that a node drains. What always
+holds: `statuses` has what each linked node said last, and nothing of a node without a link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Final
+
+from flockmq import bounds
+from flockmq.cluster import frames
+from flockmq.cluster.forwarding import Forwarding
+from flockmq.cluster.frames import Status
+from flockmq.cluster.link import Link
+from flockmq.cluster.membership import CORE_ROLES, Membership
+from flockmq.cluster.mesh import Mesh
+from flockmq.cluster.views import LocalStatus
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import SHARDS
+
+log: Final = logging.getLogger(__name__)
+
+
+class Beats:
+    """The plain attributes are set before the first beat that is to tell of them."""
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        members: Membership,
+        forwarding: Forwarding,
+        local_status: Callable[[], LocalStatus],
+        is_core: bool,
+    ) -> None:
+        self.statuses: dict[str, Status] = {}
+        self.rlog: Rlog | None = None
+        self.unreachable: Callable[[float], Collection[str]] = _nobody
+        """A core's vote, at a time."""
+        self.leads: Callable[[], bool] = _never
+        self.settled: Callable[[float], bool] = _always
+        """A core's: whether it belongs to a majority of the cores, at a time."""
+        self.appends = 0
+        """Of other nodes, since the last beat: this core's weight."""
+        self._mesh = mesh
+        self._members = members
+        self._forwarding = forwarding
+        self._local_status = local_status
+        self._is_core = is_core
+        self._said_at: dict[str, float] = {}
+        self._news: object = None
+        self._settled_at = 0.0
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_draining(self) -> bool:
+        return self._local_status().draining
+
+    def of(self, incarnation: str) -> Status:
+        """What it said last, if it is linked."""
+        return self.statuses.get(incarnation, _NOTHING_SAID)
+
+    def is_heard(self, incarnation: str, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> bool:
+        """It said something lately."""
+        said_at = self._said_at.get(incarnation)
+        return said_at is not None and now - said_at <= within_s
+
+    def is_fenced(self, now: float) -> bool:
+        """Whether this node may have been purged without knowing: no majority was heard of for MEMBER_FENCE_S."""
+        if self._is_core:
+            return not self.settled(now)
+        return now - self._settled_at > bounds.MEMBER_FENCE_S
+
+    def greet(self, link: Link) -> None:
+        """A link is up: the first heartbeat on it."""
+        link.control(frames.Heartbeat(self.status()))
+
+    def heard(self, link: Link, status: Status) -> None:
+        self.statuses[link.peer.incarnation] = status
+        self._said_at[link.peer.incarnation] = link.heard_at
+        if status.settled and not self._is_core:
+            self._settled_at = link.heard_at
+        if self.rlog is not None:
+            for shard in SHARDS:
+                if (head := status.heads.get(shard)) is not None:
+                    self.rlog.note_head(shard, head)
+
+    def lost(self, incarnation: str) -> None:
+        """The last link to it ended."""
+        self.statuses.pop(incarnation, None)
+        self._said_at.pop(incarnation, None)
+
+    def least_loaded_core(self) -> Link | None:
+        """The link to the core with the least weight; draining ones come last."""
+        cores = [link for link in self._mesh.links() if link.peer.role in CORE_ROLES]
+        return min(cores, key=lambda link: self._weight(link.peer.incarnation), default=None)
+
+    def status(self) -> Status:
+        """What this node says about itself."""
+        local = self._local_status()
+        rlog = self.rlog
+        if rlog is None:
+            return Status(local.connections, local.routes, 0, local.ready, local.draining)
+        core, now = rlog.core, self._loop.time()
+        return Status(
+            connections=local.connections,
+            routes=local.routes,
+            lag_entries=max(rlog.lag(shard)[0] for shard in SHARDS),
+            ready=local.ready,
+            draining=local.draining,
+            weight=self.appends,
+            heads={shard: rlog.applied(shard) for shard in SHARDS},
+            unreachable=tuple(self.unreachable(now))[: bounds.MEMBER_VOTES_MAX],
+            leads=self.leads(),
+            durable={shard: core.durable(shard) for shard in SHARDS} if core is not None else {},
+            settled=self._is_core and self.settled(now),
+        )
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        looked_at = beat_at = self._loop.time()
+        while True:
+            await asyncio.sleep(bounds.LINK_LOOK_S)
+            now = self._loop.time()
+            stood_still = now - looked_at > 3 * bounds.LINK_HEARTBEAT_S
+            looked_at = now
+            try:
+                if now - beat_at >= bounds.LINK_HEARTBEAT_S or self._has_news(now):
+                    beat_at = now
+                    self._beat(now, stood_still=stood_still)
+            except Exception:
+                log.exception("a heartbeat failed")
+
+    def _has_news(self, now: float) -> bool:
+        news = self.is_draining, frozenset(self.unreachable(now))
+        if news == self._news:
+            return False
+        self._news = news
+        return True
+
+    def _beat(self, now: float, *, stood_still: bool) -> None:
+        """`stood_still`: this node's own loop did, so silence proves nothing."""
+        encoded = frames.control(frames.Heartbeat(self.status()))
+        self.appends = 0
+        if stood_still:
+            self._members.count_anew(now)
+        for link in self._mesh.links():
+            link.send(encoded)
+            if stood_still:
+                link.heard_at = now
+            elif now - link.heard_at > bounds.LINK_SILENT_MAX_S:
+                link.close(f"nothing was heard on it for {bounds.LINK_SILENT_MAX_S} s")
+            elif self._is_idle(link, now):
+                self._mesh.release(link.peer.incarnation)
+                link.close("it was idle")
+
+    def _is_idle(self, link: Link, now: float) -> bool:
+        if self._is_core or link.peer.role in CORE_ROLES or now - max(link.used_at, link.up_at) < bounds.PEER_IDLE_S:
+            return False
+        return self._forwarding.is_idle(link.peer.incarnation, now)
+
+    def _weight(self, incarnation: str) -> tuple[int, int]:
+        status = self.of(incarnation)
+        return status.draining, status.weight
+
+
+_NOTHING_SAID: Final = Status()
+
+
+def _nobody(now: float) -> Collection[str]:
+    """A node that is no core has no vote."""
+    return ()
+
+
+def _never() -> bool:
+    return False
+
+
+def _always(now: float) -> bool:
+    return True

@@ -1,0 +1,63 @@
+"""What a cluster is told and tells about itself: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from flockmq.cluster.mesh import Address
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """What a node is told about itself and its cluster."""
+
+    name: str
+    role: str
+    host: str
+    """The address others reach this node at."""
+    mqtt_port: int
+    version: str
+    key: bytes
+    """At least KEY_MIN_BYTES; unused when it neither listens nor dials."""
+    listen: Address | None = None
+    """None: no links, as for a single node. Port 0: any free one."""
+    seeds: tuple[Address, ...] = ()
+    cores: int = 0
+    """How many cores are configured, which majorities are of; 0: as many as the members' table has."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStatus:
+    """What the rest of the node says about itself for heartbeats and `nodes`."""
+
+    connections: int = 0
+    routes: int = 0
+    ready: bool = False
+    draining: bool = False
+
+
+class Traffic(NamedTuple):
+    """With one other node, since its links came up."""
+
+    sent_bytes: int
+    received_bytes: int
+    queue_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One member, as this node knows it; the last six are -1/False while nothing was heard from it."""
+
+    name: str
+    incarnation: str
+    role: str
+    host: str
+    mqtt_port: int
+    version: str
+    connections: int
+    routes: int
+    lag_entries: int
+    ready: bool
+    draining: bool
+    leader: bool

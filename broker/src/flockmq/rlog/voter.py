@@ -1,0 +1,91 @@
+"""This core's voice when cores agree upon a generation: where its tables are, and what it promised (generation.py).
+
+Promises are on disk before anybody hears of them, in one small file beside the snapshots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import msgspec
+
+from flockmq.rlog import snapshot
+from flockmq.rlog.entry import START, StreamId
+from flockmq.rlog.errors import LogUnavailable
+from flockmq.rlog.generation import Report
+from flockmq.rlog.replica import Replica
+from flockmq.rlog.shards import SHARDS
+
+log = logging.getLogger(__name__)
+
+_decoder = msgspec.json.Decoder(dict[str, int])
+
+
+class Voter:
+    """`name`: this core's, as others count it. `replica`: its tables."""
+
+    def __init__(self, name: str, replica: Replica, data_dir: Path) -> None:
+        self.name = name
+        self._replica = replica
+        self._path = data_dir / "promises.json"
+        self._promised = dict.fromkeys(SHARDS, 0)
+        self._promised_at = dict.fromkeys(SHARDS, 0.0)
+        self._writing = asyncio.Lock()
+        self._loaded = False
+
+    async def load(self) -> None:
+        """Take up what was promised before this core was restarted, when its tables are loaded."""
+        try:
+            kept = _decoder.decode(await asyncio.to_thread(self._path.read_bytes))
+        except FileNotFoundError:
+            kept = {}
+        except (OSError, msgspec.DecodeError) as error:
+            log.error("%s is left out: %s; it says which generations of the log this core agreed to", self._path, error)
+            kept = {}
+        for shard in SHARDS:
+            self._promise(shard, kept.get(shard, 0))
+        self._loaded = True
+
+    def promised(self, shard: str) -> int:
+        return self._promised[shard]
+
+    def promised_for_s(self, shard: str) -> float:
+        """How long ago it promised the last one."""
+        return asyncio.get_running_loop().time() - self._promised_at[shard]
+
+    async def report(self, shard: str, generation: int) -> Report:
+        """Say where the tables are; promise the generation if it is higher than any before (0: don't). Raises
+        LogUnavailable."""
+        if shard not in SHARDS or not self._loaded:
+            raise LogUnavailable(f"{self.name} has not loaded shard {shard!r}")
+        granted = generation > self._promised[shard]
+        if granted:
+            self._promise(shard, generation)
+            async with self._writing:
+                await self._write()
+        return Report(self.name, self._place(shard), self._promised[shard], granted)
+
+    def _promise(self, shard: str, generation: int) -> None:
+        self._promised[shard] = generation
+        self._promised_at[shard] = asyncio.get_running_loop().time()
+        self._replica.bar(shard, generation)
+
+    def _place(self, shard: str) -> StreamId:
+        return START if self._replica.is_distrusted(shard) else self._replica.tables.shards[shard].applied
+
+    async def _write(self) -> None:
+        data = msgspec.json.encode(self._promised)
+        try:
+            await asyncio.to_thread(_write_durably, self._path, data)
+        except OSError as error:
+            raise LogUnavailable(f"{self.name} can't write {self._path}: {error.strerror}") from None
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    beside = path.with_suffix(".writing")
+    with snapshot.create(beside) as file:
+        file.write(data)
+        snapshot.sync(file)
+    snapshot.replace(beside, path)

@@ -1,0 +1,220 @@
+"""The authority and the certificate of a cluster's links: what to renew next. Pure, but for the entropy of fresh keys.
+
+All nodes show one certificate, and believe only what the cluster's own authority signed. Both stand in one Secret, so
+that no change is half a change:
+
+    ca.crt            whom nodes believe: the authority, and for a while the one before it
+    ca.key            the newest authority's key; it is mounted in no pod
+    tls.crt, tls.key  what every node shows
+
+Nodes read their files again when they change, and links that are up stay, so nothing is restarted. An authority is
+replaced in three steps, OVERLAP apart, so that every node has read one before the next: a second one is believed; it
+signs what is shown; the first one is believed no longer.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+AUTHORITY_LIFE = timedelta(days=3 * 365)
+CERTIFICATE_LIFE = timedelta(days=90)
+RENEW_AFTER = 2 / 3
+"""The share of its life after which either is replaced."""
+OVERLAP = timedelta(hours=24)
+"""How long every node has to read its files again; the kubelet takes a minute or two to bring them."""
+BACKDATED = timedelta(hours=1)
+"""How far a node's clock may be behind the operator's."""
+
+Files = Mapping[str, bytes]
+
+
+class Unreadable(Exception):
+    """The files aren't what this module wrote; the message says which, and why."""
+
+
+class Step(NamedTuple):
+    files: dict[str, bytes]
+    """The whole Secret, as it should be now."""
+    sentence: str
+    """What happened, for an event."""
+
+
+class Authority(NamedTuple):
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+class Held(NamedTuple):
+    newest: Authority
+    before: x509.Certificate | None
+    """The authority before the newest, while it is still believed."""
+    shown: x509.Certificate
+    shown_key: bytes
+
+    @property
+    def moved(self) -> bool:
+        """Whether the newest authority signed what is shown."""
+        try:
+            self.shown.verify_directly_issued_by(self.newest.certificate)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+def next_step(files: Files | None, cluster: str, now: datetime) -> Step | None:
+    """What the files of `cluster` should become; None: they are as they should be. `files` None: there are none.
+
+    Raises Unreadable.
+    """
+    if files is None:
+        return renewed(cluster, now, None, "Made an authority and a certificate for the cluster's links")
+    held = read(files)
+    authority, shown = held.newest.certificate, held.shown
+    if not held.moved:
+        if now >= min(made_at(authority) + OVERLAP, shown.not_valid_after_utc):
+            return shown_anew(cluster, now, held, "The links' certificate is now of the new authority")
+        return None
+    if held.before is not None and now >= made_at(shown) + OVERLAP:
+        return Step(written(held.newest, None, shown, held.shown_key), "The links' old authority is believed no longer")
+    if held.before is None and due(authority, now):
+        return renewed(
+            cluster, now, held, "Made a new authority for the cluster's links; the old one is still believed"
+        )
+    if due(shown, now):
+        return shown_anew(cluster, now, held, "Renewed the certificate of the cluster's links")
+    return None
+
+
+def due(certificate: x509.Certificate, now: datetime) -> bool:
+    life = certificate.not_valid_after_utc - made_at(certificate)
+    return now >= made_at(certificate) + life * RENEW_AFTER
+
+
+def made_at(certificate: x509.Certificate) -> datetime:
+    return certificate.not_valid_before_utc + BACKDATED
+
+
+def renewed(cluster: str, now: datetime, held: Held | None, sentence: str) -> Step:
+    """With a new authority. The old one, while nodes can believe it alone, signs once more: its key is then gone."""
+    newest = authority_for(cluster, now)
+    old = held.newest if held and now + 2 * OVERLAP < held.newest.certificate.not_valid_after_utc else None
+    shown, key = certificate_for(cluster, now, old or newest)
+    return Step(written(newest, old.certificate if old else None, shown, key), sentence)
+
+
+def shown_anew(cluster: str, now: datetime, held: Held, sentence: str) -> Step:
+    shown, key = certificate_for(cluster, now, held.newest)
+    return Step(written(held.newest, held.before, shown, key), sentence)
+
+
+# --- certificates -----------------------------------------------------------------------------------------------------
+
+
+def authority_for(cluster: str, now: datetime) -> Authority:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = common_name(f"{cluster} links {now:%Y-%m-%d}")
+    usage = key_usage(key_cert_sign=True, crl_sign=True)
+    builder = builder_for(name, name, key.public_key(), now, AUTHORITY_LIFE)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    return Authority(builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()), key)
+
+
+def certificate_for(cluster: str, now: datetime, authority: Authority) -> tuple[x509.Certificate, bytes]:
+    """The certificate and its key (PEM). It never outlives the authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    issuer = authority.certificate
+    life = min(CERTIFICATE_LIFE, issuer.not_valid_after_utc - now)
+    both_sides = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
+    believed_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    builder = builder_for(common_name(f"{cluster} node"), issuer.subject, key.public_key(), now, life)
+    for extension, critical in (
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (key_usage(digital_signature=True), True),
+        (x509.ExtendedKeyUsage(both_sides), False),
+        (x509.SubjectAlternativeName([x509.DNSName(f"{cluster}-core")]), False),
+        (believed_by, False),
+    ):
+        builder = builder.add_extension(extension, critical)
+    return builder.sign(authority.key, hashes.SHA256()), pem_of(key)
+
+
+def builder_for(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, life: timedelta
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + life)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def common_name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, text)])
+
+
+def key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=digital_signature,
+        key_cert_sign=key_cert_sign,
+        crl_sign=crl_sign,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def written(
+    newest: Authority, before: x509.Certificate | None, shown: x509.Certificate, shown_key: bytes
+) -> dict[str, bytes]:
+    believed = [newest.certificate, before] if before else [newest.certificate]
+    return {
+        "ca.crt": b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in believed),
+        "ca.key": pem_of(newest.key),
+        "tls.crt": shown.public_bytes(serialization.Encoding.PEM),
+        "tls.key": shown_key,
+    }
+
+
+def read(files: Files) -> Held:
+    """Raises Unreadable."""
+    name = ""
+    try:
+        name = "ca.crt"
+        newest, *before = x509.load_pem_x509_certificates(files[name])
+        name = "tls.crt"
+        shown = x509.load_pem_x509_certificate(files[name])
+        name = "tls.key"
+        shown_key = serialization.load_pem_private_key(files[name], None)
+        name = "ca.key"
+        key = serialization.load_pem_private_key(files[name], None)
+    except KeyError:
+        raise Unreadable(f"{name} is missing") from None
+    except (ValueError, TypeError) as error:
+        raise Unreadable(f"{name} isn't PEM as the operator wrote it: {error}") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != newest.public_key():
+        raise Unreadable("ca.key isn't the key of the first certificate in ca.crt")
+    if shown_key.public_key() != shown.public_key():
+        raise Unreadable("tls.key isn't the key of the certificate in tls.crt")
+    return Held(Authority(newest, key), before[0] if before else None, shown, files["tls.key"])
+
+
+def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

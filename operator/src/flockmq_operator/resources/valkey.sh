@@ -1,0 +1,190 @@
+#!/bin/sh
+# Valkey with replicas, and the Sentinels beside it: how a pod learns its role, is judged and hands over.
+#
+#   valkey.sh redis | sentinel            start (the container's command)
+#   valkey.sh ready redis | sentinel      is it ready?
+#   valkey.sh leave                       before the pod ends: a primary hands over first
+#
+# HOSTS    the names of all pods, each with a Service of its own, so that a name and its address outlive the pod
+# SELF     this pod's among them
+# CLUSTER  what tells this cluster's Sentinels from those of others (the uid of its MqttCluster)
+# CONFIG, SECRETS, DATA   the folders of the configuration, of the Secret's files, and of the volume
+#
+# No split brain:
+# - Nobody is a primary but by the word of a majority of the Sentinels, who keep it on their volumes. Among different
+#   words the newest counts (the highest epoch). A primary that comes back finds another one named, and is its replica.
+# - Only where ALL Sentinels are there and none was ever told of a primary is it the very first start, and the first of
+#   HOSTS is the primary. One Sentinel that lost its volume asks the others.
+# - A named primary whose volume is empty though it had replicas doesn't start: they would copy its emptiness. The
+#   Sentinels make another one the primary.
+# - A primary that was cut off takes no writes once its replicas are gone (min-replicas-to-write), and FlockMQ takes
+#   nothing for acknowledged that a majority of the pods doesn't have (WAIT).
+set -eu
+
+NAME=flockmq
+PORT=6379
+SENTINEL_PORT=26379
+# Longer than the 5 s for which Sentinel trusts what a replica said of its offset: whoever is chosen was asked after the
+# primary's last word.
+DOWN_AFTER_MS=6000
+FAILOVER_TIMEOUT_MS=20000
+LEAVE_S=25
+
+export REDISCLI_AUTH VALKEYCLI_AUTH
+REDISCLI_AUTH=$(cat "$SECRETS/password")
+VALKEYCLI_AUTH=$REDISCLI_AUTH
+
+all=0
+for _ in $HOSTS; do all=$((all + 1)); done
+majority=$((all / 2 + 1))
+
+say() { echo "valkey.sh: $*" >&2; }
+redis() { timeout 3 valkey-cli -h "$SELF" -p $PORT "$@"; }
+sentinel() { host=$1; shift; timeout 3 valkey-cli -h "$host" -p $SENTINEL_PORT --user operator "$@" 2>/dev/null; }
+
+# word HOST: "EPOCH PRIMARY REPLICAS" by the Sentinel there; "none" when it was told of no primary; nothing: no answer
+word() {
+  [ "$(sentinel "$1" ping)" = PONG ] || return 0
+  sentinel "$1" sentinel master $NAME | {
+    epoch= primary= replicas=
+    while read -r key && read -r value; do
+      case $key in
+        ip) primary=$value ;;
+        config-epoch) epoch=$value ;;
+        num-slaves) replicas=$value ;;
+      esac
+    done
+    if [ -n "$primary" ]; then echo "$epoch $primary $replicas"; else echo none; fi
+  }
+}
+
+# ask: how many Sentinels answered, how many of them know a primary, and what the newest word is
+ask() {
+  answered=0 knowing=0 newest=-1 primary= replicas=0
+  for each in $HOSTS; do
+    said=$(word "$each")
+    [ -n "$said" ] || continue
+    answered=$((answered + 1))
+    [ "$said" != none ] || continue
+    knowing=$((knowing + 1))
+    # shellcheck disable=SC2086
+    set -- $said
+    if [ "$1" -gt $newest ]; then newest=$1 primary=$2 replicas=$3; fi
+  done
+}
+
+start_redis() {
+  while ask; [ $knowing -lt $majority ]; do
+    say "$knowing of $all Sentinels name a primary; $majority are needed"
+    sleep 1
+  done
+  if [ "$primary" != "$SELF" ]; then
+    say "a replica of $primary"
+    exec valkey-server "$CONFIG/valkey.conf" --replica-announce-ip "$SELF" --replicaof "$primary" $PORT
+  fi
+  if [ "$replicas" -gt 0 ] && [ ! -e "$DATA/appendonlydir" ]; then
+    say "named the primary of $replicas replicas, but the volume is empty: waiting for another one to be named"
+    sleep 1
+    start_redis
+  fi
+  say "the primary"
+  exec valkey-server "$CONFIG/valkey.conf" --replica-announce-ip "$SELF"
+}
+
+start_sentinel() {
+  mkdir -p "$DATA/sentinel"
+  if [ ! -s "$DATA/sentinel/sentinel.conf" ]; then
+    myid=$(printf %s "$CLUSTER $SELF" | sha1sum | cut -c1-40)
+    cat >"$DATA/sentinel/new.conf" <<CONF
+include $SECRETS/sentinel.conf
+aclfile $SECRETS/sentinel.acl
+port $SENTINEL_PORT
+dir $DATA/sentinel
+sentinel myid $myid
+sentinel resolve-hostnames yes
+sentinel announce-hostnames yes
+sentinel announce-ip $SELF
+sentinel announce-port $SENTINEL_PORT
+CONF
+    mv "$DATA/sentinel/new.conf" "$DATA/sentinel/sentinel.conf"
+  fi
+  introduce &
+  exec valkey-server "$DATA/sentinel/sentinel.conf" --sentinel
+}
+
+# introduce: tell this pod's Sentinel whom to watch, unless it knows
+introduce() {
+  while :; do
+    ask
+    case $(word "$SELF") in
+      '') ;;
+      none)
+        if [ $knowing -gt 0 ]; then
+          sentinel "$SELF" sentinel monitor $NAME "$primary" $PORT $majority
+        elif [ $answered -eq $all ]; then
+          say "all $all Sentinels are new: ${HOSTS%% *} is the first primary"
+          sentinel "$SELF" sentinel monitor $NAME "${HOSTS%% *}" $PORT $majority
+        else
+          say "$answered of $all Sentinels answer; to begin, all must"
+        fi ;;
+      *)
+        sentinel "$SELF" sentinel set $NAME quorum $majority auth-user default auth-pass "$REDISCLI_AUTH" \
+          down-after-milliseconds $DOWN_AFTER_MS failover-timeout $FAILOVER_TIMEOUT_MS parallel-syncs 1 && return ;;
+    esac
+    sleep 1
+  done
+}
+
+field() { redis info replication | tr -d '\r' | sed -n "s/^$1://p"; }
+
+ready() {
+  if [ "$1" = sentinel ]; then
+    said=$(word "$SELF")
+    [ -n "$said" ] && [ "$said" != none ]
+  else
+    role=$(field role)
+    [ "$role" = master ] || [ "$(field master_link_status)" = up ]
+  fi
+}
+
+# caught_up: whether there are replicas, and each has all that the primary has
+caught_up() {
+  redis info replication | tr -d '\r' | {
+    replicas=0 behind=0 offset=
+    while IFS=: read -r key value; do
+      case $key in
+        master_repl_offset) offset=$value ;;
+        slave[0-9]*) replicas=$((replicas + 1)) states="${states:-} $value" ;;
+      esac
+    done
+    for state in ${states:-}; do
+      case $state in *state=online,offset=$offset,*) ;; *) behind=$((behind + 1)) ;; esac
+    done
+    [ $replicas -gt 0 ] && [ $behind -eq 0 ]
+  }
+}
+
+# leave: take no more writes, wait until the replicas have all, have one of them made the primary
+leave() {
+  [ "$(field role)" = master ] || return 0
+  deadline=$(($(date +%s) + LEAVE_S))
+  redis client pause $((LEAVE_S * 1000)) write
+  until caught_up; do
+    [ "$(date +%s)" -lt $((deadline - LEAVE_S / 2)) ] || { redis client unpause; return 0; }
+    sleep 0.2
+  done
+  for each in $HOSTS; do
+    [ "$each" = "$SELF" ] || [ "$(sentinel "$each" sentinel failover $NAME)" != OK ] || break
+  done
+  while ask; [ "$primary" = "$SELF" ]; do
+    [ "$(date +%s)" -lt $deadline ] || { redis client unpause; return 0; }
+    sleep 0.2
+  done
+}
+
+case $1 in
+  redis) start_redis ;;
+  sentinel) start_sentinel ;;
+  ready) ready "$2" ;;
+  leave) leave ;;
+esac

