@@ -11,7 +11,7 @@ EDITABLE := $(INSTALL) --no-build-isolation --no-deps --editable
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e images fuzz faults manifests lock clean
+.PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e chaos images fuzz faults manifests lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ bench: $(VENV)/.dev ## beside ten other brokers, into docs/ and README.md: 25 mi
 
 e2e: $(VENV)/.dev ## the whole on a real Kubernetes: kind, or the cluster of KUBECONFIG
 	tests/e2e/run
+
+MINUTES ?= 10
+chaos: $(VENV)/.dev ## pods killed at random under load for MINUTES=10, on the same Kubernetes, every message accounted for
+	tests/e2e/run chaos --minutes $(MINUTES) --seed $(or $(SEED),1) $(CHAOS_ARGS)
 
 CONTAINERS ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo buildah)
 TAG ?= dev

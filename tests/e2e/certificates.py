@@ -15,6 +15,18 @@ def certificate_secret(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata, "stringData": data}
 
 
+def authority_secret(name: str) -> Json:
+    """A server's certificate for the host `name`, beside the authority that signed it (`ca.crt`)."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert(name)
+    data = {
+        "tls.crt": b"".join(pem.bytes() for pem in certificate.cert_chain_pems).decode(),
+        "tls.key": certificate.private_key_pem.bytes().decode(),
+        "ca.crt": authority.cert_pem.bytes().decode(),
+    }
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data}
+
+
 def trusting(secret: Json) -> ssl.SSLContext:
     """What a client needs to trust exactly this certificate."""
     context = ssl.create_default_context(cadata=secret["stringData"]["tls.crt"])

@@ -16,7 +16,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from certificates import certificate_secret
 from harness import ROOT, KubectlError, MqttCluster, Namespace, helm, kubectl
 
-CHAPTERS = ["install", "admission", "samples", "cluster", "access", "failures", "autoscaling", "report", "uninstall"]
+CHAPTERS = [
+    *("install", "admission", "samples", "cluster", "access", "failures", "redis", "autoscaling", "report", "uninstall")
+]
 SYSTEM = "flockmq"
 DEMO = "flockmq-demo"
 

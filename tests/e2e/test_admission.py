@@ -32,6 +32,17 @@ def listener(**fields: object) -> Json:
         ({"listeners": [MQTT, {**MQTT, "name": "other"}]}, "each needs a port of its own"),
         ({"authentication": {"chain": [{"mechanism": "ldap"}]}}, 'Unsupported value: "ldap"'),
         ({"redis": {"external": {"url": "http://redis"}}}, "redis.external.url must look like redis://host:6379/0"),
+        ({"redis": {"replicas": 2}}, "redis.replicas must be 1, 3 or 5: when one of two fails"),
+        (
+            {"redis": {"external": {"url": "redis://r", "caSecretRef": {"name": "ca"}}}},
+            "write a url that begins with redi",
+        ),
+        (
+            {"redis": {"external": {"url": "redis+sentinel://a,b/c"}}},
+            "set report.enabled: false where redis.external.url",
+        ),
+        ({"redis": {"external": {"url": "redis://r"}, "replicas": 3}}, "redis.external stands alone"),
+        ({"forwarding": "indirect"}, 'supported values: "direct", "via-core"'),
         ({"replicas": 3}, 'unknown field "spec.replicas"'),
     ],
 )

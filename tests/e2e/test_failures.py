@@ -1,20 +1,23 @@
 """Pods die without warning, and service goes on: what was acknowledged at QoS 1 reaches a subscriber that stayed."""
 
 import queue
+from collections.abc import Callable
 
-from harness import MqttCluster
+from harness import Client, MqttCluster
 from publisher import Publisher
 
 BEFORE = 50
 """Messages acknowledged before the pod is killed, and again after it."""
 
 
-def all_acknowledged_arrive(demo: MqttCluster, subscribed_at: str, victim: str) -> None:
+def all_acknowledged_arrive(
+    demo: MqttCluster, subscribed_at: str, victim: str, connect: Callable[[], Client] | None = None
+) -> None:
     """Kill `victim` while a publisher that may have to connect again sends to a subscriber on another pod."""
     topic = f"failures/{victim}"
     with demo.namespace.forward(subscribed_at, 1883) as port, demo.client(port) as subscriber:
         subscriber.subscribe(topic, qos=1)
-        with Publisher(demo.service_client, topic) as publisher:
+        with Publisher(connect or demo.service_client, topic) as publisher:
             publisher.wait_for_more(BEFORE, timeout_s=60)
             demo.kill(victim)
             publisher.wait_for_more(BEFORE, timeout_s=120)

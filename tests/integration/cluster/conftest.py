@@ -58,17 +58,23 @@ class Clients:
 class Node:
     """One member, from its links to its homes."""
 
-    def __init__(self, name: str, role: str, seeds: tuple[Address, ...], redis: RedisConfig, data_dir: Path) -> None:
+    def __init__(
+        self, name: str, role: str, seeds: tuple[Address, ...], redis: RedisConfig, data_dir: Path, cores: int = 0
+    ) -> None:
         self.turn: list[Sink] = []
         self.received: list[tuple[str, int, bytes]] = []
         self.clients = Clients()
-        settings = ClusterSettings(name, role, "127.0.0.1", 1883, "0", KEY, ("127.0.0.1", 0), seeds)
+        settings = ClusterSettings(name, role, "127.0.0.1", 1883, "0", KEY, ("127.0.0.1", 0), seeds, cores)
         self.cluster = Cluster(settings, self.turn, redis)
         self.cluster.local_status = lambda: LocalStatus(len(self.clients.held), 0, True, False)
         self.cluster.on_forward = lambda *run: self.received.append(run)
         is_core = role == "core"
         self.rlog = Rlog(
-            self.cluster.incarnation, redis, port=self.cluster.core_port, data_dir=data_dir / name if is_core else None
+            self.cluster.incarnation,
+            redis,
+            port=self.cluster.core_port,
+            data_dir=data_dir / name if is_core else None,
+            ballot=self.cluster.ballot,
         )
         self.cluster.watch(self.rlog)
         self.clients.homes = self.homes = Homes(self.cluster, self.clients)

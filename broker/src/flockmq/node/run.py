@@ -70,6 +70,7 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             redis,
             port=cluster.core_port if config.cluster.seeds or not is_core else None,
             data_dir=config.node.data_dir if is_core else None,
+            ballot=cluster.ballot,
         )
         auth = Auth(
             config.authentication,

@@ -198,9 +198,11 @@ class Committer:
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
 
     def _take(self) -> dict[str, list[_Append]]:
-        """What waits, up to one append's bounds a shard, in the order it came."""
+        """What waits for settled shards, up to one append's bounds a shard, in the order it came."""
         batches: dict[str, list[_Append]] = {}
         for shard, queue in self._queues.items():
+            if not self._is_settled(shard):
+                continue
             size = count = 0
             while queue and (not count or _fits(size + queue[0].size, count + len(queue[0].transactions))):
                 append = queue.popleft()

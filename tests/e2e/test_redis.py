@@ -1,0 +1,107 @@
+"""Redis with replicas survives the loss of its primary; somebody else's is reached by TLS as two users; and what nodes
+say to one another is TLS too."""
+
+import contextlib
+import functools
+import pathlib
+import socket
+import ssl
+from collections.abc import Iterator
+
+import pytest
+from certificates import authority_secret
+from harness import MqttCluster, Namespace, until
+from test_failures import all_acknowledged_arrive, subscriptions_are_made
+
+HERE = pathlib.Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def trio(operator: None) -> Iterator[MqttCluster]:
+    namespace = Namespace("flockmq-trio")
+    namespace.create()
+    namespace.apply((HERE / "replicated.yaml").read_text())
+    cluster = MqttCluster(namespace, "trio")
+    cluster.wait_ready(timeout_s=360)
+    yield cluster
+    namespace.delete()
+
+
+def primary_of(cluster: MqttCluster) -> str:
+    """As a majority of the Sentinels says; empty: they don't agree."""
+    said = []
+    for pod in cluster.ready_pods("redis"):
+        command = "valkey-cli -p 26379 --user operator sentinel get-master-addr-by-name flockmq"
+        arguments = ["exec", pod, "--container=sentinel", "--", *command.split()]
+        with contextlib.suppress(Exception):
+            said.append(cluster.namespace.kubectl(*arguments, timeout_s=10).split()[0])
+    return max(said, key=said.count) if said and said.count(max(said, key=said.count)) > 1 else ""
+
+
+def roles(cluster: MqttCluster) -> list[str]:
+    return sorted(
+        cluster.namespace.kubectl("exec", pod, "--container=redis", "--", "valkey-cli", "role").split()[0]
+        for pod in cluster.wait_ready_pods("redis", 3)
+    )
+
+
+def test_a_primary_and_two_replicas(trio: MqttCluster) -> None:
+    assert primary_of(trio) == "trio-redis-0"
+    assert roles(trio) == ["master", "slave", "slave"]
+    assert trio.condition("RedisReady")["message"] == "a primary and 2 replicas of it answer"
+
+
+def test_the_primary_is_killed_and_nothing_acknowledged_is_lost(trio: MqttCluster) -> None:
+    for _ in range(2):  # the second one was a replica before
+        primary = primary_of(trio)
+        here, there = trio.wait_ready_pods("replicant", 2)
+        with trio.namespace.forward(there, 1883) as port:
+            all_acknowledged_arrive(trio, here, primary, functools.partial(trio.client, port))
+        until(lambda: primary_of(trio) not in ("", primary), "another one is the primary", 60)  # noqa: B023
+        assert roles(trio) == ["master", "slave", "slave"]
+        subscriptions_are_made(trio)
+
+
+def test_a_drained_primary_hands_over(trio: MqttCluster) -> None:
+    primary = primary_of(trio)
+    trio.namespace.kubectl("delete", "pod", primary, "--wait=false")
+    until(lambda: primary_of(trio) not in ("", primary), "another one is the primary", 60)
+    assert roles(trio) == ["master", "slave", "slave"]
+    subscriptions_are_made(trio)
+
+
+def test_the_whole_of_redis_dies_at_once_and_comes_back(trio: MqttCluster) -> None:
+    for pod in trio.wait_ready_pods("redis", 3):
+        trio.kill(pod)
+    trio.wait_ready_pods("redis", 3, timeout_s=120)
+    assert roles(trio) == ["master", "slave", "slave"]
+    subscriptions_are_made(trio)
+
+
+def test_a_redis_behind_tls_with_two_users(operator: None) -> None:
+    namespace = Namespace("flockmq-external")
+    namespace.create()
+    namespace.apply(authority_secret("tls-redis"))
+    namespace.apply((HERE / "external.yaml").read_text())
+    guest = MqttCluster(namespace, "guest")
+    guest.wait_ready()
+    with namespace.forward(guest.ready_pods("replicant")[0], 1883) as port, guest.client(port) as client:
+        client.subscribe("external/#", qos=1)
+        client.publish("external/topic", "hello", qos=1)
+        assert client.receive() == ("external/topic", "hello")
+    namespace.delete()
+
+
+def test_links_are_tls_and_believe_only_their_own(demo: MqttCluster) -> None:
+    secret = demo.namespace.secret("demo-links")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(cadata=secret["ca.crt"])
+    with demo.namespace.forward("demo-core-0", 4370) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+            plain.sendall(b"\0" * 64)
+            assert plain.recv(1024)[:1] in (b"", b"\x15"), "neither silence nor a TLS alert: frames in the clear"
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as raw, context.wrap_socket(raw) as stranger:
+            assert stranger.version() == "TLSv1.3"  # the authority is the cluster's own; a stranger has no certificate
+            with contextlib.suppress(ssl.SSLError, ConnectionError):
+                assert not stranger.recv(1024), "a stranger is listened to"
