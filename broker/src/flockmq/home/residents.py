@@ -32,10 +32,11 @@ from flockmq.mqtt.frame import remaining_length
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogError
 from flockmq.routing.matcher import ShapeLimitError
-from flockmq.session.durable import DurableSession, HomeSink, restored
+from flockmq.session.durable import DurableSession, restored
 from flockmq.session.forwarded import take_run
 from flockmq.session.homed import HomedRouter, message_of
 from flockmq.session.journal import Journal, Ledger, Meta
+from flockmq.session.journaled import HomeSink
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will

@@ -10,7 +10,6 @@ What always holds:
 - It is sent when its put is durable, in the order of the sequences, when its packet id is free and the window has room.
 - PUBREL is sent when it is durable that PUBREC came, in the order of the PUBRECs. What a client answered is settled,
   and its own PUBREL answered with PUBCOMP, when that is durable.
-- A journal that refuses a barrier belongs to another home: from then on the session does nothing.
 
 QoS 0 messages that wait for a client that is away wait in memory: a crash loses them, as the specification allows.
 """
@@ -18,7 +17,6 @@ QoS 0 messages that wait for a client that is away wait in memory: a crash loses
 from __future__ import annotations
 
 from collections import deque
-from hashlib import blake2b
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -45,9 +43,9 @@ from flockmq.session.journal import (
     subscription_of,
     subscription_value,
 )
+from flockmq.session.journaled import HomeSink, JournaledSession
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
-from flockmq.session.origin import SOURCE_BYTES, origin_of, session_source
 from flockmq.session.publish import Stored, as_duplicate, packet_of, transcode, with_packet_id
 from flockmq.session.router import Router
 from flockmq.session.session import (
@@ -70,45 +68,13 @@ from flockmq.session.settling import (
     PUBREC,
     PUBREC_REFUSED,
     PUBREL,
-    PUBREL_UNKNOWN,
-    settled,
 )
 from flockmq.session.sink import Sink
-from flockmq.session.subscription import Subscription
 
 PACKET_IDS: Final = 65_535
 
 _AWAITS_RELEASE: Final = 4
 """PUBREC came; PUBREL is sent when that is durable."""
-
-
-@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
-class HomeSink(Sink):
-    """A session's way to its front on the node of the connection. The home implements `flush`, which brings what was
-    put to `Front.arrived`, `congest`, and `overflow`, which makes the session leave at once.
-
-    What is put comes in its order, or all that follows is lost, and `send_again` mends that.
-    """
-
-    __slots__ = ("router",)
-
-    def __init__(self, router: Router, protocol_version: int) -> None:
-        super().__init__(router.turn, protocol_version)
-        self.router = router
-
-    def now_s(self) -> float:
-        return self.router.now_s
-
-    def unsendable(self, packet_bytes: int) -> None:
-        counters = self.router.counters
-        if packet_bytes:
-            counters.dropped_too_large += 1
-        else:
-            counters.dropped_expired += 1
-
-    def settled(self, kind: int, packet_id: int) -> None:
-        """What the front reported is durable."""
-        self.put(settled(kind, packet_id))
 
 
 @mypyc_attr(acyclic=True)
@@ -126,27 +92,13 @@ class Entry(Stored):
 
 
 @mypyc_attr(acyclic=True)
-class _Seal:
-    """What waits for one barrier: messages up to a sequence, and what is to be said, as kind << 16 | packet id."""
-
-    __slots__ = ("effects", "sequence")
-
-    def __init__(self, sequence: int, effects: list[int] | None) -> None:
-        self.sequence = sequence
-        self.effects = effects
-
-
-@mypyc_attr(acyclic=True)
-class DurableSession(Session):
+class DurableSession(JournaledSession):
     """Made by a CONNECT, or by `restored`. All calls come from its home, in turns; `ledger.seal` ends each of them.
 
     `inflight` and `kept` have what was sent and isn't complete, in the order of the sequences; `queue` what waits.
     """
 
-    __slots__ = (
-        "_durable", "_effects", "_ended", "_front", "_held", "_is_unsealed", "_last", "_last_number", "_queued_qos0",
-        "_seals", "journal", "ledger", "meta", "numbers",
-    )  # fmt: skip
+    __slots__ = ("_held", "_queued_qos0")
 
     def __init__(
         self,
@@ -159,27 +111,12 @@ class DurableSession(Session):
         window: int,
         max_packet_bytes: int = 0,
     ) -> None:
-        super().__init__(sink, client_id, limits, window, max_packet_bytes, meta.expiry_s)
+        super().__init__(journal, ledger, meta, sink, client_id, limits, window, max_packet_bytes)
         self.inflight = {}
-        self.journal = journal
-        self.ledger = ledger
-        self.meta = meta
-        self.numbers: dict[int, int] | None = None
-        self._front: HomeSink | None = sink if isinstance(sink, HomeSink) else None
-        self._last: int = 0
-        self._last_number: int = 0
-        self._durable: int = 0
         self._queued_qos0: int = 0
-        self._effects: list[int] | None = None
-        self._seals: list[_Seal] | None = None
-        self._is_unsealed: bool = False
         self._held: bool = False
-        self._ended: bool = False
 
-    # The life of the session.
-
-    def opened(self) -> None:
-        self._write_meta()
+    # Away and back.
 
     def resume(self, fresh: Session) -> None:
         """Hold back what is sent until `send_again`: CONNACK comes first."""
@@ -219,75 +156,6 @@ class DurableSession(Session):
         self.meta.will = will
         self.meta.left_ms = max(1, self.ledger.wall_ms(now_s))
         self._write_meta()
-
-    def will_published(self) -> None:
-        self.meta.will = None
-        self._write_meta()
-
-    def will_origin(self) -> bytes:
-        """The origin of the will of the last CONNECT, the same however often it is published."""
-        digest = blake2b(self.meta.will_source, digest_size=SOURCE_BYTES, person=b"will").digest()
-        return origin_of(session_source(digest), 1)
-
-    def forget(self) -> None:
-        """It ended, and is no more in the store either."""
-        if not self._ended:
-            self.journal.drop(self.client_id)
-        self.abandon()
-
-    def has_ended(self) -> bool:
-        """It ended, or goes on elsewhere."""
-        return self._ended
-
-    def abandon(self) -> None:
-        """It isn't ours any more: barriers that are still to be answered do nothing."""
-        super().abandon()
-        self._ended = True
-        self._front = None
-        self._effects = self._seals = self.numbers = None
-
-    def write_again(self) -> None:
-        """The store lost something: put all that is to last into it anew."""
-        client_id, journal = self.client_id, self.journal
-        journal.drop(client_id)
-        self._write_meta()
-        for subscription in self.all_subscriptions():
-            journal.put(client_id, subscription_field(subscription.filter), subscription_value(subscription))
-        for packet_id, number in (self.numbers or {}).items():
-            journal.put(client_id, received_field(packet_id), number.to_bytes(8, "big"))
-        for entry in (self.kept or {}).values():
-            self._write(entry)
-        for entry in self.queue or ():
-            self._write(entry)
-        self._unseal()
-
-    def _write(self, entry: Stored | bytes) -> None:
-        if not isinstance(entry, Entry):
-            return  # of QoS 0
-        packet = entry.packet
-        state = WAITS if packet else RELEASED
-        qos = packet[0] >> 1 & 3 if packet else 2
-        expires_ms = 0 if entry.expires_s == 0.0 else self.ledger.wall_ms(entry.expires_s)
-        value = message_value(state, qos, entry.version, expires_ms, entry.share, packet)
-        self.journal.put(self.client_id, sequence_field(entry.sequence), value)
-
-    def _write_meta(self) -> None:
-        if self._ended:
-            return
-        meta = self.meta
-        meta.expiry_s = self.expiry_s
-        meta.version = self.sink.protocol_version
-        self.journal.put(self.client_id, META, meta.encode())
-
-    def add_subscription(self, subscription: Subscription) -> None:
-        super().add_subscription(subscription)
-        self.journal.put(self.client_id, subscription_field(subscription.filter), subscription_value(subscription))
-
-    def remove_subscription(self, filter: bytes) -> Subscription | None:
-        removed = super().remove_subscription(filter)
-        if removed is not None:
-            self.journal.delete(self.client_id, subscription_field(filter))
-        return removed
 
     # Messages for the client.
 
@@ -483,54 +351,43 @@ class DurableSession(Session):
         self._put_pubrel(packet_id, reason)
         return DONE if state == AWAITS_PUBCOMP else UNKNOWN
 
+    def _say(self, kind: int, packet_id: int) -> None:
+        if kind != PUBREC:
+            super()._say(kind, packet_id)
+        elif self.inflight is not None and self.inflight.get(packet_id) == _AWAITS_RELEASE:
+            self.inflight[packet_id] = AWAITS_PUBCOMP
+            self._put_pubrel(packet_id, Reason.SUCCESS)
+
     def _put_pubrel(self, packet_id: int, reason: int) -> None:
         if self._front is not None and not self._held:
             self.sink.put(encode.pub_ack(frame.PUBREL, self.sink.protocol_version, packet_id, reason))
 
-    # QoS 2 from the client.
+    # What the store has.
 
-    def receive(self, packet_id: int) -> int:
-        """The number of the message that the client publishes under this packet id, the same if it does so again before
-        PUBREL; 0: too many await their PUBREL. It may be used when the next barrier was answered.
-        """
-        numbers = self.numbers
-        if numbers is not None and packet_id in numbers:
-            return numbers[packet_id]
-        now_s = self.sink.now_s()
-        if self._ended or not self.may_receive(now_s):
-            return 0
-        if numbers is None:
-            self.numbers = numbers = {}
-        self._last_number += 1
-        if self._last_number > self.meta.numbers:
-            self.meta.numbers = self._last_number + NUMBERS_RESERVED
-            self._write_meta()
-        numbers[packet_id] = self._last_number
-        self.remember(packet_id, now_s)
-        self.journal.put(self.client_id, received_field(packet_id), self._last_number.to_bytes(8, "big"))
-        return self._last_number
+    def write_again(self) -> None:
+        """The store lost something: put all that is to last into it anew."""
+        client_id, journal = self.client_id, self.journal
+        journal.drop(client_id)
+        self._write_meta()
+        for subscription in self.all_subscriptions():
+            journal.put(client_id, subscription_field(subscription.filter), subscription_value(subscription))
+        for packet_id, number in (self.numbers or {}).items():
+            journal.put(client_id, received_field(packet_id), number.to_bytes(8, "big"))
+        for entry in (self.kept or {}).values():
+            self._write(entry)
+        for entry in self.queue or ():
+            self._write(entry)
+        self._unseal()
 
-    def origin(self, number: int) -> bytes:
-        """What names the message with this number in the whole cluster."""
-        return origin_of(self.meta.source, number)
-
-    def released(self, packet_id: int) -> int:
-        self._when_durable(PUBREL if self._release(packet_id) else PUBREL_UNKNOWN, packet_id)
-        return LATER
-
-    def unremember(self, packet_id: int) -> None:
-        self._release(packet_id)
-        self._when_durable(DROPPED, packet_id)
-
-    def _release(self, packet_id: int) -> bool:
-        if not super()._release(packet_id):
-            return False
-        assert self.numbers is not None
-        del self.numbers[packet_id]
-        self.journal.delete(self.client_id, received_field(packet_id))
-        return True
-
-    # Durability.
+    def _write(self, entry: Stored | bytes) -> None:
+        if not isinstance(entry, Entry):
+            return  # of QoS 0
+        packet = entry.packet
+        state = WAITS if packet else RELEASED
+        qos = packet[0] >> 1 & 3 if packet else 2
+        expires_ms = 0 if entry.expires_s == 0.0 else self.ledger.wall_ms(entry.expires_s)
+        value = message_value(state, qos, entry.version, expires_ms, entry.share, packet)
+        self.journal.put(self.client_id, sequence_field(entry.sequence), value)
 
     def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
         """Whatever could have been sent before is sent again, as what it may be: a duplicate."""
@@ -540,21 +397,15 @@ class DurableSession(Session):
             if kind == MESSAGE:
                 messages.append((int.from_bytes(field[1:], "big"), value))
             elif kind == RECEIVED:
-                self._restore_received(int.from_bytes(field[1:], "big"), int.from_bytes(value, "big"), now_s)
+                self._restore_number(int.from_bytes(field[1:], "big"), int.from_bytes(value, "big"), now_s)
             elif kind == SUBSCRIPTION:
-                super().add_subscription(subscription_of(self, field[1:], value))
+                self._restore_subscription(subscription_of(self, field[1:], value))
         messages.sort()
         started = self.meta.started if self.meta.left_ms else self.meta.sequences
         for sequence, value in messages:
             self._restore_message(sequence, value, sequence <= started, now_s)
         self._last = self._durable = self.meta.sequences
         self._last_number = self.meta.numbers
-
-    def _restore_received(self, packet_id: int, number: int, now_s: float) -> None:
-        if self.numbers is None:
-            self.numbers = {}
-        self.numbers[packet_id] = number
-        self.remember(packet_id, now_s)
 
     def _restore_message(self, sequence: int, value: bytes, may_be_sent: bool, now_s: float) -> None:
         state, qos, version, expires_ms, share, packet = message_parts(value)
@@ -578,61 +429,6 @@ class DurableSession(Session):
                 self.queue = deque()
             self.queue.append(entry)
             self.queue_bytes += len(packet)
-
-    def _when_durable(self, kind: int, packet_id: int) -> None:
-        """What is to be said when all that was put so far is durable."""
-        effects = self._effects
-        if effects is None:
-            self._effects = effects = []
-        effects.append(kind << 16 | packet_id)
-        self._unseal()
-
-    def _unseal(self) -> None:
-        if not self._is_unsealed:
-            self._is_unsealed = True
-            self.ledger.unsealed.append(self)
-
-    def seal(self) -> None:
-        """Ask for a barrier behind all that was put."""
-        self._is_unsealed = False
-        if self._ended:
-            return
-        seals = self._seals
-        if seals is None:
-            self._seals = seals = []
-        seals.append(_Seal(self._last, self._effects))
-        self._effects = None
-        self.journal.barrier(self._sealed)
-
-    def _sealed(self, is_durable: bool) -> None:
-        if self._ended:
-            return
-        if not is_durable:
-            self._ended = True
-            return
-        seals = self._seals
-        assert seals is not None
-        seal = seals.pop(0)
-        if not seals:
-            self._seals = None
-        self._durable = seal.sequence
-        inflight = self.inflight
-        assert inflight is not None
-        if seal.effects is not None:
-            for effect in seal.effects:
-                self._say(inflight, effect >> 16, effect & 0xFFFF)
-        self._send_waiting(inflight)
-
-    def _say(self, inflight: dict[int, int], kind: int, packet_id: int) -> None:
-        if kind == PUBREC:
-            if inflight.get(packet_id) == _AWAITS_RELEASE:
-                inflight[packet_id] = AWAITS_PUBCOMP
-                self._put_pubrel(packet_id, Reason.SUCCESS)
-        elif self._front is not None:
-            self._front.settled(kind, packet_id)
-
-
-# What the store has.
 
 
 def restored(

@@ -95,23 +95,16 @@ class Front(Session):
     def _publish(self, packet: bytes) -> bool:
         id_at = packet_id_offset(packet)
         packet_id = packet[id_at] << 8 | packet[id_at + 1]
-        state = self._states.get(packet_id)
-        if state is None:
-            self._states[packet_id] = packet[0] >> 1 & 3
-            return True
-        if state in (_RELEASED, PUBCOMP):
-            self._report(PUBREC, packet_id)
-        elif state > _RELEASED:
-            self._report(state, packet_id)
-        return False
+        if packet_id in self._states:
+            return False
+        self._states[packet_id] = packet[0] >> 1 & 3
+        return True
 
     def _pubrel(self, packet_id: int) -> bool:
         state = self._states.get(packet_id)
         if state is None or state in (PUBREC, _SENT_QOS2):
             self._states[packet_id] = _RELEASED
             return True
-        if state == PUBCOMP:
-            self._report(PUBCOMP, packet_id)
         return False
 
     def done(self, kind: int, packet_id: int) -> None:

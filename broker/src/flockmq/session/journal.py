@@ -26,7 +26,7 @@ from flockmq.session.session import Session
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
-    from flockmq.session.durable import DurableSession
+    from flockmq.session.journaled import JournaledSession
 
 META: Final = b"m"
 MESSAGE: Final = 0x71
@@ -83,7 +83,7 @@ class Ledger:
     __slots__ = ("unsealed", "wall_offset_s")
 
     def __init__(self, wall_offset_s: float) -> None:
-        self.unsealed: list[DurableSession] = []
+        self.unsealed: list[JournaledSession] = []
         self.wall_offset_s = wall_offset_s
 
     def seal(self) -> None:

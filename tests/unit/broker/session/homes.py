@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flockmq.session.counters import Counters
-from flockmq.session.durable import DurableSession, HomeSink, restored
+from flockmq.session.durable import DurableSession, restored
 from flockmq.session.journal import Journal, Ledger, Meta
+from flockmq.session.journaled import HomeSink
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
 from flockmq.session.publish import Publish, publication

@@ -1,0 +1,255 @@
+"""What lasts of a session beside its messages, and when what follows from it may be said.
+
+A session puts what changes into its journal, and asks for a barrier when the turn ends. What always holds: what the
+client may take for done is said when the barrier behind it was answered; a number names one message of the client, for
+ever; a journal that refuses a barrier belongs to another home, and from then on nothing is said.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import NUMBERS_RESERVED
+from flockmq.session.journal import (
+    META,
+    Journal,
+    Ledger,
+    Meta,
+    received_field,
+    subscription_field,
+    subscription_value,
+)
+from flockmq.session.limits import Limits
+from flockmq.session.origin import SOURCE_BYTES, origin_of, session_source
+from flockmq.session.router import Router
+from flockmq.session.session import LATER, Session
+from flockmq.session.settling import DROPPED, PUBREL, PUBREL_UNKNOWN, settled
+from flockmq.session.sink import Sink
+from flockmq.session.subscription import Subscription
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+class HomeSink(Sink):
+    """A session's way to its front on the node of the connection. The home implements `flush`, which brings what was
+    put to `Front.arrived`, `congest`, and `overflow`, which makes the session leave at once.
+
+    What is put comes in its order, or all that follows is lost, and `send_again` mends that.
+    """
+
+    __slots__ = ("router",)
+
+    def __init__(self, router: Router, protocol_version: int) -> None:
+        super().__init__(router.turn, protocol_version)
+        self.router = router
+
+    def now_s(self) -> float:
+        return self.router.now_s
+
+    def unsendable(self, packet_bytes: int) -> None:
+        counters = self.router.counters
+        if packet_bytes:
+            counters.dropped_too_large += 1
+        else:
+            counters.dropped_expired += 1
+
+    def settled(self, kind: int, packet_id: int) -> None:
+        """What the front reported is durable."""
+        self.put(settled(kind, packet_id))
+
+
+@mypyc_attr(acyclic=True)
+class _Seal:
+    """What waits for one barrier: messages up to a sequence, and what is to be said, as kind << 16 | packet id."""
+
+    __slots__ = ("effects", "sequence")
+
+    def __init__(self, sequence: int, effects: list[int] | None) -> None:
+        self.sequence = sequence
+        self.effects = effects
+
+
+@mypyc_attr(acyclic=True)
+class JournaledSession(Session):
+    """What a home knows of each of its sessions; `DurableSession` adds the messages on their way to the client."""
+
+    __slots__ = (
+        "_durable", "_effects", "_ended", "_front", "_is_unsealed", "_last", "_last_number", "_seals", "journal",
+        "ledger", "meta", "numbers",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        journal: Journal,
+        ledger: Ledger,
+        meta: Meta,
+        sink: Sink,
+        client_id: bytes,
+        limits: Limits,
+        window: int,
+        max_packet_bytes: int = 0,
+    ) -> None:
+        super().__init__(sink, client_id, limits, window, max_packet_bytes, meta.expiry_s)
+        self.journal = journal
+        self.ledger = ledger
+        self.meta = meta
+        self.numbers: dict[int, int] | None = None
+        self._front: HomeSink | None = sink if isinstance(sink, HomeSink) else None
+        self._last: int = 0
+        self._last_number: int = 0
+        self._durable: int = 0
+        self._effects: list[int] | None = None
+        self._seals: list[_Seal] | None = None
+        self._is_unsealed: bool = False
+        self._ended: bool = False
+
+    # The life of the session.
+
+    def opened(self) -> None:
+        self._write_meta()
+
+    def will_published(self) -> None:
+        self.meta.will = None
+        self._write_meta()
+
+    def will_origin(self) -> bytes:
+        """The origin of the will of the last CONNECT, the same however often it is published."""
+        digest = blake2b(self.meta.will_source, digest_size=SOURCE_BYTES, person=b"will").digest()
+        return origin_of(session_source(digest), 1)
+
+    def forget(self) -> None:
+        """It ended, and is no more in the store either."""
+        if not self._ended:
+            self.journal.drop(self.client_id)
+        self.abandon()
+
+    def has_ended(self) -> bool:
+        """It ended, or goes on elsewhere."""
+        return self._ended
+
+    def abandon(self) -> None:
+        """It isn't ours any more: barriers that are still to be answered do nothing."""
+        super().abandon()
+        self._ended = True
+        self._front = None
+        self._effects = self._seals = self.numbers = None
+
+    def _write_meta(self) -> None:
+        if self._ended:
+            return
+        meta = self.meta
+        meta.expiry_s = self.expiry_s
+        meta.version = self.sink.protocol_version
+        self.journal.put(self.client_id, META, meta.encode())
+
+    def add_subscription(self, subscription: Subscription) -> None:
+        super().add_subscription(subscription)
+        self.journal.put(self.client_id, subscription_field(subscription.filter), subscription_value(subscription))
+
+    def remove_subscription(self, filter: bytes) -> Subscription | None:
+        removed = super().remove_subscription(filter)
+        if removed is not None:
+            self.journal.delete(self.client_id, subscription_field(filter))
+        return removed
+
+    def _restore_subscription(self, subscription: Subscription) -> None:
+        super().add_subscription(subscription)
+
+    # QoS 2 from the client.
+
+    def receive(self, packet_id: int) -> int:
+        """The number of the message that the client publishes under this packet id, the same if it does so again before
+        PUBREL; 0: too many await their PUBREL. It may be used when the next barrier was answered.
+        """
+        numbers = self.numbers
+        if numbers is not None and packet_id in numbers:
+            return numbers[packet_id]
+        now_s = self.sink.now_s()
+        if self._ended or not self.may_receive(now_s):
+            return 0
+        if numbers is None:
+            self.numbers = numbers = {}
+        self._last_number += 1
+        if self._last_number > self.meta.numbers:
+            self.meta.numbers = self._last_number + NUMBERS_RESERVED
+            self._write_meta()
+        numbers[packet_id] = self._last_number
+        self.remember(packet_id, now_s)
+        self.journal.put(self.client_id, received_field(packet_id), self._last_number.to_bytes(8, "big"))
+        return self._last_number
+
+    def origin(self, number: int) -> bytes:
+        """What names the message with this number in the whole cluster."""
+        return origin_of(self.meta.source, number)
+
+    def released(self, packet_id: int) -> int:
+        self._when_durable(PUBREL if self._release(packet_id) else PUBREL_UNKNOWN, packet_id)
+        return LATER
+
+    def unremember(self, packet_id: int) -> None:
+        self._release(packet_id)
+        self._when_durable(DROPPED, packet_id)
+
+    def _release(self, packet_id: int) -> bool:
+        if not super()._release(packet_id):
+            return False
+        assert self.numbers is not None
+        del self.numbers[packet_id]
+        self.journal.delete(self.client_id, received_field(packet_id))
+        return True
+
+    def _restore_number(self, packet_id: int, number: int, now_s: float) -> None:
+        if self.numbers is None:
+            self.numbers = {}
+        self.numbers[packet_id] = number
+        self.remember(packet_id, now_s)
+
+    # Durability.
+
+    def _when_durable(self, kind: int, packet_id: int) -> None:
+        """What is to be said when all that was put so far is durable."""
+        effects = self._effects
+        if effects is None:
+            self._effects = effects = []
+        effects.append(kind << 16 | packet_id)
+        self._unseal()
+
+    def _unseal(self) -> None:
+        if not self._is_unsealed:
+            self._is_unsealed = True
+            self.ledger.unsealed.append(self)
+
+    def seal(self) -> None:
+        """Ask for a barrier behind all that was put."""
+        self._is_unsealed = False
+        if self._ended:
+            return
+        seals = self._seals
+        if seals is None:
+            self._seals = seals = []
+        seals.append(_Seal(self._last, self._effects))
+        self._effects = None
+        self.journal.barrier(self._sealed)
+
+    def _sealed(self, is_durable: bool) -> None:
+        if self._ended:
+            return
+        if not is_durable:
+            self._ended = True
+            return
+        seals = self._seals
+        assert seals is not None
+        seal = seals.pop(0)
+        if not seals:
+            self._seals = None
+        self._durable = seal.sequence
+        if seal.effects is not None:
+            for effect in seal.effects:
+                self._say(effect >> 16, effect & 0xFFFF)
+        if self.inflight is not None:
+            self._send_waiting(self.inflight)
+
+    def _say(self, kind: int, packet_id: int) -> None:
+        if self._front is not None:
+            self._front.settled(kind, packet_id)
