@@ -240,6 +240,21 @@ def test_a_front_that_is_still_there_may_have_answered_what_is_yet_to_be_sent_ag
     assert [(first, packet_id) for first, packet_id, _ in heard(session)] == [(QOS2, 4)]
 
 
+def test_a_PUBACK_may_come_before_the_message_is_sent_again(home: Home) -> None:
+    session = home.opened(window=3)
+    for number in range(4):
+        home.send(session, str(number))
+    home.settle()
+    session.resume(home.fresh(window=1))
+    session.send_again()
+    session.reported(pair(PUBACK, 2))
+    assert [(first, packet_id) for first, packet_id, _ in heard(session)] == [(DUP1, 1)]
+    session.reported(pair(PUBACK, 1))
+    assert [(first, packet_id) for first, packet_id, _ in heard(session)] == [(DUP1, 3)]
+    session.reported(pair(PUBACK, 3))
+    assert [(first, packet_id) for first, packet_id, _ in heard(session)] == [(QOS1, 4)]
+
+
 def test_a_full_queue_loses_its_oldest_also_on_disk_and_QoS_0_first(home: Home) -> None:
     session = home.opened()
     session.leave(home.router.away4)
@@ -441,6 +456,19 @@ def test_what_was_put_while_the_client_was_away_was_never_sent(home: Home) -> No
     other, session = elsewhere(home)
     back(other, session)
     assert heard(session) == [(DUP1, 1, b"sent"), (QOS1, 2, b"waits")]
+
+
+def test_what_was_put_since_the_client_is_back_may_have_been_sent(home: Home) -> None:
+    session = home.opened()
+    home.send(session, "1")
+    session.leave(home.router.away4)
+    home.settle()
+    back(home, session)
+    home.send(session, "2")
+    home.settle()
+    other, session = elsewhere(home)
+    back(other, session)
+    assert [first for first, _, _ in heard(session)] == [DUP1, DUP1]
 
 
 def test_no_packet_id_is_used_for_another_message_soon(home: Home) -> None:
