@@ -73,10 +73,6 @@ class Clients(Protocol):
         """A home sends this to the client; one that isn't its session's any more isn't heard."""
         ...
 
-    def settled(self, home: str, token: int, pairs: bytes) -> None:
-        """What the client answered is durable: (kind, packet id) of 3 bytes each."""
-        ...
-
     def unsettled(self, token: int) -> bytes:
         """All that the client answered and the home hasn't settled, in its order."""
         ...

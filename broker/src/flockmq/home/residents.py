@@ -45,7 +45,6 @@ from flockmq.session.port import NodePort
 from flockmq.session.publish import Publish, parse_publish
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
-from flockmq.session.settling import pair
 
 log: Final = logging.getLogger(__name__)
 
@@ -54,7 +53,6 @@ class Homes(Protocol):
     """The way to the fronts."""
 
     def deliver(self, incarnation: str, token: int, packets: bytes) -> None: ...
-    def settle(self, incarnation: str, token: int, pairs: bytes) -> None: ...
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None: ...
     def loaded(self, slot: int) -> None: ...
 
@@ -128,9 +126,9 @@ class _SlotJournal(Journal):
 
 
 class _ToFront(HomeSink):
-    """The way to the connection's node: packets, and what is settled, once a turn."""
+    """The way to the connection's node, once a turn."""
 
-    __slots__ = ("_settled", "client_id", "homes", "incarnation", "on_overflow", "token")
+    __slots__ = ("client_id", "homes", "incarnation", "on_overflow", "token")
 
     def __init__(
         self,
@@ -148,21 +146,11 @@ class _ToFront(HomeSink):
         self.incarnation = incarnation
         self.client_id = client_id
         self.token = token
-        self._settled: list[bytes] = []
-
-    def settled(self, kind: int, packet_id: int) -> None:
-        self._settled.append(pair(kind, packet_id))
-        if not self.dirty:
-            self.dirty = True
-            self.turn.append(self)
 
     def overflow(self) -> None:
         self.on_overflow(self)
 
     def flush(self) -> None:
-        if self._settled:
-            pairs, self._settled = b"".join(self._settled), []
-            self.homes.settle(self.incarnation, self.token, pairs)
         if self.out:
             packets = b"".join(self.out)
             self.out.clear()

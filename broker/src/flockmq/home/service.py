@@ -6,7 +6,7 @@
        ◀──────────────────────── answer (token)
        ◀──────────────────────────── deliveries   what the session sends
        report, ask ───────────────────────────▶   what the client answers, subscribes to
-       ◀─────────────────────── settled, told     when it is durable
+       ◀──────────────── told; settled, amid deliveries, when it is durable
        detach ────────────────────────────────▶
 
 Where this node is the home itself all of that is a call, not a note. What always holds:
@@ -226,10 +226,6 @@ class Homes:
         else:
             self._outbox.deliver(incarnation, token, packets)
 
-    def settle(self, incarnation: str, token: int, pairs: bytes) -> None:
-        """What the client answered is durable."""
-        self.say(incarnation, wire.SETTLED, (wire.pack_token(token), pairs))
-
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None:
         """The session found no room: its connection must not go on as if it had got everything."""
         self.say(incarnation, wire.OVERFLOW, (client_id, wire.pack_token(token)))
@@ -276,8 +272,6 @@ class Homes:
                 self._register_here(incarnation, client_id, raw, opening, pairs)
             case wire.REPORT, (bytes(raw), bytes(pairs)):
                 self.residents.report(incarnation, wire.unpack_token(raw), pairs)
-            case wire.SETTLED, (bytes(raw), bytes(pairs)):
-                self._clients.settled(incarnation, wire.unpack_token(raw), pairs)
             case wire.ASK, (int(number), bytes(client_id), bytes(raw), question):
                 assert isinstance(question, wire.Question)
                 answer = partial(self._tell, incarnation, number)
@@ -425,7 +419,6 @@ _DECODERS: Final[Mapping[str, Callable[[bytes], Sequence[object]]]] = {
     wire.DETACH: wire.decode_detaches,
     wire.REGISTER: wire.decode_registers,
     wire.REPORT: wire.decode_reports,
-    wire.SETTLED: wire.decode_reports,
     wire.ASK: wire.decode_asks,
     wire.TOLD: wire.decode_tolds,
 }

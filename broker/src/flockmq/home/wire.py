@@ -19,11 +19,10 @@ KICK: Final = "home.kick"
 DETACH: Final = "home.detach"
 REGISTER: Final = "home.register"
 REPORT: Final = "home.report"
-SETTLED: Final = "home.settled"
 ASK: Final = "home.ask"
 TOLD: Final = "home.told"
 OVERFLOW: Final = "home.overflow"
-ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, SETTLED, TOLD, OVERFLOW, DETACH, ATTACH)
+ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, DETACH, ATTACH)
 """Of the notes of one turn. Answers before kicks, so that a node knows the token it is asked to close; what a client
 did before that it is gone.
 """
@@ -104,7 +103,7 @@ Detach = tuple[bytes, bytes, int, bool]
 Register = tuple[bytes, bytes, Opening | None, bytes]
 """(client id, token, what it opened, where its session runs at its home, and all that it reported and isn't settled)"""
 Report = tuple[bytes, bytes]
-"""(token, (kind, packet id) of 3 bytes each): of REPORT, what a client answered, and of SETTLED, what is durable"""
+"""(token, (kind, packet id) of 3 bytes each): what a client answered"""
 Ask = tuple[int, bytes, bytes, Question]
 """(number at its node, client id, token, question)"""
 Told = tuple[int, bytes]

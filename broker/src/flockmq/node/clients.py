@@ -194,9 +194,6 @@ class Clients:
     def delivered(self, home: str, token: int, packets: bytes) -> None:
         self._fronts.delivered(home, token, packets)
 
-    def settled(self, home: str, token: int, pairs: bytes) -> None:
-        self._fronts.settled(home, token, pairs)
-
     def unsettled(self, token: int) -> bytes:
         return self._fronts.unsettled(token)
 

@@ -19,7 +19,6 @@ from flockmq.session.channel import Channel
 from flockmq.session.front import Front
 from flockmq.session.inbound import Inbound
 from flockmq.session.session import Session
-from flockmq.session.settling import PAIR_BYTES
 from flockmq.session.sink import Sink
 from flockmq.session.subscribing import Subscribing
 
@@ -96,13 +95,6 @@ class Fronts:
             if fresh:
                 place.channel.put(fresh)
                 self._flush()
-
-    def settled(self, home: str, token: int, pairs: bytes) -> None:
-        place = self._heard(home, token)
-        if place is not None:
-            for at in range(0, len(pairs), PAIR_BYTES):
-                place.front.done(pairs[at], pairs[at + 1] << 8 | pairs[at + 2])
-            self._flush()
 
     def unsettled(self, token: int) -> bytes:
         place = self._places.get(token)

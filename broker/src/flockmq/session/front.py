@@ -107,13 +107,8 @@ class Front(Session):
             return True
         return False
 
-    def done(self, kind: int, packet_id: int) -> None:
-        """The home settled what was reported."""
-        answer = self._settled(kind, packet_id)
-        if answer:
-            self.sink.put(answer)
-
     def _settled(self, kind: int, packet_id: int) -> bytes:
+        """What was reported is durable; what the client is told of it."""
         if kind in (PUBREL, PUBREL_UNKNOWN):
             return self._pubcomp(packet_id, kind == PUBREL)
         if kind == DROPPED:
@@ -147,13 +142,17 @@ class Front(Session):
     def acknowledged(self, packet_id: int) -> bool:
         if self._states.get(packet_id) != _SENT_QOS1:
             return False
-        self._answered(PUBACK, packet_id)
+        self._states[packet_id] = PUBACK
+        self._report(PUBACK, packet_id)
         return True
 
     def received(self, packet_id: int, refused: bool) -> int:
         state = self._states.get(packet_id)
         if state == _SENT_QOS2:
-            self._answered(PUBREC_REFUSED if refused else PUBREC, packet_id)
+            kind = PUBREC_REFUSED if refused else PUBREC
+            del self._states[packet_id]
+            self._states[packet_id] = kind  # behind those that were received before [MQTT-4.6.0-4]
+            self._report(kind, packet_id)
             return LATER
         if state == PUBREC and not refused:
             return LATER
@@ -162,7 +161,8 @@ class Front(Session):
     def completed(self, packet_id: int) -> bool:
         if self._states.get(packet_id) != _RELEASED:
             return False
-        self._answered(PUBCOMP, packet_id)
+        self._states[packet_id] = PUBCOMP
+        self._report(PUBCOMP, packet_id)
         return True
 
     def released(self, packet_id: int) -> int:
@@ -190,12 +190,6 @@ class Front(Session):
             return b""
         self._reports = None
         return b"".join(reports)
-
-    def _answered(self, kind: int, packet_id: int) -> None:
-        """Behind those that were answered before."""
-        del self._states[packet_id]
-        self._states[packet_id] = kind
-        self._report(kind, packet_id)
 
     def _report(self, kind: int, packet_id: int) -> None:
         reports = self._reports

@@ -89,9 +89,9 @@ def test_a_packet_id_is_new_again_when_it_was_settled(front: Front) -> None:
     front.acknowledged(1)
     front.take_reports()
     assert front.arrived(packet) == b""
-    front.done(PUBCOMP, 1)
+    front.arrived(settled(PUBCOMP, 1))
     assert front.arrived(packet) == b""
-    front.done(PUBACK, 1)
+    front.arrived(settled(PUBACK, 1))
     assert front.arrived(packet) == packet
 
 
@@ -110,7 +110,7 @@ def test_the_steps_of_QoS_2(front: Front) -> None:
     assert front.arrived(PUBREL_1) == b""
     assert front.arrived(packet) == b""
     assert front.take_reports() == pair(PUBCOMP, 1)
-    front.done(PUBCOMP, 1)
+    front.arrived(settled(PUBCOMP, 1))
     assert front.arrived(packet) == packet
 
 
@@ -119,7 +119,7 @@ def test_a_PUBREC_that_refuses_is_reported_as_such(front: Front) -> None:
     assert front.received(1, True) == LATER
     assert front.received(1, False) == UNKNOWN
     assert front.take_reports() == pair(PUBREC_REFUSED, 1)
-    front.done(PUBREC_REFUSED, 1)
+    front.arrived(settled(PUBREC_REFUSED, 1))
     sent(front, qos=2)
 
 
@@ -141,7 +141,7 @@ def test_all_that_is_not_settled_is_reported_to_the_next_home(front: Front) -> N
     front.released(50)
     front.unremember(60)
     front.take_reports()
-    front.done(PUBACK, 2)
+    front.arrived(settled(PUBACK, 2))
     front.moved()
     assert front.take_reports() == b"".join(
         pair(kind, packet_id)
@@ -149,9 +149,9 @@ def test_all_that_is_not_settled_is_reported_to_the_next_home(front: Front) -> N
             (DROPPED, 60), (PUBCOMP, 1), (PUBREC, 4), (PUBREC, 3), (PUBREC_REFUSED, 6), (PUBREL, 50),
         )
     )  # fmt: skip
-    front.done(DROPPED, 60)
-    front.done(PUBREL, 50)
-    front.done(PUBCOMP, 1)
+    front.arrived(settled(DROPPED, 60))
+    front.arrived(settled(PUBREL, 50))
+    front.arrived(settled(PUBCOMP, 1))
     front.moved()
     assert front.take_reports() == pair(PUBREC, 4) + pair(PUBREC, 3) + pair(PUBREC_REFUSED, 6)
 
@@ -166,11 +166,9 @@ def test_PUBCOMP_is_sent_when_the_release_is_settled(remembered: bool, kind: int
     assert front.released(7) == LATER
     assert not front.is_repeat(7)
     assert front.take_reports() == pair(PUBREL, 7)
-    assert front.sink.out == []
-    front.done(kind, 7)
-    front.done(kind, 7)
     known = remembered or kind == PUBREL
-    assert front.sink.out == [encode.pub_ack(frame.PUBCOMP, 5, 7, 0 if known else 0x92)]
+    assert front.arrived(settled(kind, 7)) == encode.pub_ack(frame.PUBCOMP, 5, 7, 0 if known else 0x92)
+    assert front.arrived(settled(kind, 7)) == b""
 
 
 def test_what_is_settled_comes_among_the_packets(front: Front) -> None:
@@ -194,9 +192,8 @@ def test_a_message_of_the_client_that_was_refused_is_dropped_and_not_answered(fr
     front.remember(7, 0.0)
     front.unremember(7)
     assert front.take_reports() == pair(DROPPED, 7)
-    front.done(DROPPED, 7)
-    front.done(PUBREL, 7)
-    assert (front.sink.out, front.is_repeat(7)) == ([], False)
+    assert front.arrived(settled(DROPPED, 7) + settled(PUBREL, 7)) == b""
+    assert not front.is_repeat(7)
 
 
 def test_what_is_too_long_under_way_from_the_client_is_dropped_at_the_home_too() -> None:
@@ -247,8 +244,7 @@ def test_what_the_home_answers_later_is_not_answered_now(node: Node, version: in
     assert node.feed(client, b"\x50" + length + b"\0\1" + tail) == []
     assert node.feed(client, b"\x62" + length + b"\0\7" + tail) == []
     assert front.take_reports() == pair(PUBREC, 1) + pair(PUBREL, 7)
-    client.put(front.arrived(PUBREL_1))
-    front.done(PUBREL, 7)
+    client.put(front.arrived(PUBREL_1 + settled(PUBREL, 7)))
     node.turn()
     assert client.packets() == [PUBREL_1, b"\x70\x02\0\7"]
     assert node.feed(client, b"\x50" + length + b"\0\1" + tail) == [PUBREL_1]
