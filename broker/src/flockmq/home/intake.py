@@ -114,12 +114,8 @@ class Intake:
         self._advance(known)
 
     def changed(self) -> None:
-        """Changes of slots were dealt with, or loaded: take what waited for that, and once more what isn't durable. A
-        slot that was lost and gained again has forgotten it, and must not take first what came behind.
-        """
+        """Changes of slots were dealt with, or loaded: take what waited for that."""
         for sender in self._senders.values():
-            if sender.taken:
-                self._take_back(sender, sender.taken[0])
             sender.is_stuck = False
         self.advance()
 
@@ -171,7 +167,6 @@ class Intake:
             return  # it was taken again since
         if not is_durable:
             self._take_back(sender, batch)
-            sender.is_stuck = True
             return
         batch.is_durable = True
         while sender.taken and sender.taken[0].is_durable:
@@ -181,7 +176,8 @@ class Intake:
         self._answer_soon(sender)
 
     def _take_back(self, sender: _Sender, first: _Batch) -> None:
-        """From this one on all are to be taken again, in order."""
+        """A slot was lost: from this batch on all are to be taken again, in order."""
+        sender.is_stuck = True
         while True:
             batch = sender.taken.pop()
             batch.is_durable = False

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from flockmq.cluster import frames
 from flockmq.cluster.frames import FrameError, FrameReader
+from flockmq.cluster.lanes import size_of
+from flockmq.session.letter import Letter
 
 BODIES = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=40)), max_size=8)
 
@@ -51,7 +53,44 @@ def test_message_frames_carry_number_version_and_chunk(number: int, version: int
     assert frames.parse_item(item) == (number % 2**32, chunk)
 
 
-PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_item, frames.parse_control)
+LETTERS = st.lists(
+    st.builds(
+        Letter,
+        st.binary(min_size=8, max_size=8),
+        st.integers(0, 2**64 - 1),
+        st.binary(max_size=20),
+        st.sampled_from((4, 5)),
+        st.binary(max_size=100),
+    ),
+    max_size=5,
+)
+
+
+def fields(letters: list[Letter]) -> list[tuple[bytes, int, bytes, int, bytes]]:
+    return [(letter.source, letter.number, letter.publisher, letter.version, letter.packet) for letter in letters]
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), LETTERS)
+def test_letters_come_as_they_went(number: int, epoch: int, letters: list[Letter]) -> None:
+    parts = frames.courier_frame(number, epoch, letters, sum(map(size_of, letters)))
+    ((kind, body),) = FrameReader(2000).feed(b"".join(parts))
+    assert kind == frames.COURIER
+    came_number, came_epoch, came = frames.parse_courier(body)
+    assert (came_number, came_epoch, fields(came)) == (number, epoch, fields(letters))
+
+
+@given(LETTERS, st.data())
+def test_letters_that_are_cut_are_an_error_or_fewer_letters(letters: list[Letter], data: st.DataObject) -> None:
+    body = b"".join(frames.courier_frame(1, 2, letters, sum(map(size_of, letters))))[5:]
+    cut = body[: data.draw(st.integers(0, len(body)))]
+    try:
+        came = frames.parse_courier(cut)[2]
+    except FrameError:
+        return
+    assert fields(came) == fields(letters[: len(came)])
+
+
+PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_item, frames.parse_control, frames.parse_courier)
 
 
 @pytest.mark.parametrize("parse", PARSERS)

@@ -1,0 +1,169 @@
+"""What comes is taken in order and once, answered when it is durable, and taken again when a slot was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from flockmq.home.intake import Intake
+from flockmq.session.letter import Letter
+
+Done = Callable[[bool], None]
+
+
+class Homed:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.at = 10
+        self.changed_at = 5
+        self.loading = False
+        self.taken: list[int] = []
+        self.dones: list[Done] = []
+        self.runs: list[bytes] = []
+        self.fails = False
+
+    def epoch(self) -> int:
+        return self.at
+
+    def view(self) -> int:
+        return self.changed_at
+
+    def is_loading(self) -> bool:
+        return self.loading
+
+    def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Done) -> None:
+        self.taken += [letter.number for letter in letters]
+        if self.fails:
+            raise ValueError("poison")
+        self.dones.append(done)
+
+    def take_runs(self, letters: Sequence[Letter]) -> None:
+        if self.fails:
+            raise ValueError("poison")
+        self.runs += [letter.packet for letter in letters]
+
+
+class Home:
+    def __init__(self) -> None:
+        self.residents = Homed()
+        self.members = {"a@1"}
+        self.soon: list[Callable[[], None]] = []
+        self.answers: list[tuple[int, int]] = []
+        self.intake = Intake(self.residents, self.members.__contains__, self.soon.append)
+
+    def came(self, number: int, epoch: int = 10, sender: str = "a@1") -> None:
+        self.intake.came(sender, self.answered, number, epoch, [Letter(b"a-source", number, b"", 4, b"")], 100)
+
+    def answered(self, number: int, view: int) -> None:
+        self.answers.append((number, view))
+
+    def end_turn(self) -> list[tuple[int, int]]:
+        calls = self.soon.copy()
+        self.soon.clear()
+        for call in calls:
+            call()
+        answers = self.answers.copy()
+        self.answers.clear()
+        return answers
+
+
+@pytest.fixture
+def home() -> Home:
+    return Home()
+
+
+def test_the_last_of_all_that_are_durable_is_answered_once_a_turn(home: Home) -> None:
+    for number in (1, 2, 4):
+        home.came(number)
+    assert home.intake.held_bytes("a@1") == 300
+    home.residents.dones[1](True)
+    assert home.end_turn() == [], "the first isn't durable"
+    home.residents.dones[0](True)
+    home.residents.dones[2](True)
+    assert home.end_turn() == [(4, 5)]
+    assert home.intake.held_bytes("a@1") == 0
+
+
+def test_a_repeat_is_not_taken_and_is_answered_on_the_link_it_came_on(home: Home) -> None:
+    home.came(1)
+    home.residents.dones[0](True)
+    home.end_turn()
+    later: list[int] = []
+    home.intake.came("a@1", lambda number, _: later.append(number), 1, 10, [], 0)
+    assert (home.end_turn(), later, home.residents.taken) == ([], [1], [1])
+
+
+def test_a_repeat_of_what_is_not_durable_yet_is_answered_when_it_is(home: Home) -> None:
+    home.came(1)
+    home.came(1)
+    assert home.end_turn() == []
+    home.residents.dones[0](True)
+    assert home.end_turn() == [(1, 5)]
+
+
+def test_it_waits_for_the_log_for_slots_and_for_its_sender_to_be_a_member(home: Home) -> None:
+    home.came(1, epoch=11)
+    home.came(2)
+    assert (home.residents.taken, home.intake.is_holding) == ([], True)
+    home.residents.at = 11
+    home.residents.loading = True
+    home.intake.advance()
+    assert home.residents.taken == []
+    home.residents.loading = False
+    home.members.clear()
+    home.intake.changed()
+    assert home.residents.taken == []
+    home.members.add("a@1")
+    home.intake.advance()
+    assert (home.residents.taken, home.intake.is_holding) == ([1, 2], False)
+
+
+def test_a_batch_that_a_slot_lost_is_taken_again_with_all_behind_it_when_that_was_dealt_with(home: Home) -> None:
+    for number in (1, 2, 3):
+        home.came(number)
+    home.residents.dones[2](True)
+    home.residents.dones[1](False)
+    home.came(4)
+    assert home.residents.taken == [1, 2, 3], "nothing passes what must be taken again"
+    home.residents.dones[0](True)
+    assert home.end_turn() == [(1, 5)]
+    home.residents.changed_at = 9
+    home.intake.changed()
+    assert home.residents.taken == [1, 2, 3, 2, 3, 4]
+    home.residents.dones[2](True)
+    assert home.end_turn() == [], "an answer to the first try means nothing any more"
+    for done in home.residents.dones[3:]:
+        done(True)
+    assert home.end_turn() == [(4, 9)]
+
+
+def test_what_a_purged_node_sent_counts_no_more(home: Home) -> None:
+    home.came(1, epoch=11)
+    home.came(1, sender="b@1")
+    home.intake.node_gone("a@1")
+    home.intake.node_gone("b@1")
+    home.residents.at = 11
+    home.intake.advance()
+    assert (home.residents.taken, home.intake.is_holding, home.intake.held_bytes("a@1")) == ([], False, 0)
+
+
+def test_an_answer_for_a_node_that_is_gone_is_not_sent(home: Home) -> None:
+    home.came(1)
+    home.intake.node_gone("a@1")
+    home.residents.dones[0](True)
+    assert home.end_turn() == []
+
+
+def test_runs_are_put_at_once_and_not_answered(home: Home) -> None:
+    home.intake.came("a@1", home.answered, 0, 99, [Letter(b"", 0, b"", 4, b"run")], 3)
+    assert (home.residents.runs, home.end_turn()) == ([b"run"], [])
+
+
+def test_poison_is_logged_and_does_not_come_again(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    home.residents.fails = True
+    home.came(1)
+    home.came(0)
+    assert home.end_turn() == [(1, 5)]
+    assert len(caplog.records) == 2
