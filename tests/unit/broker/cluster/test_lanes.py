@@ -1,0 +1,247 @@
+"""Lanes by themselves: what they bound, when they are congested, and what becomes of QoS 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from flockmq import bounds
+from flockmq.cluster.lanes import Lanes, size_of
+from flockmq.session.fanout import Fanout
+from flockmq.session.letter import Letter
+from flockmq.session.origin import origin_of, session_source
+from flockmq.session.publish import Publish, publication
+from flockmq.session.sink import Sink
+
+
+class Wire:
+    def __init__(self) -> None:
+        self.data_bytes = 0
+        self.batches: list[tuple[int, int, list[Letter]]] = []
+
+    def send(self, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> None:
+        assert size_bytes == sum(map(size_of, letters))
+        self.batches.append((number, epoch, list(letters)))
+
+    def take(self) -> list[tuple[int, int, list[bytes]]]:
+        taken = [(number, epoch, [letter.packet for letter in letters]) for number, epoch, letters in self.batches]
+        self.batches.clear()
+        return taken
+
+
+class Sender:
+    """Slots 0 and 1 are a's, slot 2 is b's, slot 3 is nobody's."""
+
+    def __init__(self) -> None:
+        self.turn: list[Sink] = []
+        self.wires = {"a@1": Wire(), "b@1": Wire()}
+        self.drained: list[Sink] = []
+        self.accepted: list[int] = []
+        self.lanes = Lanes(self.turn, "r@1", self.wires.get, self.drained.append, lambda: None)
+        self.owners = {0: "a@1", 1: "a@1", 2: "b@1"}
+        self.lanes.look(7, self.owners)
+
+    def put(self, number: int, *slots: int, size: int = 0, origin: bytes = b"") -> Fanout:
+        fan = Fanout([], [], [], list(slots))
+        assert self.lanes.put_acknowledged(fan, message(number, size, origin), self.told(number)) == 1
+        return fan
+
+    def told(self, number: int) -> Callable[[], None]:
+        return lambda: self.accepted.append(number)
+
+    def end_turn(self) -> None:
+        for sink in self.turn:
+            sink.flush()
+        self.turn.clear()
+
+
+def message(number: int, size: int = 0, origin: bytes = b"") -> Publish:
+    publish = publication(4, 1, False, b"t", b"%d" % number + bytes(size), b"")
+    publish.origin = origin
+    return publish
+
+
+def packets(*numbers: int) -> list[bytes]:
+    return [message(number).packet for number in numbers]
+
+
+@pytest.fixture
+def sender() -> Sender:
+    return Sender()
+
+
+def test_a_message_goes_once_to_each_core_and_is_through_when_all_have_it(sender: Sender) -> None:
+    sender.put(1, 0, 1, 2)
+    sender.put(2, 1)
+    sender.end_turn()
+    assert sender.wires["a@1"].take() == [(1, 7, packets(1, 2))]
+    assert sender.wires["b@1"].take() == [(1, 7, packets(1))]
+    sender.lanes.accepted("a@1", 1, 7)
+    assert sender.accepted == [2]
+    sender.lanes.accepted("b@1", 1, 5)
+    assert sender.accepted == [2, 1]
+    assert (sender.lanes.waiting_messages, sender.lanes.waiting_bytes) == (0, 0)
+
+
+def test_messages_are_numbered_by_this_node_or_have_their_origin(sender: Sender) -> None:
+    origin = origin_of(session_source(bytes(8)), 9)
+    for number in (1, 2):
+        sender.put(number, 0)
+    sender.put(3, 0, origin=origin)
+    sender.put(4, 0)
+    sender.end_turn()
+    letters = sender.wires["a@1"].batches[0][2]
+    me = sender.lanes.source
+    ids = [(letter.source, letter.number) for letter in letters]
+    assert ids == [(me, 1), (me, 2), (session_source(bytes(8)), 9), (me, 3)]
+
+
+def test_what_has_no_owner_waits_for_one(sender: Sender) -> None:
+    sender.put(1, 3)
+    sender.put(2, 2, 3)
+    sender.end_turn()
+    assert sender.lanes.parked_messages == 2
+    sender.wires["b@1"].take()
+    sender.lanes.accepted("b@1", 1, 7)
+    sender.lanes.look(9, {**sender.owners, 3: "b@1"})
+    assert sender.lanes.parked_messages == 0
+    assert sender.wires["b@1"].take() == [(2, 9, packets(1, 2))]
+    assert sender.accepted == []
+    sender.lanes.accepted("b@1", 2, 9)
+    assert sender.accepted == [1, 2]
+
+
+def test_a_lane_whose_slots_stay_is_left_alone(sender: Sender) -> None:
+    sender.put(1, 0, 2)
+    sender.end_turn()
+    for wire in sender.wires.values():
+        wire.take()
+    sender.lanes.look(9, {**sender.owners, 3: "b@1"})
+    assert sender.wires["a@1"].take() == []
+    assert sender.wires["b@1"].take() == [(2, 9, packets(1))]
+    sender.lanes.accepted("b@1", 1, 9)
+    assert sender.lanes.waiting_messages == 2, "the batch it accepted was let go: the one that counts is the second"
+    sender.lanes.accepted("b@1", 2, 9)
+    sender.lanes.accepted("a@1", 1, 7)
+    assert sender.accepted == [1]
+
+
+def test_an_acceptance_under_a_later_view_counts_when_it_was_put_again(sender: Sender) -> None:
+    sender.put(1, 0)
+    sender.end_turn()
+    sender.wires["a@1"].take()
+    sender.lanes.accepted("a@1", 1, 12)
+    assert (sender.accepted, sender.lanes.is_behind()) == ([], True)
+    sender.lanes.look(11, sender.owners)
+    assert sender.wires["a@1"].take() == [], "this node isn't there yet either"
+    sender.lanes.look(12, sender.owners)
+    assert sender.wires["a@1"].take() == [(2, 12, packets(1))]
+    sender.lanes.accepted("a@1", 2, 12)
+    assert (sender.accepted, sender.lanes.is_behind()) == ([1], False)
+
+
+def test_no_more_than_the_window_is_under_way(sender: Sender) -> None:
+    count = 3 * bounds.COURIER_WINDOW_BYTES // 100_000
+    for number in range(count):
+        sender.put(number, 0, size=100_000)
+    sender.end_turn()
+    wire = sender.wires["a@1"]
+    went = sum(size_of(letter) for _, _, letters in wire.batches for letter in letters)
+    assert 0 <= went - bounds.COURIER_WINDOW_BYTES < bounds.LINK_FORWARD_FRAME_BYTES
+    while wire.batches:
+        number = wire.batches[-1][0]
+        wire.batches.clear()
+        sender.lanes.accepted("a@1", number, 7)
+    assert sender.accepted == list(range(count))
+
+
+def test_after_a_lost_link_what_was_under_way_goes_again_under_its_numbers(sender: Sender) -> None:
+    for number in (1, 2, 3):
+        sender.put(number, 0)
+        sender.end_turn()
+    sender.lanes.accepted("a@1", 1, 7)
+    sender.lanes.unlinked("a@1")
+    sender.put(4, 0)
+    sender.end_turn()
+    again = Wire()
+    sender.lanes.linked("a@1", again)
+    assert again.take() == [(2, 7, packets(2)), (3, 7, packets(3)), (4, 7, packets(4))]
+
+
+def test_a_full_lane_takes_nothing_and_long_before_it_is_congested(sender: Sender) -> None:
+    size = 1_000_000
+    fan = sender.put(0, 0, size=size)
+    refused = 0
+    for number in range(1, 100):
+        refused += sender.lanes.put_acknowledged(fan, message(number, size), sender.told(number)) < 0
+    assert refused > 0
+    assert sender.lanes.waiting_bytes <= bounds.COURIER_LANE_MAX_BYTES
+    both = Fanout([], [], [], [0, 2])
+    assert sender.lanes.put_acknowledged(both, message(1, size), sender.told(1)) == -1
+    assert sender.lanes.waiting_messages == 100 - refused, "nothing was put to the other lane"
+    assert (sender.lanes.congested, sender.lanes.slow_lanes(both)) == (0, [])
+    sender.end_turn()
+    assert sender.lanes.congested == 1
+    (slow,) = sender.lanes.slow_lanes(both)
+    while sender.wires["a@1"].batches:
+        number = sender.wires["a@1"].batches[-1][0]
+        sender.wires["a@1"].batches.clear()
+        sender.lanes.accepted("a@1", number, 7)
+    assert (sender.drained, sender.lanes.congested) == ([slow], 0)
+
+
+def test_a_congested_link_congests_its_lane_until_it_drained(sender: Sender) -> None:
+    wire = sender.wires["a@1"]
+    wire.data_bytes = bounds.PEER_BLOCKED_BYTES + 1
+    sender.put(1, 0)
+    sender.end_turn()
+    assert sender.lanes.congested == 1
+    sender.lanes.gauge()
+    assert sender.drained == []
+    wire.data_bytes = 0
+    sender.lanes.gauge()
+    assert (len(sender.drained), sender.lanes.congested) == (1, 0)
+
+
+def test_runs_go_to_each_core_without_a_number_or_are_dropped_and_counted(sender: Sender) -> None:
+    fan = Fanout([], [], [], [0, 1, 2, 3])
+    sender.lanes.put_run(fan, 5, b"run", b"client")
+    sender.end_turn()
+    assert sender.wires["a@1"].take() == sender.wires["b@1"].take() == [(0, 7, [b"run"])]
+    assert sender.lanes.dropped_bytes == 3, "slot 3 has no owner"
+    sender.wires["a@1"].data_bytes = bounds.PEER_BLOCKED_BYTES + 1
+    sender.put(1, 0)
+    sender.end_turn()
+    sender.wires["a@1"].take()
+    sender.lanes.unlinked("b@1")
+    sender.lanes.put_run(fan, 5, b"run", b"client")
+    sender.end_turn()
+    assert sender.wires["a@1"].take() == sender.wires["b@1"].take() == []
+    assert sender.lanes.dropped_bytes == 12
+
+
+def test_a_purged_core_is_forgotten_when_its_slots_went(sender: Sender) -> None:
+    sender.put(1, 2)
+    sender.end_turn()
+    sender.lanes.gone("b@1")
+    assert sender.lanes.carrier_of("b@1") is not None
+    sender.lanes.look(9, {0: "a@1", 1: "a@1", 2: "a@1"})
+    assert sender.lanes.carrier_of("b@1") is None
+    assert sender.wires["a@1"].take() == [(1, 9, packets(1))]
+    sender.lanes.accepted("b@1", 1, 7)
+    assert sender.accepted == []
+
+
+def test_who_is_told_may_put_more(sender: Sender) -> None:
+    fan = Fanout([], [], [], [0])
+    sender.lanes.put_acknowledged(fan, message(1), lambda: put_again(2))
+
+    def put_again(number: int) -> None:
+        sender.put(number, 0)
+
+    sender.end_turn()
+    sender.wires["a@1"].take()
+    sender.lanes.accepted("a@1", 1, 7)
+    sender.end_turn()
+    assert sender.wires["a@1"].take() == [(2, 7, packets(2))]
