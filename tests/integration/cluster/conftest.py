@@ -117,10 +117,10 @@ class Node:
         for target in mesh._targets.values():
             if target.task is not None:
                 target.task.cancel()
-        if mesh._resolver is not None:
-            mesh._resolver.cancel()
-        if mesh._server is not None:
-            mesh._server.close()
+        for task in mesh._tasks:
+            task.cancel()
+        if mesh._listening is not None:
+            mesh._listening.close()
         self.cut_links()
         if self.cluster._leading is not None:
             await self.cluster._leading.close()

@@ -19,6 +19,8 @@ from flockmq.cluster.link import Link
 from flockmq.cluster.membership import CORE_ROLES, Membership
 from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.views import LocalStatus
+from flockmq.rlog.entry import START
+from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import SHARDS
 
@@ -43,6 +45,8 @@ class Beats:
         self.leads: Callable[[], bool] = _never
         self.settled: Callable[[float], bool] = _always
         """A core's: whether it belongs to a majority of the cores, at a time."""
+        self.count_cores: Callable[[], int] = _one
+        """How many majorities are of."""
         self.appends = 0
         """Of other nodes, since the last beat: this core's weight."""
         self._mesh = mesh
@@ -145,6 +149,7 @@ class Beats:
         """`stood_still`: this node's own loop did, so silence proves nothing."""
         encoded = frames.control(frames.Heartbeat(self.status()))
         self.appends = 0
+        self._note_majority()
         if stood_still:
             self._members.count_anew(now)
         for link in self._mesh.links():
@@ -156,6 +161,18 @@ class Beats:
             elif self._is_idle(link, now):
                 self._mesh.release(link.peer.incarnation)
                 link.close("it was idle")
+
+    def _note_majority(self) -> None:
+        """Tell the log how far a majority of the cores is."""
+        rlog = self.rlog
+        if rlog is None:
+            return
+        said = [self.of(link.peer.incarnation) for link in self._mesh.links() if link.peer.role in CORE_ROLES]
+        for shard in SHARDS:
+            places = [status.heads.get(shard, START) for status in said]
+            if rlog.core is not None:
+                places.append(rlog.applied(shard))
+            rlog.majority_reached(shard, reached_by_majority(places, self.count_cores()))
 
     def _is_idle(self, link: Link, now: float) -> bool:
         if self._is_core or link.peer.role in CORE_ROLES or now - max(link.used_at, link.up_at) < bounds.PEER_IDLE_S:
@@ -173,6 +190,10 @@ _NOTHING_SAID: Final = Status()
 def _nobody(now: float) -> Collection[str]:
     """A node that is no core has no vote."""
     return ()
+
+
+def _one() -> int:
+    return 1
 
 
 def _never() -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final, Protocol, cast
@@ -21,6 +22,7 @@ from flockmq import bounds
 from flockmq.cluster import frames
 from flockmq.cluster.frames import FrameError, FrameReader
 from flockmq.cluster.handshake import Dialer, HandshakeError, Identity, Listener, refusal
+from flockmq.pem_files import reason
 
 log: Final = logging.getLogger(__name__)
 
@@ -220,6 +222,7 @@ class Link(asyncio.Protocol):
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """By TLS, once its handshake is over."""
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         transport.set_write_buffer_limits(high=bounds.LINK_TRANSPORT_HIGH_BYTES)
         peername = transport.get_extra_info("peername")
@@ -247,7 +250,7 @@ class Link(asyncio.Protocol):
             self._refuse(f"it sent {error}") if not self.up else self.close(f"it sent {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        reason = self._why or (f"{exc}" if exc else "the peer closed it")
+        reason = self._why or (because(exc) if exc else "the peer closed it")
         self._why = reason
         if self._deadline is not None:
             self._deadline.cancel()
@@ -394,6 +397,13 @@ class Link(asyncio.Protocol):
             self.control(frames.Failure(request_id, "failed", f"{type(error).__name__}: {error}"))
         else:
             self.control(frames.Reply(request_id, answer))
+
+
+def because(error: BaseException) -> str:
+    """A connection's error, in a few words for the log."""
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {reason(error)}"
+    return str(error) or type(error).__name__
 
 
 class _StreamReader:

@@ -90,7 +90,7 @@ class Cluster:
         self._turn = turn
         self._redis = redis
         self._loop = asyncio.get_running_loop()
-        self.mesh = Mesh(self, self._me, settings.key, settings.seeds)
+        self.mesh = Mesh(self, self._me, settings.key, settings.seeds, settings.certificates)
         self._members = Membership(settings.name, self._loop.time())
         self._forwarding = Forwarding(
             turn, self.mesh, self._link_wanted, self._forwarded, self._drained, self._came_back

@@ -205,6 +205,16 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     key_file: Path | None = None
     cores: Annotated[int, Meta(ge=0, le=255)] = 0
     """How many cores the cluster is to have: majorities are of this number. 0: of as many as its members' table has."""
+    certfile: Path | None = None
+    """PEM: what this node shows on links, which are TLS 1.3 then. All three or none; read again when they change."""
+    keyfile: Path | None = None
+    cacertfile: Path | None = None
+    """PEM: who signs every node's certificate; two of them while the authority is being replaced."""
+
+    def __post_init__(self) -> None:
+        files = (self.certfile, self.keyfile, self.cacertfile)
+        if any(files) and not all(files):
+            raise ValueError("certfile, keyfile and cacertfile need one another: links have TLS on both sides or none")
 
 
 class Redis(msgspec.Struct, frozen=True, kw_only=True):
