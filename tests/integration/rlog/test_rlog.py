@@ -189,6 +189,20 @@ async def test_writes_beyond_the_bounds_are_refused_before_they_are_kept(nodes, 
         object.__setattr__(ROUTES, "max_rows", 10_000_000)
 
 
+async def test_a_burst_is_refused_by_what_is_written_and_not_yet_applied(nodes, monkeypatch) -> None:
+    core = await nodes.core()
+    object.__setattr__(ROUTES, "max_rows", 10)
+    try:
+        done = [core.submit(ROUTE, [route(core, n), route(core, n + 100)]) for n in range(20)]
+        results = await asyncio.gather(*done, return_exceptions=True)
+        assert [isinstance(result, LogFull) for result in results] == [False] * 5 + [True] * 15
+        assert len(core.tables.routes) == 10
+        await core.write(ROUTE, [ROUTES.delete((b"f/0", core.incarnation))])
+        await core.write(ROUTE, [route(core, 50)])
+    finally:
+        object.__setattr__(ROUTES, "max_rows", 10_000_000)
+
+
 async def test_a_node_bootstraps_while_others_write(nodes, monkeypatch) -> None:
     monkeypatch.setattr("flockmq.bounds.LOG_SLICE_MAX_BYTES", 256)
     core = await nodes.core()
@@ -245,6 +259,29 @@ async def test_an_empty_redis_is_seeded_from_the_core_s_tables(nodes, valkey) ->
     assert len(core.tables.routes) == 101
     assert core.applied(ROUTE).generation == 2
     assert port.bootstraps == len(SHARDS), "it stood exactly where the new log begins"
+
+
+async def test_what_a_writer_had_and_no_core_is_written_again(nodes, valkey) -> None:
+    core = await nodes.core()
+    port = CountedPort(core_of(core))
+    replicant = await nodes.replicant(port)
+    await replicant.write(ROUTE, [route(replicant, n) for n in range(100)])
+    await agree(ROUTE, core, replicant)
+    tail = core._replica._tail
+    assert tail is not None
+    tail.cancel()
+    await asyncio.wait([tail])
+    for number in range(100, 110):
+        await replicant.write(ROUTE, [route(replicant, number)])
+    assert len(core.tables.routes) == 100
+    valkey.kill()
+    await asyncio.to_thread(valkey.restart, empty=True)
+    core._replica._tail = asyncio.create_task(core._replica._run_tail())
+    while len(core.tables.routes) != 110:  # noqa: ASYNC110 - the replicant writes them by itself
+        await asyncio.sleep(0.01)
+    await agree(ROUTE, core, replicant)
+    assert replicant.refused is None
+    await replicant.write(ROUTE, [route(replicant, 110)])
 
 
 async def test_a_core_s_snapshot_seeds_an_empty_redis(nodes, valkey) -> None:

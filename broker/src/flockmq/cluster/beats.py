@@ -16,7 +16,7 @@ from flockmq.cluster import frames
 from flockmq.cluster.forwarding import Forwarding
 from flockmq.cluster.frames import Status
 from flockmq.cluster.link import Link
-from flockmq.cluster.membership import CORE_ROLES, Membership
+from flockmq.cluster.membership import CORE_ROLES, Membership, name_of
 from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.views import LocalStatus
 from flockmq.rlog.entry import START
@@ -47,6 +47,8 @@ class Beats:
         """A core's: whether it belongs to a majority of the cores, at a time."""
         self.count_cores: Callable[[], int] = _one
         """How many majorities are of."""
+        self.look: Callable[[float], None] = _see_nothing
+        """Called ten times a second, with the time."""
         self.appends = 0
         """Of other nodes, since the last beat: this core's weight."""
         self._mesh = mesh
@@ -135,6 +137,7 @@ class Beats:
                 if now - beat_at >= bounds.LINK_HEARTBEAT_S or self._has_news(now):
                     beat_at = now
                     self._beat(now, stood_still=stood_still)
+                self.look(now)
             except Exception:
                 log.exception("a heartbeat failed")
 
@@ -155,9 +158,11 @@ class Beats:
         for link in self._mesh.links():
             link.send(encoded)
             if stood_still:
-                link.heard_at = now
+                link.heard_at = link.answered_at = now
             elif now - link.heard_at > bounds.LINK_SILENT_MAX_S:
                 link.close(f"nothing was heard on it for {bounds.LINK_SILENT_MAX_S} s")
+            elif now - link.answered_at > bounds.LINK_UNANSWERED_MAX_S:
+                link.close(f"it hears nothing of this node for {bounds.LINK_UNANSWERED_MAX_S} s, though it is heard")
             elif self._is_idle(link, now):
                 self._mesh.release(link.peer.incarnation)
                 link.close("it was idle")
@@ -167,9 +172,9 @@ class Beats:
         rlog = self.rlog
         if rlog is None:
             return
-        said = [self.of(link.peer.incarnation) for link in self._mesh.links() if link.peer.role in CORE_ROLES]
+        cores = {name_of(key): key for key, peer in self._mesh.linked().items() if peer.role in CORE_ROLES}
         for shard in SHARDS:
-            places = [status.heads.get(shard, START) for status in said]
+            places = [self.of(core).heads.get(shard, START) for core in cores.values()]
             if rlog.core is not None:
                 places.append(rlog.applied(shard))
             rlog.majority_reached(shard, reached_by_majority(places, self.count_cores()))
@@ -202,3 +207,7 @@ def _never() -> bool:
 
 def _always(now: float) -> bool:
     return True
+
+
+def _see_nothing(now: float) -> None:
+    """Nobody looks."""

@@ -110,6 +110,7 @@ class Cluster:
     def watch(self, rlog: Rlog) -> None:
         """Follow the tables; on a core also serve its log to other nodes. Before `rlog.start`."""
         self._rlog = self._beats.rlog = rlog
+        self._beats.count_cores = self._count_cores
         rlog.on_change(NODES.name, self.nodes_table)
         rlog.on_change(SLOTS.name, self.slots)
         if rlog.core is not None:
@@ -323,7 +324,8 @@ class Cluster:
         """As configured; or else all that are members, or linked though they aren't yet."""
         members = [incarnation for incarnation, info in self.nodes_table.items() if info.role in CORE_ROLES]
         linked = [link.peer.incarnation for link in self._core_links()]
-        return electorate(self.settings.cores, (*members, *linked, self.incarnation))
+        mine = [self.incarnation] if self.is_core else []
+        return electorate(self.settings.cores, (*members, *linked, *mine))
 
     def _local(self) -> LocalStatus:
         return self.local_status()

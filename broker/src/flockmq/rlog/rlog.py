@@ -26,7 +26,7 @@ from typing import cast
 
 from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.core import Core
-from flockmq.rlog.entry import PUT, START, Op, StreamId
+from flockmq.rlog.entry import START, Op, StreamId
 from flockmq.rlog.errors import LogError, LogFull
 from flockmq.rlog.port import Alone, Ballot, CorePort
 from flockmq.rlog.redis import RedisConfig
@@ -34,7 +34,7 @@ from flockmq.rlog.replica import Replica
 from flockmq.rlog.shards import SHARDS, K, V
 from flockmq.rlog.table import Listener
 from flockmq.rlog.tables import Tables
-from flockmq.rlog.writer import Writer
+from flockmq.rlog.writer import Puts, Writer
 
 
 class Rlog:
@@ -59,7 +59,9 @@ class Rlog:
         writes_to: CorePort | None = self.core if self.core is not None else port
         if writes_to is None:
             raise ValueError("a node that is no core (data_dir) needs a port to one")
-        self._writers = {shard: Writer(shard, incarnation, writes_to) for shard in SHARDS}
+        self._writers = {
+            shard: Writer(shard, incarnation, writes_to, awaits_answer=redis.min_replicas > 0) for shard in SHARDS
+        }
         self._lags = {shard: _Lag() for shard in SHARDS}
         self.redis_lost_data = 0
         """How often this core found that Redis had lost what the cores know, and gave it back."""
@@ -95,9 +97,10 @@ class Rlog:
         written), LogUnavailable after LOG_WRITE_DEADLINE_S (it may still be applied: undo it by the inverse write,
         which is ordered behind it), LogRefused when this incarnation was purged.
         """
-        full = self._full(ops)
+        puts = Puts(ops)
+        full = self._full(shard, puts)
         if full is None and ops:
-            return self._writers[shard].submit(ops)
+            return self._writers[shard].submit(ops, puts)
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         if full is not None:
             done.set_exception(full)
@@ -129,6 +132,10 @@ class Rlog:
         """Another node's tables are at `head`."""
         self._lags[shard].note(head, self.applied(shard), asyncio.get_running_loop().time())
 
+    def majority_reached(self, shard: str, place: StreamId) -> None:
+        """More than half of the cores have applied all up to there: whatever befalls Redis, it is kept."""
+        self._writers[shard].majority_reached(place)
+
     def lag(self, shard: str) -> tuple[int, float]:
         """How far the tables are behind the head: entries, and for how many milliseconds by now."""
         return self._lags[shard].behind(self.applied(shard), asyncio.get_running_loop().time())
@@ -151,11 +158,14 @@ class Rlog:
     def _redis_lost(self, shard: str, text: str) -> None:
         self.redis_lost_data += 1
 
-    def _full(self, ops: Sequence[Op]) -> LogFull | None:
-        for number in {op[0] for op in ops if op[1] == PUT}:
-            table = self.tables.numbered(number)
-            if len(table) >= table.spec.max_rows or table.bytes >= table.spec.max_bytes:
-                return LogFull(f"table {table.spec.name} holds {len(table)} rows of {table.bytes} bytes, its bound")
+    def _full(self, shard: str, puts: Puts) -> LogFull | None:
+        """What this node has written and its tables haven't reached counts as well."""
+        pending = self._writers[shard].pending
+        for number, (new_rows, new_bytes) in puts.of.items():
+            table, (rows, size) = self.tables.numbered(number), pending.get(number)
+            rows, size = rows + len(table), size + table.bytes
+            if rows + new_rows > table.spec.max_rows or size + new_bytes > table.spec.max_bytes:
+                return LogFull(f"table {table.spec.name} holds {rows} rows of {size} bytes, its bound")
         return None
 
     def _on_applied(self, shard: str, size: int) -> None:
