@@ -20,6 +20,12 @@ def core_of(node: Rlog) -> Core:
     return node.core
 
 
+async def stop_tails(node: Rlog) -> None:
+    for tail in node._replica._tails:
+        tail.cancel()
+    await asyncio.wait(node._replica._tails)
+
+
 def route(node: Rlog, number: int) -> tuple[int, int, str, bytes, bytes]:
     return ROUTES.put((b"f/%d" % number, node.incarnation), None)
 
@@ -267,16 +273,13 @@ async def test_what_a_writer_had_and_no_core_is_written_again(nodes, valkey) -> 
     replicant = await nodes.replicant(port)
     await replicant.write(ROUTE, [route(replicant, n) for n in range(100)])
     await agree(ROUTE, core, replicant)
-    tail = core._replica._tail
-    assert tail is not None
-    tail.cancel()
-    await asyncio.wait([tail])
+    await stop_tails(core)
     for number in range(100, 110):
         await replicant.write(ROUTE, [route(replicant, number)])
     assert len(core.tables.routes) == 100
     valkey.kill()
     await asyncio.to_thread(valkey.restart, empty=True)
-    core._replica._tail = asyncio.create_task(core._replica._run_tail())
+    core._replica._start_tails()
     while len(core.tables.routes) != 110:  # noqa: ASYNC110 - the replicant writes them by itself
         await asyncio.sleep(0.01)
     await agree(ROUTE, core, replicant)
@@ -314,12 +317,9 @@ async def test_a_node_that_the_log_was_trimmed_past_bootstraps(nodes, monkeypatc
     filters = Filters()
     replicant.on_change("routes", filters)
     await replicant.write(ROUTE, [route(replicant, 1)])
-    replica = replicant._replica
-    assert replica._tail is not None
-    replica._tail.cancel()
-    await asyncio.wait([replica._tail])
+    await stop_tails(replicant)
     await trimmed_below(core, ROUTE)
-    replica._tail = asyncio.create_task(replica._run_tail())
+    replicant._replica._start_tails()
     await agree(ROUTE, core, replicant)
     assert port.bootstraps == len(SHARDS) + 1
     assert filters.keys == {key for key, _ in core.tables.routes.items()}
