@@ -43,7 +43,7 @@ from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.rows import Rows
 from flockmq.cluster.views import ClusterSettings, LocalStatus, NodeView, Traffic
 from flockmq.rlog.core import Core
-from flockmq.rlog.redis import RedisConfig, RedisLink
+from flockmq.rlog.redis import RedisConfig, RedisLinks
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, NodeInfo
 from flockmq.session.sink import Sink
@@ -137,7 +137,7 @@ class Cluster:
         await self._rlog.write(CLUSTER, [NODES.put(self.incarnation, info)])
         self._joined = True
         if self._redis is not None and self._core is not None and self._duties is not None:
-            self._events.redis = RedisLink(self._redis)
+            self._events.redis = RedisLinks(self._redis)
             self._leading = Leading(self.incarnation, self._redis, self._core, self._duties, self._events)
             self._spawn(self._leading.run())
         self._spawn(self._events.run())
