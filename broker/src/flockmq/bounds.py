@@ -123,6 +123,7 @@ LOG_CHECKPOINTS_MAX: Final = 8
 """Whose digests a node remembers, to hold them against what cores say a moment later."""
 LOG_MEND_SPREAD_S: Final = 10.0
 """Nodes whose digests are wrong bootstrap at a random time within it, not all at once."""
+ALARMS_MAX: Final = 1000
 LOG_KEPT_MAX_BYTES: Final = 32 * 1024 * 1024
 """Writes of this node, in one shard, kept until a majority of the cores has them; beyond it the oldest are let go."""
 LOG_PURGED_MAX_INCARNATIONS: Final = 10_000

@@ -9,7 +9,7 @@ import pytest
 
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import StreamId, encode_transaction
-from flockmq.rlog.errors import LogFull, LogGap, LogLost, LogRefused, LogUnavailable, RedisUnreachable
+from flockmq.rlog.errors import LogFenced, LogFull, LogGap, LogLost, LogRefused, LogUnavailable, RedisUnreachable
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, ROUTES, SHARDS, RetainedMessage
@@ -134,6 +134,38 @@ async def test_a_purged_node_s_late_write_and_its_return_are_refused(nodes) -> N
     await agree(ROUTE, core, replicant)
     assert core.tables.routes.nodes(b"f/1") == {core.incarnation}
     assert len(core.tables.routes) == 1
+
+
+async def test_a_leader_that_was_deposed_does_no_harm(nodes) -> None:
+    core = await nodes.core()
+    replicant = await nodes.replicant(core_of(core))
+    await core_of(core).checkpoint(ROUTE, 7)
+    await core.catch_up(ROUTE)
+    for deed in (
+        core_of(core).committer.purge(ROUTE, replicant.incarnation, StreamId(1, 6)),
+        core_of(core).committer.trim(ROUTE, core.applied(ROUTE), StreamId(1, 6)),
+        core_of(core).committer.checkpoint(ROUTE, StreamId(1, 6)),
+    ):
+        with pytest.raises(LogFenced, match="shard route: another core leads by now: its fence is 1-7"):
+            await deed
+    await core_of(core).committer.checkpoint(ROUTE, StreamId(2, 1))
+    await replicant.write(ROUTE, [route(replicant, 1)])
+    await agree(ROUTE, core, replicant)
+
+
+async def test_a_checkpoint_is_the_same_place_for_everybody_and_needless_while_nothing_changes(nodes) -> None:
+    core = await nodes.core()
+    replicant = await nodes.replicant(core_of(core))
+    await replicant.write(ROUTE, [route(replicant, 1)])
+    await core_of(core).checkpoint(ROUTE, 1)
+    await agree(ROUTE, core, replicant)
+    checked = core.checkpoint(ROUTE)
+    assert checked is not None
+    assert checked == replicant.checkpoint(ROUTE)
+    assert checked.place == core.applied(ROUTE)
+    await core_of(core).checkpoint(ROUTE, 1)
+    await core.catch_up(ROUTE)
+    assert checked.place == core.applied(ROUTE)
 
 
 async def test_a_write_whose_answer_is_lost_is_applied_once(nodes) -> None:

@@ -19,6 +19,7 @@ from flockmq.cluster.link import Link
 from flockmq.cluster.membership import CORE_ROLES, Membership, name_of
 from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.views import LocalStatus
+from flockmq.rlog.digests import Checked
 from flockmq.rlog.entry import START
 from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import Rlog
@@ -122,6 +123,8 @@ class Beats:
             unreachable=tuple(self.unreachable(now))[: bounds.MEMBER_VOTES_MAX],
             leads=self.leads(),
             durable={shard: core.durable(shard) for shard in SHARDS} if core is not None else {},
+            checkpoints=_checkpoints(rlog) if core is not None else {},
+            sending=core.sending() if core is not None else {},
             settled=self._is_core and self.settled(now),
         )
 
@@ -152,7 +155,7 @@ class Beats:
         """`stood_still`: this node's own loop did, so silence proves nothing."""
         encoded = frames.control(frames.Heartbeat(self.status()))
         self.appends = 0
-        self._note_majority()
+        self._note_cores()
         if stood_still:
             self._members.count_anew(now)
         for link in self._mesh.links():
@@ -167,8 +170,8 @@ class Beats:
                 self._mesh.release(link.peer.incarnation)
                 link.close("it was idle")
 
-    def _note_majority(self) -> None:
-        """Tell the log how far a majority of the cores is."""
+    def _note_cores(self) -> None:
+        """Tell the log how far a majority of the cores is, and what digests they have."""
         rlog = self.rlog
         if rlog is None:
             return
@@ -178,6 +181,8 @@ class Beats:
             if rlog.core is not None:
                 places.append(rlog.applied(shard))
             rlog.majority_reached(shard, reached_by_majority(places, self.count_cores()))
+            checked = [self.of(core).checkpoints.get(shard) for core in cores.values()]
+            rlog.compare(shard, [found for found in checked if found is not None], self.count_cores())
 
     def _is_idle(self, link: Link, now: float) -> bool:
         if self._is_core or link.peer.role in CORE_ROLES or now - max(link.used_at, link.up_at) < bounds.PEER_IDLE_S:
@@ -187,6 +192,11 @@ class Beats:
     def _weight(self, incarnation: str) -> tuple[int, int]:
         status = self.of(incarnation)
         return status.draining, status.weight
+
+
+def _checkpoints(rlog: Rlog) -> dict[str, Checked]:
+    found = ((shard, rlog.checkpoint(shard)) for shard in SHARDS)
+    return {shard: checked for shard, checked in found if checked is not None}
 
 
 _NOTHING_SAID: Final = Status()

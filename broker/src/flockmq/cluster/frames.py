@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from flockmq.rlog.digests import Checked
 from flockmq.rlog.entry import StreamId
 
 CONTROL: Final = 0
@@ -57,6 +58,10 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     leads: bool = False
     durable: dict[str, StreamId] = {}
     """Shard → up to which Stream ID this core has it on its disk."""
+    checkpoints: dict[str, Checked] = {}
+    """Shard → the digests of this core's tables at the latest checkpoint of the log."""
+    sending: dict[str, StreamId] = {}
+    """Shards that this core sends to somebody → from where on they need the log."""
     settled: bool = False
     """This core belongs to a majority of the cores: who hears it is a member still."""
 

@@ -19,6 +19,8 @@ Measured on two cores that eight other jobs shared, uvloop, interpreted, `append
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -26,15 +28,19 @@ from typing import cast
 
 from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.core import Core
+from flockmq.rlog.digests import Checked
 from flockmq.rlog.entry import START, Op, StreamId
 from flockmq.rlog.errors import LogError, LogFull
+from flockmq.rlog.mending import Mending
 from flockmq.rlog.port import Alone, Ballot, CorePort
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.replica import Replica
-from flockmq.rlog.shards import SHARDS, K, V
+from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, Alarm, K, V
 from flockmq.rlog.table import Listener
 from flockmq.rlog.tables import Tables
 from flockmq.rlog.writer import Puts, Writer
+
+log = logging.getLogger(__name__)
 
 
 class Rlog:
@@ -65,6 +71,8 @@ class Rlog:
         self._lags = {shard: _Lag() for shard in SHARDS}
         self.redis_lost_data = 0
         """How often this core found that Redis had lost what the cores know, and gave it back."""
+        distrust = self._replica.distrust if self.core is None else self.core.distrust
+        self._mending = Mending(self._replica, self.core is not None, distrust, self._digests_differ)
         self._catch_ups = {shard: CatchUp(shard, redis, partial(self.applied, shard)) for shard in SHARDS}
 
     @property
@@ -83,6 +91,7 @@ class Rlog:
 
     async def stop(self) -> None:
         """Writes that are not done end with LogUnavailable; a core writes its snapshots."""
+        self._mending.stop()
         for writer in self._writers.values():
             await writer.stop()
         if self.core is not None:
@@ -136,6 +145,25 @@ class Rlog:
         """More than half of the cores have applied all up to there: whatever befalls Redis, it is kept."""
         self._writers[shard].majority_reached(place)
 
+    def checkpoint(self, shard: str) -> Checked | None:
+        """The digests of the tables at the latest checkpoint of the log; None: there was none, or they are wrong."""
+        state = self.tables.shards[shard]
+        if not state.checkpoints or self._replica.is_distrusted(shard):
+            return None
+        return Checked(*list(state.checkpoints.items())[-1])
+
+    def compare(self, shard: str, others: Sequence[Checked], cores: int) -> None:
+        """Hold this node's digests against what other cores say of theirs; of `cores` in all. See mending.py."""
+        self._mending.compare(shard, others, cores)
+
+    def raise_alarm(self, name: str, text: str) -> None:
+        """Have the whole cluster say so until the alarm is ended; a later one of the name replaces it."""
+        self.submit(CLUSTER, [ALARMS.put(name, Alarm(time.time(), text))]).add_done_callback(_log_unwritten)
+
+    def end_alarm(self, name: str) -> asyncio.Future[StreamId]:
+        """As `submit`."""
+        return self.submit(CLUSTER, [ALARMS.delete(name)])
+
     def lag(self, shard: str) -> tuple[int, float]:
         """How far the tables are behind the head: entries, and for how many milliseconds by now."""
         return self._lags[shard].behind(self.applied(shard), asyncio.get_running_loop().time())
@@ -144,6 +172,11 @@ class Rlog:
     def bootstraps(self) -> int:
         """How many shards were replaced as a whole since the start."""
         return self._replica.bootstraps
+
+    @property
+    def digest_mismatches(self) -> int:
+        """How often this node's digests were not those of a majority of the cores."""
+        return self._mending.mismatches
 
     @property
     def refused(self) -> LogError | None:
@@ -157,6 +190,14 @@ class Rlog:
 
     def _redis_lost(self, shard: str, text: str) -> None:
         self.redis_lost_data += 1
+        self.raise_alarm(f"redis-lost-data/{shard}", text)
+
+    def _digests_differ(self, name: str, text: str) -> None:
+        name = f"{name}/{self.incarnation.rpartition('@')[0]}"
+        if text:
+            self.raise_alarm(name, text)
+        else:
+            self.end_alarm(name).add_done_callback(_log_unwritten)
 
     def _full(self, shard: str, puts: Puts) -> LogFull | None:
         """What this node has written and its tables haven't reached counts as well."""
@@ -174,6 +215,11 @@ class Rlog:
         self._catch_ups[shard].moved()
         if self.core is not None:
             self.core.applied(shard, size)
+
+
+def _log_unwritten(written: asyncio.Future[StreamId]) -> None:
+    if not written.cancelled() and (error := written.exception()) is not None:
+        log.warning("an alarm is not in the log: %s", error)
 
 
 class _Lag:
