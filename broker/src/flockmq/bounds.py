@@ -31,6 +31,8 @@ LINK_HEARTBEAT_S: Final = 0.5
 LINK_LOOK_S: Final = 0.1
 """How often a node looks whether it has news that others shouldn't wait for until its next heartbeat."""
 LINK_SILENT_MAX_S: Final = 3.0
+LINK_UNANSWERED_MAX_S: Final = 5.0
+"""What a heartbeat may need through a full link, and its answer back; then only one way of the link is open."""
 LINK_REDIAL_MIN_S: Final = 0.1
 LINK_REDIAL_MAX_S: Final = 2.0
 SEED_RESOLVE_S: Final = 2.0

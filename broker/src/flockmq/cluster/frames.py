@@ -140,6 +140,10 @@ class Goodbye(msgspec.Struct, array_like=True, frozen=True, tag=11):
     """This incarnation leaves for good and will not come back."""
 
 
+class Heard(msgspec.Struct, array_like=True, frozen=True, tag=12):
+    """Answers each Heartbeat: the way there and the way back are open."""
+
+
 Control = (
     Heartbeat
     | Note
@@ -153,6 +157,7 @@ Control = (
     | Resume
     | Accepted
     | Goodbye
+    | Heard
 )
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -62,6 +62,8 @@ class Link(asyncio.Protocol):
         self.peer = Identity("", "")
         self.address = "?"
         self.heard_at = 0.0
+        self.answered_at = 0.0
+        """When the peer last said that it hears this node."""
         self.up_at = 0.0
         self.used_at = 0.0
         """When the last message came on it."""
@@ -294,7 +296,7 @@ class Link(asyncio.Protocol):
             if self._deadline is not None:
                 self._deadline.cancel()
             self.up = True
-            self.up_at = self.heard_at
+            self.up_at = self.answered_at = self.heard_at
             self._on_handshake(self)
             self._owner.link_up(self)
 
@@ -314,7 +316,10 @@ class Link(asyncio.Protocol):
     def _receive_control(self, message: frames.Control) -> None:
         match message:
             case frames.Heartbeat(status):
+                self.control(_HEARD)
                 self._owner.link_heartbeat(self, status)
+            case frames.Heard():
+                self.answered_at = self.heard_at
             case frames.Note(method, body):
                 self._owner.link_note(self, method, body)
             case frames.Accepted(number):
@@ -397,6 +402,9 @@ class Link(asyncio.Protocol):
             self.control(frames.Failure(request_id, "failed", f"{type(error).__name__}: {error}"))
         else:
             self.control(frames.Reply(request_id, answer))
+
+
+_HEARD: Final = frames.Heard()
 
 
 def because(error: BaseException) -> str:
