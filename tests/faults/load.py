@@ -110,6 +110,7 @@ class Player:
             self.link, self.node = link, node.name
             self._ended.clear()
             self.began(present)
+            link.listen()
             return True
 
     async def leave(self) -> None:
