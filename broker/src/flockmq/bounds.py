@@ -193,6 +193,8 @@ SESSIONS_EXPIRED_PER_TICK_MAX: Final = 256
 INBOUND_LINE_MAX: Final = 1024
 """Messages of one client that wait for the log or for other nodes; then it is not read until half of them are done."""
 INBOUND_LINE_MAX_BYTES: Final = 4 * 1024 * 1024
+HELD_LINES_PER_TURN: Final = 8
+"""Clients whose messages waited for newer tables and are matched between two turns of the event loop."""
 SUBSCRIBES_WAITING_MAX: Final = 64
 """SUBSCRIBEs of one client that wait for the log; then it is not read until one of them is answered."""
 PARTIAL_CHUNKS_MAX: Final = 256

@@ -90,14 +90,16 @@ class CorePort:
         return self._link
 
 
-async def serve(core: Core, method: str, body: bytes) -> bytes:
-    """Answers a `REGISTER` or `APPEND` request. Raises Refusal."""
+async def serve(core: Core, method: str, body: bytes, note_head: Callable[[str, StreamId], None]) -> bytes:
+    """Answers a `REGISTER` or `APPEND` request; `note_head` hears how far the log reaches by it. Raises Refusal."""
     try:
         if method == REGISTER:
             registering = _register.decode(body)
             return _encode(await core.register(registering.shard, registering.incarnation))
         append = _append.decode(body)
-        return _encode(await core.append(append.shard, append.incarnation, append.first, append.transactions))
+        appended = await core.append(append.shard, append.incarnation, append.first, append.transactions)
+        note_head(append.shard, appended)
+        return _encode(appended)
     except LogError as error:
         raise Refusal(error.code, str(error)) from None
     except msgspec.MsgspecError as error:

@@ -26,7 +26,7 @@ from typing import Final
 import msgspec
 
 from flockmq import bounds
-from flockmq.cluster import ballot, coreport, events, frames
+from flockmq.cluster import ballot, coreport, events, frames, freshness
 from flockmq.cluster.ballot import Ballot
 from flockmq.cluster.beats import Beats
 from flockmq.cluster.coreport import CorePort
@@ -35,6 +35,7 @@ from flockmq.cluster.events import EventRelay
 from flockmq.cluster.forward import PeerSink
 from flockmq.cluster.forwarding import Forwarding
 from flockmq.cluster.frames import Status
+from flockmq.cluster.freshness import Freshness
 from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
 from flockmq.cluster.leading import Leading
 from flockmq.cluster.link import Link, Refusal
@@ -97,7 +98,12 @@ class Cluster:
         )
         self._beats = Beats(self.mesh, self._members, self._forwarding, self._local, self.is_core)
         self._events = EventRelay(self._choose_core)
-        self._note_handlers: dict[str, Callable[[str, bytes], None]] = {events.NOTE: self._events.came}
+        self.freshness = Freshness(self.mesh, self._is_settled if self.is_core else None, settings.max_stale_s)
+        self._beats.look = self.freshness.look
+        self._note_handlers: dict[str, Callable[[str, bytes], None]] = {
+            events.NOTE: self._events.came,
+            freshness.NOTE: self._heads_came,
+        }
         self._rlog: Rlog | None = None
         self._core: Core | None = None
         self._duties: Duties | None = None
@@ -109,7 +115,7 @@ class Cluster:
 
     def watch(self, rlog: Rlog) -> None:
         """Follow the tables; on a core also serve its log to other nodes. Before `rlog.start`."""
-        self._rlog = self._beats.rlog = rlog
+        self._rlog = self._beats.rlog = self.freshness.rlog = rlog
         self._beats.count_cores = self._count_cores
         rlog.on_change(NODES.name, self.nodes_table)
         rlog.on_change(SLOTS.name, self.slots)
@@ -270,7 +276,8 @@ class Cluster:
     async def link_request(self, link: Link, method: str, body: bytes) -> bytes:
         if method in (coreport.REGISTER, coreport.APPEND) and self._core is not None:
             self._beats.appends += 1
-            return await coreport.serve(self._core, method, body)
+            assert self._rlog is not None
+            return await coreport.serve(self._core, method, body, self._rlog.note_head)
         if method == ballot.ASK and self._core is not None:
             return await ballot.serve(self._core, body)
         raise Refusal("unavailable", f"{self.incarnation} doesn't serve {method}")
@@ -291,6 +298,9 @@ class Cluster:
 
     def link_accepted(self, link: Link, number: int) -> None:
         self._forwarding.accepted(link, number)
+
+    def _heads_came(self, incarnation: str, body: bytes) -> None:
+        self.freshness.heard(self._loop.time(), body)
 
     def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
         self.on_forward(incarnation, version, chunk)

@@ -26,6 +26,8 @@ class ClusterSettings:
     seeds: tuple[Address, ...] = ()
     cores: int = 0
     """How many cores are configured, which majorities are of; 0: as many as the members' table has."""
+    max_stale_s: float = 0.5
+    """How old tables may be that acknowledged messages are matched by."""
     certificates: LinkCertificates | None = None
     """None: links without TLS."""
 

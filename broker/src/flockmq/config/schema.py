@@ -205,6 +205,9 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     key_file: Path | None = None
     cores: Annotated[int, Meta(ge=0, le=255)] = 0
     """How many cores the cluster is to have: majorities are of this number. 0: of as many as its members' table has."""
+    max_stale: Annotated[float, Meta(ge=0.5, le=60.0), Kind.DURATION] = 0.5
+    """A node whose tables are older holds its acknowledgements of QoS 1 and 2 until it has caught up: what is
+    acknowledged later than that after a SUBACK reaches the subscriber."""
     certfile: Path | None = None
     """PEM: what this node shows on links, which are TLS 1.3 then. All three or none; read again when they change."""
     keyfile: Path | None = None

@@ -203,6 +203,7 @@ def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
         listen=None if alone else config.cluster.listen,
         seeds=() if alone else config.cluster.seeds,
         cores=config.cluster.cores if config.role != "single" else 1,
+        max_stale_s=config.cluster.max_stale,
         certificates=_link_certificates(config),
     )
 

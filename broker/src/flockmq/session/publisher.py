@@ -175,7 +175,7 @@ class Publisher(Paced):
                 self._answer(message, self._sayable(replaced))
                 return
             message = replaced
-        if self.line is None and not message.must_be_logged():
+        if self.line is None and not message.must_be_logged() and not (router.stale and message.qos):
             fan = router.route(message.topic).fanout
             if not fan.crosses or message.qos == 0:
                 reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS

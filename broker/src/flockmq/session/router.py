@@ -41,6 +41,7 @@ from flockmq.session.sink import AWAY, CONGESTED, FLOWING, LAGGING, Peer, Sink
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
+    from flockmq.session.inbound import Line
     from flockmq.session.pacing import Paced
     from flockmq.session.publisher import Publisher
 
@@ -68,6 +69,7 @@ class Route:
 class Router:
     """One per node. Larger packets and deeper topics than `max_packet_size` and `max_topic_levels`, the least of all
     zones', take the ordinary road; so do topics that match `intercepts`: the node looks at them before they are routed.
+    `stale`: nothing of QoS ≥ 1 may be matched by these indexes now; `held` are the lines of clients that wait for it.
     """
 
     def __init__(self, counters: Counters, max_packet_size: int, max_topic_levels: int = TOPIC_MAX_LEVELS) -> None:
@@ -87,6 +89,8 @@ class Router:
         self.slow: set[Paced] = set()
         self._paused: dict[Sink, list[Publisher]] = {}
         self.resumed: list[Paced] = []
+        self.stale: bool = False
+        self.held: set[Line] = set()
         self.now_s: float = 0.0
         self.away4 = Away(self, 4)
         self.away5 = Away(self, 5)
@@ -406,6 +410,13 @@ class Router:
         if publisher not in waiting:
             waiting.append(publisher)
             publisher.pause()
+
+    def go_on(self, most: int) -> bool:
+        """The tables aren't stale any more: match what waited of some clients. Whether there are more."""
+        while self.held and most > 0 and not self.stale:
+            self.held.pop().advance()
+            most -= 1
+        return len(self.held) > 0 and not self.stale
 
     def release(self, sink: Sink) -> None:
         """The sink drained, lags or is gone: its publishers go on."""
