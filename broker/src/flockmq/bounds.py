@@ -60,6 +60,10 @@ LEASE_RENEW_S: Final = 0.25
 TRIM_EVERY_S: Final = 10.0
 CORE_WAIT_MAX_S: Final = 2.0
 CORE_RETRY_S: Final = 0.05
+MOVE_EVERY_S: Final = 5.0
+"""One replicant of a core moves to another at most so often."""
+MOVE_DIFFERENCE: Final = 2
+"""One core has so many more replicants than another: they spread."""
 MEMBER_UNHEARD_MAX_S: Final = 6.0
 EVENTS_MAX: Final = 20_000
 EVENTS_FLUSH_S: Final = 1.0

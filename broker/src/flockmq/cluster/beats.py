@@ -48,6 +48,10 @@ class Beats:
         """A core's: whether it belongs to a majority of the cores, at a time."""
         self.count_cores: Callable[[], int] = _one
         """How many majorities are of."""
+        self.writes_through: Callable[[], str] = str
+        """The core that this node's writes go through; "" for none."""
+        self.replicants: Callable[[], int] = int
+        """How many replicants write through this core."""
         self.look: Callable[[float], None] = _see_nothing
         """Called ten times a second, with the time."""
         self.appends = 0
@@ -100,11 +104,6 @@ class Beats:
         self.statuses.pop(incarnation, None)
         self._said_at.pop(incarnation, None)
 
-    def least_loaded_core(self) -> Link | None:
-        """The link to the core with the least weight; draining ones come last."""
-        cores = [link for link in self._mesh.links() if link.peer.role in CORE_ROLES]
-        return min(cores, key=lambda link: self._weight(link.peer.incarnation), default=None)
-
     def status(self) -> Status:
         """What this node says about itself."""
         local = self._local_status()
@@ -126,6 +125,8 @@ class Beats:
             checkpoints=_checkpoints(rlog) if core is not None else {},
             sending=core.sending() if core is not None else {},
             settled=self._is_core and self.settled(now),
+            core=self.writes_through(),
+            replicants=self.replicants(),
         )
 
     async def run(self) -> None:
@@ -188,10 +189,6 @@ class Beats:
         if self._is_core or link.peer.role in CORE_ROLES or now - max(link.used_at, link.up_at) < bounds.PEER_IDLE_S:
             return False
         return self._forwarding.is_idle(link.peer.incarnation, now)
-
-    def _weight(self, incarnation: str) -> tuple[int, int]:
-        status = self.of(incarnation)
-        return status.draining, status.weight
 
 
 def _checkpoints(rlog: Rlog) -> dict[str, Checked]:

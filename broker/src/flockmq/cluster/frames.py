@@ -50,7 +50,7 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     ready: bool = False
     draining: bool = False
     weight: int = 0
-    """Load of a core as others see it; the least is written to. No unit."""
+    """Appends that a core took of others since the last beat; of equal cores the least is written through."""
     heads: dict[str, StreamId] = {}
     """Shard → the highest Stream ID this node knows of."""
     unreachable: tuple[str, ...] = ()
@@ -64,6 +64,10 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     """Shards that this core sends to somebody → from where on they need the log."""
     settled: bool = False
     """This core belongs to a majority of the cores: who hears it is a member still."""
+    core: str = ""
+    """The incarnation of the core that this replicant writes through."""
+    replicants: int = 0
+    """How many replicants write through this core."""
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag=0):

@@ -26,7 +26,8 @@ from typing import Final
 import msgspec
 
 from flockmq import bounds
-from flockmq.cluster import ballot, coreport, events, frames, freshness
+from flockmq.cluster import balance, ballot, coreport, events, frames, freshness
+from flockmq.cluster.balance import Balance
 from flockmq.cluster.ballot import Ballot
 from flockmq.cluster.beats import Beats
 from flockmq.cluster.coreport import CorePort
@@ -99,10 +100,14 @@ class Cluster:
         self._beats = Beats(self.mesh, self._members, self._forwarding, self._local, self.is_core)
         self._events = EventRelay(self._choose_core)
         self.freshness = Freshness(self.mesh, self._is_settled if self.is_core else None, settings.max_stale_s)
-        self._beats.look = self.freshness.look
+        self._balance = Balance(self._who, self.mesh, self._beats)
+        self._beats.look = self._look
+        self._beats.writes_through = self._writes_through
+        self._beats.replicants = self._balance.replicants
         self._note_handlers: dict[str, Callable[[str, bytes], None]] = {
             events.NOTE: self._events.came,
             freshness.NOTE: self._heads_came,
+            balance.NOTE: self._move_came,
         }
         self._rlog: Rlog | None = None
         self._core: Core | None = None
@@ -302,6 +307,22 @@ class Cluster:
     def _heads_came(self, incarnation: str, body: bytes) -> None:
         self.freshness.heard(self._loop.time(), body)
 
+    def _move_came(self, incarnation: str, body: bytes) -> None:
+        link = self.mesh.link_of(body.decode(errors="replace"))
+        if link is not None and self.core_port.core == incarnation:
+            self.core_port.move(link)
+
+    def _who(self) -> str:
+        return self.incarnation
+
+    def _writes_through(self) -> str:
+        return self.core_port.core
+
+    def _look(self, now: float) -> None:
+        self.freshness.look(now)
+        if self.is_core:
+            self._balance.look(now)
+
     def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
         self.on_forward(incarnation, version, chunk)
 
@@ -319,7 +340,7 @@ class Cluster:
             self.mesh.want(incarnation, (info.host, info.link_port))
 
     def _choose_core(self) -> Link | None:
-        return self._beats.least_loaded_core()
+        return self._balance.choose()
 
     def _is_settled(self, now: float) -> bool:
         if self._duties is None:
