@@ -72,6 +72,14 @@ async def test_a_server_of_another_name_is_refused(server: Server, pki: Pki) -> 
             await once(pki.config(port), "PING")
 
 
+async def test_a_server_that_wants_a_certificate_cuts_us_off(server: Server, pki: Pki) -> None:
+    async with tls_in_front(server, pki.authority) as port:
+        with pytest.raises(
+            RedisUnreachable, match=r"Connection closed by server"
+        ):  # uvloop keeps OpenSSL's reason back
+            await once(RedisConfig(f"rediss://127.0.0.1:{port}", cacertfile=pki.ca), "PING")
+
+
 async def test_certificates_are_read_at_each_connect(server: Server, pki: Pki, tmp_path: Path) -> None:
     other = Pki(tmp_path / "other")
     link = None
