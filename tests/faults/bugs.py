@@ -72,7 +72,7 @@ def install(bug: str) -> None:
 
 
 def _instead_of_delivering(strange: Callable[[Deliver, Run, list[Run]], None]) -> None:
-    """`strange(deliver, run, held)` stands in for one delivery in EVERY; what it holds comes after the next."""
+    """`strange(deliver, run, held)` stands in for one delivery in EVERY; what it holds comes half as many later."""
     from flockmq.node.node import Node
 
     deliver = cast(Deliver, Node._forwarded)
@@ -80,12 +80,14 @@ def _instead_of_delivering(strange: Callable[[Deliver, Run, list[Run]], None]) -
 
     def broken(self: object, incarnation: str, version: int, chunk: bytes) -> None:
         run = (self, incarnation, version, chunk)
-        if next(count) % EVERY == 0:
+        number = next(count)
+        if number % EVERY == 0:
             strange(deliver, run, held)
             return
         deliver(*run)
-        while held:
-            deliver(*held.pop())
+        if number % EVERY == EVERY // 2:
+            while held:
+                deliver(*held.pop())
 
     setattr(Node, deliver.__name__, broken)
 

@@ -28,14 +28,15 @@ import uvloop
 
 from faults import checker, history, sandbox, schedule
 from faults.checker import Finding, Verdict, judge
-from faults.history import Acknowledged, AnyEvent, Crashed, FaultBegan, FaultEnded, RowsLeft, TablesStood
+from faults.history import Acknowledged, AnyEvent, FaultBegan, FaultEnded, RowsLeft, TablesStood, Unwell
 from faults.inject import run_step
 from faults.lab import Host, Lab
-from faults.load import Publisher, Stage, Subscriber
+from faults.load import TOPICS, Publisher, Stage, Subscriber
 
 CHAPTER_FAULTS: Final = 20
 SETTLE_MAX_S: Final = 30.0
 """How long clients, tables and messages may take until all is quiet, after the last fault."""
+START_MAX_S: Final = 60.0
 QUIET_S: Final = 1.0
 POLL_S: Final = 0.05
 FINDINGS_SHOWN: Final = 10
@@ -45,7 +46,7 @@ FINDINGS_SHOWN: Final = 10
 class Load:
     """One chapter's clients."""
 
-    def __init__(self, stage: Stage, chapter: int, sessions: str, rate: float) -> None:
+    def __init__(self, stage: Stage, chapter: int, sessions: str, rate: float, churners: int) -> None:
         kinds = [lasts for lasts, name in ((False, "clean"), (True, "durable")) if sessions in (name, "both")]
         self.publishers: list[Publisher] = []
         self.subscribers: list[Subscriber] = []
@@ -56,9 +57,11 @@ class Load:
             self.subscribers += [
                 Subscriber(stage, f"{prefix}-all", [("load/#", 2)], lasts=lasts),
                 Subscriber(stage, f"{prefix}-one", [("load/+/1/+", 1)], lasts=lasts),
-                Subscriber(stage, f"{prefix}-churns", [("load/+/1/0", 1), ("load/+/2/1", 2)], lasts=lasts, churns=True),
                 Subscriber(stage, f"{prefix}-roves", [("load/+/2/+", 2)], lasts=lasts, roves=True),
             ]
+            for i in range(churners):
+                filters = [(f"load/+/1/{i % TOPICS}", 1), (f"load/+/2/{i % TOPICS}", 2), (f"own/{prefix}/{i}", 1)]
+                self.subscribers.append(Subscriber(stage, f"{prefix}-churns{i}", filters, lasts=lasts, churns=True))
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -162,19 +165,20 @@ async def campaign(options: argparse.Namespace) -> int:
     def ended(host: Host, code: int, last_words: str) -> None:
         say(f"    {host.name} ended with {code}: {last_words}")
         if code < 0 or (host is not lab.redis and not last_words.startswith("flockmq: error: ")):
-            events.append(Crashed(now(), host.name, f"exit code {code}: {last_words}"))
+            events.append(Unwell(now(), host.name, f"exit code {code}: {last_words}"))
 
     for host in lab.hosts.values():
         host.on_end = ended
     stage = Stage(events.append, lab.fronts, random.Random(options.seed))
     names = [core.name for core in lab.cores], [replicant.name for replicant in lab.replicants]
-    steps = schedule.plan(options.seed, options.n, *names, options.kinds or tuple(schedule.KINDS))
+    steps = schedule.plan(options.seed, options.n, *names, options.kinds or tuple(schedule.KINDS), options.at_once)
     tally = Tally()
     try:
         await lab.start()
         for number, chapter in enumerate(_chapters(steps), 1):
             events.clear()
-            verdict = await _chapter(lab, Load(stage, number, options.sessions, options.rate), chapter, events)
+            load = Load(stage, number, options.sessions, options.rate, options.churners)
+            verdict = await _chapter(lab, load, chapter, events)
             tally.add(events, verdict)
             _tell(options.out, number, events, verdict)
             if verdict.findings and options.stop_at_first:
@@ -198,12 +202,20 @@ def _chapters(steps: Sequence[schedule.Step]) -> list[list[schedule.Step]]:
 
 
 async def _chapter(lab: Lab, load: Load, steps: Sequence[schedule.Step], events: list[AnyEvent]) -> Verdict:
-    await load.start()
+    now = asyncio.get_running_loop().time
+    try:
+        async with asyncio.timeout(START_MAX_S):
+            await load.start()
+    except TimeoutError:
+        events.append(Unwell(now(), "clients", f"weren't all there within {START_MAX_S:.0f} s"))
     started = time.monotonic()
     for step in steps:
         say(f"{time.monotonic() - started:7.1f} s {load.acknowledged:8d} acked  {', '.join(map(str, step.faults))}")
         await run_step(lab, events.append, step)
-    await lab.until_ready()
+    try:
+        await lab.until_ready()
+    except TimeoutError as error:
+        events.append(Unwell(now(), "nodes", str(error)))
     await load.settle()
     verdict = judge(events)
     deadline = time.monotonic() + SETTLE_MAX_S
@@ -281,6 +293,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=1, help="of the schedule (default: 1)")
     made.add_argument("--sessions", choices=("clean", "durable", "both"), default="both")
     made.add_argument("--rate", type=float, default=300.0, help="messages published a second (default: 300)")
+    made.add_argument("--churners", type=int, default=2, help="clients that subscribe and unsubscribe (default: 2)")
+    made.add_argument(
+        "--at-once", type=float, default=schedule.AT_ONCE_SHARE, help="share of steps with several faults"
+    )
     made.add_argument("--cores", type=int, default=3)
     made.add_argument("--replicants", type=int, default=3)
     made.add_argument("--kinds", nargs="*", choices=tuple(schedule.KINDS), help="only these faults")

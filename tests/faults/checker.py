@@ -31,7 +31,6 @@ from faults.history import (
     Asked,
     Closed,
     Connected,
-    Crashed,
     Delivered,
     FaultBegan,
     FaultEnded,
@@ -42,6 +41,7 @@ from faults.history import (
     Subscribed,
     TablesStood,
     Unsubscribed,
+    Unwell,
 )
 
 LOST: Final = "lost"
@@ -54,7 +54,7 @@ TWO_CONNECTIONS: Final = "two connections"
 DIGESTS: Final = "digests"
 ROUTES_LEFT: Final = "routes left"
 ALARM: Final = "alarm"
-CRASHED: Final = "crashed"
+UNWELL: Final = "unwell"
 
 FOREVER: Final = float("inf")
 
@@ -198,8 +198,8 @@ class Story:
                     self.found(ROUTES_LEFT, event.at, f"{event.node} holds {event.routes} routes of nobody")
             case AlarmMissing():
                 self.found(ALARM, event.at, event.what)
-            case Crashed():
-                self.found(CRASHED, event.at, f"{event.node}: {event.last_words}")
+            case Unwell():
+                self.found(UNWELL, event.at, f"{event.node}: {event.what}")
 
     def _connected(self, event: Connected) -> None:
         connection = self.connections[event.connection]

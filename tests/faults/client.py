@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 class Link(asyncio.Protocol):
-    """`received(packet)` for all but CONNACK and PINGRESP; `ended(link, by_server, reason)` once."""
+    """`received(packet)` for all but CONNACK and PINGRESP, from `listen` on; `ended(link, by_server, reason)` once."""
 
     def __init__(self, received: Callable[[wire.Packet], None], ended: Callable[[Link, bool, int], None]) -> None:
         self.number = next(_numbers)
@@ -36,6 +36,8 @@ class Link(asyncio.Protocol):
         self._ended = ended
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
+        self._early: list[wire.Packet] | None = []
+        """What came close behind CONNACK."""
         self._connack: asyncio.Future[wire.Packet] = asyncio.get_running_loop().create_future()
         self._heard_at = 0.0
         self._closed_by_us = False
@@ -71,6 +73,12 @@ class Link(asyncio.Protocol):
         self._heard_at = loop.time()
         self._pinging = loop.call_later(PING_EVERY_S, self._ping)
         return bool(connack.session_present)
+
+    def listen(self) -> None:
+        """Whoever connected is ready for what comes."""
+        early, self._early = self._early or [], None
+        for packet in early:
+            self.received(packet)
 
     def send(self, packet: bytes) -> None:
         if self._transport is not None:
@@ -115,7 +123,11 @@ class Link(asyncio.Protocol):
                 self._connack.set_result(packet)
         elif packet.kind == wire.DISCONNECT:
             self._reason = packet.reason
-        elif packet.kind != wire.PINGRESP:
+        elif packet.kind == wire.PINGRESP:
+            return
+        elif self._early is not None:
+            self._early.append(packet)
+        else:
             self.received(packet)
 
     def _ping(self) -> None:

@@ -130,11 +130,11 @@ class AlarmMissing(Event, frozen=True, gc=False):
     what: str
 
 
-class Crashed(Event, frozen=True, gc=False):
-    """A process ended that nobody had ended, and gave no reason that it may."""
+class Unwell(Event, frozen=True, gc=False):
+    """A process ended that nobody had ended, and gave no reason that it may; or didn't become well in time."""
 
     node: str
-    last_words: str
+    what: str
 
 
 AnyEvent = (
@@ -152,7 +152,7 @@ AnyEvent = (
     | TablesStood
     | RowsLeft
     | AlarmMissing
-    | Crashed
+    | Unwell
 )
 
 

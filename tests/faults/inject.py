@@ -23,6 +23,7 @@ async def run_step(lab: Lab, record: Record, step: Step) -> None:
 
 
 async def run_fault(lab: Lab, record: Record, planned: Planned) -> None:
+    await asyncio.sleep(planned.after_s)
     targets = await _resolved(lab, planned.targets)
     now = asyncio.get_running_loop().time
     record(FaultBegan(now(), planned.kind, targets))

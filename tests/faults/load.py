@@ -110,6 +110,7 @@ class Player:
             self.link, self.node = link, node.name
             self._ended.clear()
             self.began(present)
+            link.listen()
             return True
 
     async def leave(self) -> None:
@@ -159,11 +160,24 @@ class Pending:
 
 
 class Publisher(Player):
-    def __init__(self, stage: Stage, name: str, *, lasts: bool, rate: float) -> None:
+    """At each QoS of `qos` in turn, `rate` messages a second in all, at random times or steadily."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        name: str,
+        *,
+        lasts: bool,
+        rate: float,
+        qos: tuple[int, ...] = (1, 2),
+        steady: bool = False,
+    ) -> None:
         super().__init__(stage, name, lasts=lasts)
         self.acknowledged = 0
         self.refused = 0
         self._rate = rate
+        self._qos = qos
+        self._steady = steady
         self._number = 0
         self._packet_id = 0
         self._pending: dict[int, Pending] = {}
@@ -218,15 +232,16 @@ class Publisher(Player):
             self._number += 1
             topic, qos = self._topic_of(self._number)
             pending = Pending(self._number, topic, qos)
-            packet_id = self._next_packet_id()
-            self._pending[packet_id] = pending
+            packet_id = self._next_packet_id() if qos else 0
+            if qos:
+                self._pending[packet_id] = pending
             self._publish(packet_id, pending, again=False)
             self._moved()
-            await asyncio.sleep(self.stage.random.expovariate(self._rate))
+            await asyncio.sleep(1 / self._rate if self._steady else self.stage.random.expovariate(self._rate))
 
     def _topic_of(self, number: int) -> tuple[str, int]:
-        qos = 1 + number % 2
-        return f"load/{self.name}/{qos}/{number // 2 % TOPICS}", qos
+        turn, which = divmod(number, len(self._qos))
+        return f"load/{self.name}/{self._qos[which]}/{turn % TOPICS}", self._qos[which]
 
     def _next_packet_id(self) -> int:
         while True:
@@ -239,7 +254,7 @@ class Publisher(Player):
         number, topic, qos = pending.number, pending.topic, pending.qos
         self.stage.record(Published(self.stage.now(), self.name, self.link.number, number, topic, qos, again))
         payload = Message(self.name, number).payload()
-        self._send(wire.publish(wire.V5, topic, payload, qos=qos, packet_id=packet_id, dup=again))
+        self._send(wire.publish(wire.V5, topic, payload, qos=qos, packet_id=packet_id or None, dup=again))
 
     def _send(self, packet: bytes) -> None:
         if self.link is not None:

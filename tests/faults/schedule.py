@@ -12,6 +12,7 @@ REDIS: Final = "redis"
 
 AT_ONCE_SHARE: Final = 0.15
 AT_ONCE_MAX: Final = 3
+APART_MAX_S: Final = 1.0
 PAUSE_S: Final = (0.3, 3.0)
 """Between the end of a fault and the next: mostly too short for everything to be well again."""
 
@@ -25,6 +26,8 @@ class Planned(NamedTuple):
     both_ways: bool = True
     amount: float = 0.0
     """Seconds that a clock jumps."""
+    after_s: float = 0.0
+    """How much later than the first of its step it begins."""
 
     def __str__(self) -> str:
         link = " ↔ " if self.both_ways else " → "
@@ -33,7 +36,7 @@ class Planned(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Faults at once, and how long nothing happens after the last of them."""
+    """Faults that overlap, and how long nothing happens after the last of them."""
 
     faults: tuple[Planned, ...]
     pause_s: float
@@ -64,8 +67,8 @@ KINDS: Final = {
     "cut replicant core": Kind(6, ("replicant", "core"), (1.0, 6.0)),
     "cut replicant redis": Kind(5, ("replicant", REDIS), (1.0, 6.0)),
     "cut replicant replicant": Kind(6, ("replicant", "replicant"), (1.0, 6.0)),
-    "isolate core": Kind(4, ("core",), (1.0, 6.0)),
-    "isolate replicant": Kind(4, ("replicant",), (1.0, 6.0)),
+    "isolate core": Kind(4, ("core",), (1.0, 8.0)),
+    "isolate replicant": Kind(4, ("replicant",), (1.0, 8.0)),
     "fill core": Kind(4, ("core",), (1.0, 4.0)),
     "fill redis": Kind(4, (REDIS,), (1.0, 3.0)),
     "clock core": Kind(3, ("core",), (0.5, 2.0)),
@@ -78,20 +81,25 @@ CLOCK_JUMPS_S: Final = (-86_400.0, -600.0, -5.0, 5.0, 600.0, 86_400.0)
 
 
 def plan(
-    seed: int, faults: int, cores: Sequence[str], replicants: Sequence[str], kinds: Sequence[str] = tuple(KINDS)
+    seed: int,
+    faults: int,
+    cores: Sequence[str],
+    replicants: Sequence[str],
+    kinds: Sequence[str] = tuple(KINDS),
+    at_once: float = AT_ONCE_SHARE,
 ) -> list[Step]:
-    """So many faults in all, of these kinds."""
+    """So many faults in all, of these kinds; `at_once`: the share of the steps that have more than one."""
     rng = random.Random(seed)
     steps: list[Step] = []
     left = faults
     while left:
-        wanted = rng.randint(2, AT_ONCE_MAX) if rng.random() < AT_ONCE_SHARE else 1
+        wanted = rng.randint(2, AT_ONCE_MAX) if rng.random() < at_once else 1
         chosen: list[Planned] = []
         touched: set[str] = set()
         for kind in _some(rng, min(wanted, left), kinds):
             planned = _fault(rng, kind, cores, replicants)
             if not touched & set(planned.targets) and not (KINDS[kind].alone and chosen):
-                chosen.append(planned)
+                chosen.append(planned._replace(after_s=rng.uniform(0.0, APART_MAX_S) if chosen else 0.0))
                 touched.update(planned.targets)
             if KINDS[kind].alone:
                 break

@@ -15,7 +15,6 @@ from faults.history import (
     Asked,
     Closed,
     Connected,
-    Crashed,
     Delivered,
     FaultBegan,
     FaultEnded,
@@ -26,6 +25,7 @@ from faults.history import (
     Subscribed,
     TablesStood,
     Unsubscribed,
+    Unwell,
 )
 
 
@@ -376,7 +376,7 @@ def test_tables_are_the_same_everywhere() -> None:
     [
         (RowsLeft(1.0, "a", 3), checker.ROUTES_LEFT),
         (AlarmMissing(1.0, "Redis lost its data"), checker.ALARM),
-        (Crashed(1.0, "a", "Traceback"), checker.CRASHED),
+        (Unwell(1.0, "a", "Traceback"), checker.UNWELL),
     ],
 )
 def test_what_a_campaign_saw_of_nodes_is_told(event: AnyEvent, kind: str) -> None:

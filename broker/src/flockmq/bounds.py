@@ -31,6 +31,8 @@ LINK_HEARTBEAT_S: Final = 0.5
 LINK_LOOK_S: Final = 0.1
 """How often a node looks whether it has news that others shouldn't wait for until its next heartbeat."""
 LINK_SILENT_MAX_S: Final = 3.0
+LINK_UNANSWERED_MAX_S: Final = 5.0
+"""What a heartbeat may need through a full link, and its answer back; then only one way of the link is open."""
 LINK_REDIAL_MIN_S: Final = 0.1
 LINK_REDIAL_MAX_S: Final = 2.0
 SEED_RESOLVE_S: Final = 2.0
@@ -67,6 +69,10 @@ LEASE_RENEW_S: Final = 0.25
 TRIM_EVERY_S: Final = 10.0
 CORE_WAIT_MAX_S: Final = 2.0
 CORE_RETRY_S: Final = 0.05
+MOVE_EVERY_S: Final = 5.0
+"""One replicant of a core moves to another at most so often."""
+MOVE_DIFFERENCE: Final = 2
+"""One core has so many more replicants than another: they spread."""
 MEMBER_UNHEARD_MAX_S: Final = 6.0
 EVENTS_MAX: Final = 20_000
 EVENTS_FLUSH_S: Final = 1.0
@@ -151,6 +157,7 @@ LOG_CHECKPOINTS_MAX: Final = 8
 """Whose digests a node remembers, to hold them against what cores say a moment later."""
 LOG_MEND_SPREAD_S: Final = 10.0
 """Nodes whose digests are wrong bootstrap at a random time within it, not all at once."""
+ALARMS_MAX: Final = 1000
 LOG_KEPT_MAX_BYTES: Final = 32 * 1024 * 1024
 """Writes of this node, in one shard, kept until a majority of the cores has them; beyond it the oldest are let go."""
 LOG_PURGED_MAX_INCARNATIONS: Final = 10_000
@@ -220,6 +227,8 @@ SESSIONS_EXPIRED_PER_TICK_MAX: Final = 256
 INBOUND_LINE_MAX: Final = 1024
 """Messages of one client that wait for the log or for other nodes; then it is not read until half of them are done."""
 INBOUND_LINE_MAX_BYTES: Final = 4 * 1024 * 1024
+HELD_LINES_PER_TURN: Final = 8
+"""Clients whose messages waited for newer tables and are matched between two turns of the event loop."""
 SUBSCRIBES_WAITING_MAX: Final = 64
 """SUBSCRIBEs of one client that wait for the log; then it is not read until one of them is answered."""
 ORIGINS_MAX: Final = 100_000

@@ -117,10 +117,10 @@ class Node:
         for target in mesh._targets.values():
             if target.task is not None:
                 target.task.cancel()
-        if mesh._resolver is not None:
-            mesh._resolver.cancel()
-        if mesh._server is not None:
-            mesh._server.close()
+        for task in mesh._tasks:
+            task.cancel()
+        if mesh._listening is not None:
+            mesh._listening.close()
         self.cut_links()
         if self.cluster._leading is not None:
             await self.cluster._leading.close()
@@ -135,14 +135,14 @@ class Nodes:
     def __init__(self, redis: RedisConfig, data_dir: Path) -> None:
         self.redis = redis
         self._data_dir = data_dir
-        self._seeds: tuple[Address, ...] = ()
+        self.seeds: tuple[Address, ...] = ()
         self.running: list[Node] = []
 
     async def start(self, name: str, role: str) -> Node:
-        node = Node(name, role, self._seeds, self.redis, self._data_dir)
+        node = Node(name, role, self.seeds, self.redis, self._data_dir)
         await node.start()
         if role == "core":
-            self._seeds = (*self._seeds, node.address)
+            self.seeds = (*self.seeds, node.address)
         self.running.append(node)
         return node
 

@@ -13,7 +13,7 @@ from flockmq import bounds
 from flockmq.cluster.events import EventRelay
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings, LocalStatus
-from flockmq.rlog.redis import RedisConfig, RedisLink
+from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
 from flockmq.rlog.shards import ROUTE, ROUTES
 
 from .conftest import KEY, Nodes, until
@@ -146,13 +146,14 @@ async def test_a_node_with_another_key_stays_out_and_both_sides_say_so(
 async def test_event_streams_are_capped_by_bytes(valkey: RedisConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "EVENTS_STREAM_MAX_BYTES", 100_000)
     relay = EventRelay(lambda: None)
-    relay.redis = RedisLink(valkey)
+    relay.redis = RedisLinks(valkey)
+    link = await relay.redis.of("flockmq:events:lag")
     for n in range(500):
         relay.buffer.add("lag", [(n, "x" * 1000)])
         await relay.flush()
     await relay.cap(1e9)
-    kept = await relay.redis.call("MEMORY", "USAGE", "flockmq:events:lag")
-    last = await relay.redis.call("XREVRANGE", "flockmq:events:lag", "+", "-", "COUNT", 1)
+    kept = await link.call("MEMORY", "USAGE", "flockmq:events:lag")
+    last = await link.call("XREVRANGE", "flockmq:events:lag", "+", "-", "COUNT", 1)
     await relay.redis.close()
     assert isinstance(kept, int)
     assert isinstance(last, list)

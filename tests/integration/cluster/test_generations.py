@@ -1,4 +1,5 @@
-"""Redis loses its data under three cores: whoever knows most gives it back, and nobody else."""
+"""Redis loses its data under three cores: whoever knows most gives it back, and nobody else. A core whose tables are
+wrong is told so by the others."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flockmq.cluster.mesh import Address
+from flockmq.rlog.entry import PUT
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.shards import ROUTE, ROUTES, SHARDS
 from integration.crashing_valkey import Valkey
@@ -109,6 +111,7 @@ async def test_an_emptied_redis_gets_all_back(cores: Cores, redis: Valkey) -> No
     await write(others[0], range(500, 501))
     await until(lambda: sum(node.rlog.redis_lost_data for node in cores.running.values()) == len(SHARDS))
     await cores.agree()
+    assert {name.partition("/")[0] for name, _ in first.rlog.tables.alarms.items()} == {"redis-lost-data"}
     assert routes(first) == before | {(b"f/500", others[0].incarnation)}
     assert first.rlog.applied(ROUTE).generation > generation
 
@@ -165,3 +168,25 @@ async def test_writes_that_an_older_redis_lost_come_from_the_cores(cores: Cores,
     await cores.agree()
     assert len(routes(nodes[2])) == 101
     assert sum(node.rlog.redis_lost_data for node in nodes) >= 1
+
+
+async def test_a_core_whose_tables_are_wrong_finds_it_and_bootstraps(
+    cores: Cores, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("flockmq.bounds.LOG_CHECKPOINT_EVERY_S", 0.5)
+    monkeypatch.setattr("flockmq.bounds.LOG_MEND_SPREAD_S", 0.5)
+    await cores.begin(*NAMES)
+    await cores.ready()
+    nodes = list(cores.running.values())
+    await write(nodes[0], range(100))
+    await cores.agree()
+    nodes[2].rlog.tables.routes.apply(PUT, nodes[2].incarnation, [b"ghost"], [b""])
+    await write(nodes[1], range(100, 101))
+    await until(lambda: nodes[2].rlog.digest_mismatches == 1)
+    await until(lambda: (b"ghost", nodes[2].incarnation) not in routes(nodes[2]))
+    await cores.agree()
+    assert "are not those of a majority of the cores: it bootstraps them anew" in caplog.text
+    await until(lambda: "digests/route/core-2" in dict(nodes[0].rlog.tables.alarms.items()))
+    await write(nodes[1], range(101, 102))
+    await until(lambda: not list(nodes[0].rlog.tables.alarms.items()))
+    assert [node.rlog.digest_mismatches for node in nodes] == [0, 0, 1]

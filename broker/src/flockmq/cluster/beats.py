@@ -16,9 +16,12 @@ from flockmq.cluster import frames
 from flockmq.cluster.forwarding import Forwarding
 from flockmq.cluster.frames import Status
 from flockmq.cluster.link import Link
-from flockmq.cluster.membership import CORE_ROLES, Membership
+from flockmq.cluster.membership import CORE_ROLES, Membership, name_of
 from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.views import LocalStatus
+from flockmq.rlog.digests import Checked
+from flockmq.rlog.entry import START
+from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import SHARDS
 
@@ -43,6 +46,14 @@ class Beats:
         self.leads: Callable[[], bool] = _never
         self.settled: Callable[[float], bool] = _always
         """A core's: whether it belongs to a majority of the cores, at a time."""
+        self.count_cores: Callable[[], int] = _one
+        """How many majorities are of."""
+        self.writes_through: Callable[[], str] = str
+        """The core that this node's writes go through; "" for none."""
+        self.replicants: Callable[[], int] = int
+        """How many replicants write through this core."""
+        self.look: Callable[[float], None] = _see_nothing
+        """Called ten times a second, with the time."""
         self.appends = 0
         """Of other nodes, since the last beat: this core's weight."""
         self._mesh = mesh
@@ -93,11 +104,6 @@ class Beats:
         self.statuses.pop(incarnation, None)
         self._said_at.pop(incarnation, None)
 
-    def least_loaded_core(self) -> Link | None:
-        """The link to the core with the least weight; draining ones come last."""
-        cores = [link for link in self._mesh.links() if link.peer.role in CORE_ROLES]
-        return min(cores, key=lambda link: self._weight(link.peer.incarnation), default=None)
-
     def status(self) -> Status:
         """What this node says about itself."""
         local = self._local_status()
@@ -116,7 +122,11 @@ class Beats:
             unreachable=tuple(self.unreachable(now))[: bounds.MEMBER_VOTES_MAX],
             leads=self.leads(),
             durable={shard: core.durable(shard) for shard in SHARDS} if core is not None else {},
+            checkpoints=_checkpoints(rlog) if core is not None else {},
+            sending=core.sending() if core is not None else {},
             settled=self._is_core and self.settled(now),
+            core=self.writes_through(),
+            replicants=self.replicants(),
         )
 
     async def run(self) -> None:
@@ -131,6 +141,7 @@ class Beats:
                 if now - beat_at >= bounds.LINK_HEARTBEAT_S or self._has_news(now):
                     beat_at = now
                     self._beat(now, stood_still=stood_still)
+                self.look(now)
             except Exception:
                 log.exception("a heartbeat failed")
 
@@ -145,26 +156,44 @@ class Beats:
         """`stood_still`: this node's own loop did, so silence proves nothing."""
         encoded = frames.control(frames.Heartbeat(self.status()))
         self.appends = 0
+        self._note_cores()
         if stood_still:
             self._members.count_anew(now)
         for link in self._mesh.links():
             link.send(encoded)
             if stood_still:
-                link.heard_at = now
+                link.heard_at = link.answered_at = now
             elif now - link.heard_at > bounds.LINK_SILENT_MAX_S:
                 link.close(f"nothing was heard on it for {bounds.LINK_SILENT_MAX_S} s")
+            elif now - link.answered_at > bounds.LINK_UNANSWERED_MAX_S:
+                link.close(f"it hears nothing of this node for {bounds.LINK_UNANSWERED_MAX_S} s, though it is heard")
             elif self._is_idle(link, now):
                 self._mesh.release(link.peer.incarnation)
                 link.close("it was idle")
+
+    def _note_cores(self) -> None:
+        """Tell the log how far a majority of the cores is, and what digests they have."""
+        rlog = self.rlog
+        if rlog is None:
+            return
+        cores = {name_of(key): key for key, peer in self._mesh.linked().items() if peer.role in CORE_ROLES}
+        for shard in SHARDS:
+            places = [self.of(core).heads.get(shard, START) for core in cores.values()]
+            if rlog.core is not None:
+                places.append(rlog.applied(shard))
+            rlog.majority_reached(shard, reached_by_majority(places, self.count_cores()))
+            checked = [self.of(core).checkpoints.get(shard) for core in cores.values()]
+            rlog.compare(shard, [found for found in checked if found is not None], self.count_cores())
 
     def _is_idle(self, link: Link, now: float) -> bool:
         if self._is_core or link.peer.role in CORE_ROLES or now - max(link.used_at, link.up_at) < bounds.PEER_IDLE_S:
             return False
         return self._forwarding.is_idle(link.peer.incarnation, now)
 
-    def _weight(self, incarnation: str) -> tuple[int, int]:
-        status = self.of(incarnation)
-        return status.draining, status.weight
+
+def _checkpoints(rlog: Rlog) -> dict[str, Checked]:
+    found = ((shard, rlog.checkpoint(shard)) for shard in SHARDS)
+    return {shard: checked for shard, checked in found if checked is not None}
 
 
 _NOTHING_SAID: Final = Status()
@@ -175,9 +204,17 @@ def _nobody(now: float) -> Collection[str]:
     return ()
 
 
+def _one() -> int:
+    return 1
+
+
 def _never() -> bool:
     return False
 
 
 def _always(now: float) -> bool:
     return True
+
+
+def _see_nothing(now: float) -> None:
+    """Nobody looks."""

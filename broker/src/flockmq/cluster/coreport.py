@@ -1,8 +1,8 @@
 """How a node reaches the log on another node: over the link to one core.
 
-`CorePort` stays with one core as long as there is a link to it, so that what it wrote first arrives first; when the
-link is lost the caller hears LogUnavailable and its next call goes to another core: the log knows a repeat by its
-number. `serve` and `serve_bootstrap` are the other end.
+`CorePort` stays with one core as long as there is a link to it, so that what it wrote first arrives first, or until it
+is told to move (balance.py), when nothing is under way; when the link is lost the caller hears LogUnavailable and its
+next call goes to another core: the log knows a repeat by its number. `serve` and `serve_bootstrap` are the other end.
 """
 
 from __future__ import annotations
@@ -48,6 +48,17 @@ class CorePort:
     def __init__(self, choose_core: Callable[[], Link | None]) -> None:
         self._choose_core = choose_core
         self._link: Link | None = None
+        self._next: Link | None = None
+        self._under_way = 0
+
+    @property
+    def core(self) -> str:
+        """The incarnation of the core that is written through; "" for none."""
+        return self._link.peer.incarnation if self._link is not None and self._link.up else ""
+
+    def move(self, link: Link) -> None:
+        """Write through this core instead, once nothing is under way."""
+        self._next = link
 
     async def register(self, shard: str, incarnation: str) -> StreamId:
         """Make the incarnation known to the shard. Raises LogError."""
@@ -70,15 +81,20 @@ class CorePort:
 
     async def _ask(self, method: str, body: bytes) -> StreamId:
         link = await self._core()
+        self._under_way += 1
         try:
             return StreamId(*_stream_id.decode(await link.request(method, body)))
         except LinkLost as error:
             raise LogUnavailable(str(error)) from None
         except Refusal as refused:
             raise from_code(refused.code, str(refused)) from None
+        finally:
+            self._under_way -= 1
 
     async def _core(self) -> Link:
         """Raises LogUnavailable when there is none within CORE_WAIT_MAX_S."""
+        if self._next is not None and self._under_way == 0:
+            self._link, self._next = self._next, None
         loop = asyncio.get_running_loop()
         deadline = loop.time() + bounds.CORE_WAIT_MAX_S
         while self._link is None or not self._link.up:
@@ -90,14 +106,16 @@ class CorePort:
         return self._link
 
 
-async def serve(core: Core, method: str, body: bytes) -> bytes:
-    """Answers a `REGISTER` or `APPEND` request. Raises Refusal."""
+async def serve(core: Core, method: str, body: bytes, note_head: Callable[[str, StreamId], None]) -> bytes:
+    """Answers a `REGISTER` or `APPEND` request; `note_head` hears how far the log reaches by it. Raises Refusal."""
     try:
         if method == REGISTER:
             registering = _register.decode(body)
             return _encode(await core.register(registering.shard, registering.incarnation))
         append = _append.decode(body)
-        return _encode(await core.append(append.shard, append.incarnation, append.first, append.transactions))
+        appended = await core.append(append.shard, append.incarnation, append.first, append.transactions)
+        note_head(append.shard, appended)
+        return _encode(appended)
     except LogError as error:
         raise Refusal(error.code, str(error)) from None
     except msgspec.MsgspecError as error:

@@ -1,4 +1,4 @@
-"""What the leader does at each of its beats: purge who is gone, give each slot an owner, trim the log.
+"""What the leader does at each of its beats: purge who is gone, give each slot an owner, trim the log, check it.
 
 Each duty looks at what is and writes what should be, so a beat that failed half-way, or under another leader, is made
 good by the next.
@@ -12,10 +12,11 @@ from typing import Final
 
 from flockmq import bounds
 from flockmq.cluster.beats import Beats
-from flockmq.cluster.membership import CORE_ROLES, Membership, condemned, electorate, may_lead, outvoted
+from flockmq.cluster.membership import CORE_ROLES, Membership, condemned, electorate, may_lead, name_of, outvoted
 from flockmq.cluster.slots import reassign
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import START
+from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import CLUSTER, SHARDS, SLOTS, NodeInfo
 
@@ -43,6 +44,7 @@ class Duties:
         self._beats = beats
         self._configured = cores
         self._trimmed_at = 0.0
+        self._checkpoint_at = 0.0
 
     def unreachable(self, now: float) -> set[str]:
         """The members that this node can't reach: its vote."""
@@ -68,7 +70,11 @@ class Duties:
         await self._assign_slots(purged)
         if now - self._trimmed_at > bounds.TRIM_EVERY_S:
             self._trimmed_at = now
-            await self._trim(fence)
+            await self._trim(now, fence)
+        if now - self._checkpoint_at > bounds.LOG_CHECKPOINT_EVERY_S:
+            self._checkpoint_at = now
+            for shard in SHARDS:
+                await self._core.checkpoint(shard, fence)
 
     async def _purge(self, now: float, fence: int) -> set[str]:
         mine = self.unreachable(now)
@@ -95,13 +101,15 @@ class Duties:
             log.info("%d slots of client ids go to %s", len(moves), ", ".join(sorted(set(moves.values()))))
             await self._rlog.write(CLUSTER, [SLOTS.put(slot, owner) for slot, owner in sorted(moves.items())])
 
-    async def _trim(self, fence: int) -> None:
-        """Up to what a majority of the cores has on disk."""
+    async def _trim(self, now: float, fence: int) -> None:
+        """Up to what a majority of the cores has on disk, and no bootstrap under way needs."""
+        there_last = sorted(self._other_cores(), key=self._is_linked)
+        others = {name_of(core): self._beats.of(core) for core in there_last}
+        cores = self.voices(now)[1]
         for shard in SHARDS:
-            places = [self._core.durable(shard)]
-            places.extend(self._beats.of(core).durable.get(shard, START) for core in self._other_cores())
-            places.sort(reverse=True)
-            await self._core.trim(shard, places[len(places) // 2], fence)
+            places = [self._core.durable(shard), *(said.durable.get(shard, START) for said in others.values())]
+            sending = [said.sending[shard] for said in others.values() if shard in said.sending]
+            await self._core.trim(shard, min([reached_by_majority(places, cores), *sending]), fence)
 
     def _votes(self, now: float) -> dict[str, tuple[str, ...]]:
         return {

@@ -16,7 +16,7 @@ import msgspec
 
 from flockmq import bounds
 from flockmq.cluster.link import Link
-from flockmq.rlog.redis import RedisLink
+from flockmq.rlog.redis import RedisLinks
 
 log: Final = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class EventRelay:
 
     def __init__(self, choose_core: Callable[[], Link | None]) -> None:
         self.buffer = EventBuffer()
-        self.redis: RedisLink | None = None
+        self.redis: RedisLinks | None = None
         self._choose_core = choose_core
         self._came: deque[tuple[str, bytes]] = deque(maxlen=bounds.EVENTS_NOTES_MAX)
         self._capped_at = 0.0
@@ -92,16 +92,18 @@ class EventRelay:
             return
         self._capped_at = now
         for kind in KINDS:
-            used_bytes = await self.redis.call("MEMORY", "USAGE", stream_of(kind))
-            entries = await self.redis.call("XLEN", stream_of(kind))
+            link = await self.redis.of(stream_of(kind))
+            used_bytes = await link.call("MEMORY", "USAGE", stream_of(kind))
+            entries = await link.call("XLEN", stream_of(kind))
             if isinstance(used_bytes, int) and isinstance(entries, int) and used_bytes > bounds.EVENTS_STREAM_MAX_BYTES:
                 keep = entries * bounds.EVENTS_STREAM_MAX_BYTES * 9 // (used_bytes * 10)
                 log.warning("%s events take %d bytes in Redis: the oldest go", kind, used_bytes)
-                await self.redis.call("XTRIM", stream_of(kind), "MAXLEN", keep)
+                await link.call("XTRIM", stream_of(kind), "MAXLEN", keep)
 
-    async def _append(self, redis: RedisLink, kind: str, encoded: bytes) -> None:
+    async def _append(self, redis: RedisLinks, kind: str, encoded: bytes) -> None:
         try:
-            await redis.call("XADD", stream_of(kind), "*", "events", encoded)
+            link = await redis.of(stream_of(kind))
+            await link.call("XADD", stream_of(kind), "*", "events", encoded)
         except Exception as error:
             log.warning("%d bytes of %s events were lost: %s", len(encoded), kind, error)
 

@@ -24,6 +24,7 @@ from typing import Final
 
 import msgspec
 
+from flockmq.rlog.digests import Checked
 from flockmq.rlog.entry import StreamId
 from flockmq.session.letter import Letter
 
@@ -59,7 +60,7 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     ready: bool = False
     draining: bool = False
     weight: int = 0
-    """Load of a core as others see it; the least is written to. No unit."""
+    """Appends that a core took of others since the last beat; of equal cores the least is written through."""
     heads: dict[str, StreamId] = {}
     """Shard → the highest Stream ID this node knows of."""
     unreachable: tuple[str, ...] = ()
@@ -67,8 +68,16 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     leads: bool = False
     durable: dict[str, StreamId] = {}
     """Shard → up to which Stream ID this core has it on its disk."""
+    checkpoints: dict[str, Checked] = {}
+    """Shard → the digests of this core's tables at the latest checkpoint of the log."""
+    sending: dict[str, StreamId] = {}
+    """Shards that this core sends to somebody → from where on they need the log."""
     settled: bool = False
     """This core belongs to a majority of the cores: who hears it is a member still."""
+    core: str = ""
+    """The incarnation of the core that this replicant writes through."""
+    replicants: int = 0
+    """How many replicants write through this core."""
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag=0):
@@ -145,11 +154,15 @@ class Goodbye(msgspec.Struct, array_like=True, frozen=True, tag=11):
     """This incarnation leaves for good and will not come back."""
 
 
-class Taken(msgspec.Struct, array_like=True, frozen=True, tag=12):
+class Taken(msgspec.Struct, array_like=True, frozen=True, tag=13):
     """All batches of letters up to `number` are durable, at all slots that this core has had since epoch `view`."""
 
     number: int
     view: int
+
+
+class Heard(msgspec.Struct, array_like=True, frozen=True, tag=12):
+    """Answers each Heartbeat: the way there and the way back are open."""
 
 
 Control = (
@@ -166,6 +179,7 @@ Control = (
     | Accepted
     | Goodbye
     | Taken
+    | Heard
 )
 
 _encoder: Final = msgspec.msgpack.Encoder()

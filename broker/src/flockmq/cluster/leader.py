@@ -17,6 +17,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from redis.exceptions import ResponseError
+
 from flockmq import bounds
 from flockmq.cluster.membership import name_of
 from flockmq.rlog.redis import RedisLink, Reply
@@ -89,7 +91,11 @@ class Lease:
             await self._eval(_RELEASE, str(fence))
 
     async def _eval(self, script: str, *args: str) -> Reply:
-        return await self._redis.call("EVAL", script, 2, LEASE_KEY, FENCE_KEY, self._incarnation, *args)
+        """A lease counts when it outlives a failover, so it waits for replicas as any write does."""
+        (reply,) = await self._redis.write([("EVAL", script, 2, LEASE_KEY, FENCE_KEY, self._incarnation, *args)])
+        if isinstance(reply, ResponseError):
+            raise reply
+        return reply
 
 
 class Leader:

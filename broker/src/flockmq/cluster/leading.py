@@ -10,7 +10,7 @@ from typing import Final
 from flockmq import bounds
 from flockmq.cluster.duties import Duties
 from flockmq.cluster.events import EventRelay
-from flockmq.cluster.leader import Leader, Lease
+from flockmq.cluster.leader import LEASE_KEY, Leader, Lease
 from flockmq.rlog.core import Core
 from flockmq.rlog.redis import RedisConfig, RedisLink
 
@@ -33,7 +33,7 @@ class Leading:
         self._duties = duties
         self._events = events
         self._loop = asyncio.get_running_loop()
-        self._link = RedisLink(redis)
+        self._link = RedisLink(redis, LEASE_KEY)
         lease = Lease(self._link, incarnation, self._loop.time)
         self._leader = Leader(lease, self._may_lead, self._is_outvoted, self._lead)
 

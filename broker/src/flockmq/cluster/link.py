@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final, Protocol, cast
@@ -21,6 +22,7 @@ from flockmq import bounds
 from flockmq.cluster import frames
 from flockmq.cluster.frames import FrameError, FrameReader
 from flockmq.cluster.handshake import Dialer, HandshakeError, Identity, Listener, refusal
+from flockmq.pem_files import reason
 from flockmq.session.letter import Letter
 
 log: Final = logging.getLogger(__name__)
@@ -64,6 +66,8 @@ class Link(asyncio.Protocol):
         self.peer = Identity("", "")
         self.address = "?"
         self.heard_at = 0.0
+        self.answered_at = 0.0
+        """When the peer last said that it hears this node."""
         self.up_at = 0.0
         self.used_at = 0.0
         """When the last message came on it."""
@@ -224,6 +228,7 @@ class Link(asyncio.Protocol):
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """By TLS, once its handshake is over."""
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         transport.set_write_buffer_limits(high=bounds.LINK_TRANSPORT_HIGH_BYTES)
         peername = transport.get_extra_info("peername")
@@ -251,7 +256,7 @@ class Link(asyncio.Protocol):
             self._refuse(f"it sent {error}") if not self.up else self.close(f"it sent {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        reason = self._why or (f"{exc}" if exc else "the peer closed it")
+        reason = self._why or (because(exc) if exc else "the peer closed it")
         self._why = reason
         if self._deadline is not None:
             self._deadline.cancel()
@@ -295,7 +300,7 @@ class Link(asyncio.Protocol):
             if self._deadline is not None:
                 self._deadline.cancel()
             self.up = True
-            self.up_at = self.heard_at
+            self.up_at = self.answered_at = self.heard_at
             self._on_handshake(self)
             self._owner.link_up(self)
 
@@ -319,7 +324,10 @@ class Link(asyncio.Protocol):
     def _receive_control(self, message: frames.Control) -> None:
         match message:
             case frames.Heartbeat(status):
+                self.control(_HEARD)
                 self._owner.link_heartbeat(self, status)
+            case frames.Heard():
+                self.answered_at = self.heard_at
             case frames.Note(method, body):
                 self._owner.link_note(self, method, body)
             case frames.Accepted(number):
@@ -404,6 +412,16 @@ class Link(asyncio.Protocol):
             self.control(frames.Failure(request_id, "failed", f"{type(error).__name__}: {error}"))
         else:
             self.control(frames.Reply(request_id, answer))
+
+
+_HEARD: Final = frames.Heard()
+
+
+def because(error: BaseException) -> str:
+    """A connection's error, in a few words for the log."""
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {reason(error)}"
+    return str(error) or type(error).__name__
 
 
 class _StreamReader:

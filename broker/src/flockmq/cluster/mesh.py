@@ -11,17 +11,29 @@ import asyncio
 import logging
 import random
 import socket
+import ssl
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal, TypedDict
 
 from flockmq import bounds
+from flockmq.cluster.certificates import LinkCertificates
 from flockmq.cluster.handshake import Dialer, Identity, Listener
-from flockmq.cluster.link import Link, LinkOwner
+from flockmq.cluster.link import Link, LinkOwner, because
 
 log: Final = logging.getLogger(__name__)
 _random: Final = random.SystemRandom()
+SHUTDOWN_MAX_S: Final = 1.0
+"""How long a link that is closed in order waits for the other side's close_notify."""
 
 Address = tuple[str, int]
+
+
+class _Secured(TypedDict, total=False):
+    """What `create_connection` is told of TLS."""
+
+    ssl: ssl.SSLContext
+    ssl_handshake_timeout: float
+    ssl_shutdown_timeout: float
 
 
 class _Target:
@@ -38,18 +50,26 @@ class _Target:
 class Mesh:
     """All links of this node. `link_of` says which link to use for an incarnation."""
 
-    def __init__(self, owner: LinkOwner, me: Identity, key: bytes, seeds: Sequence[Address]) -> None:
+    def __init__(
+        self,
+        owner: LinkOwner,
+        me: Identity,
+        key: bytes,
+        seeds: Sequence[Address],
+        certificates: LinkCertificates | None = None,
+    ) -> None:
         self.port = 0
         """Where it listens; 0: nowhere."""
         self._owner = owner
         self._me = me
         self._key = key
         self._seeds = seeds
+        self._certificates = certificates
         self._links: dict[str, list[Link]] = {}
         self._targets: dict[Address, _Target] = {}
-        self._unproven: dict[Link, None] = {}
-        self._server: asyncio.Server | None = None
-        self._resolver: asyncio.Task[None] | None = None
+        self._unproven: dict[Link, asyncio.Task[None]] = {}
+        self._listening: socket.socket | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._refused = 0
         self._refusal_logged_at = -1.0
 
@@ -87,29 +107,31 @@ class Mesh:
 
     async def listen(self, host: str, port: int) -> int:
         """Accept links; returns the port. Raises OSError when it can't be bound."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, host or None, port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listening = await _bound(host, port)
+        self.port = int(self._listening.getsockname()[1])
+        self._tasks.append(asyncio.create_task(self._accept(self._listening)))
         return self.port
 
     def start(self) -> None:
         if self._seeds:
-            self._resolver = asyncio.create_task(self._resolve_seeds())
+            self._tasks.append(asyncio.create_task(self._resolve_seeds()))
+        if self._certificates is not None:
+            self._tasks.append(asyncio.create_task(self._refresh(self._certificates)))
 
     async def stop(self) -> None:
         """Take leave of every peer and close."""
         tasks = [target.task for target in self._targets.values() if target.task is not None]
-        tasks.extend([self._resolver] if self._resolver is not None else [])
+        tasks.extend(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._server is not None:
-            self._server.close()
+        if self._listening is not None:
+            self._listening.close()
         links = self.links()
         for link in links:
             link.leave()
         for link in list(self._unproven):
-            link.close("this node leaves")
+            self._turn_away(link, "this node leaves")
         if links:
             await asyncio.wait([link.closed for link in links], timeout=1.0)
         for link in links:
@@ -178,10 +200,14 @@ class Mesh:
         link: Link | None = None
         try:
             async with asyncio.timeout(bounds.LINK_HANDSHAKE_MAX_S):
-                _, link = await loop.create_connection(lambda: Link(self._owner, dialer, finish), *address)
+                _, link = await loop.create_connection(
+                    lambda: Link(self._owner, dialer, finish), *address, **self._secured("dialling")
+                )
                 await done
+        except TimeoutError:
+            return None, f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s"
         except OSError as error:
-            return None, str(error) or f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s"
+            return None, because(error)
         finally:
             if link is not None and not link.up:
                 link.close("no handshake in time")
@@ -191,6 +217,21 @@ class Mesh:
             return None, link.reason
         target.incarnation = link.peer.incarnation
         return link, ""
+
+    def _secured(self, side: Literal["listening", "dialling"]) -> _Secured:
+        if self._certificates is None:
+            return {}
+        secured: _Secured = {
+            "ssl": self._certificates.listening if side == "listening" else self._certificates.dialling,
+            "ssl_handshake_timeout": bounds.LINK_HANDSHAKE_MAX_S,
+            "ssl_shutdown_timeout": SHUTDOWN_MAX_S,
+        }
+        return secured
+
+    async def _refresh(self, certificates: LinkCertificates) -> None:
+        while True:
+            await asyncio.sleep(bounds.TLS_REFRESH_S)
+            certificates.refresh()
 
     async def _resolve_seeds(self) -> None:
         loop = asyncio.get_running_loop()
@@ -219,12 +260,36 @@ class Mesh:
 
     # --- accepting --------------------------------------------------------------------------------------------------
 
-    def _accept(self) -> Link:
-        link = Link(self._owner, Listener(self._key, self._me), self._handshake_over)
-        if len(self._unproven) >= bounds.LINK_HANDSHAKES_MAX:
-            next(iter(self._unproven)).close(f"more than {bounds.LINK_HANDSHAKES_MAX} handshakes at once")
-        self._unproven[link] = None
-        return link
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listening)
+            except OSError as error:
+                log.warning("a cluster link couldn't be accepted: %s", error)
+                await asyncio.sleep(bounds.LINK_REDIAL_MIN_S)
+                continue
+            if len(self._unproven) >= bounds.LINK_HANDSHAKES_MAX:
+                oldest = next(iter(self._unproven))
+                self._turn_away(oldest, f"more than {bounds.LINK_HANDSHAKES_MAX} handshakes at once")
+            link = Link(self._owner, Listener(self._key, self._me), self._handshake_over)
+            link.address = f"{address[0]}:{address[1]}"
+            self._unproven[link] = asyncio.create_task(self._welcome(link, connection))
+
+    async def _welcome(self, link: Link, connection: socket.socket) -> None:
+        """TLS, if links have it, before anything else; what a stranger may cost is a place and its time."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: link, connection, **self._secured("listening")
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            if not link.closed.done():
+                link.close(because(error))
+                link.connection_lost(None)
+
+    def _turn_away(self, link: Link, reason: str) -> None:
+        link.close(reason)
+        self._unproven[link].cancel()
 
     def _handshake_over(self, link: Link) -> None:
         self._unproven.pop(link, None)
@@ -235,3 +300,17 @@ class Mesh:
         if now - self._refusal_logged_at >= 1.0:
             log.warning("refused %d cluster link(s), the last from %s: %s", self._refused, link.address, link.reason)
             self._refused, self._refusal_logged_at = 0, now
+
+
+async def _bound(host: str, port: int) -> socket.socket:
+    """A listening socket; no host: on all addresses. Raises OSError."""
+    if host:
+        infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, _, _, _, address = infos[0]
+        listening = socket.create_server(address[:2], family=family)
+    elif socket.has_dualstack_ipv6():
+        listening = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    else:
+        listening = socket.create_server(("", port))
+    listening.setblocking(False)
+    return listening

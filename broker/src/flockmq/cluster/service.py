@@ -26,7 +26,8 @@ from typing import Final
 import msgspec
 
 from flockmq import bounds
-from flockmq.cluster import ballot, coreport, events, frames
+from flockmq.cluster import balance, ballot, coreport, events, frames, freshness
+from flockmq.cluster.balance import Balance
 from flockmq.cluster.ballot import Ballot
 from flockmq.cluster.beats import Beats
 from flockmq.cluster.coreport import CorePort
@@ -36,6 +37,7 @@ from flockmq.cluster.events import EventRelay
 from flockmq.cluster.forward import PeerSink
 from flockmq.cluster.forwarding import Forwarding
 from flockmq.cluster.frames import Status
+from flockmq.cluster.freshness import Freshness
 from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
 from flockmq.cluster.leading import Leading
 from flockmq.cluster.link import Link, Refusal
@@ -44,7 +46,7 @@ from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.rows import Rows
 from flockmq.cluster.views import ClusterSettings, LocalStatus, NodeView, Traffic
 from flockmq.rlog.core import Core
-from flockmq.rlog.redis import RedisConfig, RedisLink
+from flockmq.rlog.redis import RedisConfig, RedisLinks
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, NodeInfo
 from flockmq.session.letter import Letter
@@ -94,7 +96,7 @@ class Cluster:
         self._turn = turn
         self._redis = redis
         self._loop = asyncio.get_running_loop()
-        self.mesh = Mesh(self, self._me, settings.key, settings.seeds)
+        self.mesh = Mesh(self, self._me, settings.key, settings.seeds, settings.certificates)
         self._members = Membership(settings.name, self._loop.time())
         self._forwarding = Forwarding(
             turn, self.mesh, self._link_wanted, self._forwarded, self._drained, self._came_back
@@ -104,7 +106,16 @@ class Cluster:
         self.on_node_gone.append(self.courier.node_gone)
         self._beats = Beats(self.mesh, self._members, self._forwarding, self._local, self.is_core)
         self._events = EventRelay(self._choose_core)
-        self._note_handlers: dict[str, Callable[[str, bytes], None]] = {events.NOTE: self._events.came}
+        self.freshness = Freshness(self.mesh, self._is_settled if self.is_core else None, settings.max_stale_s)
+        self._balance = Balance(self._who, self.mesh, self._beats)
+        self._beats.look = self._look
+        self._beats.writes_through = self._writes_through
+        self._beats.replicants = self._balance.replicants
+        self._note_handlers: dict[str, Callable[[str, bytes], None]] = {
+            events.NOTE: self._events.came,
+            freshness.NOTE: self._heads_came,
+            balance.NOTE: self._move_came,
+        }
         self._rlog: Rlog | None = None
         self._core: Core | None = None
         self._duties: Duties | None = None
@@ -116,7 +127,8 @@ class Cluster:
 
     def watch(self, rlog: Rlog) -> None:
         """Follow the tables; on a core also serve its log to other nodes. Before `rlog.start`."""
-        self._rlog = self._beats.rlog = rlog
+        self._rlog = self._beats.rlog = self.freshness.rlog = rlog
+        self._beats.count_cores = self._count_cores
         rlog.on_change(NODES.name, self.nodes_table)
         rlog.on_change(SLOTS.name, self.slots)
         if rlog.core is not None:
@@ -143,7 +155,7 @@ class Cluster:
         await self._rlog.write(CLUSTER, [NODES.put(self.incarnation, info)])
         self._joined = True
         if self._redis is not None and self._core is not None and self._duties is not None:
-            self._events.redis = RedisLink(self._redis)
+            self._events.redis = RedisLinks(self._redis)
             self._leading = Leading(self.incarnation, self._redis, self._core, self._duties, self._events)
             self._spawn(self._leading.run())
         self._spawn(self._events.run())
@@ -290,7 +302,8 @@ class Cluster:
     async def link_request(self, link: Link, method: str, body: bytes) -> bytes:
         if method in (coreport.REGISTER, coreport.APPEND) and self._core is not None:
             self._beats.appends += 1
-            return await coreport.serve(self._core, method, body)
+            assert self._rlog is not None
+            return await coreport.serve(self._core, method, body, self._rlog.note_head)
         if method == ballot.ASK and self._core is not None:
             return await ballot.serve(self._core, body)
         raise Refusal("unavailable", f"{self.incarnation} doesn't serve {method}")
@@ -325,6 +338,25 @@ class Cluster:
     def link_accepted(self, link: Link, number: int) -> None:
         self._forwarding.accepted(link, number)
 
+    def _heads_came(self, incarnation: str, body: bytes) -> None:
+        self.freshness.heard(self._loop.time(), body)
+
+    def _move_came(self, incarnation: str, body: bytes) -> None:
+        link = self.mesh.link_of(body.decode(errors="replace"))
+        if link is not None and self.core_port.core == incarnation:
+            self.core_port.move(link)
+
+    def _who(self) -> str:
+        return self.incarnation
+
+    def _writes_through(self) -> str:
+        return self.core_port.core
+
+    def _look(self, now: float) -> None:
+        self.freshness.look(now)
+        if self.is_core:
+            self._balance.look(now)
+
     def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
         self.on_forward(incarnation, version, chunk)
 
@@ -342,7 +374,7 @@ class Cluster:
             self.mesh.want(incarnation, (info.host, info.link_port))
 
     def _choose_core(self) -> Link | None:
-        return self._beats.least_loaded_core()
+        return self._balance.choose()
 
     def _is_settled(self, now: float) -> bool:
         if self._duties is None:
@@ -357,7 +389,8 @@ class Cluster:
         """As configured; or else all that are members, or linked though they aren't yet."""
         members = [incarnation for incarnation, info in self.nodes_table.items() if info.role in CORE_ROLES]
         linked = [link.peer.incarnation for link in self._core_links()]
-        return electorate(self.settings.cores, (*members, *linked, self.incarnation))
+        mine = [self.incarnation] if self.is_core else []
+        return electorate(self.settings.cores, (*members, *linked, *mine))
 
     def _local(self) -> LocalStatus:
         return self.local_status()

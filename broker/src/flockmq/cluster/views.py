@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from flockmq.cluster.certificates import LinkCertificates
 from flockmq.cluster.mesh import Address
 
 
@@ -25,6 +26,10 @@ class ClusterSettings:
     seeds: tuple[Address, ...] = ()
     cores: int = 0
     """How many cores are configured, which majorities are of; 0: as many as the members' table has."""
+    max_stale_s: float = 0.5
+    """How old tables may be that acknowledged messages are matched by."""
+    certificates: LinkCertificates | None = None
+    """None: links without TLS."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,19 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     key_file: Path | None = None
     cores: Annotated[int, Meta(ge=0, le=255)] = 0
     """How many cores the cluster is to have: majorities are of this number. 0: of as many as its members' table has."""
+    max_stale: Annotated[float, Meta(ge=0.5, le=60.0), Kind.DURATION] = 0.5
+    """A node whose tables are older holds its acknowledgements of QoS 1 and 2 until it has caught up: what is
+    acknowledged later than that after a SUBACK reaches the subscriber."""
+    certfile: Path | None = None
+    """PEM: what this node shows on links, which are TLS 1.3 then. All three or none; read again when they change."""
+    keyfile: Path | None = None
+    cacertfile: Path | None = None
+    """PEM: who signs every node's certificate; two of them while the authority is being replaced."""
+
+    def __post_init__(self) -> None:
+        files = (self.certfile, self.keyfile, self.cacertfile)
+        if any(files) and not all(files):
+            raise ValueError("certfile, keyfile and cacertfile need one another: links have TLS on both sides or none")
 
 
 class Redis(msgspec.Struct, frozen=True, kw_only=True):

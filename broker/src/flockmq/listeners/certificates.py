@@ -1,14 +1,10 @@
 """A listener's certificates: OpenSSL's context of them, made anew when a file changes.
 
-What always holds: `context` works. Files that can't be used are reported, once for each change, and what was read
-before stays; connections keep what they began with. Kubernetes swaps a link: a file is what its link leads to.
+Connections keep what they began with.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,12 +12,10 @@ from typing import Final, cast
 
 from flockmq.config.schema import SslListener
 from flockmq.errors import ConfigError
+from flockmq.pem_files import PemFiles, load_chain, load_trust
 from flockmq.session.peer import Certificate
 
-log: Final = logging.getLogger(__name__)
-
 _VERSIONS: Final = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
-_Stamp = tuple[int, int, int, int]
 
 
 class Certificates:
@@ -31,21 +25,15 @@ class Certificates:
         """Raises ConfigError."""
         self.key = key
         self.settings = settings
-        self._stamps = self._look()
-        self.context = self._made()
+        self._pem = PemFiles(key, self._files(), self._made)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        return self._pem.made
 
     def refresh(self) -> None:
         """Read the files again if one changed."""
-        stamps = self._look()
-        if stamps == self._stamps:
-            return
-        self._stamps = stamps
-        try:
-            self.context = self._made()
-        except (ConfigError, OSError) as error:  # which OpenSSL raises for files that are just being replaced
-            log.error("%s; the certificate from before stays", error)
-        else:
-            log.info("%s: certificates were read again", self.key)
+        self._pem.refresh()
 
     def _files(self) -> list[tuple[str, Path]]:
         settings = self.settings
@@ -58,25 +46,7 @@ class Certificates:
             files += ((f"sni[{at}].certfile", name.certfile), (f"sni[{at}].keyfile", name.keyfile))
         return files
 
-    def _look(self) -> list[_Stamp | None]:
-        """What tells one state of the files from another."""
-        stamps: list[_Stamp | None] = []
-        for _, file in self._files():
-            try:
-                stat = os.stat(file)  # noqa: PTH116 (every few seconds, for every file)
-            except OSError:
-                stamps.append(None)
-            else:
-                stamps.append((stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size))
-        return stamps
-
     def _made(self) -> ssl.SSLContext:
-        for name, file in self._files():
-            try:
-                with file.open("rb"):
-                    pass
-            except OSError as error:
-                raise ConfigError(f"{self.key}.{name}: {str(file)!r} can't be read: {error.strerror}") from None
         settings = self.settings
         context = self._context("", settings.certfile, settings.keyfile)
         if settings.sni:
@@ -94,12 +64,8 @@ class Certificates:
         context.maximum_version = max(_VERSIONS[version] for version in settings.versions)
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         context.num_tickets = 1  # OpenSSL sends two to each client of TLS 1.3
-        password = "" if settings.password is None else settings.password.reveal()  # None would ask the terminal
-        try:
-            context.load_cert_chain(certfile, keyfile, password)
-        except (ssl.SSLError, ValueError) as error:
-            why = f"{str(certfile)!r} with keyfile {str(keyfile)!r} can't be used: {_reason(error)}"
-            raise ConfigError(f"{self.key}.{prefix}certfile: {why}") from None
+        password = "" if settings.password is None else settings.password.reveal()
+        load_chain(context, f"{self.key}.{prefix}certfile", certfile, keyfile, password)
         if settings.ciphers:
             try:
                 context.set_ciphers(settings.ciphers)
@@ -108,19 +74,13 @@ class Certificates:
         if settings.cacertfile is not None and settings.verify == "peer":
             required = settings.fail_if_no_peer_cert
             context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-            self._trust(context, "cacertfile", settings.cacertfile)
+            load_trust(context, f"{self.key}.cacertfile", settings.cacertfile)
             if settings.crlfile is not None:
-                self._trust(context, "crlfile", settings.crlfile)
+                load_trust(context, f"{self.key}.crlfile", settings.crlfile)
                 if not context.cert_store_stats()["crl"]:
                     raise ConfigError(f"{self.key}.crlfile: {str(settings.crlfile)!r} has no revocation list in it")
                 context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         return context
-
-    def _trust(self, context: ssl.SSLContext, name: str, file: Path) -> None:
-        try:
-            context.load_verify_locations(file)
-        except ssl.SSLError as error:
-            raise ConfigError(f"{self.key}.{name}: {str(file)!r} can't be used: {_reason(error)}") from None
 
 
 class _ByName:
@@ -136,19 +96,6 @@ class _ByName:
         context = self._contexts.get(host) or self._contexts.get(f"*.{host.partition('.')[2]}")
         if context is not None:
             tls.context = context
-
-
-def _reason(error: Exception) -> str:
-    """OpenSSL's word for it, without the place in its source."""
-    said = getattr(error, "reason", None) or re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", str(error))
-    word = str(said).replace("_", " ").lower()
-    return _MEANT.get(word, word)
-
-
-_MEANT: Final = {
-    "pem lib": "one of them isn't PEM, or the key needs a password",
-    "bad decrypt": "the key's password is wrong",
-}
 
 
 # --- a client's certificate -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 | /api/v1/status | JSON: this node |
 | /api/v5/rlog | JSON: by shard, where this node's tables are in the log, and their digests |
 | /api/v1/plugins… | see `plugins` |
+| /api/v5/alarms… | see `alarms` |
 | /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `access` |
 """
 
@@ -32,7 +33,7 @@ from flockmq.bounds import (
 )
 from flockmq.config.values import Address, Secret
 from flockmq.errors import cannot_bind
-from flockmq.management import access, plugins
+from flockmq.management import access, alarms, plugins
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
 
@@ -96,9 +97,11 @@ async def serve(
     app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=[access.guarded])
     app[NODE] = node
     app[plugins.PLUGINS] = node
+    app[alarms.ALARMS] = node
     app[REGISTRY] = metrics.registry(node)
     app.add_routes(routes)
     app.add_routes(plugins.routes)
+    app.add_routes(alarms.routes)
     if admin is not None:
         app[access.ADMIN] = admin
         app.add_routes(access.routes)

@@ -104,7 +104,25 @@ class PluginsView(Protocol):
         """Call it again; None: no plugin of this name."""
 
 
-class NodeView(PluginsView, Protocol):
+class AlarmRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that somebody should look at, as `/api/v5/alarms` shows it."""
+
+    name: str
+    since_s: float
+    """Seconds since the epoch."""
+    text: str
+
+
+class AlarmsView(Protocol):
+    """The cluster's alarms."""
+
+    def alarms(self) -> Sequence[AlarmRow]: ...
+
+    async def end_alarm(self, name: str) -> bool:
+        """False: there is none of this name. Raises LogError."""
+
+
+class NodeView(PluginsView, AlarmsView, Protocol):
     """A node seen from outside. Every call answers at once, from memory."""
 
     def ready(self) -> tuple[bool, str]:

@@ -20,6 +20,7 @@ from typing import Final
 from flockmq.auth.service import Auth
 from flockmq.bounds import (
     AUTHORIZATION_SLICE_CLIENTS,
+    HELD_LINES_PER_TURN,
     LAG_SAMPLE_INTERVAL_S,
     RETAINED_EXPIRED_MAX,
     RETAINED_SEEN_MAX_S,
@@ -165,6 +166,7 @@ class Node(NodePort):
         cluster.on_drained = self._peer_drained
         cluster.courier.on_drained = self._peer_drained
         cluster.local_status = self._local_status
+        cluster.freshness.on_change = self._stale
 
     def flush_soon(self) -> None:
         self.engine.soon()
@@ -350,8 +352,26 @@ class Node(NodePort):
         self.router.deliver(fan, message, None)
         self.engine.soon()
 
+    def _stale(self, stale: bool) -> None:
+        self.router.stale = stale
+        if stale:
+            log.warning("the tables may be old: QoS 1 and 2 wait")
+        else:
+            self.spawn(self._go_on())
+
+    async def _go_on(self) -> None:
+        """Match what waited while the tables were stale, some clients a turn."""
+        more = True
+        while more:
+            more = self.router.go_on(HELD_LINES_PER_TURN)
+            self.engine.soon()
+            await asyncio.sleep(0)
+
     async def publish_due(self, message: Publish) -> bool:
-        """As `_publish`, but False if the log or a link has no room; it returns when the other nodes have it."""
+        """As `_publish`, but False if it can't be matched now, or the log or a link has no room; it returns when the
+        other nodes have it."""
+        if self.router.stale:
+            return False
         if message.retain and await self._retain(message) >= 0x80:
             return False
         return await publish_everywhere(self.router, message, self.engine.soon)

@@ -16,6 +16,7 @@ from typing import Final
 
 from flockmq import __version__
 from flockmq.auth.service import Auth
+from flockmq.cluster.certificates import LinkCertificates, LinkFiles
 from flockmq.cluster.handshake import KEY_MIN_BYTES
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings
@@ -208,7 +209,17 @@ def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
         listen=None if alone else config.cluster.listen,
         seeds=() if alone else config.cluster.seeds,
         cores=config.cluster.cores if config.role != "single" else 1,
+        max_stale_s=config.cluster.max_stale,
+        certificates=_link_certificates(config),
     )
+
+
+def _link_certificates(config: Config) -> LinkCertificates | None:
+    """Raises ConfigError."""
+    cluster = config.cluster
+    if cluster.certfile is None or cluster.keyfile is None or cluster.cacertfile is None:
+        return None
+    return LinkCertificates(LinkFiles(cluster.certfile, cluster.keyfile, cluster.cacertfile))
 
 
 def _raise_descriptor_limit() -> None:

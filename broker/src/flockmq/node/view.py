@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flockmq import __version__, build
-from flockmq.management.view import LogState, NodeRow, NodeStatus, PluginRow, Sample, ShardStatus
+from flockmq.management.view import AlarmRow, LogState, NodeRow, NodeStatus, PluginRow, Sample, ShardStatus
 from flockmq.rlog.shards import SHARDS
 from flockmq.telemetry.metrics import counter_samples
 
@@ -82,6 +82,19 @@ class View:
     def enable_plugin(self, name: str) -> PluginRow | None:
         return self._node.hooking.enable(name)
 
+    def alarms(self) -> Sequence[AlarmRow]:
+        rows = [
+            AlarmRow(name=name, since_s=alarm.since_s, text=alarm.text)
+            for name, alarm in self._node.rlog.tables.alarms.items()
+        ]
+        return sorted(rows, key=lambda row: row.since_s)
+
+    async def end_alarm(self, name: str) -> bool:
+        is_there = self._node.rlog.tables.alarms.get(name) is not None
+        if is_there:
+            await self._node.rlog.end_alarm(name)
+        return is_there
+
     def samples(self) -> Sequence[Sample]:
         node = self._node
         return [
@@ -108,6 +121,9 @@ class View:
             Sample("flockmq_queue_length", node.homes.attaching, ("attaches",)),
             Sample("flockmq_queue_length", node.cluster.resend_messages, ("resend_messages",)),
             Sample("flockmq_queue_length", node.rlog.pending_bytes, ("log_pending_bytes",)),
+            Sample("flockmq_rlog_redis_lost_data", node.rlog.redis_lost_data),
+            Sample("flockmq_rlog_digest_mismatches", node.rlog.digest_mismatches),
+            Sample("flockmq_alarms", len(node.rlog.tables.alarms)),
             Sample("flockmq_forward_dropped_bytes", node.cluster.dropped_bytes),
             *(
                 Sample(name, value, (peer,))

@@ -1,9 +1,9 @@
 """Group commit, on a core: what arrives while the last append is under way goes into the next one.
 
-One loop for all shards: each turn takes what waits, makes one append a shard, sends them in one round trip to each
-server that has some of them. A connection is opened in one life of Redis; before its first append each shard is settled
-in that life (settling.py). A lost connection fails the appends under way with LogUnavailable: whether they were
-executed is unknown, and their writers send the same numbers again.
+One loop for all shards; or, in a cluster of Redis, where each may be on another server, one for each. A turn takes what
+waits, makes one append a shard, and sends them in one round trip. A connection is opened in one life of Redis; before
+its first append each shard is settled in that life (settling.py). A lost connection fails the appends under way with
+LogUnavailable: whether they were executed is unknown, and their writers send the same numbers again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ class Committer:
         self._run_ids: dict[RedisLink, str] = {}
         self._settled: dict[str, tuple[RedisLink, Life]] = {}
         self._queues: dict[str, deque[_Append]] = {shard: deque() for shard in SHARDS}
-        self._arrived = asyncio.Event()
+        self._groups = config.apart(SHARDS)
+        self._arrived: dict[str, asyncio.Event] = {}
+        for group in self._groups:
+            self._arrived |= dict.fromkeys(group, asyncio.Event())
         self._settling = asyncio.Lock()
         self._complaint = ""
         self._tasks: list[asyncio.Task[None]] = []
@@ -72,8 +75,9 @@ class Committer:
                 self._complain(error)
                 await asyncio.sleep(bounds.LOG_RETRY_MAX_S / 4)
         self._tasks = [
-            asyncio.create_task(self._run(), name="rlog-committer"),
-            asyncio.create_task(self._watch(), name="rlog-committer-watch"),
+            asyncio.create_task(work(group), name=f"rlog-committer-{group[0]}")
+            for group in self._groups
+            for work in (self._run, self._watch)
         ]
 
     async def stop(self) -> None:
@@ -97,7 +101,7 @@ class Committer:
             return done
         self.queued_bytes += size
         self._queues[shard].append(_Append(incarnation, first, transactions, size, done))
-        self._arrived.set()
+        self._arrived[shard].set()
         return done
 
     async def register(self, shard: str, incarnation: str) -> StreamId:
@@ -154,15 +158,15 @@ class Committer:
             raise self._refused(shard, reply)
         return reply
 
-    async def _watch(self) -> None:
+    async def _watch(self, shards: Sequence[str]) -> None:
         """Notice a Redis that restarted, was replaced or emptied, and settle in its new life before the next write
         does; and begin a generation that was promised to another core, which then went away."""
         while True:
             await asyncio.sleep(bounds.LOG_WATCH_EVERY_S * _random.uniform(0.5, 1.0))
             try:
-                for shard in SHARDS:
+                for shard in shards:
                     await self._check_life(shard)
-                await self._settle(SHARDS)
+                await self._settle(shards)
             except LogError as error:
                 self._complain(error)
 
@@ -182,27 +186,29 @@ class Committer:
             self._complaint = str(error)
             log.warning("committer: %s", error)
 
-    async def _run(self) -> None:
+    async def _run(self, shards: Sequence[str]) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S
+        arrived = self._arrived[shards[0]]
         while True:
-            await self._arrived.wait()
-            self._arrived.clear()
+            await arrived.wait()
+            arrived.clear()
             try:
-                while any(self._queues.values()):
-                    await self._settle([shard for shard, queue in self._queues.items() if queue])
-                    await self._commit(self._take())
+                while waiting := [shard for shard in shards if self._queues[shard]]:
+                    await self._settle(waiting)
+                    await self._commit(self._take(waiting))
                     retry_s = bounds.LOG_RETRY_MIN_S
             except LogError as error:
-                self._fail_all(error)
+                self._fail_all(shards, error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
 
-    def _take(self) -> dict[str, list[_Append]]:
+    def _take(self, shards: Sequence[str]) -> dict[str, list[_Append]]:
         """What waits for settled shards, up to one append's bounds a shard, in the order it came."""
         batches: dict[str, list[_Append]] = {}
-        for shard, queue in self._queues.items():
+        for shard in shards:
             if not self._is_settled(shard):
                 continue
+            queue = self._queues[shard]
             size = count = 0
             while queue and (not count or _fits(size + queue[0].size, count + len(queue[0].transactions))):
                 append = queue.popleft()
@@ -212,19 +218,10 @@ class Committer:
         return batches
 
     async def _commit(self, batches: dict[str, list[_Append]]) -> None:
-        """One round trip to each server that has some of the shards. Raises LogUnavailable."""
-        by_link: dict[RedisLink, dict[str, list[_Append]]] = {}
-        for shard, appends in batches.items():
-            by_link.setdefault(self._settled[shard][0], {})[shard] = appends
-        if len(by_link) == 1:
-            await self._commit_on(*by_link.popitem())
+        """In one round trip. Raises LogUnavailable."""
+        if not batches:
             return
-        results = await asyncio.gather(*(self._commit_on(*item) for item in by_link.items()), return_exceptions=True)
-        for error in results:
-            if error is not None:
-                raise error
-
-    async def _commit_on(self, link: RedisLink, batches: dict[str, list[_Append]]) -> None:
+        link = self._settled[next(iter(batches))][0]
         commands = [self._command(shard, appends) for shard, appends in batches.items()]
         try:
             replies = await link.write(commands)
@@ -272,10 +269,10 @@ class Committer:
         if not append.done.done():
             append.done.set_exception(error)
 
-    def _fail_all(self, error: LogError) -> None:
-        for queue in self._queues.values():
-            while queue:
-                self._fail(queue.popleft(), error)
+    def _fail_all(self, shards: Sequence[str], error: LogError) -> None:
+        for shard in shards:
+            while self._queues[shard]:
+                self._fail(self._queues[shard].popleft(), error)
 
 
 def _fits(size: int, count: int) -> bool:

@@ -108,8 +108,10 @@ class RedisLink:
         # WAIT is for what this connection wrote last, and a repeat may write nothing: so something always is written.
         barrier = ("SET", _barrier_key(self.key), b""), ("WAIT", wanted, int(wait_s * 1000))
         *replies, written, replicas = await self.pipeline([*commands, *barrier], timeout_s + wait_s)
-        if isinstance(written, ResponseError) or not isinstance(replicas, int):
-            raise LogUnavailable(f"Redis at {self._server}: {written!r}, {replicas!r}")
+        for reply in (written, replicas):
+            if isinstance(reply, ResponseError):
+                raise LogUnavailable(f"Redis at {self._server}: {reply}")
+        assert isinstance(replicas, int)
         if replicas < wanted:
             raise LogUnavailable(
                 f"Redis at {self._server}: {replicas} of the {wanted} replicas that redis.min_replicas asks for had "

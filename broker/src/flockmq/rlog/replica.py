@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 
 from redis.exceptions import ResponseError
@@ -26,7 +26,7 @@ from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import BATCH_FIELD, CHECKPOINT_FIELD, SEAL_FIELD, START, StreamId, decode_batch
 from flockmq.rlog.errors import LogCorrupt, LogError, LogLost, LogUnavailable
-from flockmq.rlog.redis import RedisConfig, RedisLink, Reply
+from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks, Reply
 from flockmq.rlog.shards import SHARDS
 from flockmq.rlog.tables import Shard, Tables
 
@@ -85,10 +85,12 @@ class Replica:
         self._votes = votes
         self._source = source
         self._on_applied = on_applied
-        self._tail_link = RedisLink(config, by_hand=True)
-        self._side_link = RedisLink(config)
+        self._tail_links = [
+            (RedisLink(config, log_key(group[0]), by_hand=True), group) for group in config.apart(SHARDS)
+        ]
+        self._side_links = RedisLinks(config)
         self._bootstrapping: dict[str, asyncio.Task[None]] = {}
-        self._tail: asyncio.Task[None] | None = None
+        self._tails: list[asyncio.Task[None]] = []
         self._sweeper: asyncio.Task[None] | None = None
         self._ends: dict[str, StreamId] = {}
         """How far the log behind the tail's connection is known to reach."""
@@ -101,32 +103,34 @@ class Replica:
     async def start(self, blank: bool) -> None:
         """Returns when every shard is in step with the log's end, bootstrapped where it must be (`blank`: all of them).
         Raises RedisUnreachable and LogLost at once; waits for cores as long as it takes."""
-        await self._tail_link.connect()
+        for link, _ in self._tail_links:
+            await link.connect()
         if blank:
             for shard in SHARDS:
                 self.bootstrap(shard)
             await asyncio.gather(*self._bootstrapping.values())
-        self._tail = asyncio.create_task(self._run_tail(), name="rlog-tail")
+        self._start_tails()
         caught_up = asyncio.create_task(self._caught_up.wait())
-        await asyncio.wait([self._tail, caught_up], return_when=asyncio.FIRST_COMPLETED)
-        if not caught_up.done():
+        done, _ = await asyncio.wait([*self._tails, caught_up], return_when=asyncio.FIRST_COMPLETED)
+        if caught_up not in done:
             caught_up.cancel()
-            await self._tail
+            await asyncio.gather(*done)
 
     async def stop(self) -> None:
-        tasks = [task for task in (self._tail, self._sweeper, *self._bootstrapping.values()) if task is not None]
+        tasks = [task for task in (*self._tails, self._sweeper, *self._bootstrapping.values()) if task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self._tail_link.close()
-        await self._side_link.close()
+        for link, _ in self._tail_links:
+            await link.close()
+        await self._side_links.close()
 
     async def read(self, shard: str, after: StreamId, up_to: StreamId) -> AsyncIterator[LogEntry]:
         """The entries in (after, up_to]. Raises LogUnavailable if Redis doesn't hold them to the end."""
         while after < up_to:
             command = ("XRANGE", log_key(shard), f"({after}", str(up_to), "COUNT", bounds.LOG_READ_MAX_ENTRIES)
-            reply = await self._read_reply(self._side_link, *command)
+            reply = await self._read_reply(await self._side_links.of(log_key(shard)), *command)
             if not reply:
                 raise LogUnavailable(f"shard {shard}: Redis holds no log between {after} and {up_to}")
             for entry in entries_of(reply):
@@ -161,22 +165,30 @@ class Replica:
 
     # --- the tail ---
 
-    async def _run_tail(self) -> None:
+    def _start_tails(self) -> None:
+        self._tails = [
+            asyncio.create_task(self._run_tail(link, shards), name=f"rlog-tail-{shards[0]}")
+            for link, shards in self._tail_links
+        ]
+
+    async def _run_tail(self, link: RedisLink, shards: Sequence[str]) -> None:
+        """The shards' that surely have one server."""
         retry_s = bounds.LOG_RETRY_MIN_S
         while True:
             try:
-                await self._tail_link.connect()
-                self._ends.clear()
+                await link.connect()
+                for shard in shards:
+                    self._ends.pop(shard, None)
                 while True:
-                    await self._look_at_closed()
+                    await self._look_at_closed(link, shards)
                     self._note_caught_up()
-                    await self._read_once()
+                    await self._read_once(link, shards)
                     retry_s = bounds.LOG_RETRY_MIN_S
             except LogError as error:
                 if isinstance(error, LogLost) and not self._caught_up.is_set():
                     raise
                 log.warning("tail of the log: %s", error)
-                await self._tail_link.close()
+                await link.close()
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
 
@@ -184,24 +196,25 @@ class Replica:
         """Once every shard has reached where its log ended when this connection was made, this node is in step."""
         shards = self.tables.shards
         if not self._bootstrapping and all(
-            self._is_open(shard) and shards[shard].applied >= self._ends[shard] for shard in SHARDS
+            shard in self._ends and self._is_open(shard) and shards[shard].applied >= self._ends[shard]
+            for shard in SHARDS
         ):
             self._caught_up.set()
 
-    async def _read_once(self) -> None:
+    async def _read_once(self, link: RedisLink, of: Sequence[str]) -> None:
         """One XREAD of all shards that can go on, applied. Blocks only when there was nothing to read."""
-        waiting = [shard for shard in SHARDS if shard not in self._bootstrapping]
+        waiting = [shard for shard in of if shard not in self._bootstrapping]
         shards = [shard for shard in waiting if self._is_open(shard)]
         block_s = bounds.LOG_READ_BLOCK_S if len(shards) == len(waiting) else bounds.LOG_CLOSED_LOOK_S
         if not shards:
-            if self._bootstrapping:
+            if bootstrapping := [self._bootstrapping[shard] for shard in of if shard in self._bootstrapping]:
                 timeout_s = block_s if waiting else None
-                await asyncio.wait(self._bootstrapping.values(), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(bootstrapping, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             else:
                 await asyncio.sleep(block_s)
             return
         reply = await self._read_reply(
-            self._tail_link,
+            link,
             *("XREAD", "COUNT", bounds.LOG_READ_MAX_ENTRIES, "BLOCK", int(block_s * 1000), "STREAMS"),
             *(log_key(shard) for shard in shards),
             *(str(self.tables.shards[shard].applied) for shard in shards),
@@ -242,15 +255,15 @@ class Replica:
         ends = self._ends.get(shard, START)
         return ends >= self.tables.shards[shard].applied and ends.generation >= self._barred.get(shard, 0)
 
-    async def _look_at_closed(self) -> None:
+    async def _look_at_closed(self, link: RedisLink, shards: Sequence[str]) -> None:
         """See whether logs that were closed are open by now. Where Redis lost something the cores seed the next
         generation. If none does for long, they know less than this node, and they are right: unless it is one."""
         now = asyncio.get_running_loop().time()
-        for shard in SHARDS:
+        for shard in shards:
             if shard in self._bootstrapping or (shard in self._ends and self._is_open(shard)):
                 self._behind_since.pop(shard, None)
                 continue
-            reply = await self._read_reply(self._tail_link, "XREVRANGE", log_key(shard), "+", "-", "COUNT", 1)
+            reply = await self._read_reply(link, "XREVRANGE", log_key(shard), "+", "-", "COUNT", 1)
             ends = self._ends[shard] = next((entry.stream_id for entry in entries_of(reply)), START)
             applied = self.tables.shards[shard].applied
             if ends >= applied:

@@ -19,6 +19,8 @@ Measured on two cores that eight other jobs shared, uvloop, interpreted, `append
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -26,15 +28,19 @@ from typing import cast
 
 from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.core import Core
-from flockmq.rlog.entry import PUT, START, Op, StreamId
+from flockmq.rlog.digests import Checked
+from flockmq.rlog.entry import START, Op, StreamId
 from flockmq.rlog.errors import LogError, LogFull
+from flockmq.rlog.mending import Mending
 from flockmq.rlog.port import Alone, Ballot, CorePort
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.replica import Replica
-from flockmq.rlog.shards import SHARDS, K, V
+from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, Alarm, K, V
 from flockmq.rlog.table import Listener
 from flockmq.rlog.tables import Tables
-from flockmq.rlog.writer import Writer
+from flockmq.rlog.writer import Puts, Writer
+
+log = logging.getLogger(__name__)
 
 
 class Rlog:
@@ -59,10 +65,14 @@ class Rlog:
         writes_to: CorePort | None = self.core if self.core is not None else port
         if writes_to is None:
             raise ValueError("a node that is no core (data_dir) needs a port to one")
-        self._writers = {shard: Writer(shard, incarnation, writes_to) for shard in SHARDS}
+        self._writers = {
+            shard: Writer(shard, incarnation, writes_to, awaits_answer=redis.min_replicas > 0) for shard in SHARDS
+        }
         self._lags = {shard: _Lag() for shard in SHARDS}
         self.redis_lost_data = 0
         """How often this core found that Redis had lost what the cores know, and gave it back."""
+        distrust = self._replica.distrust if self.core is None else self.core.distrust
+        self._mending = Mending(self._replica, self.core is not None, distrust, self._digests_differ)
         self._catch_ups = {shard: CatchUp(shard, redis, partial(self.applied, shard)) for shard in SHARDS}
 
     @property
@@ -81,6 +91,7 @@ class Rlog:
 
     async def stop(self) -> None:
         """Writes that are not done end with LogUnavailable; a core writes its snapshots."""
+        self._mending.stop()
         for writer in self._writers.values():
             await writer.stop()
         if self.core is not None:
@@ -95,9 +106,10 @@ class Rlog:
         written), LogUnavailable after LOG_WRITE_DEADLINE_S (it may still be applied: undo it by the inverse write,
         which is ordered behind it), LogRefused when this incarnation was purged.
         """
-        full = self._full(ops)
+        puts = Puts(ops)
+        full = self._full(shard, puts)
         if full is None and ops:
-            return self._writers[shard].submit(ops)
+            return self._writers[shard].submit(ops, puts)
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         if full is not None:
             done.set_exception(full)
@@ -129,6 +141,29 @@ class Rlog:
         """Another node's tables are at `head`."""
         self._lags[shard].note(head, self.applied(shard), asyncio.get_running_loop().time())
 
+    def majority_reached(self, shard: str, place: StreamId) -> None:
+        """More than half of the cores have applied all up to there: whatever befalls Redis, it is kept."""
+        self._writers[shard].majority_reached(place)
+
+    def checkpoint(self, shard: str) -> Checked | None:
+        """The digests of the tables at the latest checkpoint of the log; None: there was none, or they are wrong."""
+        state = self.tables.shards[shard]
+        if not state.checkpoints or self._replica.is_distrusted(shard):
+            return None
+        return Checked(*list(state.checkpoints.items())[-1])
+
+    def compare(self, shard: str, others: Sequence[Checked], cores: int) -> None:
+        """Hold this node's digests against what other cores say of theirs; of `cores` in all. See mending.py."""
+        self._mending.compare(shard, others, cores)
+
+    def raise_alarm(self, name: str, text: str) -> None:
+        """Have the whole cluster say so until the alarm is ended; a later one of the name replaces it."""
+        self.submit(CLUSTER, [ALARMS.put(name, Alarm(time.time(), text))]).add_done_callback(_log_unwritten)
+
+    def end_alarm(self, name: str) -> asyncio.Future[StreamId]:
+        """As `submit`."""
+        return self.submit(CLUSTER, [ALARMS.delete(name)])
+
     def lag(self, shard: str) -> tuple[int, float]:
         """How far the tables are behind the head: entries, and for how many milliseconds by now."""
         return self._lags[shard].behind(self.applied(shard), asyncio.get_running_loop().time())
@@ -137,6 +172,11 @@ class Rlog:
     def bootstraps(self) -> int:
         """How many shards were replaced as a whole since the start."""
         return self._replica.bootstraps
+
+    @property
+    def digest_mismatches(self) -> int:
+        """How often this node's digests were not those of a majority of the cores."""
+        return self._mending.mismatches
 
     @property
     def refused(self) -> LogError | None:
@@ -150,12 +190,23 @@ class Rlog:
 
     def _redis_lost(self, shard: str, text: str) -> None:
         self.redis_lost_data += 1
+        self.raise_alarm(f"redis-lost-data/{shard}", text)
 
-    def _full(self, ops: Sequence[Op]) -> LogFull | None:
-        for number in {op[0] for op in ops if op[1] == PUT}:
-            table = self.tables.numbered(number)
-            if len(table) >= table.spec.max_rows or table.bytes >= table.spec.max_bytes:
-                return LogFull(f"table {table.spec.name} holds {len(table)} rows of {table.bytes} bytes, its bound")
+    def _digests_differ(self, name: str, text: str) -> None:
+        name = f"{name}/{self.incarnation.rpartition('@')[0]}"
+        if text:
+            self.raise_alarm(name, text)
+        else:
+            self.end_alarm(name).add_done_callback(_log_unwritten)
+
+    def _full(self, shard: str, puts: Puts) -> LogFull | None:
+        """What this node has written and its tables haven't reached counts as well."""
+        pending = self._writers[shard].pending
+        for number, (new_rows, new_bytes) in puts.of.items():
+            table, (rows, size) = self.tables.numbered(number), pending.get(number)
+            rows, size = rows + len(table), size + table.bytes
+            if rows + new_rows > table.spec.max_rows or size + new_bytes > table.spec.max_bytes:
+                return LogFull(f"table {table.spec.name} holds {rows} rows of {size} bytes, its bound")
         return None
 
     def _on_applied(self, shard: str, size: int) -> None:
@@ -164,6 +215,11 @@ class Rlog:
         self._catch_ups[shard].moved()
         if self.core is not None:
             self.core.applied(shard, size)
+
+
+def _log_unwritten(written: asyncio.Future[StreamId]) -> None:
+    if not written.cancelled() and (error := written.exception()) is not None:
+        log.warning("an alarm is not in the log: %s", error)
 
 
 class _Lag:

@@ -43,6 +43,13 @@ class NodeInfo(msgspec.Struct, frozen=True, array_like=True):
     version: str
 
 
+class Alarm(msgspec.Struct, frozen=True, array_like=True):
+    """`since_s`: seconds since the epoch."""
+
+    since_s: float
+    text: str
+
+
 class RetainedMessage(msgspec.Struct, frozen=True, array_like=True):
     """`properties` are the encoded MQTT 5 properties to send along, `version` the publisher's protocol version;
     `expires_ms` is wall-clock time since the epoch (0: never).
@@ -161,6 +168,15 @@ SLOTS: Final[TableSpec[int, str]] = TableSpec(
     encode=str.encode, decode=bytes.decode,
 )  # fmt: skip
 """slot of client ids → incarnation of the core that is their home; owned by that incarnation."""
+
+ALARMS: Final[TableSpec[str, Alarm]] = TableSpec(
+    30, "alarms", CLUSTER,
+    split=lambda key, _: ("", key.encode()),
+    join=lambda _, raw: raw.decode(),
+    encode=_pack, decode=msgspec.msgpack.Decoder(Alarm).decode,
+    max_rows=bounds.ALARMS_MAX,
+)  # fmt: skip
+"""name → what somebody should look at; outlives nodes, until whoever raised it or an operator ends it."""
 
 ROUTES: Final[TableSpec[tuple[bytes, str], None]] = TableSpec(
     3, "routes", ROUTE,

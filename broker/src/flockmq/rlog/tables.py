@@ -14,6 +14,7 @@ from flockmq.rlog.entry import PURGE, START, Run, StreamId, Transaction
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.route_table import RouteTable
 from flockmq.rlog.shards import (
+    ALARMS,
     AUTH,
     BANS,
     CLAIMS,
@@ -30,6 +31,7 @@ from flockmq.rlog.shards import (
     SHARES,
     SLOTS,
     USERS,
+    Alarm,
     Ban,
     DelayedMessage,
     Import,
@@ -152,6 +154,10 @@ class Tables:
         return cast(RowTable[int, str], self.shards[CLUSTER].tables[SLOTS.number])
 
     @property
+    def alarms(self) -> RowTable[str, Alarm]:
+        return cast(RowTable[str, Alarm], self.shards[CLUSTER].tables[ALARMS.number])
+
+    @property
     def routes(self) -> RouteTable:
         return cast(RouteTable, self.shards[ROUTE].tables[ROUTES.number])
 
@@ -190,7 +196,7 @@ class Tables:
 
 def _new_shard(name: str) -> Shard:
     tables: dict[str, Callable[[], list[object]]] = {
-        CLUSTER: lambda: [RowTable(NODES), RowTable(SLOTS)],
+        CLUSTER: lambda: [RowTable(NODES), RowTable(SLOTS), RowTable(ALARMS)],
         ROUTE: lambda: [RouteTable(ROUTES), RowTable(SHARES), RowTable(CLAIMS)],
         RETAINED: lambda: [RowTable(MESSAGES), RowTable(DELAYED)],
         AUTH: lambda: [RowTable(USERS), RowTable(RULES), RowTable(BANS), RowTable(IMPORTS)],

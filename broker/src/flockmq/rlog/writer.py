@@ -2,8 +2,11 @@
 
 What is written in one turn of the event loop becomes one transaction. One append is under way at a time; what is
 numbered meanwhile goes with the next one. A transaction is done when the own tables applied its number, which the log
-itself tells: an append whose answer was lost needs no answer. A core that was lost before, or refused for now, is
-followed by the next one with the same numbers.
+itself tells: an append whose answer was lost needs no answer, unless Redis' replicas must have it too, of which only
+the answer tells. A core that was lost before, or refused for now, is followed by the next one with the same numbers.
+
+What is done is kept until a majority of the cores has it. If Redis loses it before, the tables go on from an earlier
+number, and it is written again.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Final
 
 from flockmq import bounds
-from flockmq.rlog.entry import Op, StreamId, encode_transaction
+from flockmq.rlog.entry import PUT, START, Op, StreamId, encode_transaction
 from flockmq.rlog.errors import LogError, LogFull, LogGap, LogRefused, LogUnavailable
 from flockmq.rlog.port import CorePort
 
@@ -28,17 +32,54 @@ class _Transaction:
     number: int
     data: bytes
     waiting: list[asyncio.Future[StreamId]]
+    puts: Puts
     deadline: asyncio.TimerHandle | None = field(default=None)
+    stream_id: StreamId = START
+    """Where the own tables have it."""
+
+
+class Puts:
+    """What transactions put into tables: table → (rows, bytes). Rows that are there already count as well."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, ops: Sequence[Op] = ()) -> None:
+        self.of: dict[int, tuple[int, int]] = {}
+        for table, kind, _, key, value in ops:
+            if kind == PUT:
+                rows, size = self.of.get(table, _NONE)
+                self.of[table] = rows + 1, size + len(key) + len(value)
+
+    def add(self, other: Puts, sign: int = 1) -> None:
+        for table, (more_rows, more_bytes) in other.of.items():
+            rows, size = self.of.get(table, _NONE)
+            self.of[table] = rows + sign * more_rows, size + sign * more_bytes
+
+    def get(self, table: int) -> tuple[int, int]:
+        return self.of.get(table, _NONE)
+
+
+_NONE: Final = (0, 0)
 
 
 class Writer:
-    """One shard's writes of one incarnation."""
+    """One shard's writes of one incarnation. `awaits_answer`: a transaction is done only when a core answered it."""
 
-    def __init__(self, shard: str, incarnation: str, port: CorePort) -> None:
+    def __init__(self, shard: str, incarnation: str, port: CorePort, *, awaits_answer: bool = False) -> None:
         self.shard = shard
         self.incarnation = incarnation
         self.pending_bytes = 0
+        self.pending = Puts()
+        """What the own tables haven't reached."""
+        self.rewritten = 0
+        """Transactions that Redis had lost and that were written again."""
         self._port = port
+        self._awaits_answer = awaits_answer
+        self._turn_puts = Puts()
+        self._applied = (0, START)
+        self._kept: deque[_Transaction] = deque()
+        self._kept_bytes = 0
+        self._losses = 0
         self._turn: list[Op] = []
         self._turn_bytes = 0
         self._turn_waiting: list[asyncio.Future[StreamId]] = []
@@ -68,9 +109,9 @@ class Writer:
             await asyncio.wait([self._sender])
         self._refuse(LogUnavailable("this node is stopping"))
 
-    def submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
-        """Write ops as part of this turn's transaction. The future gets the Stream ID at which this node's tables have
-        them, or LogFull, LogUnavailable, LogRefused."""
+    def submit(self, ops: Sequence[Op], puts: Puts) -> asyncio.Future[StreamId]:
+        """Write ops, of which `puts` are those that need room, as part of this turn's transaction. The future gets the
+        Stream ID at which this node's tables have them, or LogFull, LogUnavailable, LogRefused."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[StreamId] = loop.create_future()
         size = sum([len(key) + len(value) for _, _, _, key, value in ops])
@@ -87,29 +128,70 @@ class Writer:
             loop.call_soon(self._number)
         self._turn.extend(ops)
         self._turn_bytes += size
+        self._turn_puts.add(puts)
+        self.pending.add(puts)
         self._turn_waiting.append(done)
         return done
 
     def applied(self, number: int, stream_id: StreamId) -> None:
         """This node's tables have this incarnation's transactions up to `number`."""
-        pending = self._pending
+        if number < self._applied[0]:
+            self._write_again(number)
+        self._applied = number, stream_id
+        if not self._awaits_answer:
+            self._sent = max(self._sent, number)
+        self._settle_reached()
+
+    def majority_reached(self, stream_id: StreamId) -> None:
+        """More than half of the cores have applied all up to there."""
+        kept = self._kept
+        while kept and kept[0].stream_id <= stream_id:
+            self._kept_bytes -= len(kept.popleft().data)
+
+    def _settle_reached(self) -> None:
+        number, stream_id = self._applied
+        if self._awaits_answer:
+            number = min(number, self._sent)
+        pending, kept = self._pending, self._kept
         while pending and pending[0].number <= number:
-            self._settle(pending.popleft(), stream_id)
-        self._sent = max(self._sent, number)
+            transaction = pending.popleft()
+            transaction.stream_id = stream_id
+            self._settle(transaction, stream_id)
+            kept.append(transaction)
+            self._kept_bytes += len(transaction.data)
+        while self._kept_bytes > bounds.LOG_KEPT_MAX_BYTES:
+            self._kept_bytes -= len(kept.popleft().data)
+
+    def _write_again(self, number: int) -> None:
+        """The log goes on without what the tables had after `number`."""
+        kept, again = self._kept, 0
+        while kept and kept[-1].number > number:
+            transaction = kept.pop()
+            transaction.deadline, transaction.waiting = None, []
+            self._pending.appendleft(transaction)
+            self._kept_bytes -= len(transaction.data)
+            self.pending_bytes += len(transaction.data)
+            self.pending.add(transaction.puts)
+            again += 1
+        log.warning("shard %s: writes from number %d on are lost; %d are written again", self.shard, number + 1, again)
+        self.rewritten += again
+        self._losses += 1
+        self._sent = number
+        self._numbered.set()
 
     def _number(self) -> None:
         """The turn's ops become a transaction."""
         if not self._turn:
             return
         data = encode_transaction(self.incarnation, self._next, self._turn)
-        transaction = _Transaction(self._next, data, self._turn_waiting)
+        transaction = _Transaction(self._next, data, self._turn_waiting, self._turn_puts)
         transaction.deadline = asyncio.get_running_loop().call_later(
             bounds.LOG_WRITE_DEADLINE_S, self._give_up, transaction
         )
         self._pending.append(transaction)
         self.pending_bytes += len(data)
         self._next += 1
-        self._turn, self._turn_waiting, self._turn_bytes = [], [], 0
+        self._turn, self._turn_waiting, self._turn_bytes, self._turn_puts = [], [], 0, Puts()
         self._numbered.set()
 
     async def _send(self) -> None:
@@ -120,14 +202,19 @@ class Writer:
                 self._numbered.clear()
                 await self._numbered.wait()
                 continue
-            first, last = transactions[0].number, transactions[-1].number
+            first, last, losses = transactions[0].number, transactions[-1].number, self._losses
             try:
                 data = [transaction.data for transaction in transactions]
                 await self._port.append(self.shard, self.incarnation, first, data)
-                self._sent = max(self._sent, last)
+                if losses == self._losses:
+                    self._sent = max(self._sent, last)
+                    self._settle_reached()
                 retry_s = bounds.LOG_RETRY_MIN_S
             except LogGap as gap:
-                if not self._rewind(gap.expected):
+                if self._kept and self._kept[0].number <= gap.expected <= self._kept[-1].number:
+                    await asyncio.sleep(retry_s)  # the own tables will go on without it, too
+                    retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+                elif not self._rewind(gap.expected):
                     lost = LogRefused(f"the log lost transactions of {self.incarnation}")
                     log.error("shard %s: %s; this node must start anew", self.shard, lost)
                     self._refuse(lost)
@@ -165,6 +252,7 @@ class Writer:
 
     def _settle(self, transaction: _Transaction, stream_id: StreamId) -> None:
         self.pending_bytes -= len(transaction.data)
+        self.pending.add(transaction.puts, -1)
         if transaction.deadline is not None:
             transaction.deadline.cancel()
         for done in transaction.waiting:
@@ -185,7 +273,9 @@ class Writer:
             self._fail(transaction.waiting, error)
         self._fail(self._turn_waiting, error)
         self._pending.clear()
-        self._turn, self._turn_waiting, self._turn_bytes, self.pending_bytes = [], [], 0, 0
+        self._kept.clear()
+        self._turn, self._turn_waiting, self._turn_bytes, self.pending_bytes, self._kept_bytes = [], [], 0, 0, 0
+        self.pending, self._turn_puts = Puts(), Puts()
 
     @staticmethod
     def _fail(waiting: Sequence[asyncio.Future[StreamId]], error: LogError) -> None:

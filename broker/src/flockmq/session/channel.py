@@ -151,7 +151,7 @@ class Channel(Publisher):
                     if plain_end != at:
                         at = plain_end
                         continue
-                elif first == 0x32 and self.line is None and self.plain:
+                elif first == 0x32 and self.line is None and self.plain and not self.router.stale:
                     plain_end = ingress.scan_acknowledged(self.router, data, at, self)
                     if plain_end != at:
                         at = plain_end

@@ -1,7 +1,8 @@
 """Publishes of one client that can't be answered at once, in the order in which they came [MQTT-4.6.0].
 
 A message may wait for its authorization; a retained or delayed one waits until the log has it; a QoS ≥ 1 message that
-other nodes want waits until they accepted it.
+other nodes want waits until they accepted it. While the node's tables are stale no QoS ≥ 1 message is matched by them:
+it waits until they are new enough.
 What comes behind waits too, so that messages and acknowledgements keep their order.
 
     CHECKING → PERMITTED → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
@@ -126,7 +127,11 @@ class Line:
             if inbound.state == LOGGING:
                 channel.port.log(inbound)
         while logging and logging[0].state != LOGGING:
-            inbound = logging.popleft()
+            inbound = logging[0]
+            if channel.router.stale and inbound.state == READY and inbound.message.qos:
+                channel.router.held.add(self)
+                break
+            logging.popleft()
             delivered.append(inbound)
             if inbound.state == READY:
                 self._deliver(inbound)

@@ -176,7 +176,7 @@ class Publisher(Paced):
                 self._answer(message, self._sayable(replaced))
                 return
             message = replaced
-        if self.line is None and not self._waits_first(message):
+        if self.line is None and not self._waits_first(message) and not (router.stale and message.qos):
             fan = router.route(message.topic).fanout
             if not fan.crosses or message.qos == 0:
                 reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS

@@ -42,6 +42,7 @@ from flockmq.session.sink import AWAY, CONGESTED, FLOWING, LAGGING, Courier, Pee
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
+    from flockmq.session.inbound import Line
     from flockmq.session.pacing import Paced
     from flockmq.session.publisher import Publisher
 
@@ -71,6 +72,7 @@ class Router:
     zones', take the ordinary road; so do topics that match `intercepts`: the node looks at them before they are routed.
     `courier` brings messages to sessions that last; `publishing` is the client id of who published the run at hand,
     where that was on another node.
+    `stale`: nothing of QoS ≥ 1 may be matched by these indexes now; `held` are the lines of clients that wait for it.
     """
 
     def __init__(self, counters: Counters, max_packet_size: int, max_topic_levels: int = TOPIC_MAX_LEVELS) -> None:
@@ -93,6 +95,8 @@ class Router:
         self.slow: set[Paced] = set()
         self._paused: dict[Sink, list[Publisher]] = {}
         self.resumed: list[Paced] = []
+        self.stale: bool = False
+        self.held: set[Line] = set()
         self.now_s: float = 0.0
         self.away4 = Away(self, 4)
         self.away5 = Away(self, 5)
@@ -457,6 +461,13 @@ class Router:
         if publisher not in waiting:
             waiting.append(publisher)
             publisher.pause()
+
+    def go_on(self, most: int) -> bool:
+        """The tables aren't stale any more: match what waited of some clients. Whether there are more."""
+        while self.held and most > 0 and not self.stale:
+            self.held.pop().advance()
+            most -= 1
+        return len(self.held) > 0 and not self.stale
 
     def release(self, sink: Sink) -> None:
         """The sink drained, lags or is gone: its publishers go on."""

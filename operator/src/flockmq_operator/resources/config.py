@@ -21,7 +21,7 @@ SCRIPT = (Path(__file__).parent / "valkey.sh").read_text()
 
 MAXMEMORY_PERCENT = 60
 """Of Redis' memory limit; the rest is for the pages that a rewrite of its file copies, and for replicas."""
-REPLICA_LAG_MAX_S = 10
+REPLICA_LAG_MAX_S = 3
 """How long a replica that says nothing still counts."""
 BACKLOG_PERCENT, BACKLOG_MAX_BYTES = 5, 64 * 1024 * 1024
 """What is kept for a replica that was away for a moment: of the memory limit, and at most."""

@@ -2,7 +2,7 @@
 
 `default` is whoever administers it: probes, replication, Sentinel, `kubectl exec`. Nodes and the report have users of
 their own: cores do all to the cluster's keys, but nothing to the server; replicants tail the log, and the report reads
-events. At Sentinel, `default` (who nodes come as) only asks who is the primary.
+events (docs/redis.md). At Sentinel, `default` (who nodes come as) only asks who is the primary.
 """
 
 from typing import NamedTuple
@@ -10,14 +10,11 @@ from typing import NamedTuple
 SHARDS = ("cluster", "route", "retained", "auth")
 CORE, REPLICANT, REPORT, SENTINEL_ADMIN = "core", "replicant", "report", "operator"
 
-CONNECTING = "+ping +info +client|setinfo +client|setname"
-CORE_RULES = f"~flockmq:* &flockmq:* +@all -@admin -@dangerous {CONNECTING} +role +wait +waitaof"
-REPLICANT_RULES = f"{' '.join(f'~flockmq:{{{shard}}}:log' for shard in SHARDS)} +xread +xrange +xrevrange {CONNECTING}"
-REPORT_RULES = f"~flockmq:events:* +exists +xinfo|stream +xrange +xrevrange {CONNECTING}"
-SENTINEL_RULES = (
-    "+auth +hello +ping +info +role +client|setinfo +client|setname +subscribe +psubscribe +unsubscribe +punsubscribe "
-    "+sentinel|get-master-addr-by-name +sentinel|master +sentinel|masters +sentinel|replicas +sentinel|sentinels &*"
-)
+LOGS = " ".join(f"%R~flockmq:{{{shard}}}:log" for shard in SHARDS)
+CORE_RULES = "~flockmq:* +@all -@admin -@dangerous +info"
+REPLICANT_RULES = f"{LOGS} +xread +xrange +xrevrange +ping +info"
+REPORT_RULES = "%R~flockmq:events:* +exists +xinfo|stream +xrange +xrevrange +ping +info +client|setinfo"
+SENTINEL_RULES = "+ping +sentinel|get-master-addr-by-name"
 
 
 class Passwords(NamedTuple):

@@ -37,7 +37,8 @@ class SecretFile(NamedTuple):
 def node_files(context: Context, component: Component) -> list[SecretFile]:
     """All that a core or a replicant reads; each once."""
     redis = redis_files(context, component).values()
-    files = [cluster_key(context), api_key(context), *redis, *referenced(context)]
+    links = link_files(context).values()
+    files = [cluster_key(context), *links, api_key(context), *redis, *referenced(context)]
     if component == "core":
         files += users(context)
     else:
@@ -53,6 +54,12 @@ def named(context: Context) -> list[SecretFile]:
 
 def cluster_key(context: Context) -> SecretFile:
     return SecretFile("cluster-key", context.cluster_key, "key")
+
+
+def link_files(context: Context) -> dict[str, SecretFile]:
+    """The certificates of links, by the broker's own keys of `[cluster]`. The authority's key stays in the Secret."""
+    names = {"certfile": "tls.crt", "keyfile": "tls.key", "cacertfile": "ca.crt"}
+    return {key: SecretFile(f"links/{file}", context.links, file) for key, file in names.items()}
 
 
 def api_key(context: Context) -> SecretFile:

@@ -17,8 +17,14 @@
 #   HOSTS is the primary. One Sentinel that lost its volume asks the others.
 # - A named primary whose volume is empty though it had replicas doesn't start: they would copy its emptiness. The
 #   Sentinels make another one the primary.
+# - A primary that has just started takes no writes until the Sentinels see it up and none is about to replace it.
+# - A replica that has just started can't be made the primary until it is in step with one: after a restart nobody knows
+#   how far its data goes. So when all pods die at once, the last primary's volume is waited for; if it is lost for good,
+#   somebody must choose (`valkey-cli config set replica-priority 100` in one pod).
 # - A primary that was cut off takes no writes once its replicas are gone (min-replicas-to-write), and FlockMQ takes
 #   nothing for acknowledged that a majority of the pods doesn't have (WAIT).
+# What is left is Sentinel's own: a primary that stood still until another one was promoted, and goes on before its
+# replicas have heard of it (a second or two), may have writes acknowledged by them that they then give up.
 set -eu
 
 NAME=flockmq
@@ -42,25 +48,29 @@ say() { echo "valkey.sh: $*" >&2; }
 redis() { timeout 3 valkey-cli -h "$SELF" -p $PORT "$@"; }
 sentinel() { host=$1; shift; timeout 3 valkey-cli -h "$host" -p $SENTINEL_PORT --user operator "$@" 2>/dev/null; }
 
-# word HOST: "EPOCH PRIMARY REPLICAS" by the Sentinel there; "none" when it was told of no primary; nothing: no answer
+# word HOST: "EPOCH PRIMARY REPLICAS FLAGS" by the Sentinel there; "none" when it was told of no primary; nothing: no
+# answer
 word() {
-  [ "$(sentinel "$1" ping)" = PONG ] || return 0
   sentinel "$1" sentinel master $NAME | {
-    epoch= primary= replicas=
-    while read -r key && read -r value; do
+    epoch= primary= replicas= flags= unknown=
+    while read -r key; do
+      case $key in "ERR No such master"*) unknown=yes ;; esac
+      read -r value || break
       case $key in
         ip) primary=$value ;;
         config-epoch) epoch=$value ;;
         num-slaves) replicas=$value ;;
+        flags) flags=$value ;;
       esac
     done
-    if [ -n "$primary" ]; then echo "$epoch $primary $replicas"; else echo none; fi
+    if [ -n "$primary" ]; then echo "$epoch $primary $replicas $flags"; elif [ -n "$unknown" ]; then echo none; fi
   }
 }
 
-# ask: how many Sentinels answered, how many of them know a primary, and what the newest word is
+# ask: how many Sentinels answered, how many of them know a primary, what the newest word is; and how many see this pod
+# as the primary, up, with nobody about to replace it
 ask() {
-  answered=0 knowing=0 newest=-1 primary= replicas=0
+  answered=0 knowing=0 content=0 newest=-1 primary= replicas=0
   for each in $HOSTS; do
     said=$(word "$each")
     [ -n "$said" ] || continue
@@ -70,6 +80,7 @@ ask() {
     # shellcheck disable=SC2086
     set -- $said
     if [ "$1" -gt $newest ]; then newest=$1 primary=$2 replicas=$3; fi
+    if [ "$2 $4" = "$SELF master" ]; then content=$((content + 1)); fi
   done
 }
 
@@ -80,7 +91,9 @@ start_redis() {
   done
   if [ "$primary" != "$SELF" ]; then
     say "a replica of $primary"
-    exec valkey-server "$CONFIG/valkey.conf" --replica-announce-ip "$SELF" --replicaof "$primary" $PORT
+    settle &
+    exec valkey-server "$CONFIG/valkey.conf" --replica-announce-ip "$SELF" --replica-priority 0 \
+      --replicaof "$primary" $PORT
   fi
   if [ "$replicas" -gt 0 ] && [ ! -e "$DATA/appendonlydir" ]; then
     say "named the primary of $replicas replicas, but the volume is empty: waiting for another one to be named"
@@ -88,7 +101,24 @@ start_redis() {
     start_redis
   fi
   say "the primary"
-  exec valkey-server "$CONFIG/valkey.conf" --replica-announce-ip "$SELF"
+  settle &
+  exec valkey-server "$CONFIG/valkey.conf" --replica-announce-ip "$SELF" --min-replicas-to-write 999
+}
+
+# settle: once the Sentinels see a primary, or a replica is in step, let it be what it is. A failover that was begun by a
+# Sentinel that doesn't answer has ended after its time.
+settle() {
+  alone_at=$(($(date +%s) + 2 * FAILOVER_TIMEOUT_MS / 1000))
+  while sleep 0.5; do
+    case $(field role) in
+      master)
+        ask
+        [ $content -eq $all ] || { [ $content -ge $majority ] && [ "$(date +%s)" -ge $alone_at ]; } || continue ;;
+      slave) [ "$(field master_link_status)" = up ] || continue ;;
+      *) continue ;;
+    esac
+    redis config set min-replicas-to-write $((all / 2)) replica-priority 100 && return
+  done
 }
 
 start_sentinel() {

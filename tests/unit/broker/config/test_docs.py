@@ -1,22 +1,33 @@
-"""The listeners' page says nothing that a node wouldn't take."""
+"""The pages of the documentation say nothing that a node wouldn't take."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from flockmq.config.schema import named_listeners
+from flockmq.config.schema import Config, Redis, named_listeners
 from flockmq.config.whole import load
 
-PAGE = Path(__file__).parents[4] / "docs" / "listeners.md"
+DOCS = Path(__file__).parents[4] / "docs"
 
 
-def test_the_example_of_the_page_is_a_configuration(tmp_path: Path) -> None:
-    found = re.search(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+def example_of(page: str, directory: Path) -> Config:
+    found = re.search(r"```toml\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert found is not None
-    file = tmp_path / "flockmq.toml"
+    file = directory / "flockmq.toml"
     file.write_text(found[1])
-    config = load(file=file, environment={})
+    return load(file=file, environment={"FLOCKMQ_REDIS__PASSWORD": "x"})
+
+
+def test_the_example_of_listeners_is_a_configuration(tmp_path: Path) -> None:
+    config = example_of("listeners.md", tmp_path)
     names = ["tcp:default", "ssl:public", "ws:default", "wss:default", "unix:default"]
     assert [str(listener) for listener in named_listeners(config)] == names
     assert config.zones["inside"].bytes_burst == config.mqtt.bytes_burst == 4 * 1024 * 1024
+
+
+def test_the_example_of_redis_says_every_key(tmp_path: Path) -> None:
+    redis = example_of("redis.md", tmp_path).redis
+    text = (DOCS / "redis.md").read_text()
+    assert redis.min_replicas == 1
+    assert [key for key in Redis.__struct_fields__ if key != "password" and f"\n{key} = " not in text] == []

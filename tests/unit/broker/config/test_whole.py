@@ -275,6 +275,11 @@ def test_keys_of_redis_that_do_not_go_together_are_refused(tmp_path: Path, text:
     assert refusal(file=write(tmp_path, f"[redis]\n{text}\n")).startswith(expected)
 
 
+def test_links_have_tls_on_both_sides_or_none(tmp_path: Path) -> None:
+    said = refusal(file=write(tmp_path, '[cluster]\ncertfile = "node.pem"\nkeyfile = "node.key"\n'))
+    assert said.startswith("cluster: certfile, keyfile and cacertfile need one another")
+
+
 def test_redis_may_be_sentinels_or_a_cluster() -> None:
     for url in ("rediss+sentinel://s1,s2:1/main", "redis+cluster://r1:1,r2"):
         assert whole.load(environment={"FLOCKMQ_REDIS__URL": url}).redis.url == url

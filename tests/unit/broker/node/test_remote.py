@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.node.remote import RemoteRoutes
+from flockmq.node.remote import RemoteRoutes, slot_of_owner, slot_owner
 from flockmq.rlog.shards import NodeInfo
 from flockmq.session.counters import Counters
 from flockmq.session.router import Router
@@ -105,3 +105,24 @@ def test_filters_of_too_many_shapes_lose_no_message() -> None:
         cluster.routes.delete(key, None)
     assert cluster.targets(b"x/y/z") == set()
     assert cluster.targets(b"x/y") == {"a@1"}
+
+
+def test_routes_of_a_slot_need_no_node_and_outlive_all() -> None:
+    cluster = Cluster(max_shapes=1)
+    for filter in (b"x/+", b"x/#", b"x/1"):  # one shape too many
+        cluster.routes.put((filter, slot_owner(5)), None, None)
+    cluster.routes.put((b"x/1", slot_owner(6)), None, None)
+    cluster.join("a@1")
+    cluster.leave("a@1")
+    assert cluster.router.route(b"x/1").fanout.slots == [5, 6]
+    assert cluster.router.route(b"y").fanout.slots == [5], "it gets every message, for the filter without a shape"
+    cluster.routes.delete((b"x/#", slot_owner(5)), None)
+    assert cluster.router.route(b"y").fanout.slots == []
+    fresh = cluster.routes.fresh()
+    fresh.put((b"x/1", slot_owner(7)), None, None)
+    cluster.routes.swap(fresh)
+    assert cluster.router.route(b"x/1").fanout.slots == [7]
+
+
+def test_a_slot_is_not_mistaken_for_a_node() -> None:
+    assert [slot_of_owner(owner) for owner in (slot_owner(0), slot_owner(1023), "a@1", "#5@1")] == [0, 1023, -1, -1]

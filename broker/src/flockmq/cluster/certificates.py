@@ -1,0 +1,63 @@
+"""TLS on cluster links: TLS 1.3 with a certificate on both sides, each verified against the cluster's own authority.
+
+Names aren't looked at, because pods' addresses change: whoever has a certificate of this authority may go on to the
+handshake with the cluster's key, which stays inside. When a file changes, new links use what it says now, and links
+that are up stay: so an authority is rotated by a bundle with both, then new certificates, then the bundle without the
+old one.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from flockmq.pem_files import PemFiles, load_chain, load_trust
+
+SECTION: Final = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFiles:
+    """PEM files: what this node shows, its key, and whose certificates it believes."""
+
+    certfile: Path
+    keyfile: Path
+    cacertfile: Path
+
+
+class LinkCertificates:
+    """OpenSSL's contexts for the links of one node."""
+
+    def __init__(self, files: LinkFiles) -> None:
+        """Raises ConfigError."""
+        self._files = files
+        named = [("certfile", files.certfile), ("keyfile", files.keyfile), ("cacertfile", files.cacertfile)]
+        self._pem = PemFiles(SECTION, named, self._make)
+
+    @property
+    def listening(self) -> ssl.SSLContext:
+        return self._pem.made[0]
+
+    @property
+    def dialling(self) -> ssl.SSLContext:
+        return self._pem.made[1]
+
+    def refresh(self) -> None:
+        """Read the files again if one changed."""
+        self._pem.refresh()
+
+    def _make(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        return self._context(ssl.PROTOCOL_TLS_SERVER), self._context(ssl.PROTOCOL_TLS_CLIENT)
+
+    def _context(self, side: int) -> ssl.SSLContext:
+        context = ssl.SSLContext(side)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        if side == ssl.PROTOCOL_TLS_SERVER:
+            context.num_tickets = 0  # no link is resumed: each proves itself anew
+        load_chain(context, f"{SECTION}.certfile", self._files.certfile, self._files.keyfile)
+        load_trust(context, f"{SECTION}.cacertfile", self._files.cacertfile)
+        return context

@@ -1,0 +1,37 @@
+"""The cluster's alarms over HTTP.
+
+| path | answers |
+|---|---|
+| GET /api/v5/alarms | JSON: what somebody should look at, the oldest first |
+| DELETE /api/v5/alarms/NAME | ends one; needs the API key (see `access`) |
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from flockmq.management.view import AlarmsView
+
+ALARMS: Final = web.AppKey("alarms", AlarmsView)
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/api/v5/alarms")
+async def alarms(request: web.Request) -> web.Response:
+    return _json(200, request.app[ALARMS].alarms())
+
+
+@routes.delete("/api/v5/alarms/{name:.+}")
+async def end(request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    if not await request.app[ALARMS].end_alarm(name):
+        return _json(404, {"error": f"there is no alarm {name!r}; GET /api/v5/alarms lists them"})
+    return web.Response(status=204)
+
+
+def _json(status: int, value: object) -> web.Response:
+    return web.Response(status=status, body=msgspec.json.encode(value) + b"\n", content_type="application/json")

@@ -1,0 +1,98 @@
+"""PEM files that a configuration names: made into what uses them, and made anew when one of them changes.
+
+What always holds: `made` works. Files that can't be used are reported, once for each change, and what was made before
+stays. Kubernetes swaps a link: a file is what its link leads to.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import ssl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+from flockmq.errors import ConfigError
+
+log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_Stamp = tuple[int, int, int, int]
+
+
+class PemFiles(Generic[T]):
+    """`key` is the section that names the files: `listeners.ssl.default`; `files` are its keys with their values."""
+
+    def __init__(self, key: str, files: Sequence[tuple[str, Path]], make: Callable[[], T]) -> None:
+        """Raises ConfigError."""
+        self._key = key
+        self._files = files
+        self._make = make
+        self._stamps = self._look()
+        self.made = self._made()
+
+    def refresh(self) -> None:
+        """Read the files again if one changed."""
+        stamps = self._look()
+        if stamps == self._stamps:
+            return
+        self._stamps = stamps
+        try:
+            self.made = self._made()
+        except (ConfigError, OSError) as error:  # which OpenSSL raises for files that are just being replaced
+            log.error("%s; the certificate from before stays", error)
+        else:
+            log.info("%s: certificates were read again", self._key)
+
+    def _look(self) -> list[_Stamp | None]:
+        """What tells one state of the files from another."""
+        stamps: list[_Stamp | None] = []
+        for _, file in self._files:
+            try:
+                stat = os.stat(file)  # noqa: PTH116 (every few seconds, for every file)
+            except OSError:
+                stamps.append(None)
+            else:
+                stamps.append((stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size))
+        return stamps
+
+    def _made(self) -> T:
+        for name, file in self._files:
+            try:
+                with file.open("rb"):
+                    pass
+            except OSError as error:
+                raise ConfigError(f"{self._key}.{name}: {str(file)!r} can't be read: {error.strerror}") from None
+        return self._make()
+
+
+def load_chain(context: ssl.SSLContext, key: str, certfile: Path, keyfile: Path, password: str = "") -> None:
+    """The certificate that we show. Raises ConfigError that begins with `key`, the certfile's."""
+    try:
+        context.load_cert_chain(certfile, keyfile, password)  # without a password OpenSSL would ask the terminal
+    except (ssl.SSLError, ValueError) as error:
+        why = f"{str(certfile)!r} with keyfile {str(keyfile)!r} can't be used: {reason(error)}"
+        raise ConfigError(f"{key}: {why}") from None
+
+
+def load_trust(context: ssl.SSLContext, key: str, file: Path) -> None:
+    """Authorities, or revocation lists. Raises ConfigError that begins with `key`, the file's."""
+    try:
+        context.load_verify_locations(file)
+    except ssl.SSLError as error:
+        raise ConfigError(f"{key}: {str(file)!r} can't be used: {reason(error)}") from None
+
+
+def reason(error: Exception) -> str:
+    """OpenSSL's word for it, without the place in its source."""
+    said = getattr(error, "reason", None) or re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", str(error))
+    word = str(said).replace("_", " ").lower()
+    return _MEANT.get(word, word)
+
+
+_MEANT: Final = {
+    "pem lib": "one of them isn't PEM, or the key needs a password",
+    "bad decrypt": "the key's password is wrong",
+}

@@ -1,0 +1,133 @@
+"""Messages for sessions that last, over links that are cut, to cores that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import pytest
+
+from flockmq.bounds import SLOTS
+from flockmq.home.intake import Intake
+from flockmq.home.marks import Marks
+from flockmq.session.fanout import Fanout
+from flockmq.session.letter import Letter
+from flockmq.session.publish import publication
+
+from .conftest import Node, Nodes, until
+
+Stored = dict[int, list[int]]
+
+
+class Homed:
+    """Sessions of one core: durable a moment later, in a store that all cores share. Each slot wants every message."""
+
+    def __init__(self, node: Node, stored: Stored, marks: dict[int, Marks]) -> None:
+        self.cluster = node.cluster
+        self.stored = stored
+        self.marks = marks
+        self.loop = asyncio.get_running_loop()
+        self.gained: dict[int, int] = {}
+        self.changed_at = 0
+        self.is_noted = True
+        self.intake = Intake(self, node.cluster.nodes_table.__contains__, self.loop.call_soon)
+        node.cluster.courier.receiver = self.intake
+        node.cluster.on_slot.append(self.noted)
+        self.deal()
+
+    def noted(self, slot: int, owner: str) -> None:
+        self.gained.pop(slot, None)
+        if not self.is_noted:
+            self.is_noted = True
+            self.loop.call_soon(self.deal)
+
+    def deal(self) -> None:
+        self.is_noted = False
+        self.changed_at = self.cluster.epoch()
+        mine = [slot for slot, owner in self.cluster.slots.items() if owner == self.cluster.incarnation]
+        self.gained = {slot: self.gained.get(slot, self.changed_at) for slot in mine}
+        self.intake.changed()
+
+    def epoch(self) -> int:
+        return self.changed_at if self.is_noted else self.cluster.epoch()
+
+    def view(self) -> int:
+        return self.changed_at
+
+    def is_loading(self) -> bool:
+        return self.is_noted
+
+    def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
+        for letter in letters:
+            for slot in WANTED & self.gained.keys():
+                if self.gained[slot] <= epoch and self.marks[slot].is_new(letter.source, letter.number):
+                    self.marks[slot].set(letter.source, letter.number)
+                    self.stored[slot].append(int(letter.packet[-6:]))
+        self.loop.call_later(0.001, done, True)
+
+    def take_runs(self, letters: Sequence[Letter]) -> None:
+        for letter in letters:
+            for slot in WANTED & self.gained.keys():
+                self.stored[slot].append(int(letter.packet[-6:]))
+
+
+WANTED = frozenset(range(0, SLOTS, 100))
+
+
+@pytest.fixture
+async def cores(nodes: Nodes) -> list[Node]:
+    return [await nodes.start(f"core-{number}", "core") for number in range(3)]
+
+
+def homed(cores: list[Node]) -> Stored:
+    stored: Stored = {slot: [] for slot in WANTED}
+    marks = {slot: Marks() for slot in WANTED}
+    for core in cores:
+        Homed(core, stored, marks)
+    return stored
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_cut_links_and_a_lost_core_lose_double_and_reorder_nothing(
+    nodes: Nodes, cores: list[Node], seed: int
+) -> None:
+    sender = await nodes.start("edge-0", "replicant")
+    await nodes.settled()
+    stored = homed(cores)
+    chance = random.Random(seed)
+    accepted: list[int] = []
+    fan = Fanout([], [], [], sorted(WANTED))
+    for n in range(1000):
+        message = publication(4, 1, False, b"t", b"%06d" % n, b"")
+        told = partial(accepted.append, n)
+        while sender.cluster.courier.lanes.put_acknowledged(fan, message, told) < 0:
+            await asyncio.sleep(0.01)
+        if chance.random() < 0.3:
+            sender.flush()
+            await asyncio.sleep(0)
+        if chance.random() < 0.01:
+            chance.choice([sender, *cores]).cut_links()
+        if n == 500:
+            await nodes.crash(cores.pop(0))
+        if chance.random() < 0.02:
+            await asyncio.sleep(0.01)
+    sender.flush()
+    await until(lambda: len(accepted) == 1000)
+    assert stored == {slot: list(range(1000)) for slot in WANTED}
+    assert sender.cluster.courier.lanes.waiting_messages == 0
+
+
+async def test_a_core_brings_to_itself_and_to_others_and_runs_come_too(nodes: Nodes, cores: list[Node]) -> None:
+    await nodes.settled()
+    stored = homed(cores)
+    lanes = cores[0].cluster.courier.lanes
+    fan = Fanout([], [], [], sorted(WANTED))
+    accepted = asyncio.Event()
+    assert lanes.put_acknowledged(fan, publication(4, 1, False, b"t", b"000001", b""), accepted.set) == 1
+    cores[0].flush()
+    await asyncio.wait_for(accepted.wait(), 10)
+    lanes.put_run(fan, 4, publication(4, 0, False, b"t", b"000002", b"").packet, b"")
+    cores[0].flush()
+    await until(lambda: stored == {slot: [1, 2] for slot in WANTED})

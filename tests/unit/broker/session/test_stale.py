@@ -1,0 +1,108 @@
+"""While the node's tables may be old, nothing of QoS ≥ 1 is matched by them; all else goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.bounds import INBOUND_LINE_MAX
+from unit.broker.session.harness import Client, Node, publish
+
+
+@pytest.fixture
+def node() -> Node:
+    node = Node()
+    node.router.stale = True
+    return node
+
+
+def message(number: int, qos: int = 1, topic: str = "a", retain: bool = False) -> bytes:
+    return publish(4, topic, str(number), qos=qos, packet_id=number if qos else 0, retain=retain)
+
+
+def answers(client: Client) -> list[tuple[int, int]]:
+    """(packet type, packet id) of acknowledgements."""
+    return [(packet[0], packet[3]) for packet in client.packets()]
+
+
+def freshen(node: Node, at_once: int = 100) -> bool:
+    node.router.stale = False
+    more = node.router.go_on(at_once)
+    node.turn()
+    return more
+
+
+@pytest.mark.parametrize(("qos", "answer"), [(1, 0x40), (2, 0x50)])
+def test_a_message_waits_and_then_reaches_who_subscribed_meanwhile(node: Node, qos: int, answer: int) -> None:
+    publisher, subscriber = node.client("p"), node.client("s")
+    assert node.feed(publisher, message(1, qos)) == []
+    node.subscribe(subscriber, ("a", 0))
+    assert not freshen(node)
+    assert answers(publisher) == [(answer, 1)]
+    assert [packet[-1:] for packet in subscriber.packets()] == [b"1"]
+
+
+def test_known_heads_leave_the_fast_road_too(node: Node) -> None:
+    publisher, subscriber = node.client("p"), node.client("s")
+    node.subscribe(subscriber, ("a", 1))
+    node.router.stale = False
+    node.feed(publisher, message(1))
+    subscriber.packets()
+    node.router.stale = True
+    assert node.feed(publisher, message(2) + message(3)) == []
+    assert subscriber.packets() == []
+    freshen(node)
+    assert answers(publisher) == [(0x40, 2), (0x40, 3)]
+    assert [packet[-1:] for packet in subscriber.packets()] == [b"2", b"3"]
+    assert [packet[:2] for packet in node.feed(publisher, message(4))] == [b"\x40\x02"]
+
+
+def test_qos_0_goes_on_at_once_but_for_what_comes_behind_a_message_that_waits(node: Node) -> None:
+    publisher, other, subscriber = node.client("p"), node.client("o"), node.client("s")
+    node.subscribe(subscriber, ("a", 0))
+    node.feed(other, message(1, qos=0))
+    node.feed(publisher, message(2) + message(3, qos=0))
+    assert [packet[-1:] for packet in subscriber.packets()] == [b"1"]
+    freshen(node)
+    assert [packet[-1:] for packet in subscriber.packets()] == [b"2", b"3"]
+
+
+def test_a_retained_message_is_logged_at_once_and_matched_later(node: Node) -> None:
+    node.port.hold = True
+    publisher, subscriber = node.client("p"), node.client("s")
+    node.feed(publisher, message(1, retain=True))
+    node.port.inbound[0].logged(0)
+    node.turn()
+    assert publisher.packets() == []
+    node.subscribe(subscriber, ("a", 0))
+    freshen(node)
+    assert answers(publisher) == [(0x40, 1)]
+
+
+def test_a_client_is_read_no_further_than_the_bound_allows(node: Node) -> None:
+    publisher = node.client("p")
+    node.feed(publisher, b"".join(message(1 + number % 200) for number in range(INBOUND_LINE_MAX + 5)))
+    assert publisher.paused
+    freshen(node)
+    assert not publisher.paused
+    assert len(answers(publisher)) == INBOUND_LINE_MAX + 5
+
+
+def test_clients_go_on_some_at_a_time_and_wait_again_if_the_tables_are_stale_again(node: Node) -> None:
+    publishers = [node.client(f"p{number}") for number in range(5)]
+    for publisher in publishers:
+        node.feed(publisher, message(1))
+    assert freshen(node, at_once=2)
+    node.router.stale = True
+    assert not node.router.go_on(100)
+    assert sorted(len(answers(publisher)) for publisher in publishers) == [0, 0, 0, 1, 1]
+    assert not freshen(node)
+    assert sorted(len(answers(publisher)) for publisher in publishers) == [0, 0, 1, 1, 1]
+
+
+def test_a_message_counts_even_if_its_client_is_gone_by_then(node: Node) -> None:
+    publisher, subscriber = node.client("p"), node.client("s")
+    node.feed(publisher, message(1))
+    publisher.lost()
+    node.subscribe(subscriber, ("a", 0))
+    freshen(node)
+    assert [packet[-1:] for packet in subscriber.packets()] == [b"1"]

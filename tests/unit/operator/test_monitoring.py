@@ -1,0 +1,39 @@
+"""Alerts and the dashboard ask only for metrics that nodes have, with the labels that they have."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from flockmq import bounds
+from flockmq.telemetry.metrics import CATALOGUE
+from unit.operator.schema import ROOT
+
+MONITORING = ROOT / "manifests/monitoring"
+RULES = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["spec"]["groups"][0]["rules"]
+PANELS = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
+EXPRESSIONS = [rule["expr"] for rule in RULES] + [target["expr"] for panel in PANELS for target in panel["targets"]]
+NAMES = {metric.name + ("_total" if metric.kind == "counter" else ""): metric for metric in CATALOGUE}
+OF_THE_POD = {"namespace", "pod", "app_kubernetes_io_instance", "app_kubernetes_io_component"}
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_an_expression_asks_for_what_nodes_tell(expression: str) -> None:
+    names = set(re.findall(r"flockmq_\w+", expression))
+    assert names
+    assert names <= NAMES.keys()
+    labels = OF_THE_POD.union(*(NAMES[name].labels for name in names))
+    asked = re.findall(r"[{,](\w+)[!=]~?=?\"", expression)
+    grouped = [label.strip() for by in re.findall(r"(?:by|on) \(([^)]*)\)", expression) for label in by.split(",")]
+    assert {*asked, *grouped} <= labels
+    for bound in re.findall(r'flockmq_bound\{name="(\w+)"', expression):
+        assert hasattr(bounds, bound.upper())
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_says_what_to_do(rule: dict[str, dict[str, str]]) -> None:
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    assert len(rule["annotations"]["description"].split()) > 8
+    known = OF_THE_POD.union(*(NAMES[name].labels for name in re.findall(r"flockmq_\w+", str(rule["expr"]))))
+    assert set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"]))) <= known
