@@ -240,6 +240,9 @@ class Cluster:
         """`handler(incarnation, body)` for each note of that method."""
         self._note_handlers[method] = handler
 
+    def is_linked(self, incarnation: str) -> bool:
+        return self.mesh.link_of(incarnation) is not None
+
     def tell(self, incarnation: str, method: str, body: bytes) -> bool:
         """A note to a node there is a link to, as between any node and any core. False: there is none."""
         link = self.mesh.link_of(incarnation)

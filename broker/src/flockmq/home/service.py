@@ -11,7 +11,8 @@
 
 Where this node is the home itself all of that is a call, not a note. What always holds:
 - A kicked connection's node answers with a detach when it is gone, at once if it never had it; who waits for it is
-  admitted then, or when its node was purged, or after KICK_WAIT_S.
+  admitted then, or when its node was purged, or after KICK_WAIT_S, or KICK_UNLINKED_S without a link to that node. If
+  such a node is back it registers the older connection, and is told that it is to go.
 - A home that was just given a slot admits nobody before it has the slot's sessions.
 """
 
@@ -31,7 +32,7 @@ from flockmq.home.registry import Attached, Kick, Registry, slot_of
 
 log: Final = logging.getLogger(__name__)
 
-BEAT_S: Final = 0.25
+BEAT_S: Final = 0.1
 
 
 class Cluster(Protocol):
@@ -47,6 +48,7 @@ class Cluster(Protocol):
     def slots(self) -> Mapping[int, str]: ...
     def epoch(self) -> int: ...
     def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None: ...
+    def is_linked(self, incarnation: str) -> bool: ...
     def tell(self, incarnation: str, method: str, body: bytes) -> bool: ...
     def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool: ...
 
@@ -398,6 +400,10 @@ class Homes:
     def _beat_once(self, now: float) -> None:
         self._outbox.schedule()
         self._asking.beat(now)
+        for waiting in self._waiting.values():
+            if waiting.kick and waiting.kick.incarnation != self._me:
+                if not self._cluster.is_linked(waiting.kick.incarnation):
+                    waiting.deadline = min(waiting.deadline, now + bounds.KICK_UNLINKED_S)
         for waiting in [waiting for waiting in self._waiting.values() if waiting.kick and waiting.deadline <= now]:
             assert waiting.kick is not None
             log.warning("%s did not close %r in time", waiting.kick.incarnation, waiting.client_id)
