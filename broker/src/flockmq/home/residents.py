@@ -549,7 +549,8 @@ class Residents:
         return self._view
 
     def is_loading(self) -> bool:
-        return any(not state.loaded for state in self._slots.values())
+        """Or a slot was let go whose loss isn't in the view yet: what is taken without it must not be accepted."""
+        return self._noticed or any(not state.loaded for state in self._slots.values())
 
     def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
         """Put each letter to every session that matches, once; `done` when all of them are durable."""
