@@ -21,14 +21,14 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import uvloop
 
 from faults import checker, history, sandbox, schedule
 from faults.checker import Finding, Verdict, judge
-from faults.history import Acknowledged, AnyEvent, FaultBegan, FaultEnded, RowsLeft, TablesStood, Unwell
+from faults.history import Acknowledged, AlarmMissing, AnyEvent, FaultBegan, FaultEnded, RowsLeft, TablesStood, Unwell
 from faults.inject import run_step
 from faults.lab import Host, Lab
 from faults.load import TOPICS, Publisher, Stage, Subscriber
@@ -223,6 +223,7 @@ async def _chapter(lab: Lab, load: Load, steps: Sequence[schedule.Step], events:
         await asyncio.sleep(QUIET_S)
         verdict = judge(events)
     events += await _tables_when_alike(lab)
+    events += await _alarms_missing(lab, events)
     await load.leave()
     events += await _routes_left(lab)
     return judge(events)
@@ -242,6 +243,21 @@ async def _tables_when_alike(lab: Lab) -> list[TablesStood]:
         if time.monotonic() > deadline or (len(nodes) == len(lab.brokers) and not judge(stood).findings):
             return stood
         await asyncio.sleep(QUIET_S / 4)
+
+
+async def _alarms_missing(lab: Lab, events: Sequence[AnyEvent]) -> list[AlarmMissing]:
+    """Whoever lost Redis' data must have been told so."""
+    emptied = [event.at for event in events if isinstance(event, FaultBegan) and event.kind == "empty redis"]
+    if not emptied:
+        return []
+    now = asyncio.get_running_loop().time()
+    lost_at_s = time.time() - (now - emptied[-1])
+    alarms: list[dict[str, Any]] = []
+    with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+        alarms = await lab.get(lab.cores[0], "/api/v5/alarms")
+    if any(alarm["name"].startswith("redis-lost-data") and alarm["since_s"] >= lost_at_s for alarm in alarms):
+        return []
+    return [AlarmMissing(now, f"Redis lost its data, and the alarms are {alarms}")]
 
 
 async def _routes_left(lab: Lab) -> list[RowsLeft]:
