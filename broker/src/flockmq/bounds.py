@@ -46,6 +46,10 @@ PEER_BLOCKED_BYTES: Final = 4 * 1024 * 1024
 PEER_DRAINED_BYTES: Final = 1 * 1024 * 1024
 PEER_IDLE_S: Final = 60.0
 """A link between two replicants that carried no message for so long is closed."""
+PEERS_FORMER_MAX: Final = 1024
+"""Purged nodes whose last number is known, in case they come back."""
+REJOIN_SLICE_FILTERS: Final = 1000
+"""Routes that a node which comes back writes at a time, and clients that it looks at between two turns of the loop."""
 FORWARD_WAIT_S: Final = 0.2
 MEMBER_UNLINKED_MAX_S: Final = 1.0
 MEMBER_VOTE_MAX_S: Final = 2.0

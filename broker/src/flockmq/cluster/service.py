@@ -40,7 +40,15 @@ from flockmq.cluster.freshness import Freshness
 from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
 from flockmq.cluster.leading import Leading
 from flockmq.cluster.link import Link, Refusal
-from flockmq.cluster.membership import CORE_ROLES, Membership, electorate, is_settled
+from flockmq.cluster.membership import (
+    CORE_ROLES,
+    Membership,
+    electorate,
+    is_settled,
+    may_lead,
+    name_of,
+    new_incarnation,
+)
 from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.rows import Rows
 from flockmq.cluster.views import ClusterSettings, LocalStatus, NodeView, Traffic
@@ -64,7 +72,7 @@ class Cluster:
         if (settings.listen or settings.seeds) and len(settings.key) < KEY_MIN_BYTES:
             raise ValueError(f"the cluster key has {len(settings.key)} bytes, it needs at least {KEY_MIN_BYTES}")
         self.settings = settings
-        self.incarnation = f"{settings.name}@{secrets.token_hex(8)}"
+        self.incarnation = new_incarnation(settings.name)
         self.is_core = settings.role in CORE_ROLES
         self.core_port = CorePort(self._choose_core)
         self.ballot = Ballot(self._core_links, self._count_cores)
@@ -86,7 +94,7 @@ class Cluster:
         self.on_core_linked: list[Callable[[str], None]] = []
         """There is a link to this core (again)."""
         self.on_purged: Callable[[], None] = _ignore
-        """This incarnation was purged: the log takes no more from it. Start anew as another."""
+        """This incarnation was purged: the log takes no more from it. `begin_anew` as another."""
 
         self._me = Identity(self.incarnation, settings.role)
         self._turn = turn
@@ -95,7 +103,13 @@ class Cluster:
         self.mesh = Mesh(self, self._me, settings.key, settings.seeds, settings.certificates)
         self._members = Membership(settings.name, self._loop.time())
         self._forwarding = Forwarding(
-            turn, self.mesh, self._link_wanted, self._forwarded, self._drained, self._came_back
+            turn,
+            self.mesh,
+            self._link_wanted,
+            self._forwarded,
+            self._drained,
+            self._came_back,
+            lambda: self.is_fenced,
         )
         self._beats = Beats(self.mesh, self._members, self._forwarding, self._local, self.is_core)
         self._events = EventRelay(self._choose_core)
@@ -113,6 +127,8 @@ class Cluster:
         self._core: Core | None = None
         self._duties: Duties | None = None
         self._leading: Leading | None = None
+        self._running: asyncio.Future[None] | None = None
+        self._relays = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._joined = False
 
@@ -150,8 +166,27 @@ class Cluster:
         if self._redis is not None and self._core is not None and self._duties is not None:
             self._events.redis = RedisLinks(self._redis)
             self._leading = Leading(self.incarnation, self._redis, self._core, self._duties, self._events)
-            self._spawn(self._leading.run())
-        self._spawn(self._events.run())
+            self._running = self._spawn(self._leading.run())
+        if not self._relays:
+            self._relays = True
+            self._spawn(self._events.run())
+
+    async def begin_anew(self) -> str:
+        """This incarnation was purged: be another, of which nobody knows yet, and return when a majority of the cores is
+        linked again. Then `rlog.rejoin`, then `join`. What others haven't accepted of its messages is kept."""
+        self._joined = False
+        former, self.incarnation = self.incarnation, new_incarnation(self.settings.name, self.incarnation)
+        log.warning("%s was purged from the cluster; this node goes on as %s", former, self.incarnation)
+        if self._leading is not None and self._running is not None:
+            self._running.cancel()
+            await self._leading.close()
+            self._leading = None
+        self._me = Identity(self.incarnation, self.settings.role)
+        self._forwarding.begin_anew()
+        self.mesh.rename(self._me)
+        while not self._hears_majority():
+            await asyncio.sleep(bounds.LINK_LOOK_S)
+        return self.incarnation
 
     async def stop(self) -> None:
         """Leave. What was not forwarded is lost; stop serving clients first."""
@@ -342,6 +377,15 @@ class Cluster:
     def _choose_core(self) -> Link | None:
         return self._balance.choose()
 
+    def _hears_majority(self) -> bool:
+        """Members or not: after a purge it may be that no core is one."""
+        now = self._loop.time()
+        if not self.is_core:
+            return not self._beats.is_fenced(now)
+        cores = [link.peer.incarnation for link in self._core_links()]
+        heard = {name_of(core) for core in cores if self._beats.is_heard(core, now)} - {self.settings.name}
+        return may_lead(1 + len(heard), self._count_cores())
+
     def _is_settled(self, now: float) -> bool:
         if self._duties is None:
             return True
@@ -385,10 +429,12 @@ class Cluster:
     def _slot_deleted(self, slot: int) -> None:
         self._slot_put(slot, "")
 
-    def _spawn(self, work: Awaitable[None]) -> None:
+    def _spawn(self, work: Awaitable[None]) -> asyncio.Future[None]:
+        """Until it is over, or this node stops."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 async def _refused_stream(message: str) -> AsyncGenerator[bytes, None]:

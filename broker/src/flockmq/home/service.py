@@ -143,6 +143,12 @@ class Homes:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def rename(self, me: str) -> None:
+        """This node is another incarnation: every home is told anew who is connected here."""
+        self._me = me
+        self._moved.update(self._cluster.slots)
+        self._begin_registering()
+
     @property
     def attaching(self) -> int:
         """Connections of this node whose home has not answered yet."""

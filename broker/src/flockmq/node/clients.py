@@ -78,13 +78,17 @@ class Clients:
         self.handovers: Handovers | None = None
         self.watcher: Watcher | None = None
         self.must_authorize: Callable[[Principal], bool] = _no_rules
-        self._me: Final = me
+        self._me = me
         self._sessions = sessions
         self._counters = counters
         self._flush = flush
         self._on_event = on_event
         self._violations = 0
         self._violations_since_s = 0.0
+
+    def rename(self, me: str) -> None:
+        """This node is another incarnation."""
+        self._me = me
 
     # What a connection asks of its node.
 

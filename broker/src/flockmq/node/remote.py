@@ -39,7 +39,7 @@ class RemoteRoutes:
 
     def __init__(self, router: Router, me: str, find_peer: FindPeer, max_shapes: int = REMOTE_SHAPES_MAX) -> None:
         self._router = router
-        self._me: Final = me
+        self._me = me
         self._find_peer = find_peer
         self._max_shapes = max_shapes
         self._index = FilterIndex(max_shapes)
@@ -48,6 +48,10 @@ class RemoteRoutes:
         self._unplaced: dict[str, set[bytes]] = {}
         self._live = False
         self.members = Members(self)
+
+    def rename(self, me: str) -> None:
+        """This node is another incarnation."""
+        self._me = me
 
     def nodes_with_rows(self) -> int:
         return len(self._placed) + len(self._unplaced)

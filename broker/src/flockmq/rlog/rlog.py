@@ -65,9 +65,8 @@ class Rlog:
         writes_to: CorePort | None = self.core if self.core is not None else port
         if writes_to is None:
             raise ValueError("a node that is no core (data_dir) needs a port to one")
-        self._writers = {
-            shard: Writer(shard, incarnation, writes_to, awaits_answer=redis.min_replicas > 0) for shard in SHARDS
-        }
+        self._writer = partial(Writer, port=writes_to, awaits_answer=redis.min_replicas > 0)
+        self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
         self._lags = {shard: _Lag() for shard in SHARDS}
         self.redis_lost_data = 0
         """How often this core found that Redis had lost what the cores know, and gave it back."""
@@ -87,6 +86,16 @@ class Rlog:
             await self.core.load()
             await self.core.start()
         await self._replica.start(blank=self.core is None)
+        await asyncio.gather(*(writer.start() for writer in self._writers.values()))
+
+    async def rejoin(self, incarnation: str) -> None:
+        """The log takes no more from this node's former incarnation: go on as another, with the tables as they are.
+        What the former one had under way ends with LogUnavailable. Raises LogRefused."""
+        former = list(self._writers.values())
+        self.incarnation = incarnation
+        self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
+        for writer in former:
+            await writer.stop()
         await asyncio.gather(*(writer.start() for writer in self._writers.values()))
 
     async def stop(self) -> None:
