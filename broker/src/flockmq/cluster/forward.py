@@ -257,8 +257,8 @@ class PeerSink(Peer):
         link.send_data([header, *batch.packets], batch.size_bytes)
 
     def _overdue(self) -> None:
-        """Publishers have waited FORWARD_WAIT_S: their messages stand in the buffer, that must do; but not where this node
-        may have been purged, for then others may have moved on."""
+        """Publishers have waited FORWARD_WAIT_S: their messages stand in the buffer, that must do. Not where this node
+        may have been purged: others may have moved on."""
         self._timer = None
         if self._is_fenced():
             self._timer = self._loop.call_later(bounds.FORWARD_WAIT_S, self._overdue)

@@ -99,7 +99,7 @@ def name_of(incarnation: str) -> str:
 
 
 def new_incarnation(name: str, former: str = "") -> str:
-    """`name@` with 16 hex digits for the process and 4 for its lives: it has another when it was purged and came back."""
+    """`name@`, 16 hex digits for the process, 4 for which of its lives: it has another after it was purged."""
     process = process_of(former) if former else f"{name}@{secrets.token_hex(8)}"
     life = int(former[-4:], 16) + 1 if former else 0
     return f"{process}{life % 0x10000:04x}"

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final
 
@@ -172,8 +171,8 @@ class Cluster:
             self._spawn(self._events.run())
 
     async def begin_anew(self) -> str:
-        """This incarnation was purged: be another, of which nobody knows yet, and return when a majority of the cores is
-        linked again. Then `rlog.rejoin`, then `join`. What others haven't accepted of its messages is kept."""
+        """This incarnation was purged: be another, of which nobody knows yet, and return when a majority of the cores
+        is linked again. Then `rlog.rejoin`, then `join`. What others haven't accepted of its messages is kept."""
         self._joined = False
         former, self.incarnation = self.incarnation, new_incarnation(self.settings.name, self.incarnation)
         log.warning("%s was purged from the cluster; this node goes on as %s", former, self.incarnation)
@@ -184,7 +183,7 @@ class Cluster:
         self._me = Identity(self.incarnation, self.settings.role)
         self._forwarding.begin_anew()
         self.mesh.rename(self._me)
-        while not self._hears_majority():
+        while not self._hears_majority():  # noqa: ASYNC110 - it is a matter of time, too
             await asyncio.sleep(bounds.LINK_LOOK_S)
         return self.incarnation
 

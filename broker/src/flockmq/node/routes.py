@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Final
 
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import ROUTES
