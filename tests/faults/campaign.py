@@ -180,7 +180,7 @@ async def campaign(options: argparse.Namespace) -> int:
             load = Load(stage, number, options.sessions, options.rate, options.churners)
             verdict = await _chapter(lab, load, chapter, events)
             tally.add(events, verdict)
-            _tell(options.out, number, events, verdict)
+            _tell(options, number, events, verdict)
             if verdict.findings and options.stop_at_first:
                 break
     finally:
@@ -274,11 +274,11 @@ async def _routes_left(lab: Lab) -> list[RowsLeft]:
         await asyncio.sleep(QUIET_S / 4)
 
 
-def _tell(out: Path, number: int, events: Sequence[AnyEvent], verdict: Verdict) -> None:
+def _tell(options: argparse.Namespace, number: int, events: Sequence[AnyEvent], verdict: Verdict) -> None:
     say(f"chapter {number}: {verdict.acknowledged} acked, {dict(verdict.by_kind()) or 'nothing found'}")
-    if verdict.findings:
-        history.save(events, out / f"chapter-{number}.jsonl")
-        (out / f"chapter-{number}.findings").write_text("".join(f"{finding}\n" for finding in verdict.findings))
+    if verdict.findings or options.keep:
+        history.save(events, options.out / f"chapter-{number}.jsonl")
+        (options.out / f"chapter-{number}.findings").write_text("".join(f"{finding}\n" for finding in verdict.findings))
         say(*(f"  {finding}" for finding in _first(verdict.findings)))
 
 
@@ -317,6 +317,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--replicants", type=int, default=3)
     made.add_argument("--kinds", nargs="*", choices=tuple(schedule.KINDS), help="only these faults")
     made.add_argument("--out", type=Path, default=Path("build/faults"), help="for logs and histories")
+    made.add_argument("--keep", action="store_true", help="each chapter's history, also where nothing is found")
     made.add_argument("--stop-at-first", action="store_true", help="chapter in which something is found")
     return made
 
