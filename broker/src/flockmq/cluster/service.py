@@ -38,7 +38,7 @@ from flockmq.cluster.frames import Status
 from flockmq.cluster.freshness import Freshness
 from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
 from flockmq.cluster.leading import Leading
-from flockmq.cluster.link import Link, Refusal
+from flockmq.cluster.link import Link, LinkLost, Refusal
 from flockmq.cluster.membership import (
     CORE_ROLES,
     Membership,
@@ -122,6 +122,7 @@ class Cluster:
             freshness.NOTE: self._heads_came,
             balance.NOTE: self._move_came,
         }
+        self._request_handlers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {}
         self._rlog: Rlog | None = None
         self._core: Core | None = None
         self._duties: Duties | None = None
@@ -217,8 +218,7 @@ class Cluster:
         """All members, by name."""
         views = []
         for incarnation, info in self.nodes_table.items():
-            status = self._beats.status() if incarnation == self.incarnation else self._beats.statuses.get(incarnation)
-            heard = status or Status(-1, -1, -1)
+            heard = self.status_of(incarnation) or Status(-1, -1, -1)
             views.append(
                 NodeView(
                     info.name, incarnation, info.role, info.host, info.mqtt_port, info.version,
@@ -226,6 +226,10 @@ class Cluster:
                 )
             )  # fmt: skip
         return sorted(views, key=lambda view: (view.name, view.incarnation))
+
+    def status_of(self, incarnation: str) -> Status | None:
+        """What a node said of itself last; None: it isn't linked."""
+        return self._beats.status() if incarnation == self.incarnation else self._beats.statuses.get(incarnation)
 
     def traffic(self) -> dict[str, Traffic]:
         """By name: what goes over the links with each node that is linked now."""
@@ -265,6 +269,17 @@ class Cluster:
     def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None:
         """`handler(incarnation, body)` for each note of that method."""
         self._note_handlers[method] = handler
+
+    def on_request(self, method: str, handler: Callable[[bytes], Awaitable[bytes]]) -> None:
+        """`handler(body)` answers each request of that method."""
+        self._request_handlers[method] = handler
+
+    async def ask(self, incarnation: str, method: str, body: bytes) -> bytes:
+        """A node's answer to a request. Raises LinkLost, also without a link; Refusal."""
+        link = self.mesh.link_of(incarnation)
+        if link is None:
+            raise LinkLost(f"there is no link to {incarnation or 'a core'}")
+        return await link.request(method, body)
 
     def tell(self, incarnation: str, method: str, body: bytes) -> bool:
         """A note to a node there is a link to, as between any node and any core. False: there is none."""
@@ -319,6 +334,8 @@ class Cluster:
             return await coreport.serve(self._core, method, body, self._rlog.note_head)
         if method == ballot.ASK and self._core is not None:
             return await ballot.serve(self._core, body)
+        if (handler := self._request_handlers.get(method)) is not None:
+            return await handler(body)
         raise Refusal("unavailable", f"{self.incarnation} doesn't serve {method}")
 
     def link_stream(self, link: Link, method: str, body: bytes) -> AsyncGenerator[bytes, None]:

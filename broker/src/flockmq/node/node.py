@@ -43,6 +43,7 @@ from flockmq.node.delayed import Delayed, is_delayed, publish_everywhere
 from flockmq.node.exclusive import Exclusive
 from flockmq.node.handover import Handovers
 from flockmq.node.hooking import Hooking
+from flockmq.node.overview import Overview
 from flockmq.node.remote import RemoteRoutes
 from flockmq.node.retained import Feeds, Retained
 from flockmq.node.routes import OwnRoutes
@@ -112,6 +113,7 @@ class Node(NodePort):
         self.rlog = rlog
         self.hooking = hooking
         self.view = View(self)
+        self.overview = Overview(cluster, self.view.rlog)
         about = About(name, self.view.names, self.view.samples)
         self.system = System(sys_topics, about, router, self.flush_soon)
         self.refusals = Reasons("connects_refused", "before_connect")
