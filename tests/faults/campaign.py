@@ -21,14 +21,14 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import uvloop
 
 from faults import checker, history, sandbox, schedule
 from faults.checker import Finding, Verdict, judge
-from faults.history import Acknowledged, AnyEvent, FaultBegan, FaultEnded, RowsLeft, TablesStood, Unwell
+from faults.history import Acknowledged, AlarmMissing, AnyEvent, FaultBegan, FaultEnded, RowsLeft, TablesStood, Unwell
 from faults.inject import run_step
 from faults.lab import Host, Lab
 from faults.load import TOPICS, Publisher, Stage, Subscriber
@@ -180,7 +180,7 @@ async def campaign(options: argparse.Namespace) -> int:
             load = Load(stage, number, options.sessions, options.rate, options.churners)
             verdict = await _chapter(lab, load, chapter, events)
             tally.add(events, verdict)
-            _tell(options.out, number, events, verdict)
+            _tell(options, number, events, verdict)
             if verdict.findings and options.stop_at_first:
                 break
     finally:
@@ -223,6 +223,7 @@ async def _chapter(lab: Lab, load: Load, steps: Sequence[schedule.Step], events:
         await asyncio.sleep(QUIET_S)
         verdict = judge(events)
     events += await _tables_when_alike(lab)
+    events += await _alarms_missing(lab, events)
     await load.leave()
     events += await _routes_left(lab)
     return judge(events)
@@ -244,6 +245,21 @@ async def _tables_when_alike(lab: Lab) -> list[TablesStood]:
         await asyncio.sleep(QUIET_S / 4)
 
 
+async def _alarms_missing(lab: Lab, events: Sequence[AnyEvent]) -> list[AlarmMissing]:
+    """Whoever lost Redis' data must have been told so."""
+    emptied = [event.at for event in events if isinstance(event, FaultBegan) and event.kind == "empty redis"]
+    if not emptied:
+        return []
+    now = asyncio.get_running_loop().time()
+    lost_at_s = time.time() - (now - emptied[-1])
+    alarms: list[dict[str, Any]] = []
+    with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+        alarms = await lab.get(lab.cores[0], "/api/v5/alarms")
+    if any(alarm["name"].startswith("redis-lost-data") and alarm["since_s"] >= lost_at_s for alarm in alarms):
+        return []
+    return [AlarmMissing(now, f"Redis lost its data, and the alarms are {alarms}")]
+
+
 async def _routes_left(lab: Lab) -> list[RowsLeft]:
     """Every node's routes, once there are none, or in the end."""
     deadline = time.monotonic() + SETTLE_MAX_S
@@ -258,11 +274,11 @@ async def _routes_left(lab: Lab) -> list[RowsLeft]:
         await asyncio.sleep(QUIET_S / 4)
 
 
-def _tell(out: Path, number: int, events: Sequence[AnyEvent], verdict: Verdict) -> None:
+def _tell(options: argparse.Namespace, number: int, events: Sequence[AnyEvent], verdict: Verdict) -> None:
     say(f"chapter {number}: {verdict.acknowledged} acked, {dict(verdict.by_kind()) or 'nothing found'}")
-    if verdict.findings:
-        history.save(events, out / f"chapter-{number}.jsonl")
-        (out / f"chapter-{number}.findings").write_text("".join(f"{finding}\n" for finding in verdict.findings))
+    if verdict.findings or options.keep:
+        history.save(events, options.out / f"chapter-{number}.jsonl")
+        (options.out / f"chapter-{number}.findings").write_text("".join(f"{finding}\n" for finding in verdict.findings))
         say(*(f"  {finding}" for finding in _first(verdict.findings)))
 
 
@@ -301,6 +317,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--replicants", type=int, default=3)
     made.add_argument("--kinds", nargs="*", choices=tuple(schedule.KINDS), help="only these faults")
     made.add_argument("--out", type=Path, default=Path("build/faults"), help="for logs and histories")
+    made.add_argument("--keep", action="store_true", help="each chapter's history, also where nothing is found")
     made.add_argument("--stop-at-first", action="store_true", help="chapter in which something is found")
     return made
 

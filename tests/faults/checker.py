@@ -3,9 +3,10 @@
 A *life* is one session of one client: it begins where CONNACK says that no session was present. A clean one ends with
 its connection, one that lasts with the next CONNACK that says so again. What is judged of each life:
 
-- Lost: a message that was acknowledged to its publisher `max_stale_s` after the SUBACK (and the slack of one busy
-  process' clock) comes to a life that is still there at the end. A connection that ended may have had anything under
-  way, so for a life that is over a gap counts: it never came, but a later one of its publisher's connection and topic.
+- Lost: a message that was sent after the SUBACK, and acknowledged to its publisher `max_stale_s` after it (and the
+  slack of one busy process' clock), comes to a life that is still there at the end. A connection that ended may have
+  had anything under way, so for a life that is over a gap counts: it never came, but a later one of its publisher's
+  connection and topic.
 - Duplicated: a QoS 2 message comes once to a life.
 - Repeated: any message comes once to a connection whose session had no other and whose publisher sent it once.
 - Reordered: the messages of a publisher and topic at one QoS come in their order, each seen where it came first; to a
@@ -17,6 +18,7 @@ one was there. And of the nodes: whether their tables are the same once all is q
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -107,6 +109,8 @@ class Sent:
     qos: int
     connections: list[int] = field(default_factory=list)
     """Once for each time that it was sent."""
+    sent_at: float = 0.0
+    """The last time."""
     acknowledged_at: float = FOREVER
 
 
@@ -161,6 +165,7 @@ class Story:
                 message = Message(event.client, event.number)
                 sent = self.sent.setdefault(message, Sent(message, event.topic, event.qos))
                 sent.connections.append(event.connection)
+                sent.sent_at = event.at
             case Acknowledged():
                 sent = self.sent[Message(event.client, event.number)]
                 sent.acknowledged_at = min(sent.acknowledged_at, event.at)
@@ -244,10 +249,16 @@ class Story:
 # --- the judgements -------------------------------------------------------------------------------------------------
 
 
+Streams = dict[tuple[str, str], list[Sent]]
+"""By publisher and topic: what was acknowledged, in that order."""
+
+
 def judge(events: Sequence[AnyEvent], rules: Rules = Rules()) -> Verdict:  # noqa: B008
     story = Story(events)
-    streams: dict[tuple[str, str], list[Sent]] = defaultdict(list)
-    for sent in story.sent.values():
+    acknowledged = [sent for sent in story.sent.values() if sent.acknowledged_at < FOREVER]
+    acknowledged.sort(key=_acknowledged_at)
+    streams: Streams = defaultdict(list)
+    for sent in acknowledged:
         streams[sent.message.publisher, sent.topic].append(sent)
     for life in story.lives:
         if not life.excused:
@@ -256,14 +267,17 @@ def judge(events: Sequence[AnyEvent], rules: Rules = Rules()) -> Verdict:  # noq
         _judge_order(story, life)
     _judge_connections(story, rules)
     _judge_tables(story)
-    acknowledged = sum(sent.acknowledged_at < FOREVER for sent in story.sent.values())
-    return Verdict(acknowledged, sorted(story.findings, key=lambda finding: finding.at))
+    return Verdict(len(acknowledged), sorted(story.findings, key=lambda finding: finding.at))
 
 
-def _judge_losses(story: Story, rules: Rules, life: Life, streams: dict[tuple[str, str], list[Sent]]) -> None:
-    came: dict[tuple[str, str], set[int]] = defaultdict(set)
+def _acknowledged_at(sent: Sent) -> float:
+    return sent.acknowledged_at
+
+
+def _judge_losses(story: Story, rules: Rules, life: Life, streams: Streams) -> None:
+    came: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for delivered, _ in life.delivered:
-        came[delivered.publisher, delivered.topic].add(delivered.number)
+        came[delivered.publisher, delivered.topic].setdefault(delivered.number, delivered.at)
     for window in life.windows:
         since = window.since + rules.max_stale_s + rules.clock_slack_s
         until = min(window.until, life.ended_at)
@@ -272,17 +286,23 @@ def _judge_losses(story: Story, rules: Rules, life: Life, streams: dict[tuple[st
             if not window.qos or not matches(window.filter, topic):
                 continue
             numbers = came[publisher, topic]
-            last_came: dict[int, int] = defaultdict(int)
-            for sent in stream:
-                if sent.message.number in numbers:
-                    last_came[sent.connections[-1]] = max(sent.message.number, last_came[sent.connections[-1]])
-            for sent in stream:
-                number = sent.message.number
-                if not sent.qos or number in numbers or not since <= sent.acknowledged_at < until:
-                    continue
-                if is_whole or number < last_came[sent.connections[-1]]:
-                    text = f"{publisher} {number} on {topic} (QoS {sent.qos}) never came to {life.client}"
+            first, end = (bisect_left(stream, at, key=_acknowledged_at) for at in (since, until))
+            due = (sent for sent in stream[first:end] if sent.qos and sent.sent_at >= window.since)
+            missing = [sent for sent in due if sent.message.number not in numbers]
+            for sent in missing:
+                if is_whole or _was_passed(sent, stream, numbers, until):
+                    text = f"{publisher} {sent.message.number} on {topic} (QoS {sent.qos}) never came to {life.client}"
                     story.found(LOST, sent.acknowledged_at, f"{text}, subscribed at {window.since:.3f}")
+
+
+def _was_passed(sent: Sent, stream: Sequence[Sent], came: dict[int, float], until: float) -> bool:
+    """A later one of the same connection came in time."""
+    return any(
+        other.message.number > sent.message.number
+        and other.connections[-1] == sent.connections[-1]
+        and came.get(other.message.number, FOREVER) < until
+        for other in stream
+    )
 
 
 def _judge_repeats(story: Story, life: Life) -> None:

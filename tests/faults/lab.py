@@ -227,6 +227,7 @@ class Lab:
             "CLUSTER__KEY": KEY,
             "CLUSTER__SEEDS": ",".join(f"{address}:{LINK}" for address in core_addresses),
             "AUTHENTICATION__ALLOW_ANONYMOUS": "true",
+            "MQTT__MAX_MQUEUE_LEN": "100000",  # what a bound drops isn't lost
             **(extra or {}),
         }
         if "cores" in schema.Cluster.__struct_fields__:

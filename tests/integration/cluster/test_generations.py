@@ -111,7 +111,9 @@ async def test_an_emptied_redis_gets_all_back(cores: Cores, redis: Valkey) -> No
     await write(others[0], range(500, 501))
     await until(lambda: sum(node.rlog.redis_lost_data for node in cores.running.values()) == len(SHARDS))
     await cores.agree()
-    assert {name.partition("/")[0] for name, _ in first.rlog.tables.alarms.items()} == {"redis-lost-data"}
+    alarms = {f"redis-lost-data/{shard}" for shard in SHARDS}
+    await until(lambda: {name for name, _ in first.rlog.tables.alarms.items()} == alarms)
+    await cores.agree()
     assert routes(first) == before | {(b"f/500", others[0].incarnation)}
     assert first.rlog.applied(ROUTE).generation > generation
 

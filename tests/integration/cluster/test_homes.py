@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from flockmq.home.asking import Admission, HomeUnreachable, Superseded
 from flockmq.home.registry import slot_of
-from flockmq.home.service import HomeUnreachable, Superseded
 
 from .conftest import Node, Nodes, until
 
@@ -36,9 +36,9 @@ async def test_a_home_answers_its_own_node_at_once(four: list[Node]) -> None:
     core = four[0]
     mine = next(client_id for client_id in IDS if core.cluster.slots[slot_of(client_id)] == core.incarnation)
     answers: list[object] = []
-    core.homes.attach(mine, True, answers.append)
+    core.homes.attach(mine, None, answers.append)
     assert len(answers) == 1
-    assert isinstance(answers[0], int)
+    assert isinstance(answers[0], Admission)
 
 
 async def test_of_connections_that_come_together_one_stays(four: list[Node]) -> None:
@@ -55,7 +55,7 @@ async def test_a_detached_client_leaves_nothing_behind(four: list[Node]) -> None
     tokens = await asyncio.gather(*(edge.clients.connect(client_id) for client_id in IDS))
     assert sum(len(node.homes.registry) for node in four) == len(IDS)
     for client_id, token in zip(IDS, tokens, strict=True):
-        edge.homes.detach(client_id, token)
+        edge.clients.detach(client_id, token)
     await until(lambda: sum(len(node.homes.registry) for node in four) == 0)
 
 

@@ -319,6 +319,19 @@ async def test_what_a_writer_had_and_no_core_is_written_again(nodes, valkey) -> 
     await replicant.write(ROUTE, [route(replicant, 110)])
 
 
+async def test_a_generation_promised_to_a_core_that_went_away_is_begun_by_another(nodes) -> None:
+    core = await nodes.core()
+    await core.write(ROUTE, [route(core, 1)])
+    report = await core_of(core).report(ROUTE, 9)
+    assert (report.granted, report.promised, report.place) == (True, 9, core.applied(ROUTE))
+    assert not (await core_of(core).report(ROUTE, 9)).granted
+    await core.write(ROUTE, [route(core, 2)])
+    assert core.applied(ROUTE).generation == 10
+    await core.stop()
+    again = await nodes.core()
+    assert (await core_of(again).report(ROUTE, 0)).promised == 10
+
+
 async def test_a_core_s_snapshot_seeds_an_empty_redis(nodes, valkey) -> None:
     core = await nodes.core()
     await core.write(ROUTE, [route(core, n) for n in range(100)])

@@ -82,6 +82,11 @@ class HomeCourier:
         self.lanes = Lanes(turn, me, self._find_carrier, self._drained, self._watch)
         self._timer: asyncio.TimerHandle | None = None
 
+    def rename(self, me: str) -> None:
+        """This node is another incarnation; what isn't accepted keeps the numbers, and the source, that it has."""
+        self._me = me
+        self.lanes.rename(me)
+
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -5,8 +5,8 @@ gathered into numbered batches, one a turn and MQTT version. What always holds:
 - Batches are numbered without a gap from this node's incarnation to that one, and sent in that order.
 - A batch stays in memory until the peer accepted its number or was purged; each time a link comes up all that is left
   goes again, in order. The peer takes each number once: `Inbox`.
-- `on_accepted` is called once for each packet that was taken: on acceptance, after FORWARD_WAIT_S in the buffer, or
-  when the peer is purged.
+- `on_accepted` is called once for each packet that was taken: on acceptance, after FORWARD_WAIT_S in the buffer of a
+  node that isn't fenced, or when the peer is purged.
 - What waits is bounded in bytes and messages: above it QoS 0 is dropped and counted, QoS ≥ 1 refused to the caller.
 - Shared deliveries that a purged peer never accepted are given back (`on_returned`): another member gets them.
 """
@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from flockmq import bounds
 from flockmq.cluster.frames import forward_header, numbered_header
+from flockmq.cluster.membership import process_of
 from flockmq.session.shared import SHARED
 from flockmq.session.sink import CONGESTED, FLOWING, Peer, Sink
 
@@ -60,10 +61,20 @@ class Batch:
             callback()
 
 
+def _never() -> bool:
+    return False
+
+
 class PeerSink(Peer):
     """Messages for one incarnation of another node."""
 
-    def __init__(self, turn: list[Sink], incarnation: str, on_wanted: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        turn: list[Sink],
+        incarnation: str,
+        on_wanted: Callable[[str], None],
+        is_fenced: Callable[[], bool] = _never,
+    ) -> None:
         super().__init__(turn, 5)
         self.incarnation = incarnation
         self.purged = False
@@ -75,6 +86,7 @@ class PeerSink(Peer):
         self.on_returned: Callable[[list[tuple[int, bytes]]], None] | None = None
         """Called with (version, chunk) of each batch of shared deliveries that a purged peer never accepted."""
         self._on_wanted = on_wanted
+        self._is_fenced = is_fenced
         self._loop = asyncio.get_running_loop()
         self.link: DataLink | None = None
         self._runs: dict[int, list[bytes]] = {}
@@ -245,8 +257,12 @@ class PeerSink(Peer):
         link.send_data([header, *batch.packets], batch.size_bytes)
 
     def _overdue(self) -> None:
-        """Publishers have waited FORWARD_WAIT_S: their messages stand in the buffer, that must do."""
+        """Publishers have waited FORWARD_WAIT_S: their messages stand in the buffer, that must do. Not where this node
+        may have been purged: others may have moved on."""
         self._timer = None
+        if self._is_fenced():
+            self._timer = self._loop.call_later(bounds.FORWARD_WAIT_S, self._overdue)
+            return
         horizon = self._loop.time() - bounds.FORWARD_WAIT_S + 0.001
         while self._waiting and (self._waiting[0].sealed_at <= horizon or not self._waiting[0].callbacks):
             self._waiting.popleft().release()
@@ -256,24 +272,44 @@ class PeerSink(Peer):
 
 
 class Inbox:
-    """The last number accepted from each incarnation."""
+    """The last number accepted from each node: by its process, because a node that was purged wrongly goes on with its
+    numbers as another incarnation."""
 
     def __init__(self) -> None:
         self._accepted: dict[str, int] = {}
+        self._former: dict[str, int] = {}
 
     def last(self, incarnation: str) -> int:
-        return self._accepted.get(incarnation, 0)
+        return self._accepted.get(process_of(incarnation), 0)
+
+    def meet(self, incarnation: str) -> int:
+        """There is a link to it: the last number accepted, before it was purged as well."""
+        process = process_of(incarnation)
+        if process not in self._accepted and process in self._former:
+            self._accepted[process] = self._former.pop(process)
+        return self._accepted.get(process, 0)
 
     def accept(self, incarnation: str, number: int) -> bool:
         """True: new, deliver it. False: a repeat. Raises ValueError on a gap: the peer always resends from the first
         number that isn't accepted, so a gap means that one of the two is wrong about the other."""
-        last = self._accepted.get(incarnation)
+        process = process_of(incarnation)
+        last = self._accepted.get(process)
         if last is not None and number <= last:
             return False
         if last is not None and number != last + 1:
             raise ValueError(f"batch {number} from {incarnation} came after {last}")
-        self._accepted[incarnation] = number
+        self._accepted[process] = number
         return True
 
     def forget(self, incarnation: str) -> None:
-        self._accepted.pop(incarnation, None)
+        """It was purged; it may come back."""
+        process = process_of(incarnation)
+        if (last := self._accepted.pop(process, None)) is not None:
+            self._former[process] = last
+            if len(self._former) > bounds.PEERS_FORMER_MAX:
+                del self._former[next(iter(self._former))]
+
+    def begin_anew(self) -> None:
+        """This node is another incarnation: everybody numbers from 1 for it."""
+        self._accepted.clear()
+        self._former.clear()

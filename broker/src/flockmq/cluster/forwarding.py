@@ -32,6 +32,7 @@ class Forwarding:
         deliver: Callable[[str, int, bytes], None],
         drained: Callable[[PeerSink], None],
         returned: Callable[[list[tuple[int, bytes]]], None],
+        is_fenced: Callable[[], bool],
     ) -> None:
         self._turn = turn
         self._mesh = mesh
@@ -39,6 +40,7 @@ class Forwarding:
         self._deliver_to = deliver
         self._drained = drained
         self._returned = returned
+        self._is_fenced = is_fenced
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, PeerSink] = {}
         self._inbox = Inbox()
@@ -49,7 +51,7 @@ class Forwarding:
     def peer(self, incarnation: str) -> PeerSink:
         peer = self._peers.get(incarnation)
         if peer is None:
-            peer = self._peers[incarnation] = PeerSink(self._turn, incarnation, self._link_wanted)
+            peer = self._peers[incarnation] = PeerSink(self._turn, incarnation, self._link_wanted, self._is_fenced)
             peer.on_drained = self._drained
             peer.on_returned = self._returned
             self._use_spare_link(peer)
@@ -110,7 +112,11 @@ class Forwarding:
     # --- incoming ---------------------------------------------------------------------------------------------------
 
     def last_accepted(self, incarnation: str) -> int:
-        return self._inbox.last(incarnation)
+        return self._inbox.meet(incarnation)
+
+    def begin_anew(self) -> None:
+        """This node is another incarnation. What others haven't accepted stays, with its numbers."""
+        self._inbox.begin_anew()
 
     def take_run(self, link: Link, version: int, chunk: bytes) -> None:
         link.used_at = link.heard_at

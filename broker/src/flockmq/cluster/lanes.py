@@ -251,7 +251,7 @@ class Lanes(Courier):
         on_congested: Callable[[], None],
     ) -> None:
         super().__init__()
-        self.source: Final = node_source(me)
+        self.source = node_source(me)
         self.epoch = 0
         self._turn = turn
         self._find_carrier = find_carrier
@@ -267,6 +267,10 @@ class Lanes(Courier):
         self._lane(PARKED)
 
     # --- for the router ---------------------------------------------------------------------------------------------
+
+    def rename(self, me: str) -> None:
+        """What is put from now on has another source; what isn't accepted yet keeps the one it has."""
+        self.source = node_source(me)
 
     def put_run(self, fan: Fanout, version: int, chunk: bytes, publisher: bytes) -> None:
         run = Letter(b"", 0, publisher, version, chunk)

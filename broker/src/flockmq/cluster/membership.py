@@ -13,6 +13,7 @@ otherwise. Nothing is counted anew after an election: each core judges by links 
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -95,6 +96,18 @@ def _take_one(counter: Counter[str], key: str) -> None:
 def name_of(incarnation: str) -> str:
     """`name@hex` → `name`."""
     return incarnation.rpartition("@")[0]
+
+
+def new_incarnation(name: str, former: str = "") -> str:
+    """`name@`, 16 hex digits for the process, 4 for which of its lives: it has another after it was purged."""
+    process = process_of(former) if former else f"{name}@{secrets.token_hex(8)}"
+    life = int(former[-4:], 16) + 1 if former else 0
+    return f"{process}{life % 0x10000:04x}"
+
+
+def process_of(incarnation: str) -> str:
+    """What all incarnations of one process have in common."""
+    return incarnation[:-4]
 
 
 def electorate(configured: int, cores: Iterable[str]) -> int:

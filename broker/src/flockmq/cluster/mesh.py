@@ -137,6 +137,12 @@ class Mesh:
         for link in links:
             link.close("this node leaves")
 
+    def rename(self, me: Identity) -> None:
+        """This node is another incarnation: every link begins anew."""
+        self._me = me
+        for link in self.links():
+            link.close(f"this node goes on as {me.incarnation}")
+
     def want(self, incarnation: str, address: Address) -> None:
         """Keep a link to this node, which listens there."""
         target = self._targets.setdefault(address, _Target())

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final
 
@@ -40,8 +39,16 @@ from flockmq.cluster.frames import Status
 from flockmq.cluster.freshness import Freshness
 from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
 from flockmq.cluster.leading import Leading
-from flockmq.cluster.link import Link, Refusal
-from flockmq.cluster.membership import CORE_ROLES, Membership, electorate, is_settled
+from flockmq.cluster.link import Link, LinkLost, Refusal
+from flockmq.cluster.membership import (
+    CORE_ROLES,
+    Membership,
+    electorate,
+    is_settled,
+    may_lead,
+    name_of,
+    new_incarnation,
+)
 from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.rows import Rows
 from flockmq.cluster.views import ClusterSettings, LocalStatus, NodeView, Traffic
@@ -66,7 +73,7 @@ class Cluster:
         if (settings.listen or settings.seeds) and len(settings.key) < KEY_MIN_BYTES:
             raise ValueError(f"the cluster key has {len(settings.key)} bytes, it needs at least {KEY_MIN_BYTES}")
         self.settings = settings
-        self.incarnation = f"{settings.name}@{secrets.token_hex(8)}"
+        self.incarnation = new_incarnation(settings.name)
         self.is_core = settings.role in CORE_ROLES
         self.core_port = CorePort(self._choose_core)
         self.ballot = Ballot(self._core_links, self._count_cores)
@@ -87,10 +94,12 @@ class Cluster:
         """An incarnation was purged."""
         self.on_slot: list[Callable[[int, str], None]] = []
         """A slot has another owner; "" for none."""
+        self.on_link_lost: list[Callable[[str], None]] = []
+        """A link to this node ended, and with it perhaps what was on its way there."""
         self.on_core_linked: list[Callable[[str], None]] = []
         """There is a link to this core (again), or another one was lost: what was told may not have come."""
         self.on_purged: Callable[[], None] = _ignore
-        """This incarnation was purged: the log takes no more from it. Start anew as another."""
+        """This incarnation was purged: the log takes no more from it. `begin_anew` as another."""
 
         self._me = Identity(self.incarnation, settings.role)
         self._turn = turn
@@ -99,7 +108,13 @@ class Cluster:
         self.mesh = Mesh(self, self._me, settings.key, settings.seeds, settings.certificates)
         self._members = Membership(settings.name, self._loop.time())
         self._forwarding = Forwarding(
-            turn, self.mesh, self._link_wanted, self._forwarded, self._drained, self._came_back
+            turn,
+            self.mesh,
+            self._link_wanted,
+            self._forwarded,
+            self._drained,
+            self._came_back,
+            lambda: self.is_fenced,
         )
         self.courier = HomeCourier(turn, self.incarnation, self.mesh, self.slots, self.epoch)
         self.on_slot.append(self.courier.view.noted)
@@ -116,10 +131,13 @@ class Cluster:
             freshness.NOTE: self._heads_came,
             balance.NOTE: self._move_came,
         }
+        self._request_handlers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {}
         self._rlog: Rlog | None = None
         self._core: Core | None = None
         self._duties: Duties | None = None
         self._leading: Leading | None = None
+        self._running: asyncio.Future[None] | None = None
+        self._relays = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._joined = False
 
@@ -157,8 +175,28 @@ class Cluster:
         if self._redis is not None and self._core is not None and self._duties is not None:
             self._events.redis = RedisLinks(self._redis)
             self._leading = Leading(self.incarnation, self._redis, self._core, self._duties, self._events)
-            self._spawn(self._leading.run())
-        self._spawn(self._events.run())
+            self._running = self._spawn(self._leading.run())
+        if not self._relays:
+            self._relays = True
+            self._spawn(self._events.run())
+
+    async def begin_anew(self) -> str:
+        """This incarnation was purged: be another, of which nobody knows yet, and return when a majority of the cores
+        is linked again. Then `rlog.rejoin`, then `join`. What others haven't accepted of its messages is kept."""
+        self._joined = False
+        former, self.incarnation = self.incarnation, new_incarnation(self.settings.name, self.incarnation)
+        log.warning("%s was purged from the cluster; this node goes on as %s", former, self.incarnation)
+        if self._leading is not None and self._running is not None:
+            self._running.cancel()
+            await self._leading.close()
+            self._leading = None
+        self._me = Identity(self.incarnation, self.settings.role)
+        self._forwarding.begin_anew()
+        self.courier.rename(self.incarnation)
+        self.mesh.rename(self._me)
+        while not self._hears_majority():  # noqa: ASYNC110 - it is a matter of time, too
+            await asyncio.sleep(bounds.LINK_LOOK_S)
+        return self.incarnation
 
     async def stop(self) -> None:
         """Leave. What was not forwarded is lost; stop serving clients first."""
@@ -191,8 +229,7 @@ class Cluster:
         """All members, by name."""
         views = []
         for incarnation, info in self.nodes_table.items():
-            status = self._beats.status() if incarnation == self.incarnation else self._beats.statuses.get(incarnation)
-            heard = status or Status(-1, -1, -1)
+            heard = self.status_of(incarnation) or Status(-1, -1, -1)
             views.append(
                 NodeView(
                     info.name, incarnation, info.role, info.host, info.mqtt_port, info.version,
@@ -200,6 +237,10 @@ class Cluster:
                 )
             )  # fmt: skip
         return sorted(views, key=lambda view: (view.name, view.incarnation))
+
+    def status_of(self, incarnation: str) -> Status | None:
+        """What a node said of itself last; None: it isn't linked."""
+        return self._beats.status() if incarnation == self.incarnation else self._beats.statuses.get(incarnation)
 
     def traffic(self) -> dict[str, Traffic]:
         """By name: what goes over the links with each node that is linked now."""
@@ -243,6 +284,17 @@ class Cluster:
     def is_linked(self, incarnation: str) -> bool:
         return self.mesh.link_of(incarnation) is not None
 
+    def on_request(self, method: str, handler: Callable[[bytes], Awaitable[bytes]]) -> None:
+        """`handler(body)` answers each request of that method."""
+        self._request_handlers[method] = handler
+
+    async def ask(self, incarnation: str, method: str, body: bytes) -> bytes:
+        """A node's answer to a request. Raises LinkLost, also without a link; Refusal."""
+        link = self.mesh.link_of(incarnation)
+        if link is None:
+            raise LinkLost(f"there is no link to {incarnation or 'a core'}")
+        return await link.request(method, body)
+
     def tell(self, incarnation: str, method: str, body: bytes) -> bool:
         """A note to a node there is a link to, as between any node and any core. False: there is none."""
         link = self.mesh.link_of(incarnation)
@@ -283,6 +335,8 @@ class Cluster:
         self._members.unlinked(incarnation, self._loop.time())
         self._forwarding.link_down(link)
         self.courier.link_down(link, incarnation in self.nodes_table)
+        for lost in self.on_link_lost:
+            lost(incarnation)
         if self.mesh.link_of(incarnation) is None:
             self._beats.lost(incarnation)
         elif link.peer.role in CORE_ROLES:
@@ -309,6 +363,8 @@ class Cluster:
             return await coreport.serve(self._core, method, body, self._rlog.note_head)
         if method == ballot.ASK and self._core is not None:
             return await ballot.serve(self._core, body)
+        if (handler := self._request_handlers.get(method)) is not None:
+            return await handler(body)
         raise Refusal("unavailable", f"{self.incarnation} doesn't serve {method}")
 
     def link_stream(self, link: Link, method: str, body: bytes) -> AsyncGenerator[bytes, None]:
@@ -379,6 +435,15 @@ class Cluster:
     def _choose_core(self) -> Link | None:
         return self._balance.choose()
 
+    def _hears_majority(self) -> bool:
+        """Members or not: after a purge it may be that no core is one."""
+        now = self._loop.time()
+        if not self.is_core:
+            return not self._beats.is_fenced(now)
+        cores = [link.peer.incarnation for link in self._core_links()]
+        heard = {name_of(core) for core in cores if self._beats.is_heard(core, now)} - {self.settings.name}
+        return may_lead(1 + len(heard), self._count_cores())
+
     def _is_settled(self, now: float) -> bool:
         if self._duties is None:
             return True
@@ -422,10 +487,12 @@ class Cluster:
     def _slot_deleted(self, slot: int) -> None:
         self._slot_put(slot, "")
 
-    def _spawn(self, work: Awaitable[None]) -> None:
+    def _spawn(self, work: Awaitable[None]) -> asyncio.Future[None]:
+        """Until it is over, or this node stops."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 async def _refused_stream(message: str) -> AsyncGenerator[bytes, None]:

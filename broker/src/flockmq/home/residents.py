@@ -55,6 +55,7 @@ class Homes(Protocol):
     def deliver(self, incarnation: str, token: int, packets: bytes) -> None: ...
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None: ...
     def loaded(self, slot: int) -> None: ...
+    def is_linked(self, incarnation: str) -> bool: ...
 
 
 class Host(Desk, Protocol):
@@ -128,7 +129,7 @@ class _SlotJournal(Journal):
 class _ToFront(HomeSink):
     """The way to the connection's node, once a turn."""
 
-    __slots__ = ("client_id", "homes", "incarnation", "on_overflow", "token")
+    __slots__ = ("client_id", "homes", "incarnation", "is_cut", "on_overflow", "token")
 
     def __init__(
         self,
@@ -146,6 +147,7 @@ class _ToFront(HomeSink):
         self.incarnation = incarnation
         self.client_id = client_id
         self.token = token
+        self.is_cut = False
 
     def overflow(self) -> None:
         self.on_overflow(self)
@@ -155,7 +157,8 @@ class _ToFront(HomeSink):
             packets = b"".join(self.out)
             self.out.clear()
             self.out_bytes = 0
-            self.homes.deliver(self.incarnation, self.token, packets)
+            if not self.is_cut:
+                self.homes.deliver(self.incarnation, self.token, packets)
 
 
 class Residents:
@@ -177,6 +180,8 @@ class Residents:
         self._loading: asyncio.Task[None] | None = None
         self._rewriting: set[asyncio.Task[None]] = set()
         self._attached: dict[int, DurableSession] = {}
+        self._strange: dict[bytes, float] = {}
+        """Sources of nodes that are no members any more, and until when their marks are kept."""
         self._expected: dict[bytes, float] = {}
         """Clients that were connected when their sessions came here, and until when their fronts may say so."""
         self._sealing = False
@@ -209,6 +214,7 @@ class Residents:
             if until_s <= self.router.now_s:
                 del self._expected[client_id]
                 self._gone(client_id)
+        self._forget_strangers()
         self.sessions.tick(self.router.now_s)
         self._seal()
 
@@ -291,7 +297,7 @@ class Residents:
         for source in state.marks.restore(taken.marks):
             self._store.unmark(state.number, source)
         for source in state.marks.strangers({node_source(member) for member in self._host.members()}):
-            self._store.unmark(state.number, source)
+            self._strange.setdefault(source, self.router.now_s + bounds.MARKS_KEPT_S)
         for client_id, fields in taken.sessions.items():
             if client_id in self.sessions.by_id:
                 continue  # taken again after Redis lost data: what is here is newer
@@ -430,12 +436,12 @@ class Residents:
         self.sessions.leave(session, token, session.meta.will if with_will else None, self.router.now_s)
         self._seal()
 
-    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> None:
+    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
         """A front that is there, and may have missed what was sent: all of it again, the front knows what it had."""
         self._now()
         session = self.sessions.by_id.get(client_id)
         if not isinstance(session, DurableSession):
-            return  # asked for in an attach that is still to come, or ended meanwhile: then it is kicked
+            return False
         sink = self._way_to(opening, incarnation, client_id, token)
         before = self._attached.get(token)
         if before is session:
@@ -453,6 +459,7 @@ class Residents:
         session.send_again()
         self._seal()
         self._host.flush_soon()
+        return True
 
     def _way_to(self, opening: wire.Opening, incarnation: str, client_id: bytes, token: int) -> _ToFront:
         return _ToFront(self.router, opening.version, self._homes, self._overflowed, incarnation, client_id, token)
@@ -467,18 +474,26 @@ class Residents:
         if isinstance(sink, _ToFront):
             self._attached.pop(sink.token, None)
 
+    def cut(self, incarnation: str) -> None:
+        """What was sent to a node may not have come: nothing more goes there until all of it goes again."""
+        for session in self._attached.values():
+            if isinstance(session.sink, _ToFront) and session.sink.incarnation == incarnation:
+                session.sink.is_cut = True
+
     def behind(self, incarnation: str) -> None:
-        """Deliveries to a node were lost: they are sent again when it has a link and room."""
-        self._host.soon(partial(self._send_again_to, incarnation))
+        """There was no link for deliveries, or no room on it."""
+        self.cut(incarnation)
+        asyncio.get_running_loop().call_later(bounds.HOME_BEHIND_S, self._send_again_to, incarnation)
 
     def _send_again_to(self, incarnation: str) -> None:
-        asyncio.get_running_loop().call_later(bounds.HOME_BEHIND_S, self._resend, incarnation)
-
-    def _resend(self, incarnation: str) -> None:
+        """A node that wasn't linked meanwhile says itself who is there."""
+        if not self._homes.is_linked(incarnation):
+            return
         self._now()
         for session in list(self._attached.values()):
             sink = session.sink
-            if isinstance(sink, _ToFront) and sink.incarnation == incarnation:
+            if isinstance(sink, _ToFront) and sink.incarnation == incarnation and sink.is_cut:
+                sink.is_cut = False
                 session.send_again()
         self._host.flush_soon()
 
@@ -491,10 +506,16 @@ class Residents:
         ]
         for token, session in gone:
             self.leave(session.client_id, token, -1, True)
-        source = node_source(incarnation)
-        for state in self._slots.values():
-            if state.loaded and state.marks.forget(source):
-                self._store.unmark(state.number, source)
+        self._strange[node_source(incarnation)] = self.router.now_s + bounds.MARKS_KEPT_S
+
+    def _forget_strangers(self) -> None:
+        """Nodes that went long enough ago: those that come back as another incarnation repeat what they sent before."""
+        for source, until_s in list(self._strange.items()):
+            if until_s <= self.router.now_s:
+                del self._strange[source]
+                for state in self._slots.values():
+                    if state.loaded and state.marks.forget(source):
+                        self._store.unmark(state.number, source)
 
     def close(self, client_id: bytes) -> bool:
         """End a session whose client is away; False if there is none."""

@@ -42,6 +42,7 @@ class Cluster(Protocol):
     on_node_gone: list[Callable[[str], None]]
     on_slot: list[Callable[[int, str], None]]
     on_core_linked: list[Callable[[str], None]]
+    on_link_lost: list[Callable[[str], None]]
     on_delivery: Callable[[str, bytes], None]
 
     @property
@@ -83,9 +84,9 @@ class Residents(Protocol):
         """A connection is gone; unknown ones are none of our business."""
         ...
 
-    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> None:
+    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
         """A connection that is there already, and may have missed what was sent; `pairs`: all that it answered and
-        wasn't settled.
+        wasn't settled. False: its session has ended.
         """
         ...
 
@@ -94,7 +95,11 @@ class Residents(Protocol):
     def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None: ...
 
     def behind(self, incarnation: str) -> None:
-        """Deliveries to a node were lost."""
+        """Deliveries to a node found no link, or no room."""
+        ...
+
+    def cut(self, incarnation: str) -> None:
+        """A link to a node was lost, and maybe what was on it."""
         ...
 
     def node_gone(self, incarnation: str) -> None: ...
@@ -125,7 +130,7 @@ class Nobody:
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
         """It has none."""
 
-    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> None:
+    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
         raise AssertionError("only cores own slots")
 
     def report(self, incarnation: str, token: int, pairs: bytes) -> None:
@@ -135,6 +140,9 @@ class Nobody:
         answer(b"")
 
     def behind(self, incarnation: str) -> None:
+        """It delivers nothing."""
+
+    def cut(self, incarnation: str) -> None:
         """It delivers nothing."""
 
     def node_gone(self, incarnation: str) -> None:
@@ -183,6 +191,7 @@ class Homes:
         cluster.on_node_gone.append(self._node_gone)
         cluster.on_slot.append(self._slot_moved)
         cluster.on_core_linked.append(self._core_linked)
+        cluster.on_link_lost.append(self._link_lost)
         for slot, owner in cluster.slots.items():
             self._slot_moved(slot, owner)
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._sweep())]
@@ -192,6 +201,11 @@ class Homes:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._asking.stop()
+
+    def rename(self, me: str) -> None:
+        """This node is another incarnation: every home is told anew who is connected here."""
+        self._me = me
+        self._asking.slots_moved(self._cluster.slots.keys())
 
     @property
     def attaching(self) -> int:
@@ -350,8 +364,10 @@ class Homes:
         kick = self.registry.register(client_id, incarnation, token)
         if kick is not None:
             self._kick(kick)
-        if opening is not None and (kick is None or kick.token != token):
-            self.residents.resume(client_id, incarnation, token, opening, pairs)
+        if opening is None or (kick is not None and kick.token == token):
+            return
+        if not self.residents.resume(client_id, incarnation, token, opening, pairs):
+            self._kick(Kick(incarnation, client_id, token))
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
@@ -384,6 +400,12 @@ class Homes:
         self._asking.core_linked(incarnation, slots)
         self._outbox.schedule()
 
+    def _link_lost(self, incarnation: str) -> None:
+        self.residents.cut(incarnation)
+
+    def is_linked(self, incarnation: str) -> bool:
+        return incarnation == self._me or self._cluster.is_linked(incarnation)
+
     def _behind(self, incarnation: str) -> None:
         self.residents.behind(incarnation)
 
@@ -401,9 +423,8 @@ class Homes:
         self._outbox.schedule()
         self._asking.beat(now)
         for waiting in self._waiting.values():
-            if waiting.kick and waiting.kick.incarnation != self._me:
-                if not self._cluster.is_linked(waiting.kick.incarnation):
-                    waiting.deadline = min(waiting.deadline, now + bounds.KICK_UNLINKED_S)
+            if waiting.kick and not self.is_linked(waiting.kick.incarnation):
+                waiting.deadline = min(waiting.deadline, now + bounds.KICK_UNLINKED_S)
         for waiting in [waiting for waiting in self._waiting.values() if waiting.kick and waiting.deadline <= now]:
             assert waiting.kick is not None
             log.warning("%s did not close %r in time", waiting.kick.incarnation, waiting.client_id)

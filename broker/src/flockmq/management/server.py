@@ -8,8 +8,9 @@
 | /metrics | Prometheus' text format |
 | /api/v1/nodes | JSON: the nodes of the cluster |
 | /api/v1/status | JSON: this node |
-| /api/v5/rlog | JSON: by shard, where this node's tables are in the log, and their digests |
+| /api/v5/rlog | JSON: by shard, where this node's tables are in the log, how they keep up, and their digests |
 | /api/v1/plugins… | see `plugins` |
+| /api/v5/cluster, /api/v5/rlog/nodes | see `overview` |
 | /api/v5/alarms… | see `alarms` |
 | /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `access` |
 """
@@ -33,7 +34,7 @@ from flockmq.bounds import (
 )
 from flockmq.config.values import Address, Secret
 from flockmq.errors import cannot_bind
-from flockmq.management import access, alarms, plugins
+from flockmq.management import access, alarms, overview, plugins
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
 
@@ -98,10 +99,12 @@ async def serve(
     app[NODE] = node
     app[plugins.PLUGINS] = node
     app[alarms.ALARMS] = node
+    app[overview.OVERVIEW] = node
     app[REGISTRY] = metrics.registry(node)
     app.add_routes(routes)
     app.add_routes(plugins.routes)
     app.add_routes(alarms.routes)
+    app.add_routes(overview.routes)
     if admin is not None:
         app[access.ADMIN] = admin
         app.add_routes(access.routes)

@@ -55,6 +55,20 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
     """Stream ID, `generation-sequence`."""
     digests: dict[str, str]
     """Table → the sum of its rows' hashes, 16 hexadecimal digits."""
+    lag_entries: int = 0
+    lag_seconds: float = 0.0
+    bootstraps: int = 0
+    """Since the node started; the next two are the last one's."""
+    bootstrap_time_seconds: float = 0.0
+    bootstrap_num_keys: int = 0
+    message_queue_len: int = 0
+    """Entries that were read from Redis and aren't applied yet."""
+    replayq_len: int = 0
+    """Entries that a bootstrap under way has still to replay."""
+    last_intercepted_trans: int = 0
+    """Transactions that this core wrote since it started."""
+    server_mql: int = 0
+    """Appends that wait in this core."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,8 +136,60 @@ class AlarmsView(Protocol):
         """False: there is none of this name. Raises LogError."""
 
 
-class NodeView(PluginsView, AlarmsView, Protocol):
-    """A node seen from outside. Every call answers at once, from memory."""
+class NodeLog(msgspec.Struct, frozen=True, kw_only=True):
+    """One node's log, as `/api/v5/rlog/nodes` shows it."""
+
+    name: str
+    incarnation: str
+    role: str
+    shards: Mapping[str, LogState] | None
+    """None: the node didn't answer."""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One node, as `/api/v5/cluster` shows it; unless it is `heard`, nothing but what the log says of it."""
+
+    name: str
+    incarnation: str
+    role: str
+    version: str
+    host: str
+    slots: int
+    """Of client ids, whose home it is."""
+    heard: bool
+    leads: bool = False
+    ready: bool = False
+    draining: bool = False
+    connections: int = 0
+    lag_entries: int = 0
+    writes_through: str | None = None
+    """A replicant's core."""
+    replicants: int = 0
+    """How many write through this core."""
+    unreachable: Sequence[str] = ()
+    """Whom this core can't reach."""
+
+
+class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
+    """`told_by` a node whose tables may be `stale`."""
+
+    told_by: str
+    stale: bool
+    leader: str | None
+    slots_without_owner: int
+    nodes: Sequence[Member]
+
+
+class OverviewView(Protocol):
+    """The whole cluster, as a node finds out by asking the others."""
+
+    async def members(self) -> ClusterState: ...
+
+    async def logs(self) -> Sequence[NodeLog]: ...
+
+
+class NodeView(PluginsView, AlarmsView, OverviewView, Protocol):
+    """A node seen from outside. Every call that isn't awaited answers at once, from memory."""
 
     def ready(self) -> tuple[bool, str]:
         """Whether this node's tables are bootstrapped and its listeners open, and if not, why."""

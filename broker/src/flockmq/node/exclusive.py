@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Self
+from typing import Self
 
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op, StreamId
@@ -56,7 +56,7 @@ class Exclusive:
 
     def __init__(self, me: str, submit: Submit, reason: Callable[[asyncio.Future[StreamId]], int]) -> None:
         self.claims = Claims(self._heard)
-        self._me: Final = me
+        self._me = me
         self._submit = submit
         self._reason = reason
         self._own: dict[bytes, bytes] = {}
@@ -66,6 +66,15 @@ class Exclusive:
 
     def __len__(self) -> int:
         return len(self._own)
+
+    def rename(self, me: str) -> list[tuple[bytes, bytes]]:
+        """This node is another incarnation, without claims: what (filter, client id) must be claimed again."""
+        self._me = me
+        self._in_doubt.clear()
+        held = [(filter, client_id) for filter, client_id in self._own.items() if filter not in self._asked]
+        for filter, _ in held:
+            del self._own[filter]
+        return held
 
     def claim(self, filter: bytes, client_id: bytes, done: Callable[[int], None]) -> None:
         """`done` gets SUCCESS, QUOTA_EXCEEDED if another client has the filter, or why the log can't say."""

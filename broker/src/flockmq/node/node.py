@@ -44,6 +44,7 @@ from flockmq.node.filters import Filters, reason_of
 from flockmq.node.fronts import Fronts
 from flockmq.node.hooking import Hooking
 from flockmq.node.hosting import Hosting
+from flockmq.node.overview import Overview
 from flockmq.node.remote import RemoteRoutes
 from flockmq.node.retained import Feeds, Retained
 from flockmq.node.shared import RemoteShares
@@ -115,6 +116,7 @@ class Node(NodePort):
         self.rlog = rlog
         self.hooking = hooking
         self.view = View(self)
+        self.overview = Overview(cluster, self.view.rlog)
         about = About(name, self.view.names, self.view.samples)
         self.system = System(sys_topics, about, router, self.flush_soon)
         self.refusals = Reasons("connects_refused", "before_connect")

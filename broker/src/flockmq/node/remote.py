@@ -61,7 +61,7 @@ class RemoteRoutes:
         on_slot_delete: Callable[[int, bytes], None] | None = None,
     ) -> None:
         self._router = router
-        self._me: Final = me
+        self._me = me
         self._find_peer = find_peer
         self._max_shapes = max_shapes
         self._on_slot_delete = on_slot_delete
@@ -71,6 +71,10 @@ class RemoteRoutes:
         self._unplaced: dict[str, set[bytes]] = {}
         self._live = False
         self.members = Members(self)
+
+    def rename(self, me: str) -> None:
+        """This node is another incarnation."""
+        self._me = me
 
     def nodes_with_rows(self) -> int:
         return len(self._placed) + len(self._unplaced)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Final
 
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import ROUTES
@@ -29,13 +28,18 @@ class OwnRoutes:
         is_wanted: Callable[[bytes], bool],
         reason: Callable[[asyncio.Future[StreamId]], int],
     ) -> None:
-        self._me: Final = me
+        self._me = me
         self._submit = submit
         self._holders = holders
         self._is_wanted = is_wanted
         self._reason = reason
         self._deleting: dict[bytes, int] = {}
         self.in_doubt: set[bytes] = set()
+
+    def rename(self, me: str) -> None:
+        """This node is another incarnation."""
+        self._me = me
+        self.in_doubt.clear()
 
     def has(self, filter: bytes) -> bool:
         return filter not in self._deleting and filter not in self.in_doubt and self._me in self._holders(filter)

@@ -22,13 +22,14 @@ from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings
 from flockmq.config.schema import Config, Mqtt
 from flockmq.config.values import Address
-from flockmq.errors import ConfigError, RedisUnreachable, UserError, cannot_bind
+from flockmq.errors import ConfigError, RedisUnreachable, cannot_bind
 from flockmq.home.store import Store
 from flockmq.management import server
 from flockmq.management.view import NodePorts
 from flockmq.node.hooking import Hooking
 from flockmq.node.listeners import Bound
 from flockmq.node.node import Node
+from flockmq.node.rejoin import rejoin
 from flockmq.plugins.running import Plugins
 from flockmq.redis_probe import redis_config
 from flockmq.rlog import errors as rlog_errors
@@ -108,8 +109,10 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
         if ready is not None:
             link = cluster.link_port or None
             ready(NodePorts(mqtt=mqtt_port, listeners=listeners.ports, link=link, management=management_port))
-        await _until_cast_out(purged, rlog)
-        raise UserError("this node was taken for dead and purged from the cluster; start it anew")
+        while True:
+            await _until_cast_out(purged, rlog)
+            purged.clear()
+            await rejoin(node)
 
 
 async def _until_cast_out(purged: asyncio.Event, rlog: Rlog) -> None:

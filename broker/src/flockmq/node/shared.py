@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Self
+from typing import Self
 
 from flockmq.bounds import SHARED_COUNTS_S, SHARED_RETRY_S, SHARED_SHAPES_MAX
 from flockmq.mqtt.topics import matching
@@ -28,10 +28,14 @@ class RemoteShares:
 
     def __init__(self, router: Router, me: str) -> None:
         self._router = router
-        self._me: Final = me
+        self._me = me
         self._index = FilterIndex(SHARED_SHAPES_MAX)
         self._elsewhere: dict[bytes, Elsewhere] = {}
         self._live = False
+
+    def rename(self, me: str) -> None:
+        """This node is another incarnation."""
+        self._me = me
 
     def go_live(self) -> None:
         """From now on the router picks by these rows."""
@@ -79,7 +83,7 @@ class OwnShares:
     """`count` gives (connected, away) of a group here; `reason` what a write came to."""
 
     def __init__(self, me: str, submit: Submit, count: Callable[[bytes], tuple[int, int]], reason: Reason) -> None:
-        self._me: Final = me
+        self._me = me
         self._submit = submit
         self._count = count
         self._reason = reason
@@ -90,6 +94,13 @@ class OwnShares:
         self._serial = 0
         self._dirty: set[bytes] = set()
         self._timer: asyncio.TimerHandle | None = None
+
+    def rename(self, me: str) -> None:
+        """This node is another incarnation, without rows."""
+        self._me = me
+        self._routed.clear()
+        self._written.clear()
+        self._latest.clear()
 
     def has(self, share_filter: bytes) -> bool:
         return share_filter in self._routed

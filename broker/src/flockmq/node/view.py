@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flockmq import __version__, build
-from flockmq.management.view import AlarmRow, LogState, NodeRow, NodeStatus, PluginRow, Sample, ShardStatus
+from flockmq.management.view import (
+    AlarmRow,
+    ClusterState,
+    LogState,
+    NodeLog,
+    NodeRow,
+    NodeStatus,
+    PluginRow,
+    Sample,
+    ShardStatus,
+)
 from flockmq.rlog.shards import SHARDS
 from flockmq.telemetry.metrics import counter_samples
 
@@ -16,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """A `management.view.NodeView`; every call answers at once, from memory."""
+    """A `management.view.NodeView`; every call that isn't awaited answers at once, from memory."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -68,13 +78,29 @@ class View:
         )
 
     def rlog(self) -> Mapping[str, LogState]:
-        return {
-            name: LogState(
-                applied=str(shard.applied),
-                digests={table: f"{digest:016x}" for table, digest in shard.digests().items()},
-            )
-            for name, shard in self._node.rlog.tables.shards.items()
-        }
+        return {name: self._log_of(name) for name in SHARDS}
+
+    def _log_of(self, name: str) -> LogState:
+        shard, stats = self._node.rlog.tables.shards[name], self._node.rlog.stats(name)
+        return LogState(
+            applied=str(shard.applied),
+            digests={table: f"{digest:016x}" for table, digest in shard.digests().items()},
+            lag_entries=stats.lag_entries,
+            lag_seconds=stats.lag_s,
+            bootstraps=stats.bootstraps,
+            bootstrap_time_seconds=stats.bootstrap_s,
+            bootstrap_num_keys=stats.bootstrap_rows,
+            message_queue_len=stats.unapplied,
+            replayq_len=stats.replaying,
+            last_intercepted_trans=stats.appended,
+            server_mql=stats.appends_waiting,
+        )
+
+    async def members(self) -> ClusterState:
+        return await self._node.overview.members()
+
+    async def logs(self) -> Sequence[NodeLog]:
+        return await self._node.overview.logs()
 
     def plugins(self) -> Sequence[PluginRow]:
         return self._node.hooking.rows()
@@ -94,6 +120,23 @@ class View:
         if is_there:
             await self._node.rlog.end_alarm(name)
         return is_there
+
+    def _log_samples(self) -> Iterator[Sample]:
+        """What Mria calls them, in our log."""
+        node = self._node
+        yield Sample("flockmq_stale", node.router.stale)
+        for shard in SHARDS:
+            stats = node.rlog.stats(shard)
+            yield Sample("flockmq_rlog_bootstrap_time_seconds", stats.bootstrap_s, (shard,))
+            yield Sample("flockmq_rlog_bootstrap_num_keys", stats.bootstrap_rows, (shard,))
+            yield Sample("flockmq_rlog_message_queue_len", stats.unapplied, (shard,))
+            yield Sample("flockmq_rlog_replayq_len", stats.replaying, (shard,))
+            if node.cluster.is_core:
+                yield Sample("flockmq_rlog_last_intercepted_trans", stats.appended, (shard,))
+                yield Sample("flockmq_rlog_server_mql", stats.appends_waiting, (shard,))
+        if node.cluster.is_core and (status := node.cluster.status_of(node.cluster.incarnation)) is not None:
+            yield Sample("flockmq_rlog_weight", status.weight)
+            yield Sample("flockmq_rlog_replicants", status.replicants)
 
     def samples(self) -> Sequence[Sample]:
         node = self._node
@@ -121,6 +164,7 @@ class View:
             Sample("flockmq_queue_length", node.homes.attaching, ("attaches",)),
             Sample("flockmq_queue_length", node.cluster.resend_messages, ("resend_messages",)),
             Sample("flockmq_queue_length", node.rlog.pending_bytes, ("log_pending_bytes",)),
+            *self._log_samples(),
             Sample("flockmq_rlog_redis_lost_data", node.rlog.redis_lost_data),
             Sample("flockmq_rlog_digest_mismatches", node.rlog.digest_mismatches),
             Sample("flockmq_alarms", len(node.rlog.tables.alarms)),

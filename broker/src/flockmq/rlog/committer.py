@@ -104,6 +104,10 @@ class Committer:
         self._arrived[shard].set()
         return done
 
+    def waiting(self, shard: str) -> int:
+        """How many appends wait for their turn."""
+        return len(self._queues[shard])
+
     async def register(self, shard: str, incarnation: str) -> StreamId:
         """Make the incarnation known to the shard; again is harmless. Raises LogRefused if it was purged."""
         reply = await self._function("register", shard, incarnation, encode_registration(incarnation))

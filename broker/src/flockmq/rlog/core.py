@@ -41,6 +41,8 @@ class Core:
     ) -> None:
         self.voter = Voter(name, replica, data_dir)
         self.committer = Committer(config, Settler(self.voter, ballot, replica.tables, on_lost), self.voter)
+        self.appended: dict[str, int] = dict.fromkeys(SHARDS, 0)
+        """How many transactions this core wrote to each shard, for whomever."""
         self._replica = replica
         self._data_dir = data_dir
         self._durable: dict[str, StreamId] = dict.fromkeys(SHARDS, START)
@@ -82,7 +84,9 @@ class Core:
         return await self.committer.register(shard, incarnation)
 
     async def append(self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]) -> StreamId:
-        return await self.committer.append(shard, incarnation, first, transactions)
+        appended = await self.committer.append(shard, incarnation, first, transactions)
+        self.appended[shard] += len(transactions)
+        return appended
 
     async def bootstrap(self, shard: str) -> AsyncGenerator[bytes]:
         if shard not in SHARDS or not self._replica.in_step(shard):

@@ -18,6 +18,7 @@ import gc
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from redis.exceptions import ResponseError
 
@@ -62,6 +63,13 @@ def apply_entry(shard: Shard, entry: LogEntry) -> None:
         raise LogCorrupt(f"shard {shard.name}: entry {stream_id} has the unknown field {entry.field!r}")
 
 
+def _entries_between(applied: StreamId, end: StreamId) -> int:
+    """Of another generation all are counted: it has one entry more than its last sequence says."""
+    if end <= applied:
+        return 0
+    return end.sequence - applied.sequence if end.generation == applied.generation else end.sequence + 1
+
+
 def entries_of(reply: Reply | ResponseError) -> Iterator[LogEntry]:
     """From what XRANGE answers, and XREAD for one stream. Raises LogCorrupt."""
     assert isinstance(reply, list)
@@ -73,6 +81,17 @@ def entries_of(reply: Reply | ResponseError) -> Iterator[LogEntry]:
                 raise LogCorrupt("an entry of the log has other than one field; does something else write to it?")
 
 
+@dataclass(slots=True)
+class Filling:
+    """A shard's bootstraps on this node: how many, and the last one's duration and rows; how many entries of the log
+    one that is under way has still to replay."""
+
+    bootstraps: int = 0
+    seconds: float = 0.0
+    rows: int = 0
+    replaying: int = 0
+
+
 class Replica:
     """`source` gives a core's tables; `on_applied(shard, size)` is called after entries of so many bytes, or a
     bootstrap (0), were applied to it. `votes`: it is a core's."""
@@ -82,6 +101,7 @@ class Replica:
     ) -> None:
         self.tables = Tables()
         self.bootstraps = 0
+        self.filling: dict[str, Filling] = {shard: Filling() for shard in SHARDS}
         self._votes = votes
         self._source = source
         self._on_applied = on_applied
@@ -136,6 +156,10 @@ class Replica:
             for entry in entries_of(reply):
                 yield entry
                 after = entry.stream_id
+
+    def unapplied(self, shard: str) -> int:
+        """How many entries are known to be in Redis, by what was read, and not applied yet."""
+        return _entries_between(self.tables.shards[shard].applied, self._ends.get(shard, START))
 
     def in_step(self, shard: str) -> bool:
         """The shard's tables are live: not blank, not about to be replaced."""
@@ -299,6 +323,7 @@ class Replica:
         """Fill fresh tables from a core, then from the log up to where the core ended, and put them in the live ones'
         place. Raises LogError."""
         assert self._source is not None
+        filling, began_s = self.filling[shard], asyncio.get_running_loop().time()
         fresh = self.tables.shards[shard].fresh()
         receiver, framer = bootstrap.Receiver(fresh), bootstrap.Framer()
         async with aclosing(self._source(shard)) as frames:
@@ -313,6 +338,9 @@ class Replica:
         if self._votes:
             await self._go_no_further_back(fresh)
         self._swap(fresh)
+        filling.bootstraps += 1
+        filling.seconds = asyncio.get_running_loop().time() - began_s
+        filling.rows = sum(len(table) for table in fresh.tables.values())
 
     async def _go_no_further_back(self, fresh: Shard) -> None:
         """Bring fresh tables to where the live ones are, which stand still meanwhile. Raises LogUnavailable."""
@@ -326,14 +354,19 @@ class Replica:
     async def _replay(self, fresh: Shard, end: StreamId) -> None:
         loop = asyncio.get_running_loop()
         turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
-        async for entry in self.read(fresh.name, fresh.applied, end):
-            try:
-                apply_entry(fresh, entry)
-            except NotNext as error:
-                raise LogUnavailable(f"shard {fresh.name} was trimmed during the bootstrap: {error}") from None
-            if loop.time() >= turn_ends:
-                await asyncio.sleep(0)
-                turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+        filling = self.filling[fresh.name]
+        try:
+            async for entry in self.read(fresh.name, fresh.applied, end):
+                filling.replaying = _entries_between(fresh.applied, end)
+                try:
+                    apply_entry(fresh, entry)
+                except NotNext as error:
+                    raise LogUnavailable(f"shard {fresh.name} was trimmed during the bootstrap: {error}") from None
+                if loop.time() >= turn_ends:
+                    await asyncio.sleep(0)
+                    turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+        finally:
+            filling.replaying = 0
 
     def adopt(self, fresh: Shard) -> None:
         """Put tables in the live ones' place, before `start`: a core's snapshot."""

@@ -24,7 +24,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.core import Core
@@ -41,6 +41,22 @@ from flockmq.rlog.tables import Tables
 from flockmq.rlog.writer import Puts, Writer
 
 log = logging.getLogger(__name__)
+
+
+class ShardStats(NamedTuple):
+    """Entries behind the head, and for how long; bootstraps since the start, with the duration and the rows of the last
+    one; entries read but not applied, and those that a bootstrap has still to replay; a core's transactions written,
+    and appends that wait."""
+
+    lag_entries: int
+    lag_s: float
+    bootstraps: int
+    bootstrap_s: float
+    bootstrap_rows: int
+    unapplied: int
+    replaying: int
+    appended: int
+    appends_waiting: int
 
 
 class Rlog:
@@ -65,9 +81,8 @@ class Rlog:
         writes_to: CorePort | None = self.core if self.core is not None else port
         if writes_to is None:
             raise ValueError("a node that is no core (data_dir) needs a port to one")
-        self._writers = {
-            shard: Writer(shard, incarnation, writes_to, awaits_answer=redis.min_replicas > 0) for shard in SHARDS
-        }
+        self._writer = partial(Writer, port=writes_to, awaits_answer=redis.min_replicas > 0)
+        self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
         self._lags = {shard: _Lag() for shard in SHARDS}
         self.redis_lost_data = 0
         """How often this core found that Redis had lost what the cores know, and gave it back."""
@@ -87,6 +102,16 @@ class Rlog:
             await self.core.load()
             await self.core.start()
         await self._replica.start(blank=self.core is None)
+        await asyncio.gather(*(writer.start() for writer in self._writers.values()))
+
+    async def rejoin(self, incarnation: str) -> None:
+        """The log takes no more from this node's former incarnation: go on as another, with the tables as they are.
+        What the former one had under way ends with LogUnavailable. Raises LogRefused."""
+        former = list(self._writers.values())
+        self.incarnation = incarnation
+        self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
+        for writer in former:
+            await writer.stop()
         await asyncio.gather(*(writer.start() for writer in self._writers.values()))
 
     async def stop(self) -> None:
@@ -167,6 +192,22 @@ class Rlog:
     def lag(self, shard: str) -> tuple[int, float]:
         """How far the tables are behind the head: entries, and for how many milliseconds by now."""
         return self._lags[shard].behind(self.applied(shard), asyncio.get_running_loop().time())
+
+    def stats(self, shard: str) -> ShardStats:
+        """How this node keeps up with the shard."""
+        lag_entries, lag_ms = self.lag(shard)
+        filling, core = self._replica.filling[shard], self.core
+        return ShardStats(
+            lag_entries=lag_entries,
+            lag_s=lag_ms / 1000,
+            bootstraps=filling.bootstraps,
+            bootstrap_s=filling.seconds,
+            bootstrap_rows=filling.rows,
+            unapplied=self._replica.unapplied(shard),
+            replaying=filling.replaying,
+            appended=0 if core is None else core.appended[shard],
+            appends_waiting=0 if core is None else core.committer.waiting(shard),
+        )
 
     @property
     def bootstraps(self) -> int:

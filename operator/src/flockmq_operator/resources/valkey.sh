@@ -35,6 +35,8 @@ SENTINEL_PORT=26379
 DOWN_AFTER_MS=6000
 FAILOVER_TIMEOUT_MS=20000
 LEAVE_S=25
+# min-replicas-to-write of a primary that has just started: more than there ever are.
+UNSETTLED=999
 
 export REDISCLI_AUTH VALKEYCLI_AUTH
 REDISCLI_AUTH=$(cat "$SECRETS/password")
@@ -102,7 +104,7 @@ start_redis() {
   fi
   say "the primary"
   settle &
-  exec valkey-server "$CONFIG/valkey.conf" --replica-announce-ip "$SELF" --min-replicas-to-write 999
+  exec valkey-server "$CONFIG/valkey.conf" --replica-announce-ip "$SELF" --min-replicas-to-write $UNSETTLED
 }
 
 # settle: once the Sentinels see a primary, or a replica is in step, let it be what it is. A failover that was begun by a
@@ -172,8 +174,11 @@ ready() {
     said=$(word "$SELF")
     [ -n "$said" ] && [ "$said" != none ]
   else
-    role=$(field role)
-    [ "$role" = master ] || [ "$(field master_link_status)" = up ]
+    case $(field role) in
+      master) [ "$(redis config get min-replicas-to-write | tail -n 1)" != $UNSETTLED ] ;;
+      slave) [ "$(field master_link_status)" = up ] ;;
+      *) false ;;
+    esac
   fi
 }
 

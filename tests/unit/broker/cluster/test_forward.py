@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from flockmq import bounds
 from flockmq.cluster.forward import Inbox, PeerSink
 from flockmq.cluster.frames import FORWARD, FrameReader, parse_forward, parse_numbered
+from flockmq.cluster.membership import new_incarnation
 from flockmq.session.sink import CONGESTED, FLOWING, Sink
 
 ACTIONS = st.lists(st.sampled_from(["message", "message", "flush", "carry", "accept", "cut", "connect"]), max_size=80)
@@ -175,3 +176,54 @@ def test_a_gap_is_an_error_and_a_new_acquaintance_may_start_anywhere() -> None:
     with pytest.raises(ValueError, match="batch 9 from a@00000001 came after 7"):
         inbox.accept("a@00000001", 9)
     assert inbox.accept("a@00000001", 8)
+
+
+def test_a_node_that_was_purged_and_came_back_goes_on_with_its_numbers() -> None:
+    inbox = Inbox()
+    former = new_incarnation("a")
+    later = new_incarnation("a", former)
+    assert inbox.accept(former, 1)
+    assert inbox.accept(former, 2)
+    inbox.forget(former)
+    assert inbox.meet(later) == 2
+    assert not inbox.accept(later, 2)
+    assert inbox.accept(later, 3)
+    assert inbox.meet(new_incarnation("a")) == 0
+
+
+def test_a_node_that_came_back_itself_is_numbered_from_one_by_everybody() -> None:
+    inbox = Inbox()
+    assert inbox.accept("b@00000001", 7)
+    inbox.begin_anew()
+    assert inbox.meet("b@00000001") == 0
+    assert inbox.accept("b@00000001", 1)
+
+
+def test_purged_nodes_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "PEERS_FORMER_MAX", 2)
+    inbox = Inbox()
+    purged = [new_incarnation("a") for _ in range(3)]
+    for incarnation in purged:
+        inbox.accept(incarnation, 5)
+        inbox.forget(incarnation)
+    assert [inbox.meet(incarnation) for incarnation in purged] == [0, 5, 5]
+
+
+async def test_a_node_that_may_be_purged_lets_publishers_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "FORWARD_WAIT_S", 0.01)
+    turn: list[Sink] = []
+    fenced, looked = [True], asyncio.Event()
+
+    def is_fenced() -> bool:
+        looked.set()
+        return fenced[0]
+
+    sink = PeerSink(turn, "b@00000001", lambda _: None, is_fenced)
+    released = asyncio.Event()
+    assert sink.put_acknowledged(5, b"message", released.set)
+    end_turn(turn)
+    await asyncio.wait_for(looked.wait(), 10)
+    assert not released.is_set()
+    fenced[0] = False
+    await asyncio.wait_for(released.wait(), 10)
+    sink.purge()

@@ -12,7 +12,16 @@ from flockmq.bounds import MANAGEMENT_REQUEST_LINE_MAX_BYTES
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse
 from flockmq.management.server import serve
-from flockmq.management.view import LogState, NodeRow, NodeStatus, Sample, ShardStatus
+from flockmq.management.view import (
+    ClusterState,
+    LogState,
+    Member,
+    NodeLog,
+    NodeRow,
+    NodeStatus,
+    Sample,
+    ShardStatus,
+)
 
 ROW = NodeRow(
     name="core-1",
@@ -59,6 +68,13 @@ class ToldNode:
 
     def rlog(self) -> Mapping[str, LogState]:
         return {"route": LogState(applied="1-7", digests={"routes": "00000000000000ff"})}
+
+    async def members(self) -> ClusterState:
+        member = Member(name="core-1", incarnation="core-1@0a", role="core", version="1", host="h", slots=3, heard=True)
+        return ClusterState(told_by="core-1", stale=False, leader=None, slots_without_owner=1021, nodes=[member])
+
+    async def logs(self) -> Sequence[NodeLog]:
+        return [NodeLog(name="core-1", incarnation="core-1@0a", role="core", shards=self.rlog())]
 
     def samples(self) -> Sequence[Sample]:
         return [Sample("flockmq_connections", 4)]
@@ -130,7 +146,19 @@ async def test_status_tells_the_position_in_each_shard(http: aiohttp.ClientSessi
 
 async def test_where_the_tables_are_is_shown_with_their_digests(http: aiohttp.ClientSession) -> None:
     async with http.get("/api/v5/rlog") as response:
-        assert await response.json() == {"route": {"applied": "1-7", "digests": {"routes": "00000000000000ff"}}}
+        shards = await response.json()
+    assert (shards["route"]["applied"], shards["route"]["digests"]) == ("1-7", {"routes": "00000000000000ff"})
+    assert shards["route"]["lag_entries"] == 0
+
+
+async def test_the_whole_cluster_is_shown(http: aiohttp.ClientSession) -> None:
+    async with http.get("/api/v5/cluster") as response:
+        state = await response.json()
+    assert (state["told_by"], state["slots_without_owner"]) == ("core-1", 1021)
+    assert [(node["name"], node["slots"], node["heard"]) for node in state["nodes"]] == [("core-1", 3, True)]
+    async with http.get("/api/v5/rlog/nodes") as response:
+        nodes = (await response.json())["data"]
+    assert [(node["name"], node["shards"]["route"]["applied"]) for node in nodes] == [("core-1", "1-7")]
 
 
 async def test_metrics_are_in_prometheus_text(http: aiohttp.ClientSession) -> None:

@@ -3,71 +3,70 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import pytest
 
-from flockmq.home.service import Done, HomeUnreachable, Superseded
+from flockmq.home.asking import Admission, Answered, AttachError, Done, HomeUnreachable, Superseded
+from flockmq.home.wire import Opening, Question
 from flockmq.mqtt import encode
 from flockmq.mqtt.errors import protocol_error
 from flockmq.mqtt.packets import Connect, Will
+from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.clients import VIOLATIONS_LOGGED_PER_S, Clients
+from flockmq.node.fronts import Fronts
 from flockmq.session.channel import CLOSED, Channel
+from flockmq.session.front import Front
+from flockmq.session.limits import Limits
 from flockmq.session.opening import Will as LastWill
 from flockmq.session.port import ALLOWED, ASKED, DENIED
 from flockmq.session.principal import ANONYMOUS
 from flockmq.session.session import Session
-from unit.broker.session.harness import Client, Node, Port, without_words
+from unit.broker.session.harness import Client, Node, Port, publish, without_words
+
+HOME = "core@1"
+PUBLISH = publish(5, "t", "hello", qos=1, packet_id=1)
 
 
 class Home:
     """Answers an attach when it is told to."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[bytes, Done]] = []
-        self.detached: list[tuple[bytes, int]] = []
+        self.asked: list[tuple[bytes, Opening | None, Done]] = []
+        self.detached: list[tuple[bytes, int, int, bool]] = []
 
-    def attach(self, client_id: bytes, clean: bool, done: Done) -> None:
-        self.asked.append((client_id, done))
+    def attach(self, client_id: bytes, opening: Opening | None, done: Done) -> None:
+        self.asked.append((client_id, opening, done))
 
-    def detach(self, client_id: bytes, token: int) -> None:
-        self.detached.append((client_id, token))
+    def detach(self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False) -> None:
+        self.detached.append((client_id, token, expiry_s, with_will))
 
+    def owner(self, slot: int) -> str:
+        return HOME
 
-class Handovers:
-    """Gives nothing away, and takes nothing over; `hold` keeps back who waits for the routes of a session."""
+    def report(self, client_id: bytes, token: int, pairs: bytes) -> None:
+        raise AssertionError("nothing was answered")
 
-    def __init__(self) -> None:
-        self.given: list[tuple[bytes, int, str]] = []
-        self.hold = False
-        self.held: list[Callable[[], None]] = []
-
-    def give(self, session: Session, token: int, to: str) -> None:
-        self.given.append((session.client_id, token, to))
-
-    def take(self, client_id: bytes, token: int, clean: bool, then: Callable[[], None]) -> None:
-        if self.hold:
-            self.held.append(then)
-        else:
-            then()
+    def ask(self, client_id: bytes, token: int, question: Question, answered: Answered) -> None:
+        raise AssertionError("nothing was asked for")
 
 
 class Admitting(Port):
-    """A node whose clients are real."""
+    """A node whose clients are real, and who watches them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.node = Node()
         self.node.port = self.node.serving(self)
         self.home = Home()
-        self.handovers = Handovers()
         self.events: list[tuple[str, bytes, int, int]] = []
+        router = self.node.router
+        self.fronts = Fronts(router.turn, self.flush_soon, lambda channel, filter: None)
         self.clients = Clients(
-            "me@1", self.sessions, self.node.router.counters, self.flush_soon, lambda *event: self.events.append(event)
+            self.sessions, self.fronts, router.counters, self.flush_soon, lambda *event: self.events.append(event)
         )
-        self.clients.homes = self.home
-        self.clients.handovers = self.handovers
+        self.clients.homes = self.fronts.homes = self.home
+        self.clients.watcher = self
 
     def admit(self, channel: Channel, connect: Connect) -> None:
         self.clients.authenticated(channel, connect, ANONYMOUS)
@@ -75,17 +74,49 @@ class Admitting(Port):
     def gone(self, channel: Channel, session: Session, will: LastWill | None) -> None:
         self.clients.gone(channel, session, will)
 
-    def connecting(self, client_id: bytes = b"c", version: int = 5, *, clean: bool = True) -> Client:
-        """With `clean` False in version 4: a session that lasts."""
+    def connected(self, channel: Channel, connect: Connect, session: Session, is_present: bool) -> None: ...
+    def disconnected(self, channel: Channel, session: Session) -> None: ...
+    def taken_over(self, client_id: bytes) -> None: ...
+    def will_of(self, channel: Channel) -> LastWill | None:
+        return channel.will
+
+    def connecting(
+        self,
+        client_id: bytes = b"c",
+        version: int = 5,
+        *,
+        clean: bool = True,
+        expiry_s: int = 0,
+        will: Will | None = None,
+    ) -> Client:
         channel = self.node.opened()
-        assert self.node.feed(channel, encode.connect(Connect(version, client_id, clean_start=clean))) == []
+        properties = expiring(expiry_s) if expiry_s else None
+        connect = Connect(version, client_id, clean_start=clean, will=will, properties=properties)
+        assert self.node.feed(channel, encode.connect(connect)) == []
         return channel
 
-    def answer(self, channel: Client, answer: int | Exception) -> bytes:
-        _, done = self.home.asked.pop(0)
-        done(answer)  # type: ignore[arg-type]
+    def answer(
+        self, channel: Client, answer: int | AttachError, *, lasts: bool = False, present: bool = False
+    ) -> bytes:
+        _, _, done = self.home.asked.pop(0)
+        done(Admission(answer, lasts, present) if isinstance(answer, int) else answer)
         self.node.turn()
         return b"".join(channel.packets())
+
+    def lasting(self, token: int, version: int = 5, will: Will | None = None) -> Client:
+        """Connected; its session, which ends an hour after it left, runs at its home."""
+        client = self.connecting(version=version, clean=False, expiry_s=3600 if version == 5 else 0, will=will)
+        assert self.answer(client, token, lasts=True)[3] == 0
+        return client
+
+    def tokens(self) -> list[tuple[bytes, int]]:
+        return [(connection.client_id, connection.token) for connection in self.clients.connections()]
+
+
+def expiring(interval_s: int) -> Properties:
+    properties = Properties()
+    properties.session_expiry_interval = interval_s
+    return properties
 
 
 @pytest.fixture
@@ -105,7 +136,7 @@ def test_a_client_is_admitted_when_its_home_says_so(admitting: Admitting) -> Non
 
 @pytest.mark.parametrize("error", [Superseded("newer"), HomeUnreachable("away")])
 def test_a_client_that_its_home_refuses_hears_that_the_server_is_unavailable(
-    admitting: Admitting, error: Exception
+    admitting: Admitting, error: AttachError
 ) -> None:
     client = admitting.connecting()
     assert admitting.answer(client, error) == encode.connack(5, Reason.SERVER_UNAVAILABLE)
@@ -118,7 +149,7 @@ def test_a_client_that_left_while_its_home_was_asked_is_detached(admitting: Admi
     client = admitting.connecting()
     client.lost()
     assert admitting.answer(client, 7) == b""
-    assert admitting.home.detached == [(b"c", 7)]
+    assert admitting.home.detached == [(b"c", 7, 0, False)]
     assert not admitting.clients.by_id
     assert not admitting.events
 
@@ -126,18 +157,18 @@ def test_a_client_that_left_while_its_home_was_asked_is_detached(admitting: Admi
 def test_a_kicked_client_hears_why_and_its_home_that_it_is_gone(admitting: Admitting) -> None:
     client = admitting.connecting()
     admitting.answer(client, 7)
-    assert not admitting.clients.kick(b"c", 6, "other@1", True)
-    assert admitting.clients.kick(b"c", 7, "other@1", True)
+    assert not admitting.clients.kick(b"c", 6)
+    assert admitting.clients.kick(b"c", 7)
     admitting.node.turn()
     assert client.packets() == [encode.disconnect(5, Reason.SESSION_TAKEN_OVER)]
-    assert admitting.home.detached == [(b"c", 7)]
-    assert not admitting.clients.kick(b"c", 7, "other@1", True)
+    assert admitting.home.detached == [(b"c", 7, -1, False)]
+    assert not admitting.clients.kick(b"c", 7)
     assert admitting.events[-1] == ("disconnected", b"c", Reason.SESSION_TAKEN_OVER, 5)
 
 
 def test_a_client_that_is_still_to_be_admitted_cannot_be_kicked(admitting: Admitting) -> None:
     admitting.connecting()
-    assert not admitting.clients.kick(b"c", 7, "other@1", True)
+    assert not admitting.clients.kick(b"c", 7)
 
 
 def test_the_end_of_an_older_connection_leaves_the_newer_one(admitting: Admitting) -> None:
@@ -145,10 +176,11 @@ def test_the_end_of_an_older_connection_leaves_the_newer_one(admitting: Admittin
     admitting.answer(older, 7)
     newer = admitting.connecting()
     admitting.answer(newer, 8)
+    assert older.state == CLOSED, "its new home has not heard of it"
     older.lost()
     assert admitting.clients.by_id == {b"c": newer}
-    assert list(admitting.clients.tokens()) == [(b"c", 8)]
-    assert admitting.home.detached == [(b"c", 7)]
+    assert admitting.tokens() == [(b"c", 8)]
+    assert admitting.home.detached == [(b"c", 7, -1, False)]
 
 
 def test_MQTT_3_1_3_7_an_assigned_client_id_is_told_and_is_like_any_other(admitting: Admitting) -> None:
@@ -158,55 +190,90 @@ def test_MQTT_3_1_3_7_an_assigned_client_id_is_told_and_is_like_any_other(admitt
     assert admitting.home.asked[0][0] == assigned
     assert assigned in admitting.answer(channel, 7)
     channel.lost()
-    assert admitting.home.detached == [(assigned, 7)]
+    assert admitting.home.detached == [(assigned, 7, -1, False)]
 
 
-def test_a_session_that_lasts_keeps_its_place_at_the_home(admitting: Admitting) -> None:
-    client = admitting.connecting(version=4, clean=False)
+def test_a_session_that_ends_with_its_connection_is_opened_nowhere_else(admitting: Admitting) -> None:
+    client = admitting.connecting()
+    assert admitting.home.asked[0][1] is None, "whatever is there ends"
     admitting.answer(client, 7)
-    client.lost()
-    assert not admitting.home.detached
-    assert list(admitting.clients.tokens()) == [(b"c", 7)]
+    assert list(admitting.sessions.by_id) == []
+    assert not isinstance(client.session, Front)
 
 
-def test_a_kicked_session_stays_for_a_newcomer_on_the_same_node(admitting: Admitting) -> None:
-    client = admitting.connecting(version=4, clean=False)
-    admitting.answer(client, 7)
-    newer = admitting.connecting(version=4, clean=False)
-    assert admitting.clients.kick(b"c", 7, "me@1", False)
-    assert admitting.home.detached == [(b"c", 7)]
-    assert admitting.answer(newer, 8) == encode.connack(4, 0, True)
-    assert list(admitting.clients.tokens()) == [(b"c", 8)]
+def test_its_home_hears_what_a_session_that_lasts_asks_for(admitting: Admitting) -> None:
+    admitting.connecting(b"a", clean=False, expiry_s=60, will=Will(b"w", b"gone", 1, False, None))
+    admitting.connecting(b"b", version=4, clean=False)
+    admitting.connecting(b"c", clean=False)
+    five, four, maybe = (opening for _, opening, _ in admitting.home.asked)
+    assert five is not None
+    assert four is not None
+    assert maybe is not None
+    assert (five.version, five.clean_start, five.expiry_s, five.zone) == (5, False, 60, "default")
+    assert five.will is not None
+    assert b"gone" in five.will.packet
+    assert (four.version, four.expiry_s, four.will) == (4, Limits().max_session_expiry_interval, None)
+    assert maybe.expiry_s == 0, "it may be there already"
+    assert len({five.nonce, four.nonce, maybe.nonce}) == 3
 
 
-def test_a_kicked_session_is_given_to_a_newcomer_on_another_node(admitting: Admitting) -> None:
-    client = admitting.connecting(version=4, clean=False)
-    admitting.answer(client, 7)
-    client.lost()
-    assert admitting.clients.kick(b"c", 7, "other@1", False)
-    assert admitting.handovers.given == [(b"c", 7, "other@1")]
-    assert not admitting.home.detached
+def test_a_session_that_lasts_has_a_front_here(admitting: Admitting) -> None:
+    client = admitting.connecting(clean=False, expiry_s=60)
+    connack = admitting.answer(client, 7, lasts=True, present=True)
+    assert connack[2:4] == b"\1\0", "session present"
+    assert isinstance(client.session, Front)
+    assert not admitting.sessions.by_id
+    (connection,) = admitting.clients.connections()
+    assert connection.opening is not None
+    assert (connection.client_id, connection.token, connection.opening.expiry_s) == (b"c", 7, 60)
+    admitting.clients.delivered(HOME, 7, PUBLISH)
+    admitting.node.turn()
+    assert client.packets() == [PUBLISH]
 
 
-def test_a_kicked_session_ends_for_a_newcomer_that_starts_clean(admitting: Admitting) -> None:
-    client = admitting.connecting(version=4, clean=False)
-    admitting.answer(client, 7)
-    client.lost()
-    assert admitting.clients.kick(b"c", 7, "other@1", True)
-    assert not admitting.handovers.given
-    assert admitting.home.detached == [(b"c", 7)]
-    assert admitting.sessions_gone == [b"c"]
+def test_what_a_home_sends_that_was_is_not_heard(admitting: Admitting) -> None:
+    client = admitting.lasting(7)
+    admitting.clients.delivered("former@1", 7, PUBLISH)
+    admitting.clients.delivered(HOME, 6, PUBLISH)
+    admitting.node.turn()
+    assert client.packets() == []
+
+
+@pytest.mark.parametrize("kept", [-1, 0, 120])
+def test_its_home_hears_what_DISCONNECT_said_of_the_will_and_the_expiry(admitting: Admitting, kept: int) -> None:
+    client = admitting.lasting(7, will=Will(b"w", b"gone", 1, False, None))
+    if kept < 0:
+        client.lost()
+    else:
+        admitting.node.feed(client, encode.disconnect(5, 0, expiring(kept)))
+    assert admitting.home.detached == [(b"c", 7, 3600 if kept < 0 else kept, kept < 0)]
+    assert admitting.tokens() == []
+    assert len(admitting.fronts) == 0
+    assert not admitting.published, "its home does that"
 
 
 def test_a_client_that_left_before_it_had_its_session_leaves_it_there(admitting: Admitting) -> None:
-    admitting.answer(first := admitting.connecting(version=4, clean=False), 7)
-    first.lost()
-    second = admitting.connecting(version=4, clean=False)
-    second.lost()
-    admitting.clients.kick(b"c", 7, "me@1", False)
-    admitting.answer(second, 8)
-    assert list(admitting.clients.tokens()) == [(b"c", 8)]
-    assert admitting.home.detached == [(b"c", 7)]
+    client = admitting.connecting(clean=False, expiry_s=60, will=Will(b"w", b"gone", 1, False, None))
+    client.lost()
+    admitting.answer(client, 8, lasts=True)
+    assert admitting.home.detached == [(b"c", 8, 60, False)]
+    assert len(admitting.fronts) == 0
+
+
+def test_a_client_whose_session_has_no_room_is_cut_off(admitting: Admitting) -> None:
+    client = admitting.lasting(7)
+    admitting.clients.overflow(b"c", 6)
+    assert client.state != CLOSED
+    admitting.clients.overflow(b"c", 7)
+    admitting.node.turn()
+    assert without_words(client.packets()) == [encode.disconnect(5, Reason.QUOTA_EXCEEDED)]
+
+
+def test_a_client_that_is_closed_takes_its_session_with_it(admitting: Admitting) -> None:
+    admitting.lasting(7, will=Will(b"w", b"gone", 1, False, None))
+    assert admitting.clients.close(b"c", Reason.ADMINISTRATIVE_ACTION)
+    assert not admitting.clients.close(b"c", Reason.ADMINISTRATIVE_ACTION)
+    assert admitting.home.detached == [(b"c", 7, 0, True)]
 
 
 def test_violations_are_a_few_lines_each_one_line(admitting: Admitting, caplog: pytest.LogCaptureFixture) -> None:
@@ -233,32 +300,3 @@ def test_a_will_is_authorized_before_its_client_is_admitted(admitting: Admitting
         assert admitting.answer(channel, 7)[3] == 0
     else:
         assert without_words(answer) == [encode.connack(5, Reason.NOT_AUTHORIZED)]
-
-
-def test_an_older_connection_that_its_new_home_has_not_heard_of_is_closed(admitting: Admitting) -> None:
-    older = admitting.connecting(version=4, clean=False)
-    admitting.answer(older, 7)
-    newer = admitting.connecting(version=4, clean=False)
-    assert admitting.answer(newer, 8) == encode.connack(4, 0, True)
-    assert older.state == CLOSED
-    older.lost()
-    assert list(admitting.clients.tokens()) == [(b"c", 8)]
-    assert not admitting.sessions.away
-
-
-@pytest.mark.parametrize("to", ["other@1", "me@1"])
-def test_a_client_is_kicked_while_the_routes_of_its_session_are_written(admitting: Admitting, to: str) -> None:
-    admitting.answer(first := admitting.connecting(version=4, clean=False), 6)
-    first.lost()
-    admitting.handovers.hold = True
-    client = admitting.connecting(version=4, clean=False)
-    admitting.answer(client, 7)
-    assert list(admitting.clients.tokens()) == [(b"c", 7), (b"c", 6)]
-    admitting.sessions.keep(b"c", 7)  # as the session that comes has it
-    assert admitting.clients.kick(b"c", 7, to, False)
-    admitting.handovers.held[0]()
-    admitting.node.turn()
-    assert client.packets() == [encode.connack(4, Reason.SERVER_UNAVAILABLE)]
-    assert admitting.handovers.given == ([(b"c", 7, to)] if to == "other@1" else [])
-    assert admitting.home.detached == ([(b"c", 7)] if to == "me@1" else [])
-    assert not admitting.clients.by_id

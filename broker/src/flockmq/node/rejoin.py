@@ -1,0 +1,99 @@
+"""A node that the cluster took for dead comes back in its place: as another incarnation, with its clients.
+
+What always holds: whoever stays connected has missed no QoS 1 or 2 message. Those who may have are closed, and their
+sessions end, because what others had for them went with the former incarnation; who subscribed at QoS 0 only, or not at
+all, stays, and so does whoever has a session that runs at its home. Until a majority of the cores is linked again nothing is written; what waited in this node for others goes
+on with its numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from flockmq.bounds import LOG_RETRY_MAX_S, REJOIN_SLICE_FILTERS
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.node.node import Node
+from flockmq.rlog.entry import Op
+from flockmq.rlog.errors import LogFull, LogUnavailable
+from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.session.session import Session
+
+log: Final = logging.getLogger(__name__)
+
+
+async def rejoin(node: Node) -> None:
+    """Returns when the node is a member again, or was purged once more. Raises LogRefused."""
+    closed = await _close_who_may_have_missed(node)
+    me = await node.cluster.begin_anew()
+    closed += await _close_who_may_have_missed(node)  # who subscribed since, with routes of nobody
+    node.incarnation = me
+    node.remote.rename(me)
+    node.remote_shares.rename(me)
+    filters = node.filters
+    filters.routes.rename(me)
+    filters.shares.rename(me)
+    node.router.shared.me = me
+    node.router.shared.others_changed()
+    claims = filters.exclusive.rename(me)
+    await node.rlog.rejoin(me)
+    await node.cluster.join()
+    node.homes.rename(me)
+    for filter, client_id in claims:
+        filters.exclusive.claim(filter, client_id, partial(_claimed, node, client_id))
+    await _write_routes(node)
+    log.warning("this node is a member again; %d clients that may have missed messages were closed", closed)
+
+
+def _sessions(node: Node) -> Iterator[Session]:
+    for connection in list(node.engine.connections):
+        if connection is not None and connection.session is not None:
+            yield connection.session
+
+
+async def _close_who_may_have_missed(node: Node) -> int:
+    closed = 0
+    for count, session in enumerate(list(_sessions(node))):
+        if any(subscription.qos for subscription in session.all_subscriptions()):
+            closed += 1
+            if not node.clients.close(session.client_id, Reason.SERVER_SHUTTING_DOWN):
+                node.sessions.end(session)
+        if count % REJOIN_SLICE_FILTERS == REJOIN_SLICE_FILTERS - 1:
+            await asyncio.sleep(0)
+    return closed
+
+
+async def _write_routes(node: Node) -> None:
+    """What clients here subscribe to, once more, as this incarnation's."""
+    filters = {subscription.filter for session in _sessions(node) for subscription in session.all_subscriptions()}
+    shared = [filter for filter in filters if is_shared(filter)]
+    if shared:
+        node.filters.shares.put(shared, _written)
+    others = [matching(filter) if is_exclusive(filter) else filter for filter in filters if not is_shared(filter)]
+    for first in range(0, len(others), REJOIN_SLICE_FILTERS):
+        piece = others[first : first + REJOIN_SLICE_FILTERS]
+        await _write(node, [ROUTES.put((filter, node.incarnation), None) for filter in piece])
+
+
+async def _write(node: Node, ops: list[Op]) -> None:
+    while True:
+        try:
+            await node.rlog.write(ROUTE, ops)
+            return
+        except (LogUnavailable, LogFull) as error:
+            log.warning("the routes of this node's clients couldn't be written, trying on: %s", error)
+            await asyncio.sleep(LOG_RETRY_MAX_S)
+
+
+def _claimed(node: Node, client_id: bytes, reason: int) -> None:
+    """Another client may have taken the filter meanwhile."""
+    if reason >= 0x80:
+        node.clients.close(client_id, Reason.SERVER_SHUTTING_DOWN)
+
+
+def _written(reason: int) -> None:
+    """`OwnShares` tries again by itself."""

@@ -1,0 +1,55 @@
+"""A short campaign finds nothing; with a bug put in, it does. Minutes, and root or namespaces of one's own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from faults import bugs, sandbox
+
+LAST_LINE = re.compile(r"faults=(\d+) acked=(\d+) lost=(\d+) duplicated=(\d+) reordered=(\d+)")
+
+
+def campaign(out: Path, *arguments: str, bug: str = "") -> tuple[int, list[str]]:
+    """Its exit code and its lines."""
+    done = subprocess.run(
+        [sys.executable, "-m", "faults.campaign", "--out", str(out), *arguments],
+        env=sandbox.environment() | {"FAULTS_BUG": bug, "PYTHONPATH": ":".join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    print(done.stdout)
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_nothing_is_lost_doubled_or_out_of_order(tmp_path: Path) -> None:
+    code, lines = campaign(tmp_path, "-n", "60", "--seed", "1")
+    last = LAST_LINE.fullmatch(lines[-1])
+    assert last
+    assert int(last[1]) == 60
+    assert int(last[2]) > 0
+    assert last.groups()[2:] == ("0", "0", "0")
+    assert code == 0
+
+
+ROUTES = ("-n", "16", "--churners", "12", "--at-once", "1", "--kinds", "stop core", "stop leader", "kill replicant")
+FOUND = {
+    "drop": ("lost", ("-n", "2", "--kinds", "kill core")),
+    "duplicate": ("duplicated", ("-n", "2", "--kinds", "kill core")),
+    "reorder": ("reordered", ("-n", "2", "--kinds", "kill core")),
+    "stale-fence": ("unwell", ("-n", "2", "--kinds", "older redis")),
+    "late-write": ("routes left", ROUTES),
+}
+
+
+@pytest.mark.parametrize("bug", bugs.BUGS)
+def test_a_bug_is_found(tmp_path: Path, bug: str) -> None:
+    finding, arguments = FOUND[bug]
+    code, lines = campaign(tmp_path, "--sessions", "clean", "--seed", "3", *arguments, bug=bug)
+    assert code == 1
+    assert any(re.search(rf"'{finding}': [1-9]", line) for line in lines)

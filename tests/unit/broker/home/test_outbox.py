@@ -1,0 +1,133 @@
+"""What leaves in one turn, in which order, and what is kept where there is no link."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from flockmq import bounds
+from flockmq.home import wire
+from flockmq.home.outbox import Outbox
+
+THERE = "core@1"
+
+
+class Links:
+    """`up` says whether anything can be told."""
+
+    def __init__(self) -> None:
+        self.up = True
+        self.told: list[tuple[str, str]] = []
+        self.frames: list[list[tuple[int, bytes]]] = []
+        self.untold: list[tuple[str, str]] = []
+        self.behind: list[str] = []
+
+    def tell(self, incarnation: str, method: str, body: bytes) -> bool:
+        if self.up:
+            self.told.append((incarnation, method))
+        return self.up
+
+    def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
+        if self.up:
+            frame = b"".join(parts)
+            assert size_bytes == len(frame)
+            self.told.append((incarnation, "delivery"))
+            self.frames.append(list(wire.deliveries(frame)))
+        return self.up
+
+
+class Sending:
+    def __init__(self) -> None:
+        self.links = Links()
+        self.outbox = Outbox(
+            self.links, lambda to, method: self.links.untold.append((to, method)), self.links.behind.append
+        )
+
+
+@pytest.fixture
+async def sending() -> Sending:
+    return Sending()
+
+
+async def test_the_notes_of_a_turn_leave_in_their_order_with_deliveries_behind(sending: Sending) -> None:
+    sending.outbox.deliver(THERE, 1, b"packet")
+    for method in reversed(wire.ORDER):
+        sending.outbox.put(THERE, method, (1,))
+    assert sending.links.told == []
+    await asyncio.sleep(0)
+    assert [method for _, method in sending.links.told] == [*wire.ORDER, "delivery"]
+
+
+async def test_one_note_carries_what_a_turn_gathered(sending: Sending) -> None:
+    for number in range(bounds.HOME_BATCH_MAX + 1):
+        sending.outbox.put(THERE, wire.REPORT, (number,))
+    await asyncio.sleep(0)
+    assert sending.links.told == [(THERE, wire.REPORT)] * 2
+
+
+async def test_what_can_not_be_told_waits_for_a_link(sending: Sending) -> None:
+    sending.links.up = False
+    sending.outbox.put(THERE, wire.DETACH, (1,))
+    await asyncio.sleep(0)
+    assert sending.links.untold == []
+    sending.links.up = True
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert sending.links.told == [(THERE, wire.DETACH)]
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert len(sending.links.told) == 1
+
+
+@pytest.mark.parametrize("method", [wire.ATTACH, wire.ASK, wire.REPORT, wire.REGISTER])
+async def test_what_is_asked_again_is_not_kept(sending: Sending, method: str) -> None:
+    sending.links.up = False
+    sending.outbox.put(THERE, method, (1,))
+    await asyncio.sleep(0)
+    assert sending.links.untold == [(THERE, method)]
+    sending.links.up = True
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert sending.links.told == []
+
+
+async def test_lost_deliveries_are_said_to_be_lost(sending: Sending) -> None:
+    sending.links.up = False
+    sending.outbox.deliver(THERE, 1, b"packet")
+    await asyncio.sleep(0)
+    assert sending.links.behind == [THERE]
+    sending.links.up = True
+    sending.outbox.deliver(THERE, 1, b"again")
+    await asyncio.sleep(0)
+    assert sending.links.frames == [[(1, b"again")]]
+
+
+async def test_no_frame_is_larger_than_links_take(sending: Sending) -> None:
+    chunk = bytes(bounds.LINK_FORWARD_FRAME_BYTES // 2 - 100)
+    for token in range(3):
+        sending.outbox.deliver(THERE, token, chunk)
+    await asyncio.sleep(0)
+    assert [[token for token, _ in frame] for frame in sending.links.frames] == [[0, 1], [2]]
+
+
+async def test_a_node_that_is_gone_is_told_nothing(sending: Sending) -> None:
+    sending.outbox.put(THERE, wire.KICK, (1,))
+    sending.outbox.put("other@1", wire.KICK, (1,))
+    sending.outbox.deliver(THERE, 1, b"packet")
+    sending.outbox.forget(THERE)
+    await asyncio.sleep(0)
+    assert sending.links.told == [("other@1", wire.KICK)]
+
+
+async def test_notes_that_wait_are_bounded(sending: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "HOME_OUT_MAX", 10)
+    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
+    sending.links.up = False
+    for number in range(20):
+        sending.outbox.put(THERE, wire.KICK, (number,))
+    await asyncio.sleep(0)
+    sending.links.up = True
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert len(sending.links.told) == 10

@@ -1,0 +1,53 @@
+"""What nodes and homes tell one another survives the wire."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.home import wire
+
+OPENING = wire.Opening(5, False, 60, 32, 0, "default", b"12345678", wire.WillRow(3, 5, b"packet"))
+TOKEN = wire.pack_token((7 << 112) + 3)
+
+
+@pytest.mark.parametrize(
+    ("decode", "items"),
+    [
+        (wire.decode_attaches, [(1, b"c", OPENING), (2, b"d", None)]),
+        (wire.decode_answers, [(1, wire.ADMITTED, TOKEN, wire.LASTS | wire.PRESENT)]),
+        (wire.decode_clients, [(b"c", TOKEN)]),
+        (wire.decode_detaches, [(b"c", TOKEN, -1, True)]),
+        (wire.decode_registers, [(b"c", TOKEN, OPENING, b"\4\0\1"), (b"d", TOKEN, None, b"")]),
+        (wire.decode_reports, [(TOKEN, b"\4\0\1")]),
+        (
+            wire.decode_asks,
+            [
+                (1, b"c", TOKEN, wire.Subscribe([wire.Wanted(b"a/#", 2)], b"\x0b\1")),
+                (2, b"c", TOKEN, wire.Unsubscribe([b"a/#"])),
+                (3, b"c", TOKEN, wire.Receive(9)),
+            ],
+        ),
+        (wire.decode_tolds, [(1, b"")]),
+    ],
+)
+def test_notes_come_as_they_were_put(decode: object, items: list[object]) -> None:
+    assert callable(decode)
+    first, *others = wire.batches(items, 1)
+    assert decode(first) + [item for other in others for item in decode(other)] == items
+
+
+def test_a_token_larger_than_64_bits_travels() -> None:
+    assert wire.unpack_token(TOKEN) == (7 << 112) + 3
+
+
+def test_deliveries_for_many_clients_share_a_frame() -> None:
+    items = [(1, b"one"), (2 << 100, b""), (3, b"three" * 100)]
+    frame = b"".join(wire.delivery(token, chunk) for token, chunk in items)
+    assert list(wire.deliveries(frame)) == items
+
+
+@pytest.mark.parametrize("cut", [1, 4, 10, 20, 22])
+def test_a_frame_that_ends_amid_packets_is_refused(cut: int) -> None:
+    frame = wire.delivery(1, b"one")
+    with pytest.raises(ValueError, match="ends amid"):
+        list(wire.deliveries(frame[:-cut]))

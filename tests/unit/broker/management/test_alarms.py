@@ -1,0 +1,62 @@
+"""Alarms are shown, and ended by whoever has the key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+
+from flockmq.management import access, alarms
+from flockmq.management.view import AlarmRow
+
+LOST = AlarmRow(name="redis-lost-data/route", since_s=1.5, text="Redis at r:6379 lost entries of shard route")
+
+
+class AlarmedNode:
+    def __init__(self) -> None:
+        self.rows = [LOST]
+
+    def alarms(self) -> Sequence[AlarmRow]:
+        return self.rows
+
+    async def end_alarm(self, name: str) -> bool:
+        before = len(self.rows)
+        self.rows = [row for row in self.rows if row.name != name]
+        return len(self.rows) < before
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    app = web.Application()
+    app[alarms.ALARMS] = AlarmedNode()
+    app.add_routes(alarms.routes)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as session:
+        yield session
+    await runner.cleanup()
+
+
+async def test_an_alarm_is_shown_until_it_is_ended(http: aiohttp.ClientSession) -> None:
+    async with http.get("/api/v5/alarms") as answer:
+        assert await answer.json() == [msgspec.to_builtins(LOST)]
+    async with http.delete("/api/v5/alarms/redis-lost-data/route") as answer:
+        assert answer.status == 204
+    async with http.get("/api/v5/alarms") as answer:
+        assert await answer.json() == []
+
+
+async def test_an_unknown_alarm_is_named(http: aiohttp.ClientSession) -> None:
+    async with http.delete("/api/v5/alarms/nothing") as answer:
+        assert answer.status == 404
+        assert "there is no alarm 'nothing'" in (await answer.json())["error"]
+
+
+def test_only_who_has_the_key_ends_an_alarm() -> None:
+    assert not "/api/v5/alarms".startswith(access.GUARDED)
+    assert "/api/v5/alarms/redis-lost-data/route".startswith(access.GUARDED)
