@@ -212,7 +212,7 @@ def test_its_home_hears_what_a_session_that_lasts_asks_for(admitting: Admitting)
     assert (five.version, five.clean_start, five.expiry_s, five.zone) == (5, False, 60, "default")
     assert five.will is not None
     assert b"gone" in five.will.packet
-    assert (four.version, four.expiry_s, four.will) == (4, Limits().max_session_expiry_interval, None)
+    assert (four.version, four.expiry_s, four.will) == (4, Limits().session_expiry_interval, None)
     assert maybe.expiry_s == 0, "it may be there already"
     assert len({five.nonce, four.nonce, maybe.nonce}) == 3
 

@@ -1,0 +1,164 @@
+"""Requests, questions and reports of a node, until their homes heard them."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq import bounds
+from flockmq.home import wire
+from flockmq.home.asking import Admission, HomeUnreachable, Superseded
+from flockmq.home.registry import slot_of
+from unit.broker.home.network import Network, Node
+
+ID = b"client"
+LASTING = wire.Opening(5, False, 60, 32, 0, "default", b"a nonce!")
+PAIR = b"\4\0\1"
+
+
+class Connected:
+    """One client at `edge`, its home at `former`; `asked` are the questions that it put."""
+
+    def __init__(self, network: Network, former: Node, later: Node, edge: Node) -> None:
+        self.network = network
+        self.former, self.later, self.edge = former, later, edge
+        self.answers: list[bytes] = []
+        self.token = edge.clients.held[ID]
+
+    def ask(self, packet_id: int) -> None:
+        self.edge.homes.ask(ID, self.token, wire.Receive(packet_id), self.answers.append)
+
+    def answer(self, node: Node, answer: bytes = b"yes") -> list[int]:
+        """Everything that it was asked; returns the packet ids."""
+        questions, node.sessions.questions = node.sessions.questions, []
+        for _, _, answered in questions:
+            answered(answer)
+        return [question.packet_id for _, question, _ in questions if isinstance(question, wire.Receive)]
+
+
+@pytest.fixture
+async def connected(network: Network) -> Connected:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    network.move(range(bounds.SLOTS), former)
+    edge.clients.connect(ID, LASTING)
+    await network.settle()
+    return Connected(network, former, later, edge)
+
+
+async def test_a_question_is_answered_once(connected: Connected) -> None:
+    connected.ask(1)
+    await connected.network.settle()
+    assert connected.answer(connected.former) == [1]
+    await connected.network.settle()
+    assert connected.answers == [b"yes"]
+
+
+@pytest.mark.parametrize("lost", [wire.ASK, wire.TOLD])
+async def test_a_question_that_is_lost_with_its_link_is_put_again(connected: Connected, lost: str) -> None:
+    network = connected.network
+    network.loses.add(lost)
+    connected.ask(1)
+    await network.settle()
+    connected.answer(connected.former)
+    await network.settle()
+    assert connected.answers == []
+    network.loses.clear()
+    network.cut(connected.former, connected.edge)
+    network.mend(connected.former, connected.edge)
+    await network.settle()
+    assert connected.answer(connected.former) == [1]
+    await network.settle()
+    assert connected.answers == [b"yes"]
+
+
+async def test_questions_move_with_their_slot_in_their_order(connected: Connected) -> None:
+    for packet_id in range(1, 6):
+        connected.ask(packet_id)
+    await connected.network.settle()
+    connected.network.move([slot_of(ID)], connected.later)
+    await connected.network.settle()
+    assert connected.answer(connected.later) == [1, 2, 3, 4, 5]
+
+
+async def test_a_question_that_its_home_can_not_answer_is_put_again_before_later_ones(connected: Connected) -> None:
+    network = connected.network
+    network.holds.add(wire.ASK)
+    connected.ask(1)
+    network.holds.clear()
+    await network.settle()
+    network.holds.add(wire.ASK)
+    connected.answer(connected.former, b"")
+    await network.settle()
+    connected.ask(2)
+    network.holds.clear()
+    await network.settle()
+    assert connected.answer(connected.former) == [1, 2]
+    await network.settle()
+    assert connected.answers == [b"yes", b"yes"]
+
+
+async def test_questions_without_a_home_wait_for_one(connected: Connected) -> None:
+    network = connected.network
+    network.move([slot_of(ID)], None)
+    connected.ask(1)
+    connected.ask(2)
+    await network.settle()
+    network.move([slot_of(ID)], connected.later)
+    await network.settle()
+    assert connected.answer(connected.later)[-2:] == [1, 2]
+    await network.settle()
+    assert connected.answers == [b"yes", b"yes"]
+
+
+async def test_questions_end_with_their_connection(connected: Connected) -> None:
+    connected.ask(1)
+    await connected.network.settle()
+    connected.edge.clients.let_go(ID)
+    assert connected.answers == [b""]
+    connected.answer(connected.former)
+    await connected.network.settle()
+    assert connected.answers == [b""]
+
+
+async def test_reports_come_in_their_order_and_are_the_clients_to_repeat(connected: Connected) -> None:
+    network = connected.network
+    connected.edge.homes.report(ID, connected.token, PAIR)
+    connected.edge.homes.report(ID, connected.token, PAIR * 2)
+    await network.settle()
+    reported = [(connected.edge.incarnation, connected.token, PAIR * count) for count in (1, 2)]
+    assert connected.former.sessions.reports == reported
+    network.cut(connected.former, connected.edge)
+    connected.edge.homes.report(ID, connected.token, PAIR)
+    connected.edge.clients.owed[connected.token] = PAIR
+    await network.settle()
+    network.mend(connected.former, connected.edge)
+    await network.settle()
+    assert connected.former.sessions.reports == reported, "it is registered with all that it owes"
+    assert connected.former.sessions.resumed[-1][3] == PAIR
+
+
+async def test_a_kick_that_overtakes_the_admission_is_heeded(connected: Connected) -> None:
+    """The answer came by the former home, the kick by the later one."""
+    network, edge = connected.network, connected.edge
+    edge.clients.let_go(ID)
+    await network.settle()
+    network.holds.add(wire.ANSWER)
+    answers = edge.clients.connect(ID)
+    await network.settle()
+    token = (1 << 100) + 5
+    connected.former.homes.say(edge.incarnation, wire.KICK, (ID, wire.pack_token(token)))
+    await network.settle()
+    network.holds.clear()
+    await network.settle()
+    assert [type(answer) for answer in answers] == [Superseded]
+    assert not edge.clients.held
+
+
+async def test_attaches_that_wait_are_bounded(connected: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "ATTACHES_MAX", 2)
+    connected.network.holds.add(wire.ATTACH)
+    answers = [connected.edge.clients.connect(b"%d" % number) for number in range(3)]
+    assert [len(answer) for answer in answers] == [0, 0, 1]
+    assert isinstance(answers[2][0], HomeUnreachable)
+    connected.network.holds.clear()
+    await connected.network.settle()
+    assert all(isinstance(answer[0], Admission) for answer in answers[:2])

@@ -1,0 +1,253 @@
+"""One connection a client id, whatever becomes of links and homes; sessions are told what became of connections."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq import bounds
+from flockmq.home import wire
+from flockmq.home.asking import Admission, AttachError, HomeUnreachable, Superseded
+from flockmq.home.registry import slot_of
+from unit.broker.home.network import Network, Node
+
+ID = b"client"
+LASTING = wire.Opening(5, False, 60, 32, 0, "default", b"a nonce!")
+
+
+def home_of(network: Network, client_id: bytes = ID) -> Node:
+    return network.nodes[network.slots[slot_of(client_id)]]
+
+
+def token_of(answers: list[Admission | AttachError]) -> int:
+    (answer,) = answers
+    assert isinstance(answer, Admission)
+    return answer.token
+
+
+async def test_a_newer_connection_is_admitted_when_the_older_is_gone(network: Network) -> None:
+    _, _, first, second = await network.start("core-0", "core-1", "edge-0", "edge-1")
+    older = first.clients.connect(ID)
+    await network.settle()
+    first.clients.holds_on = True
+    newer = second.clients.connect(ID)
+    await network.settle()
+    assert newer == []
+    assert first.clients.kicked == [(ID, token_of(older))]
+    first.clients.let_go(ID)
+    await network.settle()
+    assert token_of(newer) > token_of(older)
+
+
+async def test_of_two_that_wait_the_older_hears_that_it_is_superseded(network: Network) -> None:
+    _, first, second, third = await network.start("core-0", "edge-0", "edge-1", "edge-2")
+    first.clients.connect(ID)
+    await network.settle()
+    first.clients.holds_on = True
+    loser = second.clients.connect(ID)
+    await network.settle()
+    winner = third.clients.connect(ID)
+    await network.settle()
+    assert isinstance(loser[0], Superseded)
+    first.clients.let_go(ID)
+    await network.settle()
+    assert token_of(winner)
+
+
+async def test_a_session_is_opened_before_its_connection_is_admitted_and_left_when_it_is_gone(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    answers = edge.clients.connect(ID, LASTING)
+    await network.settle()
+    token = token_of(answers)
+    assert answers == [Admission(token, True, False)]
+    assert core.sessions.opened == [(ID, edge.incarnation, LASTING)]
+    edge.clients.let_go(ID, 7, with_will=True)
+    await network.settle()
+    assert core.sessions.left == [(ID, token, 7, True)]
+
+
+async def test_nobody_is_admitted_before_the_sessions_of_the_slot_are_there(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    slot = slot_of(ID)
+    core.sessions.loaded.discard(slot)
+    answers = edge.clients.connect(ID, LASTING)
+    await network.settle()
+    assert answers == []
+    core.sessions.load(slot)
+    await network.settle()
+    assert isinstance(answers[0], Admission)
+
+
+async def test_the_clients_of_a_home_itself_need_no_link(network: Network) -> None:
+    (core,) = await network.start("core-0")
+    assert token_of(core.clients.connect(ID))
+    assert network.said == []
+
+
+@pytest.mark.parametrize("lost", [wire.ATTACH, wire.ANSWER])
+async def test_a_note_that_is_lost_with_its_link_costs_only_time(network: Network, lost: str) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    network.loses.add(lost)
+    answers = edge.clients.connect(ID)
+    await network.settle()
+    assert answers == []
+    network.loses.clear()
+    network.cut(core, edge)
+    network.mend(core, edge)
+    await network.settle()
+    assert edge.clients.held == {ID: token_of(answers)}
+    assert len(core.homes.registry) == 1
+
+
+async def test_without_a_link_an_attach_waits_for_it(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    network.cut(core, edge)
+    answers = edge.clients.connect(ID)
+    await network.settle()
+    assert answers == []
+    network.mend(core, edge)
+    await network.settle()
+    assert token_of(answers)
+
+
+async def test_without_a_home_an_attach_ends_in_an_error(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
+    core, edge = await network.start("core-0", "edge-0")
+    network.cut(core, edge)
+    answers = edge.clients.connect(ID)
+    await network.settle()
+    assert [type(answer) for answer in answers] == [HomeUnreachable]
+
+
+async def test_one_that_is_not_closed_in_time_is_not_waited_for(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "KICK_WAIT_S", 0.0)
+    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    older = first.clients.connect(ID, LASTING)
+    await network.settle()
+    first.clients.holds_on = True
+    newer = second.clients.connect(ID, LASTING)
+    await network.settle()
+    assert token_of(newer)
+    assert core.sessions.left == [(ID, token_of(older), -1, True)], "and its will is due"
+
+
+async def test_one_behind_a_cut_link_is_not_waited_for_and_goes_when_it_is_back(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "KICK_UNLINKED_S", 0.0)
+    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    first.clients.connect(ID)
+    await network.settle()
+    network.cut(core, first)
+    newer = second.clients.connect(ID)
+    await network.settle()
+    assert token_of(newer)
+    assert ID in first.clients.held
+    network.mend(core, first)
+    await network.settle()
+    assert not first.clients.held
+    assert second.clients.held == {ID: token_of(newer)}
+
+
+async def test_connections_of_a_purged_node_are_not_waited_for(network: Network) -> None:
+    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    first.clients.connect(ID)
+    await network.settle()
+    first.clients.holds_on = True
+    newer = second.clients.connect(ID)
+    await network.settle()
+    await network.lose_node(first)
+    await network.settle()
+    assert token_of(newer)
+    assert core.sessions.gone == [first.incarnation]
+
+
+async def test_a_new_home_hears_who_is_connected_and_all_that_is_not_settled(network: Network) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    network.move(range(bounds.SLOTS), former)
+    token = token_of(await connected(network, edge))
+    edge.clients.owed[token] = b"\4\0\1"
+    network.move([slot_of(ID)], later)
+    await network.settle()
+    assert later.sessions.resumed == [(ID, edge.incarnation, token, b"\4\0\1")]
+    newer = edge.clients.connect(ID)
+    await network.settle()
+    assert edge.clients.kicked == [(ID, token)]
+    assert token_of(newer) > token
+
+
+async def test_a_home_that_is_linked_again_hears_it_too(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    token = token_of(await connected(network, edge))
+    edge.clients.owed[token] = b"\4\0\1"
+    network.cut(core, edge)
+    network.mend(core, edge)
+    await network.settle()
+    assert core.sessions.resumed == [(ID, edge.incarnation, token, b"\4\0\1")]
+
+
+async def test_who_registers_before_the_sessions_are_there_waits(network: Network) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    slot = slot_of(ID)
+    network.move(range(bounds.SLOTS), former)
+    token = token_of(await connected(network, edge))
+    later.sessions.loads_at_once = False
+    network.move([slot], later)
+    await network.settle()
+    assert later.sessions.resumed == []
+    later.sessions.load(slot)
+    assert later.sessions.resumed == [(ID, edge.incarnation, token, b"")]
+
+
+async def test_an_attach_moves_with_its_slot(network: Network) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    slot = slot_of(ID)
+    network.move(range(bounds.SLOTS), former)
+    former.sessions.loaded.discard(slot)
+    answers = edge.clients.connect(ID, LASTING)
+    await network.settle()
+    network.move([slot], later)
+    await network.settle()
+    assert token_of(answers)
+    assert former.sessions.opened == []
+    assert later.sessions.opened == [(ID, edge.incarnation, LASTING)]
+
+
+async def test_who_is_gone_while_its_slot_moves_is_gone_there_too(network: Network) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    network.move(range(bounds.SLOTS), former)
+    token = token_of(await connected(network, edge))
+    network.loses.add(wire.DETACH)
+    edge.clients.let_go(ID, with_will=True)
+    await network.settle()
+    network.loses.clear()
+    network.move([slot_of(ID)], later)
+    await network.settle()
+    assert (ID, token, -1, True) in later.sessions.left
+
+
+async def test_deliveries_come_by_the_way_of_their_node(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    core.homes.deliver(core.incarnation, 1, b"here")
+    core.homes.deliver(edge.incarnation, 2, b"there")
+    await network.settle()
+    assert core.clients.packets == [(core.incarnation, 1, b"here")]
+    assert edge.clients.packets == [(core.incarnation, 2, b"there")]
+    network.cut(core, edge)
+    core.homes.deliver(edge.incarnation, 2, b"lost")
+    await network.settle()
+    assert core.sessions.behinds == [edge.incarnation]
+
+
+async def test_a_session_without_room_has_its_connection_cut_off(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    core.homes.overflow(edge.incarnation, ID, 7)
+    await network.settle()
+    assert edge.clients.overflown == [(ID, 7)]
+
+
+async def connected(network: Network, node: Node) -> list[Admission | AttachError]:
+    answers = node.clients.connect(ID, LASTING)
+    await network.settle()
+    return answers
