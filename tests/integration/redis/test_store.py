@@ -1,0 +1,115 @@
+"""Sessions that last, on Sentinel and Cluster: what a barrier answered outlives the primary."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+from redis.crc import key_slot
+
+from flockmq.home.batch import META, SlotKeys
+from flockmq.home.store import Store
+from flockmq.rlog.redis import RedisConfig
+from integration.home.conftest import Owner
+from integration.redis.servers import PATIENCE_S, Clustered, Replicated
+
+A = b"client"
+OLD, NEW = "1-1 core-0@aa", "1-2 core-1@bb"
+SLOTS = range(12)
+
+Owners = Callable[[RedisConfig], Owner]
+
+
+@pytest.fixture
+async def owner() -> AsyncIterator[Owners]:
+    """Makes owners; all are stopped at the end."""
+    async with AsyncExitStack() as stack:
+
+        def make(config: RedisConfig) -> Owner:
+            made = Owner(Store(config))
+            stack.push_async_callback(made.store.stop)
+            return made
+
+        yield make
+
+
+async def started(owner: Owner) -> Owner:
+    await owner.store.start()
+    return owner
+
+
+async def test_a_barrier_waits_for_as_many_replicas_as_are_asked_for(owner: Owners, replicated: Replicated) -> None:
+    made = await started(owner(RedisConfig(replicated.url, min_replicas=2, wait_timeout_s=0.1)))
+    await made.store.take(3, OLD)
+    stopped = replicated.replicas[0]
+    stopped.signal(signal.SIGSTOP)
+    made.store.put(3, A, META, b"1")
+    answered = asyncio.ensure_future(made.durable(3))
+    while made.store.retries < 2:  # noqa: ASYNC110 - it has no event
+        await asyncio.sleep(0.01)
+    assert not answered.done()
+    stopped.signal(signal.SIGCONT)
+    assert await answered
+    assert stopped.call("HGET", "flockmq:{s3}:c:client", META) == b"1"
+
+
+async def test_a_primary_that_is_killed_under_load_loses_nothing_that_was_answered(
+    owner: Owners, replicated: Replicated
+) -> None:
+    config = RedisConfig(replicated.url, min_replicas=1)
+    made = await started(owner(config))
+    store = made.store
+    await store.take(3, OLD)
+    answered: list[int] = []
+
+    async def write(first: int, last: int) -> None:
+        for number in range(first, last):
+            store.put(3, A, META, b"meta")
+            store.put(3, A, b"q%d" % number, b"%d" % number)
+            store.barrier(3, lambda durable, number=number: answered.append(number if durable else -1))  # type: ignore[misc]
+            if number % 10 == 0:
+                await asyncio.sleep(0.001)
+
+    await write(0, 500)
+    old = replicated.primary
+    old.kill()
+    await write(500, 1000)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await made.durable(3)
+    assert replicated.await_new_primary(old) is not old
+    assert answered == list(range(1000))
+    assert made.lost.empty()
+    taken = await (await started(owner(config))).store.take(3, NEW)
+    assert taken.sessions == {A: {META: b"meta", **{b"q%d" % number: b"%d" % number for number in range(1000)}}}
+
+
+async def test_slots_are_on_the_masters_that_have_their_hash_slots_and_follow_them(
+    owner: Owners, clustered: Clustered
+) -> None:
+    made = await started(owner(RedisConfig(clustered.url)))
+    async for _ in made.store.take_all(dict.fromkeys(SLOTS, OLD)):
+        pass
+    for slot in SLOTS:
+        made.store.put(slot, A, META, b"%d" % slot)
+    assert all([await made.durable(slot) for slot in SLOTS])
+    assert all(master.rows("KEYS", "flockmq:{s*}:fence") for master in clustered.masters)
+
+    source, target, _ = clustered.masters
+    moving = next(slot for slot in SLOTS if source.rows("KEYS", SlotKeys(slot).fence))
+    move = asyncio.to_thread(clustered.move_slot, key_slot(SlotKeys(moving).fence), source, target)
+    moved = asyncio.ensure_future(move)
+    number = 0
+    while not moved.done():
+        number += 1
+        made.store.put(moving, A, b"number", b"%d" % number)
+        assert await made.durable(moving)
+    await moved
+    made.store.put(moving, A, b"last", b"1")
+    assert await made.durable(moving)
+    assert target.call("HGET", SlotKeys(moving).sessions + A, "last") == b"1"
+    taken = await (await started(owner(RedisConfig(clustered.url)))).store.take(moving, NEW)
+    assert taken.sessions == {A: {META: b"%d" % moving, b"number": b"%d" % number, b"last": b"1"}}
+    assert made.lost.empty()
