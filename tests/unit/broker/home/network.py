@@ -24,6 +24,7 @@ class Member:
         self.on_node_gone: list[Callable[[str], None]] = []
         self.on_slot: list[Callable[[int, str], None]] = []
         self.on_core_linked: list[Callable[[str], None]] = []
+        self.on_link_lost: list[Callable[[str], None]] = []
         self.on_delivery: Callable[[str, bytes], None] = _nobody
         self.handlers: dict[str, Callable[[str, bytes], None]] = {}
         self._network = network
@@ -99,7 +100,9 @@ class Clients:
 
 
 class Sessions:
-    """The residents of a home, which note what they are told; `load` brings a slot's sessions."""
+    """The residents of a home, which note what they are told; `load` brings a slot's sessions. `ended`: none is there
+    for who comes back.
+    """
 
     def __init__(self) -> None:
         self.homes: Homes
@@ -110,7 +113,9 @@ class Sessions:
         self.resumed: list[tuple[bytes, str, int, bytes]] = []
         self.reports: list[tuple[str, int, bytes]] = []
         self.questions: list[tuple[bytes, wire.Question, Answered]] = []
+        self.ended = False
         self.behinds: list[str] = []
+        self.cuts: list[str] = []
         self.gone: list[str] = []
 
     def has_loaded(self, slot: int) -> bool:
@@ -141,8 +146,10 @@ class Sessions:
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
         self.left.append((client_id, token, expiry_s, with_will))
 
-    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> None:
-        self.resumed.append((client_id, incarnation, token, pairs))
+    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
+        if not self.ended:
+            self.resumed.append((client_id, incarnation, token, pairs))
+        return not self.ended
 
     def report(self, incarnation: str, token: int, pairs: bytes) -> None:
         self.reports.append((incarnation, token, pairs))
@@ -152,6 +159,9 @@ class Sessions:
 
     def behind(self, incarnation: str) -> None:
         self.behinds.append(incarnation)
+
+    def cut(self, incarnation: str) -> None:
+        self.cuts.append(incarnation)
 
     def node_gone(self, incarnation: str) -> None:
         self.gone.append(incarnation)
@@ -214,6 +224,9 @@ class Network:
         pair = frozenset((one.incarnation, other.incarnation))
         self._cut.add(pair)
         self._under_way = deque(note for note in self._under_way if frozenset(note[:2]) != pair)
+        for node, peer in ((one, other), (other, one)):
+            for listener in node.member.on_link_lost:
+                listener(peer.incarnation)
 
     def mend(self, one: Node, other: Node) -> None:
         self._cut.discard(frozenset((one.incarnation, other.incarnation)))

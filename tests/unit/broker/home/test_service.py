@@ -187,6 +187,16 @@ async def test_a_home_that_is_linked_again_hears_it_too(network: Network) -> Non
     assert core.sessions.resumed == [(ID, edge.incarnation, token, b"\4\0\1")]
 
 
+async def test_a_connection_whose_session_ended_meanwhile_is_closed(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    token = token_of(await connected(network, edge))
+    core.sessions.ended = True
+    network.cut(core, edge)
+    network.mend(core, edge)
+    await network.settle()
+    assert edge.clients.kicked == [(ID, token)]
+
+
 async def test_who_registers_before_the_sessions_are_there_waits(network: Network) -> None:
     former, later, edge = await network.start("core-0", "core-1", "edge-0")
     slot = slot_of(ID)
@@ -237,7 +247,7 @@ async def test_deliveries_come_by_the_way_of_their_node(network: Network) -> Non
     network.cut(core, edge)
     core.homes.deliver(edge.incarnation, 2, b"lost")
     await network.settle()
-    assert core.sessions.behinds == [edge.incarnation]
+    assert core.sessions.cuts == core.sessions.behinds == [edge.incarnation]
 
 
 async def test_a_session_without_room_has_its_connection_cut_off(network: Network) -> None:
