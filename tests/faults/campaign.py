@@ -238,7 +238,10 @@ async def _tables_when_alike(lab: Lab) -> list[TablesStood]:
         for broker in lab.brokers:
             with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
                 shards = await lab.get(broker, "/api/v5/rlog")
-                stood += [TablesStood(now, broker.name, shard, **state) for shard, state in shards.items()]
+                stood += [
+                    TablesStood(now, broker.name, shard, state["applied"], state["digests"])
+                    for shard, state in shards.items()
+                ]
         nodes = {told.node for told in stood}
         if time.monotonic() > deadline or (len(nodes) == len(lab.brokers) and not judge(stood).findings):
             return stood

@@ -40,6 +40,8 @@ EVERYBODY: Final = tuple(node.name for node in SERVICE)
 READY_MAX_S: Final = 240.0
 CALM_S: Final = (2.0, 12.0)
 """Between a fault's end and the next one of its component."""
+CHURNERS: Final = 2
+"""Clients of each kind of session that subscribe and unsubscribe all the time."""
 CHAPTER_S: Final = 120.0
 SETTLE_MAX_S: Final = 60.0
 
@@ -103,7 +105,7 @@ async def campaign(options: argparse.Namespace, cluster: MqttCluster) -> int:
     while (left := ends - time.monotonic()) > 0:
         number += 1
         events.clear()
-        load = Load(stage, number, options.sessions, options.rate)
+        load = Load(stage, number, options.sessions, options.rate, CHURNERS)
         await load.start()
         until = time.monotonic() + min(left, CHAPTER_S)
         await asyncio.gather(

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from flockmq.cluster.mesh import Address
+from flockmq.cluster.link import Link
+from flockmq.cluster.mesh import Address, Mesh, _Target
 
-from .conftest import Nodes, until
+from .conftest import Node, Nodes, until
 from .proxy import Proxy
 
 Proxied = Callable[[Address], Awaitable[Proxy]]
+Cut = Callable[[Node, Node], None]
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
+    """Cuts the path between two nodes, until the test heals it: `monkeypatch.undo`."""
+    dial = Mesh._dial
+    blocked: set[tuple[Mesh, int]] = set()
+
+    async def dial_or_not(mesh: Mesh, address: Address, target: _Target) -> tuple[Link | None, str]:
+        return (None, "the test cut it") if (mesh, address[1]) in blocked else await dial(mesh, address, target)
+
+    monkeypatch.setattr(Mesh, "_dial", dial_or_not)
+
+    def cut(one: Node, other: Node) -> None:
+        blocked.update({(one.cluster.mesh, other.address[1]), (other.cluster.mesh, one.address[1])})
+        for link in one.cluster.mesh.links_of(other.incarnation):
+            link.close("the test cut it")
+
+    return cut
 
 
 @pytest.fixture
@@ -46,3 +68,59 @@ async def test_a_link_that_is_open_one_way_only_is_closed_by_both_ends(
     assert deaf.closed.result().startswith("nothing was heard on it")
     assert heard.closed.result().startswith("it hears nothing of this node")
     await until(lambda: bool(edge.cluster.mesh.links_of(core.incarnation)))  # by the address that its row says
+
+
+async def comes_back(node: Node) -> None:
+    """As `node/rejoin.py` does, without clients."""
+    incarnation = await node.cluster.begin_anew()
+    await node.rlog.rejoin(incarnation)
+    await node.cluster.join()
+    node.homes.rename(incarnation)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_a_core_that_is_cut_off_from_the_others_yields_and_comes_back(
+    nodes: Nodes, cut: Cut, monkeypatch: pytest.MonkeyPatch, leads: bool
+) -> None:
+    cores = [await nodes.start(f"core-{n}", "core") for n in range(3)]
+    await nodes.settled()
+    await until(lambda: any(core.cluster.is_leader for core in cores))
+    alone = next(core for core in cores if core.cluster.is_leader == leads)
+    others = [core for core in cores if core is not alone]
+    purged: list[str] = []
+    alone.cluster.on_purged = lambda: purged.append(alone.incarnation)
+    for other in others:
+        cut(alone, other)
+    await until(lambda: alone.cluster.is_fenced)
+    await until(lambda: purged == [alone.incarnation])  # it reads of it in Redis, which it reaches
+    assert not alone.cluster.is_leader
+    assert any(core.cluster.is_leader for core in others)
+    for core in others:
+        await until(lambda core=core: set(core.cluster.slots.values()) == {other.incarnation for other in others})  # type: ignore[misc]
+        assert not core.cluster.is_fenced
+    back = asyncio.ensure_future(comes_back(alone))
+    await until(lambda: alone.incarnation != purged[0])
+    assert alone.incarnation not in others[0].cluster.nodes_table  # it waits until the path is whole
+    monkeypatch.undo()
+    await back
+    await nodes.settled()
+    await until(lambda: not any(core.cluster.is_fenced for core in cores))
+
+
+async def test_of_two_cores_that_are_cut_off_from_each_other_the_holder_of_the_lease_goes_on(
+    nodes: Nodes, cut: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cores = [await nodes.start(f"core-{n}", "core") for n in range(2)]
+    await nodes.settled()
+    await until(lambda: any(core.cluster.is_leader for core in cores))
+    (leader,) = (core for core in cores if core.cluster.is_leader)
+    (other,) = (core for core in cores if core is not leader)
+    purged = asyncio.Event()
+    other.cluster.on_purged = purged.set
+    cut(leader, other)
+    await purged.wait()
+    assert leader.cluster.is_leader
+    assert set(leader.cluster.nodes_table) == {leader.incarnation}
+    monkeypatch.undo()
+    await comes_back(other)
+    await nodes.settled()

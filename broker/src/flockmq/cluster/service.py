@@ -173,7 +173,7 @@ class Cluster:
         await self._rlog.write(CLUSTER, [NODES.put(self.incarnation, info)])
         self._joined = True
         if self._redis is not None and self._core is not None and self._duties is not None:
-            self._events.redis = RedisLinks(self._redis)
+            self._events.redis = self._events.redis or RedisLinks(self._redis)
             self._leading = Leading(self.incarnation, self._redis, self._core, self._duties, self._events)
             self._running = self._spawn(self._leading.run())
         if not self._relays:
@@ -188,6 +188,7 @@ class Cluster:
         log.warning("%s was purged from the cluster; this node goes on as %s", former, self.incarnation)
         if self._leading is not None and self._running is not None:
             self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
             await self._leading.close()
             self._leading = None
         self._me = Identity(self.incarnation, self.settings.role)
