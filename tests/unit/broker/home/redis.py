@@ -1,0 +1,117 @@
+"""Redis and the stores over it, without either: what was put is durable when the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+
+from flockmq.home.store import Store, StoreFenced
+from flockmq.home.taking import Taken
+from flockmq.rlog.errors import RedisUnreachable
+
+Fence = tuple[int, int, str]
+Change = Callable[["SlotData"], None]
+Barrier = Callable[[bool], None]
+
+
+class SlotData:
+    """What Redis has of a slot."""
+
+    def __init__(self) -> None:
+        self.fence: Fence | None = None
+        self.sessions: dict[bytes, dict[bytes, bytes]] = {}
+        self.marks: dict[bytes, bytes] = {}
+
+
+class Redis:
+    def __init__(self) -> None:
+        self.slots: dict[int, SlotData] = {}
+        self.is_away = False
+
+    def slot(self, number: int) -> SlotData:
+        return self.slots.setdefault(number, SlotData())
+
+
+class Disk(Store):
+    """The store of one home. While it `holds`, nothing becomes durable before `commit`."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.redis = redis
+        self.holds = False
+        self._ours: dict[int, Fence] = {}
+        self._queue: dict[int, list[tuple[Change | None, Barrier | None]]] = {}
+
+    def put(self, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
+        self._change(slot, lambda data: data.sessions.setdefault(client_id, {}).update({field: value}))
+
+    def delete(self, slot: int, client_id: bytes, field: bytes) -> None:
+        self._change(slot, lambda data: _discard(data.sessions.get(client_id, {}), field))
+
+    def drop(self, slot: int, client_id: bytes) -> None:
+        self._change(slot, lambda data: _discard(data.sessions, client_id))
+
+    def mark(self, slot: int, source: bytes, number: bytes) -> None:
+        self._change(slot, lambda data: data.marks.update({source: number}))
+
+    def unmark(self, slot: int, source: bytes) -> None:
+        self._change(slot, lambda data: _discard(data.marks, source))
+
+    def barrier(self, slot: int, done: Barrier) -> None:
+        if slot not in self._ours:
+            done(False)
+        elif self._queue.get(slot):
+            self._queue[slot].append((None, done))
+        else:
+            done(True)
+
+    async def take_all(self, fences: Mapping[int, str]) -> AsyncGenerator[tuple[int, Taken | StoreFenced]]:
+        if self.redis.is_away:
+            raise RedisUnreachable("away")
+        for number, text in fences.items():
+            place, incarnation = text.split()
+            generation, sequence = place.split("-")
+            fence = (int(generation), int(sequence), incarnation)
+            data = self.redis.slot(number)
+            if data.fence is not None and data.fence > fence:
+                yield number, StoreFenced(data.fence[2])
+                continue
+            data.fence = self._ours[number] = fence
+            sessions = {client_id: fields.copy() for client_id, fields in data.sessions.items() if fields}
+            yield number, Taken(sessions, data.marks.copy())
+
+    def release(self, slot: int) -> None:
+        self._ours.pop(slot, None)
+        for _, barrier in self._queue.pop(slot, []):
+            if barrier is not None:
+                barrier(False)
+
+    def commit(self) -> None:
+        """All that was put is written, and answered; or refused, where another home took the slot meanwhile."""
+        for number in list(self._queue):
+            data = self.redis.slot(number)
+            if data.fence is None:
+                self.on_lost(number)
+            elif data.fence != self._ours.get(number):
+                self.release(number)
+                self.on_fenced(number)
+            else:
+                self._write(data, self._queue.pop(number))
+
+    @staticmethod
+    def _write(data: SlotData, queue: list[tuple[Change | None, Barrier | None]]) -> None:
+        for change, barrier in queue:
+            if change is not None:
+                change(data)
+            elif barrier is not None:
+                barrier(True)
+
+    def _change(self, slot: int, change: Change) -> None:
+        if slot not in self._ours:
+            return
+        if self.holds or self._queue.get(slot):
+            self._queue.setdefault(slot, []).append((change, None))
+        else:
+            change(self.redis.slot(slot))
+
+
+def _discard(fields: dict[bytes, bytes] | dict[bytes, dict[bytes, bytes]], key: bytes) -> None:
+    fields.pop(key, None)  # type: ignore[arg-type]
