@@ -185,6 +185,7 @@ class Residents:
         self._expected: dict[bytes, float] = {}
         """Clients that were connected when their sessions came here, and until when their fronts may say so."""
         self._sealing = False
+        self._noted: dict[str, list[int]] = {}
         store.on_fenced = self._fenced
         store.on_lost = self._data_lost
 
@@ -270,7 +271,7 @@ class Residents:
             try:
                 async with aclosing(self._store.take_all(blank)) as slots:
                     async for slot, taken in slots:
-                        self._take_over(slot, taken)
+                        self._take_over(slot, blank[slot], taken)
                         await asyncio.sleep(0)
                 retry_s = bounds.LOG_RETRY_MIN_S
             except LogError as error:
@@ -279,12 +280,14 @@ class Residents:
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
         self._host.changed()
 
-    def _take_over(self, slot: int, taken: Taken | StoreFenced) -> None:
+    def _take_over(self, slot: int, fence: str, taken: Taken | StoreFenced) -> None:
         state = self._slots.get(slot)
         if state is None:  # another core's meanwhile
             self._store.release(slot)
+        elif state.fence != fence:
+            return  # it went and came back meanwhile: it is taken once more
         elif isinstance(taken, StoreFenced):
-            log.info("slot %d went to another core: %s", slot, taken)
+            self._note("another core took them before their sessions were here", slot)
             state.is_lost = True
         elif not state.loaded:
             self._load(state, taken)
@@ -335,16 +338,16 @@ class Residents:
         letters for this one would be accepted, and be nowhere.
         """
         state = self._slots.get(slot)
-        if state is not None:
-            log.warning("slot %d of sessions is another core's: what it has here stops", slot)
+        if state is not None and state.loaded:
+            self._note("another core took them, what they have here stops", slot)
             state.loaded = False
             state.is_lost = True
 
     def _data_lost(self, slot: int) -> None:
         """Redis hasn't what it had acknowledged: take the slot again, and write what is here anew."""
         state = self._slots.get(slot)
-        if state is not None:
-            log.error("slot %d: Redis lost what it had of its sessions; it is written anew from memory", slot)
+        if state is not None and state.loaded:
+            self._note("Redis lost what it had of their sessions; it is written anew from memory", slot)
             task = asyncio.ensure_future(self._take_again(state))
             self._rewriting.add(task)
             task.add_done_callback(self._rewriting.discard)
@@ -624,6 +627,17 @@ class Residents:
             except PacketError as error:
                 log.error("a run of QoS 0 can't be delivered: %s", error)
         self._host.flush_soon()
+
+    def _note(self, what: str, slot: int) -> None:
+        """One line for all slots that it happens to at once."""
+        if not self._noted:
+            self._host.soon(self._tell_noted)
+        self._noted.setdefault(what, []).append(slot)
+
+    def _tell_noted(self) -> None:
+        noted, self._noted = self._noted, {}
+        for what, slots in noted.items():
+            log.warning("%d slots of sessions, the first of them %d: %s", len(slots), slots[0], what)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

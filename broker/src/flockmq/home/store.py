@@ -341,7 +341,7 @@ class Store:
             self.release(state.number)
             _tell(self.on_fenced, state.number)
         elif text.startswith("LOST"):
-            log.error("slot %d: Redis lost what it had answered", state.number)
+            log.debug("slot %d: Redis lost what it had answered", state.number)
             self._suspend(state)
             _tell(self.on_lost, state.number)
         elif isinstance(error, OutOfMemoryError):
