@@ -38,28 +38,28 @@ class Disk(Store):
         self.redis = redis
         self.holds = False
         self._ours: dict[int, Fence] = {}
-        self._queue: dict[int, list[tuple[Change | None, Barrier | None]]] = {}
+        self._waiting: dict[int, list[tuple[Change | None, Barrier | None]]] = {}
 
     def put(self, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
-        self._change(slot, lambda data: data.sessions.setdefault(client_id, {}).update({field: value}))
+        self._later(slot, lambda data: data.sessions.setdefault(client_id, {}).update({field: value}))
 
     def delete(self, slot: int, client_id: bytes, field: bytes) -> None:
-        self._change(slot, lambda data: _discard(data.sessions.get(client_id, {}), field))
+        self._later(slot, lambda data: _discard(data.sessions.get(client_id, {}), field))
 
     def drop(self, slot: int, client_id: bytes) -> None:
-        self._change(slot, lambda data: _discard(data.sessions, client_id))
+        self._later(slot, lambda data: _discard(data.sessions, client_id))
 
     def mark(self, slot: int, source: bytes, number: bytes) -> None:
-        self._change(slot, lambda data: data.marks.update({source: number}))
+        self._later(slot, lambda data: data.marks.update({source: number}))
 
     def unmark(self, slot: int, source: bytes) -> None:
-        self._change(slot, lambda data: _discard(data.marks, source))
+        self._later(slot, lambda data: _discard(data.marks, source))
 
     def barrier(self, slot: int, done: Barrier) -> None:
         if slot not in self._ours:
             done(False)
-        elif self._queue.get(slot):
-            self._queue[slot].append((None, done))
+        elif self._waiting.get(slot):
+            self._waiting[slot].append((None, done))
         else:
             done(True)
 
@@ -80,13 +80,13 @@ class Disk(Store):
 
     def release(self, slot: int) -> None:
         self._ours.pop(slot, None)
-        for _, barrier in self._queue.pop(slot, []):
+        for _, barrier in self._waiting.pop(slot, []):
             if barrier is not None:
                 barrier(False)
 
     def commit(self) -> None:
         """All that was put is written, and answered; or refused, where another home took the slot meanwhile."""
-        for number in list(self._queue):
+        for number in list(self._waiting):
             data = self.redis.slot(number)
             if data.fence is None:
                 self.on_lost(number)
@@ -94,24 +94,24 @@ class Disk(Store):
                 self.release(number)
                 self.on_fenced(number)
             else:
-                self._write(data, self._queue.pop(number))
+                self._apply(data, self._waiting.pop(number))
 
     @staticmethod
-    def _write(data: SlotData, queue: list[tuple[Change | None, Barrier | None]]) -> None:
+    def _apply(data: SlotData, queue: list[tuple[Change | None, Barrier | None]]) -> None:
         for change, barrier in queue:
             if change is not None:
                 change(data)
             elif barrier is not None:
                 barrier(True)
 
-    def _change(self, slot: int, change: Change) -> None:
+    def _later(self, slot: int, change: Change) -> None:
         if slot not in self._ours:
             return
-        if self.holds or self._queue.get(slot):
-            self._queue.setdefault(slot, []).append((change, None))
+        if self.holds or self._waiting.get(slot):
+            self._waiting.setdefault(slot, []).append((change, None))
         else:
             change(self.redis.slot(slot))
 
 
 def _discard(fields: dict[bytes, bytes] | dict[bytes, dict[bytes, bytes]], key: bytes) -> None:
-    fields.pop(key, None)  # type: ignore[arg-type]
+    fields.pop(key, None)
