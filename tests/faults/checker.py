@@ -165,7 +165,8 @@ class Story:
                 message = Message(event.client, event.number)
                 sent = self.sent.setdefault(message, Sent(message, event.topic, event.qos))
                 sent.connections.append(event.connection)
-                sent.sent_at = event.at
+                if event.qos < 2 or len(sent.connections) == 1:  # sent again, a QoS 2 message is the one it was
+                    sent.sent_at = event.at
             case Acknowledged():
                 sent = self.sent[Message(event.client, event.number)]
                 sent.acknowledged_at = min(sent.acknowledged_at, event.at)

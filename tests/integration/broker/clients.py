@@ -32,8 +32,11 @@ class Client:
         retains_will: bool = False,
         lasts: bool = False,
         acknowledges: bool = True,
+        expiry_s: int = 3600,
     ) -> None:
-        """`lasts`: the session outlives the connection, and `session_present` says whether it was there."""
+        """`lasts`: the session outlives the connection, in version 5 by `expiry_s`, and `session_present` says whether
+        it was there. Who `acknowledges` by itself doesn't need `acknowledge`.
+        """
         self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self.connected = threading.Event()
         self.disconnected = threading.Event()
@@ -42,6 +45,7 @@ class Client:
         self._acknowledgements: queue.Queue[ReasonCode] = queue.Queue()
         self._port = port
         self._lasts = lasts
+        self._expiry_s = expiry_s
         self.session_present = False
         self._paho = paho.Client(
             CallbackAPIVersion.VERSION2,
@@ -60,15 +64,21 @@ class Client:
         self._paho.on_subscribe = lambda _client, _userdata, _mid, reasons, _properties: self._answers.put(reasons)
 
     def __enter__(self) -> Self:
+        self.connect(self._port)
+        return self
+
+    def connect(self, port: int) -> None:
+        """Also again, elsewhere: what isn't acknowledged goes again."""
+        self._paho.loop_stop()
+        self.connected.clear()
         if self._lasts and self._paho.protocol == V5:
             properties = Properties(PacketTypes.CONNECT)
-            properties.SessionExpiryInterval = 3600
-            self._paho.connect("127.0.0.1", self._port, clean_start=False, properties=properties)
+            properties.SessionExpiryInterval = self._expiry_s
+            self._paho.connect("127.0.0.1", port, clean_start=False, properties=properties)
         else:
-            self._paho.connect("127.0.0.1", self._port)
+            self._paho.connect("127.0.0.1", port)
         self._paho.loop_start()
         assert self.connected.wait(PATIENCE_S), "no CONNACK"
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -104,6 +114,13 @@ class Client:
         sent.wait_for_publish(PATIENCE_S)
         assert sent.is_published(), f"no acknowledgement of {payload!r} on {topic}"
         return int(self._acknowledgements.get(timeout=PATIENCE_S).value)
+
+    def start_publishing(self, topic: str, payload: str, qos: int = 1) -> paho.MQTTMessageInfo:
+        """Doesn't wait for its acknowledgement."""
+        return self._paho.publish(topic, payload, qos)
+
+    def acknowledge(self, message: paho.MQTTMessage) -> None:
+        self._paho.ack(message.mid, message.qos)
 
     def receive(self) -> tuple[str, str, int, bool]:
         """The next message: (topic, payload, QoS, RETAIN)."""

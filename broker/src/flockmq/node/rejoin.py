@@ -2,8 +2,8 @@
 
 What always holds: whoever stays connected has missed no QoS 1 or 2 message. Those who may have are closed, and their
 sessions end, because what others had for them went with the former incarnation; who subscribed at QoS 0 only, or not at
-all, stays, and so does whoever has a session that runs at its home. Until a majority of the cores is linked again nothing is written; what waited in this node for others goes
-on with its numbers.
+all, stays, and so does whoever has a session that runs at its home. Until a majority of the cores is linked again
+nothing is written; what waited in this node for others goes on with its numbers.
 """
 
 from __future__ import annotations
