@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from flockmq.bench import link, target
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.packets import Connect
 from integration.bench.conftest import Broker
 from integration.dev.commands import PATIENCE_S
 
@@ -49,6 +52,8 @@ def figures(measurement: str, where: int | str, *options: str) -> dict[str, floa
         ("--publishers", "10", "--subscribers", "10", "--batch", "1", "--window", "100"),
         ("--qos", "1", "--topics", "7"),
         ("--qos", "2"),
+        ("--qos", "1", "--lasting", "--topics", "7"),
+        ("--qos", "2", "--lasting"),
         ("--payload", "8"),
         ("--payload", "20000", "--window", "20"),
         ("--filters", "1000"),
@@ -85,6 +90,27 @@ def test_round_trips_have_their_percentiles_in_order(qos: str, port: int) -> Non
     sample = figures("latency", port, *SHORTLY, "--qos", qos)
 
     assert 0 < sample["p50_us"] <= sample["p99_us"] <= sample["p999_us"] <= sample["max_us"]
+
+
+def test_a_subscription_has_its_percentiles_in_order(port: int) -> None:
+    sample = figures("subscribes", port, *SHORTLY)
+
+    assert 0 < sample["p50_us"] <= sample["p99_us"] <= sample["p999_us"] <= sample["max_us"]
+
+
+def test_a_lasting_link_leaves_a_session_that_is_forgotten_when_asked(port: int) -> None:
+    where = target.parse(f"mqtt://127.0.0.1:{port}")
+    link.connect(where, "outliving", lasting=True).close()
+
+    assert is_present(port, "outliving")
+    link.forget(where, "outliving")
+    assert not is_present(port, "outliving")
+
+
+def test_a_run_with_sessions_that_last_leaves_none(port: int) -> None:
+    figures("throughput", port, *SHORTLY, "--qos", "1", "--lasting")
+
+    assert not is_present(port, "bench-subscriber-0")
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
@@ -164,6 +190,15 @@ def test_wrong_arguments_are_refused(arguments: tuple[str, ...], says: str) -> N
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def is_present(port: int, client_id: str) -> bool:
+    """Whether the broker keeps a session of the client id, which it goes on keeping."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
+        client.sendall(encode.connect(Connect(frame.V311, client_id.encode(), clean_start=False)))
+        connack = client.recv(4)
+        client.sendall(encode.disconnect(frame.V311))
+    return connack == b"\x20\x02\x01\x00"
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from flockmq.bench import connects, crowd, idle, latency, target, throughput
+from flockmq.bench import connects, crowd, idle, latency, subscribes, target, throughput
 from flockmq.bench.plan import Plan, Sample
 from flockmq.bench.target import Target
 from flockmq.errors import ConfigError
@@ -71,6 +71,7 @@ def _plan(options: argparse.Namespace, prefix: str) -> Plan:
         payload_bytes=options.payload,
         window=options.window or (100 if options.qos else 8192),
         batch=options.batch,
+        lasting=options.lasting,
         warmup_s=options.warmup,
         duration_s=options.seconds,
         settle_s=options.settle,
@@ -132,6 +133,11 @@ def _connects(options: argparse.Namespace, where: Target) -> Sample:
     return crowd.run(options.processes, measure)
 
 
+def _subscribes(options: argparse.Namespace, where: Target) -> Sample:
+    plan = Plan(qos=options.qos, warmup_s=options.warmup, duration_s=options.seconds, prefix=options.prefix)
+    return subscribes.measure(plan, where)
+
+
 def _idle(options: argparse.Namespace, where: Target) -> Sample:
     _allow_files(options.connections)
     return idle.measure(
@@ -143,6 +149,7 @@ MEASUREMENTS: Final[dict[str, Callable[[argparse.Namespace, Target], Sample]]] =
     "throughput": _throughput,
     "latency": _latency,
     "connects": _connects,
+    "subscribes": _subscribes,
     "idle": _idle,
 }
 
@@ -167,7 +174,7 @@ def _lines(options: argparse.Namespace, where: Target, sample: Sample) -> list[s
 def _shape(options: argparse.Namespace) -> str:
     if options.measurement == "connects":
         return f"{options.inflight} at a time"
-    if options.measurement == "idle":
+    if options.measurement in ("idle", "subscribes"):
         return f"QoS {options.qos} subscriptions"
     message = f"QoS {options.qos}, {options.payload:,} B"
     if options.measurement == "latency":
@@ -208,5 +215,6 @@ FIGURES: Final[dict[str, Callable[[Sample], list[str]]]] = {
     "throughput": _throughput_lines,
     "latency": _latency_lines,
     "connects": _connects_lines,
+    "subscribes": _latency_lines,
     "idle": _idle_lines,
 }

@@ -35,7 +35,12 @@ def measure(plan: Plan, publish_to: Target, subscribe_at: Target) -> Sample:
             sent, received = _round_trip(publisher, subscriber, packet, plan.qos, packet_id, len(payload))
             if sent >= start:
                 samples.append(received - sent)
-    samples.sort()
+    return percentiles(samples)
+
+
+def percentiles(samples: list[float]) -> Sample:
+    """Of times in seconds, one at least, in µs."""
+    samples = sorted(samples)
     figures = {name: samples[int(len(samples) * share)] * 1e6 for name, share in PERCENTILES.items()}
     return figures | {"max_us": samples[-1] * 1e6, "samples": len(samples)}
 

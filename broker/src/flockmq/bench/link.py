@@ -168,9 +168,9 @@ class WebSocketLink(Link):
         return 0
 
 
-def connect(target: Target, client_id: str) -> Link:
-    """CONNECT up to its CONNACK, with a clean session."""
-    link = begin(target, client_id)
+def connect(target: Target, client_id: str, *, lasting: bool = False) -> Link:
+    """CONNECT up to its CONNACK, with a clean session or, `lasting`, with one that outlives the connection."""
+    link = begin(target, client_id, lasting=lasting)
     try:
         finish(link)
     except Failed:
@@ -179,18 +179,24 @@ def connect(target: Target, client_id: str) -> Link:
     return link
 
 
-def begin(target: Target, client_id: str) -> Link:
+def begin(target: Target, client_id: str, *, lasting: bool = False) -> Link:
     """The first half of `connect`: CONNECT is sent."""
     link = WebSocketLink(target) if target.websocket else Link(target)
     login = Connect(
         frame.V311,
         client_id.encode(),
+        clean_start=not lasting,
         keep_alive_s=KEEP_ALIVE_S,
         user_name=target.username,
         password=target.password,
     )
     link.write(encode.connect(login))
     return link
+
+
+def forget(target: Target, client_id: str) -> None:
+    """End a session that outlived its connection, and what waits for it."""
+    connect(target, client_id).close()
 
 
 def finish(link: Link) -> None:

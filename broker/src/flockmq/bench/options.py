@@ -18,6 +18,7 @@ Measure an MQTT broker, this one or any other, with messages that are all accoun
   throughput  messages delivered a second: flockmq bench throughput --publishers 10 --subscribers 10 --qos 1
   latency     one message in flight: percentiles of publish to delivery
   connects    CONNECT to CONNACK, a second
+  subscribes  one SUBSCRIBE in flight: percentiles of SUBSCRIBE to SUBACK
   idle        what a connection with a subscription costs in memory: flockmq bench idle --connections 10000 --pid PID
 """
 
@@ -35,6 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[P]) -> None:
         ("throughput", _throughput_options, True),
         ("latency", _latency_options, True),
         ("connects", _connects_options, True),
+        ("subscribes", _subscribes_options, True),
         ("idle", _idle_options, False),
     ):
         parser = kinds.add_parser(name, help=f"see flockmq bench {name} --help", allow_abbrev=False)
@@ -109,6 +111,7 @@ def _throughput_options(parser: argparse.ArgumentParser) -> None:
     add("--topics", type=number(1, 1 << 20), default=1, metavar="N", help="of each publisher, in turn (default: 1)")
     add("--wildcard", action="store_true", help="subscribe with a wildcard, as always with several topics")
     add("--filters", type=number(0, 1 << 20), default=0, metavar="N", help="wildcard filters of other topics, besides")
+    add("--lasting", action="store_true", help="subscribers' sessions outlive their connections, until the end of this")
     add("--window", type=number(1, 1 << 19), metavar="N", help="messages a publisher has under way "
         "(default: 8192; 100 at QoS 1 and 2)")  # fmt: skip
     add("--batch", type=number(1, 1 << 20), default=1 << 20, metavar="N", help="messages one write may carry "
@@ -124,6 +127,10 @@ def _connects_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--inflight", type=number(1, 10_000), default=64, metavar="N", help="at the same time (default: 64)")
     add("--processes", type=number(1, 256), default=1, metavar="N", help="run it N times at once (default: 1)")
+
+
+def _subscribes_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--qos", type=number(0, 2), default=1, metavar="N", help="asked for (default: 1)")
 
 
 def _idle_options(parser: argparse.ArgumentParser) -> None:

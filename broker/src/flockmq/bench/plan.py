@@ -29,6 +29,8 @@ class Plan:
     """Messages that one write may carry."""
     warmup_s: float = 0.3
     duration_s: float = 1.0
+    lasting: bool = False
+    """Subscribers' sessions outlive their connections, so that what is acknowledged to a publisher is durable."""
     settle_s: float = 0.0
     """From the last SUBACK to the first message: what a cluster takes to know a subscription everywhere."""
     prefix: str = "bench"

@@ -14,7 +14,7 @@ from typing import Final
 
 from flockmq.bench import process, ring
 from flockmq.bench.inbox import Inbox, Tally
-from flockmq.bench.link import Link, ask, connect, granted, subscribe
+from flockmq.bench.link import Link, ask, connect, forget, granted, subscribe
 from flockmq.bench.outbox import Outbox
 from flockmq.bench.plan import Plan, Sample
 from flockmq.bench.ring import Ring
@@ -61,8 +61,12 @@ def measure(plan: Plan, publish_to: Target, subscribe_at: Target, pids: list[int
 def _set_up(plan: Plan, publish_to: Target, subscribe_at: Target, stack: contextlib.ExitStack) -> _Run:
     """Everybody connected, and subscribed before anybody can publish; `stack` closes them."""
 
-    def opened(target: Target, name: str) -> Link:
-        link = connect(target, f"{plan.prefix}-{name}")
+    def opened(target: Target, name: str, lasting: bool = False) -> Link:
+        client_id = f"{plan.prefix}-{name}"
+        if lasting:
+            forget(target, client_id)
+            stack.callback(forget, target, client_id)
+        link = connect(target, client_id, lasting=lasting)
         stack.callback(link.close)
         return link
 
@@ -70,7 +74,7 @@ def _set_up(plan: Plan, publish_to: Target, subscribe_at: Target, stack: context
     _subscribe_others(plan, lambda name: opened(subscribe_at, name))
     subscribers = []
     for index in range(plan.subscribers):
-        link = opened(subscribe_at, f"subscriber-{index}")
+        link = opened(subscribe_at, f"subscriber-{index}", plan.lasting)
         subscribe(link, [plan.filter(0 if plan.fan else index)], plan.qos)
         subscribers.append(link)
     publishers = [opened(publish_to, f"publisher-{index}") for index in range(plan.publishers)]
