@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -64,21 +65,24 @@ class Client:
         self._paho.on_subscribe = lambda _client, _userdata, _mid, reasons, _properties: self._answers.put(reasons)
 
     def __enter__(self) -> Self:
-        self.connect(self._port)
+        self._connect(self._paho.connect, self._port)
+        self._paho.loop_start()
+        assert self.connected.wait(PATIENCE_S), "no CONNACK"
         return self
 
-    def connect(self, port: int) -> None:
-        """Also again, elsewhere: what isn't acknowledged goes again."""
-        self._paho.loop_stop()
+    def move(self, port: int) -> None:
+        """One that `reconnects` does so here: what isn't acknowledged goes again."""
         self.connected.clear()
+        self._connect(self._paho.connect_async, port)
+        assert self.connected.wait(PATIENCE_S), "no CONNACK"
+
+    def _connect(self, connect: Callable[..., object], port: int) -> None:
         if self._lasts and self._paho.protocol == V5:
             properties = Properties(PacketTypes.CONNECT)
             properties.SessionExpiryInterval = self._expiry_s
-            self._paho.connect("127.0.0.1", port, clean_start=False, properties=properties)
+            connect("127.0.0.1", port, clean_start=False, properties=properties)
         else:
-            self._paho.connect("127.0.0.1", port)
-        self._paho.loop_start()
-        assert self.connected.wait(PATIENCE_S), "no CONNACK"
+            connect("127.0.0.1", port)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
