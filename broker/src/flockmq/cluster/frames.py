@@ -7,6 +7,7 @@
               (with 0x80 added to the version: shared deliveries, `session.shared`)
     ITEM      body = stream id (u32) · one item of a stream
     GREETING  body = one handshake struct; only before the peer is authenticated
+    TUNNEL    body = tunnel id (u32) · bytes of the link that a core passes on
 
 Frames that carry messages hold them raw: no msgpack, no copy of the payload. The length is checked against the bound
 before any memory is spent on the body. Structs are arrays, so a later version can append fields that have defaults.
@@ -28,6 +29,7 @@ FORWARD: Final = 1
 NUMBERED: Final = 2
 ITEM: Final = 3
 GREETING: Final = 4
+TUNNEL: Final = 7
 
 _FRAME: Final = Layout(">IB")
 _FORWARD: Final = Layout(">IBB")
@@ -148,6 +150,27 @@ class Heard(msgspec.Struct, array_like=True, frozen=True, tag=12):
     """Answers each Heartbeat: the way there and the way back are open."""
 
 
+class TunnelOpen(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """To a core: pass on what comes to that node. To that node itself: somebody dials through this core."""
+
+    id: int
+    incarnation: str
+
+
+class TunnelCredit(msgspec.Struct, array_like=True, frozen=True, tag=15):
+    """The far end has read so many bytes more."""
+
+    id: int
+    size_bytes: int
+
+
+class TunnelClose(msgspec.Struct, array_like=True, frozen=True, tag=16):
+    """Behind the last bytes; `reason` is empty when the far end closed it."""
+
+    id: int
+    reason: str
+
+
 Control = (
     Heartbeat
     | Note
@@ -162,6 +185,9 @@ Control = (
     | Accepted
     | Goodbye
     | Heard
+    | TunnelOpen
+    | TunnelCredit
+    | TunnelClose
 )
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -199,6 +225,10 @@ def item_header(stream_id: int, item_bytes: int) -> bytes:
     return _ITEM.pack(item_bytes + 4, ITEM, stream_id)
 
 
+def tunnel_header(tunnel_id: int, size_bytes: int) -> bytes:
+    return _ITEM.pack(size_bytes + 4, TUNNEL, tunnel_id)
+
+
 def parse_forward(body: bytes) -> tuple[int, bytes]:
     """(version, chunk). Raises FrameError."""
     if len(body) < 1:
@@ -218,6 +248,13 @@ def parse_item(body: bytes) -> tuple[int, bytes]:
     """(stream id, item). Raises FrameError."""
     if len(body) < 4:
         raise FrameError(f"an ITEM frame of {len(body)} bytes")
+    return _ITEM_BODY.unpack_from(body)[0], body[4:]
+
+
+def parse_tunnel(body: bytes) -> tuple[int, bytes]:
+    """(tunnel id, bytes). Raises FrameError."""
+    if len(body) < 4:
+        raise FrameError(f"a TUNNEL frame of {len(body)} bytes")
     return _ITEM_BODY.unpack_from(body)[0], body[4:]
 
 
