@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from flockbench import alone, goals, machine, plots, report
+from flockbench import alone, goals, lasting, log, machine, plots, report
 from flockbench.brokers import Broker, Installed, Site, free_site, started
 from flockbench.errors import BenchError, Failed, Missing
 from flockbench.load import Load, Sample
@@ -32,6 +32,8 @@ OPEN_FILES: Final = 15_000
 DOCS: Final = REPOSITORY / "docs"
 PAGES: Final = (DETAILS := DOCS / "bench.md", README := REPOSITORY / "README.md")
 """Where the figures of a whole run are kept."""
+ALONE: Final = (alone.ALONE, log.LOG, lasting.LASTING)
+"""What FlockMQ is held to by itself."""
 OUR_KEYS: Final = [broker.key for broker in OURS]
 PEER_KEYS: Final = [broker.key for broker in PEERS]
 
@@ -55,6 +57,7 @@ def main() -> int:
         Load(load_core, options.seconds, options.warmup, stage(cache, "interpreted")),
         broker_core,
         lambda: free_site(*files),
+        cache,
     )
     run.deadline = started_at + options.minutes * 60
     os.sched_setaffinity(0, {load_core})  # what this process does itself is the load's work too
@@ -63,11 +66,12 @@ def main() -> int:
     for broker, it in installed.items():
         for shape in once:
             run.alone(broker, it, shape)
-    if options.whole or options.alone:
-        shapes.append(alone.ALONE)
-        for broker in installed:
-            if broker.key == goals.SUBJECT:
-                run.by_itself(broker, cache, options.quick)
+    for shape in ALONE:
+        if shape.key in options.shapes:
+            shapes.append(shape)
+            for broker in installed:
+                if broker.key == goals.SUBJECT:
+                    run.by_itself(broker, shape, options.quick)
     for number in range(2, options.rounds + 1):
         run.round(number, installed, repeated)
 
@@ -96,13 +100,14 @@ def main() -> int:
 class _Run:
     """Fills the results; what fails leaves its cells empty, and the run goes on."""
 
-    def __init__(self, load: Load, broker_core: int, site: Callable[[], Site]) -> None:
+    def __init__(self, load: Load, broker_core: int, site: Callable[[], Site], cache: Path) -> None:
         self.results = Results()
         self.deadline = 0.0
         """From then on no further round is begun, nor gone on with."""
         self._load = load
         self._core = broker_core
         self._site = site
+        self._cache = cache
 
     def round(self, number: int, installed: Mapping[Broker, Installed], shapes: Sequence[Shape]) -> None:
         """Every broker in turn through every shape; from the second round on only those that contend in it."""
@@ -134,16 +139,24 @@ class _Run:
             with started(it.apart.get(shape.way, it.launch), site, self._core, ports) as running:
                 self._add(shape, broker, self._load.measure(shape, it, running))
 
-    def by_itself(self, broker: Broker, cache: Path, quick: bool) -> None:
+    def by_itself(self, broker: Broker, shape: Shape, quick: bool) -> None:
         _say(f"by itself: {broker.title}")
         sample: Sample = {}
         try:
-            for part in alone.measure(broker.key, cache, self._core, self._site, quick):
+            for part in self._parts(broker, shape, quick):
                 sample |= part
         except (Failed, Missing) as why:
             _say(f"  failed: {why}")
             self.results.notes.append(f"{broker.title} by itself: {why}.")
-        self._add(alone.ALONE, broker, sample)
+        self._add(shape, broker, sample)
+
+    def _parts(self, broker: Broker, shape: Shape, quick: bool) -> Iterator[Sample]:
+        core, load, cache = self._core, self._load, self._cache
+        if shape is log.LOG:
+            return log.measure(broker.key, cache, (core, load.core), self._site, quick)
+        if shape is lasting.LASTING:
+            return lasting.measure(load, stage(cache, broker.key), core, self._site, quick)
+        return alone.measure(broker.key, cache, core, self._site, quick)
 
     def _contends(self, shape: Shape, broker: Broker) -> bool:
         peers = [key for key in PEER_KEYS if (shape.key, key) in self.results.samples]
@@ -163,7 +176,7 @@ class _Run:
 
 
 def _arguments() -> argparse.Namespace:
-    brokers, shapes = [*OUR_KEYS, *PEER_KEYS], [shape.key for shape in SHAPES]
+    brokers, shapes = [*OUR_KEYS, *PEER_KEYS], [shape.key for shape in (*SHAPES, *ALONE)]
     parser = argparse.ArgumentParser(description="Measure FlockMQ beside other brokers on this machine.")
     parser.add_argument("--quick", action="store_true", help="the main shapes, once, shortly: a look, not a figure")
     parser.add_argument("--rounds", type=int, default=3, help="medians are taken over them (default: 3)")
@@ -172,15 +185,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=23.0, help="no round is begun after them (default: 23)")
     parser.add_argument("--brokers", nargs="+", choices=brokers, default=brokers, help="(default: all)")
     parser.add_argument("--shapes", nargs="+", choices=shapes, default=shapes, help="(default: all)")
-    parser.add_argument("--alone", action="store_true", help="also what FlockMQ is held to by itself")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
     options = parser.parse_args()
     options.whole = options.brokers == brokers and options.shapes == shapes and not options.quick
     if options.quick:
-        options.rounds, options.seconds, options.warmup, options.alone = 1, 0.4, 0.1, True
-        options.shapes = [shape.key for shape in SHAPES if shape.quick and shape.key in options.shapes]
-    measured = [*options.shapes, *(["alone"] if options.alone or options.whole else [])]
-    options.goals = [goal for goal in goals.GOALS if goal.shape in measured]
+        options.rounds, options.seconds, options.warmup = 1, 0.4, 0.1
+        quick = [shape.key for shape in (*SHAPES, *ALONE) if shape.quick]
+        options.shapes = [key for key in options.shapes if key in quick]
+    options.goals = [goal for goal in goals.GOALS if goal.shape in options.shapes]
     return options
 
 

@@ -9,6 +9,8 @@ import pytest
 from flockbench.alone import ALONE
 from flockbench.errors import BenchError
 from flockbench.goals import GOALS, Goal, judge
+from flockbench.lasting import LASTING
+from flockbench.log import LOG
 from flockbench.peers import PEERS
 from flockbench.plots import pictures
 from flockbench.report import MARKER, README_ROWS, Columns, Setting, full, replace_block, short
@@ -18,6 +20,7 @@ from flockbench.shapes import SHAPES, Metric, Shape
 MIXED, CONNECTS, IDLE, LATENCY = (
     next(shape for shape in SHAPES if shape.key == key) for key in ("mixed", "connects", "idle", "latency-0")
 )
+EVERYTHING = [*SHAPES, ALONE, LOG, LASTING]
 PEER_KEYS = ["mosquitto", "nats", "aedes"]
 COLUMNS = Columns(
     ["interpreted", "compiled"],
@@ -44,7 +47,7 @@ def results_of(*samples: tuple[Shape, str, dict[str, float]]) -> Results:
 
 
 def verdict(goal: Goal, results: Results) -> tuple[bool, str]:
-    judged = judge(goal, results, [*SHAPES, ALONE], PEER_KEYS)
+    judged = judge(goal, results, EVERYTHING, PEER_KEYS)
     return judged.met, judged.line
 
 
@@ -116,6 +119,13 @@ def test_a_goal_on_memory_needs_no_peer(kib: float, met: bool) -> None:
     assert verdict(Goal("idle", "kib", 1.5, None), results_of((IDLE, "compiled", {"kib": kib})))[0] is met
 
 
+@pytest.mark.parametrize(("rate", "met"), [(1e6, True), (999_999.0, False)])
+def test_a_goal_on_a_rate_needs_no_peer(rate: float, met: bool) -> None:
+    results = results_of((LOG, "compiled", {"route_rate": rate}))
+
+    assert verdict(Goal("log", "route_rate", 1e6, None), results)[0] is met
+
+
 def test_a_goal_without_figures_is_missed() -> None:
     for goal in GOALS:
         met, line = verdict(goal, Results())
@@ -124,7 +134,7 @@ def test_a_goal_without_figures_is_missed() -> None:
 
 
 def test_goals_readme_and_pictures_name_figures_that_exist() -> None:
-    known = {(shape.key, metric.key) for shape in (*SHAPES, ALONE) for metric in shape.metrics}
+    known = {(shape.key, metric.key) for shape in EVERYTHING for metric in shape.metrics}
     assert {(goal.shape, goal.metric) for goal in GOALS} <= known
     assert set(README_ROWS) <= known
     assert {goal.peer for goal in GOALS} - {None, "best"} <= {peer.key for peer in PEERS}

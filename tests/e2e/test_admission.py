@@ -42,7 +42,6 @@ def listener(**fields: object) -> Json:
             "set report.enabled: false where redis.external.url",
         ),
         ({"redis": {"external": {"url": "redis://r"}, "replicas": 3}}, "redis.external stands alone"),
-        ({"forwarding": "indirect"}, 'supported values: "direct", "via-core"'),
         ({"replicas": 3}, 'unknown field "spec.replicas"'),
     ],
 )

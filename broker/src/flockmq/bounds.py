@@ -46,6 +46,13 @@ PEER_BLOCKED_BYTES: Final = 4 * 1024 * 1024
 PEER_DRAINED_BYTES: Final = 1 * 1024 * 1024
 PEER_IDLE_S: Final = 60.0
 """A link between two replicants that carried no message for so long is closed."""
+TUNNEL_WINDOW_BYTES: Final = 256 * 1024
+"""What one tunnel through a core has on its way in one direction, wherever it waits."""
+TUNNEL_FRAME_BYTES: Final = 64 * 1024
+TUNNELS_MAX: Final = 1024
+"""Through one link; a core holds TUNNEL_WINDOW_BYTES for each at most."""
+TUNNEL_AFTER_S: Final = 2.0
+"""A node that can't be dialled for so long is reached through a core, until it can."""
 PEERS_FORMER_MAX: Final = 1024
 """Purged nodes whose last number is known, in case they come back."""
 REJOIN_SLICE_FILTERS: Final = 1000

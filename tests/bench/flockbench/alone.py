@@ -48,6 +48,7 @@ ALONE: Final = Shape(
         Metric("retained_pause_ms", "longest pause of the loop, 1,000,000 retained messages sent to `#`", "ms", False),
         Metric("retained_rate", "retained messages sent to `#`", "msg/s"),
     ),
+    quick=True,
 )
 
 
@@ -72,14 +73,14 @@ def _index(kind: str, cache: Path, core: int, count: int) -> Sample:
 
 def _sessions(running: Running, count: int) -> Sample:
     """The longest collection while sessions with a subscription each come, stay, and a tenth of them come back."""
-    with _told():
+    with told():
         where = target.parse(f"mqtt://127.0.0.1:{running.site.mqtt}")
-        _pauses(running)
+        pauses(running)
         for first in range(0, count, SESSIONS_AT_ONCE):
             _visit(where, range(first, first + SESSIONS_AT_ONCE))
         for first in range(0, count // 10, SESSIONS_AT_ONCE):
             _visit(where, range(first, first + SESSIONS_AT_ONCE))
-        return {"collection_ms": _pauses(running)["collection_ms"]}
+        return {"collection_ms": pauses(running)["collection_ms"]}
 
 
 def _visit(where: target.Target, numbers: range) -> None:
@@ -99,16 +100,16 @@ def _visit(where: target.Target, numbers: range) -> None:
 
 def _retained(running: Running, count: int) -> Sample:
     """The longest pause while one client gets all retained messages, and how fast it gets them."""
-    with _told():
+    with told():
         where = target.parse(f"mqtt://127.0.0.1:{running.site.mqtt}")
         published = _publish_retained(where, count)
         reader = link.connect(where, "reader")
-        _pauses(running)
+        pauses(running)
         reader.write(encode.subscribe(frame.V311, 1, [Subscription(b"#", 0)]))
         start = time.perf_counter()
         _read_publishes(reader, published)
         elapsed = time.perf_counter() - start
-        pause = _pauses(running)["loop_ms"]
+        pause = pauses(running)["loop_ms"]
         reader.close()
         if published < count:
             raise Failed(f"{published:,} of {count:,} retained messages were taken within {RETAINED_MAX_S:.0f} s")
@@ -155,7 +156,7 @@ def _read_publishes(reader: Link, count: int) -> None:
         buffer[:kept] = buffer[at:end]
 
 
-def _pauses(running: Running) -> Sample:
+def pauses(running: Running) -> Sample:
     """What the watch has seen since it was last asked."""
     file = running.folder / "pauses"
     known = len(file.read_text().splitlines()) if file.exists() else 0
@@ -171,7 +172,7 @@ def _pauses(running: Running) -> Sample:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     try:
         yield
     except UserError as why:

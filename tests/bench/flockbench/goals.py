@@ -14,7 +14,7 @@ SUBJECT: Final = "compiled"
 
 @dataclass(frozen=True)
 class Goal:
-    """A figure `bound` times as good as a peer's (`best`: as the row's best peer's); without a peer, `bound` at most.
+    """A figure `bound` times as good as a peer's (`best`: as the row's best peer's); without a peer, as good as `bound`.
 
     As good means: as much where more is better, as little where less is.
     """
@@ -49,6 +49,13 @@ GOALS: Final = (
     Goal("alone", "match_us", 3.0, None),
     Goal("alone", "collection_ms", 10.0, None),
     Goal("alone", "retained_pause_ms", 20.0, None),
+    Goal("log", "route_rate", 1e6, None),
+    Goal("log", "bootstrap_s", 5.0, None),
+    Goal("log", "bootstrap_pause_ms", 20.0, None),
+    Goal("log", "suback_ratio", 3.0, None),
+    Goal("log", "suback_more", 1.2, None),
+    Goal("lasting", "ratio_0", 0.4, None),
+    Goal("lasting", "ratio_3", 0.4, None),
 )
 
 
@@ -73,11 +80,11 @@ def judge(goal: Goal, results: Results, shapes: Sequence[Shape], peers: Sequence
 
 def _absolute(goal: Goal, results: Results, shape: Shape, metric: Metric) -> Verdict:
     cell = results.cell(shape, metric, SUBJECT)
-    wanted = f"{metric.title}: ≤ {goal.bound:g} {metric.unit}"
+    wanted = f"{metric.title}: {'≥' if metric.higher_is_better else '≤'} {goal.bound:,g} {metric.unit}"
     if cell is None:
         return Verdict(False, f"missed  {wanted}: not measured")
-    met = cell.median <= goal.bound
-    return Verdict(met, f"{'met   ' if met else 'missed'}  {wanted}: {cell.median:.3g} {metric.unit}")
+    met = cell.median >= goal.bound if metric.higher_is_better else cell.median <= goal.bound
+    return Verdict(met, f"{'met   ' if met else 'missed'}  {wanted}: {cell.median:,.3g} {metric.unit}")
 
 
 def _find(goal: Goal, shapes: Sequence[Shape]) -> tuple[Shape, Metric] | None:

@@ -93,12 +93,20 @@ class Node:
     """One member, from its links to its homes."""
 
     def __init__(
-        self, name: str, role: str, seeds: tuple[Address, ...], redis: RedisConfig, data_dir: Path, cores: int = 0
+        self,
+        name: str,
+        role: str,
+        seeds: tuple[Address, ...],
+        redis: RedisConfig,
+        data_dir: Path,
+        cores: int = 0,
+        via_core: bool = False,
     ) -> None:
         self.turn: list[Sink] = []
         self.received: list[tuple[str, int, bytes]] = []
         self.clients = Clients()
-        settings = ClusterSettings(name, role, "127.0.0.1", 1883, "0", KEY, ("127.0.0.1", 0), seeds, cores)
+        listen = ("127.0.0.1", 0)
+        settings = ClusterSettings(name, role, "127.0.0.1", 1883, "0", KEY, listen, seeds, cores, via_core=via_core)
         self.cluster = Cluster(settings, self.turn, redis)
         self.cluster.local_status = lambda: LocalStatus(len(self.clients.held), 0, True, False)
         self.cluster.on_forward = lambda *run: self.received.append(run)
@@ -174,8 +182,8 @@ class Nodes:
         self.seeds: tuple[Address, ...] = ()
         self.running: list[Node] = []
 
-    async def start(self, name: str, role: str) -> Node:
-        node = Node(name, role, self.seeds, self.redis, self._data_dir)
+    async def start(self, name: str, role: str, via_core: bool = False) -> Node:
+        node = Node(name, role, self.seeds, self.redis, self._data_dir, via_core=via_core)
         await node.start()
         if role == "core":
             self.seeds = (*self.seeds, node.address)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from flockmq.cluster.link import Link
-from flockmq.cluster.mesh import Address, Mesh, _Target
+from flockmq.cluster.mesh import Address, Mesh, Way, _Target
 
 from .conftest import Node, Nodes, until
 from .proxy import Proxy
@@ -21,10 +21,10 @@ Cut = Callable[[Node, Node], None]
 def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
     """Cuts the path between two nodes, until the test heals it: `monkeypatch.undo`."""
     dial = Mesh._dial
-    blocked: set[tuple[Mesh, int]] = set()
+    blocked: set[tuple[Mesh, str | int]] = set()
 
-    async def dial_or_not(mesh: Mesh, address: Address, target: _Target) -> tuple[Link | None, str]:
-        return (None, "the test cut it") if (mesh, address[1]) in blocked else await dial(mesh, address, target)
+    async def dial_or_not(mesh: Mesh, way: Way, target: _Target) -> tuple[Link | None, str]:
+        return (None, "the test cut it") if (mesh, way[-1]) in blocked else await dial(mesh, way, target)
 
     monkeypatch.setattr(Mesh, "_dial", dial_or_not)
 
@@ -124,3 +124,31 @@ async def test_of_two_cores_that_are_cut_off_from_each_other_the_holder_of_the_l
     monkeypatch.undo()
     await comes_back(other)
     await nodes.settled()
+
+
+@pytest.mark.parametrize("role", ["core", "replicant"])
+async def test_two_nodes_that_cannot_reach_each_other_talk_through_a_core_until_they_can(
+    nodes: Nodes, cut: Cut, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    core = await nodes.start("core-0", "core")
+    if role == "core":
+        await nodes.start("core-1", "core")
+    one, other = await nodes.start("one", role), await nodes.start("other", role)
+    await nodes.settled()
+    cut(one, other)
+    peer = one.cluster.peer(other.incarnation)
+    assert peer is not None
+    accepted: list[bool] = []
+    assert peer.put_acknowledged(5, b"in between;", lambda: accepted.append(True))
+    one.flush()
+    await until(lambda: b"".join(run[2] for run in other.received) == b"in between;")
+    assert all(link.through for link in one.cluster.mesh.links_of(other.incarnation))
+    await until(lambda: bool(accepted))
+    assert {one.incarnation, other.incarnation} <= set(core.cluster.nodes_table)
+    monkeypatch.undo()
+    await until(lambda: any(not link.through for link in one.cluster.mesh.links_of(other.incarnation)))
+    assert peer.put_acknowledged(5, b"again", lambda: accepted.append(True))
+    one.flush()
+    await until(lambda: b"".join(run[2] for run in other.received) == b"in between;again")
+    await until(lambda: len(one.cluster.mesh.links_of(other.incarnation)) == 1)
+    await until(lambda: core.cluster.mesh.tunnels.relayed == 0)

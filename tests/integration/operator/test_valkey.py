@@ -44,7 +44,12 @@ class Pod:
         for container in containers or ("sentinel", "redis"):
             with (self.cluster.folder / f"{self.host}.{container}.log").open("ab") as log:
                 self.running[container] = subprocess.Popen(
-                    self.script(container), env=self.environment, cwd=self.volume, stdout=log, stderr=log
+                    self.script(container),
+                    env=self.environment,
+                    cwd=self.volume,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # a container ends with all that runs in it
                 )
 
     def script(self, *arguments: str) -> list[str]:
@@ -65,7 +70,7 @@ class Pod:
     def kill(self, *containers: str) -> None:
         for container in containers or tuple(self.running):
             process = self.running.pop(container)
-            process.send_signal(signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def lose_volume(self) -> None:
@@ -159,7 +164,9 @@ def redis_of_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     pod = cluster.pods[0]
     conf = pod.volume / "etc/valkey.conf"
     conf.write_text(conf.read_text().replace("min-replicas-to-write 1", ""))
-    pod.running["redis"] = subprocess.Popen([cluster.folder / "valkey-server", conf], stdout=subprocess.DEVNULL)
+    pod.running["redis"] = subprocess.Popen(
+        [cluster.folder / "valkey-server", conf], stdout=subprocess.DEVNULL, start_new_session=True
+    )
     cluster.wait(lambda: pod.role() == "master", "up")
     yield pod
     pod.kill()

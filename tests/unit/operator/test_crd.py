@@ -155,7 +155,6 @@ def test_a_sample_is_admitted_and_decoded(sample: Any) -> None:
         {"autoscaling": {}},
         {"redis": {"replicas": 7}},
         {"redis": {"external": {"url": "redis://r", "replicants": {"username": "r"}}}},
-        {"forwarding": "indirect"},
         {"cores": {"resources": {"requests": {"cpu": "much"}}}},
     ],
 )

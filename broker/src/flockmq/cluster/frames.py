@@ -11,6 +11,7 @@
               source (8 bytes) · number (u64) · bytes of the publisher (u16) · MQTT version (u8) · bytes of the packet
               (u32) · publisher · packet
     GREETING  body = one handshake struct; only before the peer is authenticated
+    TUNNEL    body = tunnel id (u32) · bytes of the link that a core passes on
 
 Frames that carry messages hold them raw: no msgpack, no copy of the payload. The length is checked against the bound
 before any memory is spent on the body. Structs are arrays, so a later version can append fields that have defaults.
@@ -35,6 +36,7 @@ ITEM: Final = 3
 GREETING: Final = 4
 DELIVERY: Final = 5
 COURIER: Final = 6
+TUNNEL: Final = 7
 
 _FRAME: Final = Layout(">IB")
 _FORWARD: Final = Layout(">IBB")
@@ -165,6 +167,27 @@ class Heard(msgspec.Struct, array_like=True, frozen=True, tag=12):
     """Answers each Heartbeat: the way there and the way back are open."""
 
 
+class TunnelOpen(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """To a core: pass on what comes to that node. To that node itself: somebody dials through this core."""
+
+    id: int
+    incarnation: str
+
+
+class TunnelCredit(msgspec.Struct, array_like=True, frozen=True, tag=15):
+    """The far end has read so many bytes more."""
+
+    id: int
+    size_bytes: int
+
+
+class TunnelClose(msgspec.Struct, array_like=True, frozen=True, tag=16):
+    """Behind the last bytes; `reason` is empty when the far end closed it."""
+
+    id: int
+    reason: str
+
+
 Control = (
     Heartbeat
     | Note
@@ -180,6 +203,9 @@ Control = (
     | Goodbye
     | Taken
     | Heard
+    | TunnelOpen
+    | TunnelCredit
+    | TunnelClose
 )
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -233,6 +259,10 @@ def item_header(stream_id: int, item_bytes: int) -> bytes:
     return _ITEM.pack(item_bytes + 4, ITEM, stream_id)
 
 
+def tunnel_header(tunnel_id: int, size_bytes: int) -> bytes:
+    return _ITEM.pack(size_bytes + 4, TUNNEL, tunnel_id)
+
+
 def parse_forward(body: bytes) -> tuple[int, bytes]:
     """(version, chunk). Raises FrameError."""
     if len(body) < 1:
@@ -273,6 +303,13 @@ def parse_courier(body: bytes) -> tuple[int, int, list[Letter]]:
             raise FrameError("a COURIER frame that ends within a letter")
         letters.append(Letter(source, letter_number, body[publisher_at:packet_at], version, body[packet_at:at]))
     return number, epoch, letters
+
+
+def parse_tunnel(body: bytes) -> tuple[int, bytes]:
+    """(tunnel id, bytes). Raises FrameError."""
+    if len(body) < 4:
+        raise FrameError(f"a TUNNEL frame of {len(body)} bytes")
+    return _ITEM_BODY.unpack_from(body)[0], body[4:]
 
 
 class FrameReader:

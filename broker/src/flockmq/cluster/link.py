@@ -57,6 +57,10 @@ class LinkOwner(Protocol):
     def link_resume(self, link: Link, accepted: int) -> None: ...
     def link_accepted(self, link: Link, number: int) -> None: ...
     def link_goodbye(self, link: Link) -> None: ...
+    def link_tunnel(
+        self, link: Link, message: frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose
+    ) -> None: ...
+    def link_tunnelled(self, link: Link, tunnel_id: int, chunk: bytes) -> None: ...
 
 
 class Link(asyncio.Protocol):
@@ -65,6 +69,8 @@ class Link(asyncio.Protocol):
     def __init__(self, owner: LinkOwner, handshake: Dialer | Listener, on_handshake: Callable[[Link], None]) -> None:
         self.peer = Identity("", "")
         self.address = "?"
+        self.through = ""
+        """The core that passes on what goes over it; "" for a connection of its own."""
         self.heard_at = 0.0
         self.answered_at = 0.0
         """When the peer last said that it hears this node."""
@@ -74,6 +80,8 @@ class Link(asyncio.Protocol):
         self.resumed = False
         """The peer said what it accepted: numbered messages may go."""
         self.data_bytes = 0
+        self.tunnelled_bytes = 0
+        """Of tunnels, that wait here."""
         self.sent_bytes = 0
         self.received_bytes = 0
         self.on_room: Callable[[], None] | None = None
@@ -94,6 +102,7 @@ class Link(asyncio.Protocol):
         self._control: list[bytes] = []
         self._control_bytes = 0
         self._data: deque[tuple[int, list[bytes]]] = deque()
+        self._tunnelled: deque[tuple[int, list[bytes]]] = deque()
         self._last_id = 0
         self._requests: dict[int, asyncio.Future[bytes]] = {}
         self._readers: dict[int, _StreamReader] = {}
@@ -167,6 +176,14 @@ class Link(asyncio.Protocol):
         self.data_bytes += frame_bytes
         self._schedule()
 
+    def send_tunnelled(self, frame: list[bytes], frame_bytes: int) -> None:
+        """Queue one frame of a tunnel: these and frames of messages take turns."""
+        if not self.up:
+            return
+        self._tunnelled.append((frame_bytes, frame))
+        self.tunnelled_bytes += frame_bytes
+        self._schedule()
+
     def close(self, reason: str) -> None:
         """End it, once; `reason` is a sentence for the log."""
         if not self._why:
@@ -206,11 +223,17 @@ class Link(asyncio.Protocol):
             batch = self._control
             self._control, self._control_bytes = [], 0
             room = bounds.LINK_TRANSPORT_HIGH_BYTES
-            while self._data and (room > 0 or all_of_it):
-                frame_bytes, frame = self._data.popleft()
-                batch.extend(frame)
-                room -= frame_bytes
-                self.data_bytes -= frame_bytes
+            while (self._data or self._tunnelled) and (room > 0 or all_of_it):
+                if self._data:
+                    frame_bytes, frame = self._data.popleft()
+                    batch.extend(frame)
+                    room -= frame_bytes
+                    self.data_bytes -= frame_bytes
+                if self._tunnelled:
+                    frame_bytes, frame = self._tunnelled.popleft()
+                    batch.extend(frame)
+                    room -= frame_bytes
+                    self.tunnelled_bytes -= frame_bytes
             if not batch:
                 return
             self.sent_bytes += sum(map(len, batch))
@@ -232,7 +255,8 @@ class Link(asyncio.Protocol):
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         transport.set_write_buffer_limits(high=bounds.LINK_TRANSPORT_HIGH_BYTES)
         peername = transport.get_extra_info("peername")
-        self.address = f"{peername[0]}:{peername[1]}" if peername else "?"
+        self.through = transport.get_extra_info("through") or ""
+        self.address = f"{peername[0]}:{peername[1]}" if peername else f"through {self.through}"
         self._deadline = self._loop.call_later(
             bounds.LINK_HANDSHAKE_MAX_S, self.close, f"no handshake within {bounds.LINK_HANDSHAKE_MAX_S} s"
         )
@@ -263,8 +287,9 @@ class Link(asyncio.Protocol):
         was_up, self.up = self.up, False
         self._transport = None
         self._data.clear()
+        self._tunnelled.clear()
         self._control.clear()
-        self.data_bytes = self._control_bytes = 0
+        self.data_bytes = self.tunnelled_bytes = self._control_bytes = 0
         lost = LinkLost(f"link to {self.peer.incarnation or self.address}: {reason}")
         for answer in self._requests.values():
             if not answer.done():
@@ -316,6 +341,8 @@ class Link(asyncio.Protocol):
         elif kind == frames.ITEM:
             stream_id, item = frames.parse_item(body)
             self._receive_item(stream_id, item)
+        elif kind == frames.TUNNEL:
+            self._owner.link_tunnelled(self, *frames.parse_tunnel(body))
         elif kind == frames.CONTROL:
             self._receive_control(frames.parse_control(body))
         else:
@@ -344,6 +371,8 @@ class Link(asyncio.Protocol):
                     answer.set_exception(Refusal(code, text))
             case frames.Resume(accepted):
                 self._owner.link_resume(self, accepted)
+            case frames.TunnelOpen() | frames.TunnelCredit() | frames.TunnelClose():
+                self._owner.link_tunnel(self, message)
             case frames.Goodbye():
                 self._owner.link_goodbye(self)
                 self.close("it leaves the cluster")

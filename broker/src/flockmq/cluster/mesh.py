@@ -13,12 +13,14 @@ import random
 import socket
 import ssl
 from collections.abc import Sequence
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal, NamedTuple, TypedDict
 
 from flockmq import bounds
 from flockmq.cluster.certificates import LinkCertificates
 from flockmq.cluster.handshake import Dialer, Identity, Listener
 from flockmq.cluster.link import Link, LinkOwner, because
+from flockmq.cluster.tunnel import Tunnel
+from flockmq.cluster.tunnels import Tunnels
 
 log: Final = logging.getLogger(__name__)
 _random: Final = random.SystemRandom()
@@ -26,6 +28,15 @@ SHUTDOWN_MAX_S: Final = 1.0
 """How long a link that is closed in order waits for the other side's close_notify."""
 
 Address = tuple[str, int]
+
+
+class Through(NamedTuple):
+    """To a node by any core that is linked to it."""
+
+    incarnation: str
+
+
+Way = Address | Through
 
 
 class _Secured(TypedDict, total=False):
@@ -37,7 +48,7 @@ class _Secured(TypedDict, total=False):
 
 
 class _Target:
-    """One address that is kept linked."""
+    """One address that is kept linked, or one node by way of a core."""
 
     def __init__(self) -> None:
         self.incarnation = ""
@@ -66,19 +77,25 @@ class Mesh:
         self._seeds = seeds
         self._certificates = certificates
         self._links: dict[str, list[Link]] = {}
-        self._targets: dict[Address, _Target] = {}
+        self._targets: dict[Way, _Target] = {}
         self._unproven: dict[Link, asyncio.Task[None]] = {}
         self._listening: socket.socket | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._refused = 0
         self._refusal_logged_at = -1.0
+        self.tunnels = Tunnels(lambda: self._me, self.links, self._welcome_tunnel)
 
     # --- links ------------------------------------------------------------------------------------------------------
 
     def add(self, link: Link) -> None:
-        self._links.setdefault(link.peer.incarnation, []).append(link)
+        links = self._links.setdefault(link.peer.incarnation, [])
+        links.append(link)
+        if not all(link.through for link in links):
+            for superfluous in [link for link in links if link.through]:
+                superfluous.close("there is a link without a core in between")
 
     def remove(self, link: Link) -> None:
+        self.tunnels.link_down(link)
         links = self._links[link.peer.incarnation]
         links.remove(link)
         if not links:
@@ -143,57 +160,64 @@ class Mesh:
         for link in self.links():
             link.close(f"this node goes on as {me.incarnation}")
 
-    def want(self, incarnation: str, address: Address) -> None:
-        """Keep a link to this node, which listens there."""
-        target = self._targets.setdefault(address, _Target())
+    def want(self, incarnation: str, way: Way) -> None:
+        """Keep a link to this node, which listens there, or which cores are linked to."""
+        target = self._targets.setdefault(way, _Target())
         target.wanted_by.add(incarnation)
-        self._keep(address, target)
+        self._keep(way, target)
 
     def release(self, incarnation: str) -> None:
         """No link to this node is needed any more; one that is up stays until it ends."""
-        for address, target in list(self._targets.items()):
+        for way, target in list(self._targets.items()):
             target.wanted_by.discard(incarnation)
-            self._drop_unwanted(address, target)
+            self._drop_unwanted(way, target)
 
     # --- dialling ---------------------------------------------------------------------------------------------------
 
-    def _keep(self, address: Address, target: _Target) -> None:
+    def _keep(self, way: Way, target: _Target) -> None:
         if target.task is None:
-            target.task = asyncio.create_task(self._keep_linked(address, target))
+            target.task = asyncio.create_task(self._keep_linked(way, target))
 
-    def _drop_unwanted(self, address: Address, target: _Target) -> None:
+    def _drop_unwanted(self, way: Way, target: _Target) -> None:
         if not target.wanted_by and not target.is_seed:
             if target.task is not None:
                 target.task.cancel()
-            self._targets.pop(address, None)
+            self._targets.pop(way, None)
 
-    async def _keep_linked(self, address: Address, target: _Target) -> None:
+    async def _keep_linked(self, way: Way, target: _Target) -> None:
         delay = bounds.LINK_REDIAL_MIN_S
         logged = ""
+        alone_since = asyncio.get_running_loop().time()
         while True:
-            link = self._link_there(target)
+            link = self._link_there(way, target)
             if link is None:
-                link, reason = await self._dial(address, target)
+                link, reason = await self._dial(way, target)
                 if target.incarnation == self._me.incarnation:
                     return
                 if link is None and reason != logged:
-                    log.warning("no cluster link to %s:%d, trying on: %s", *address, reason)
+                    log.warning("no cluster link to %s, trying on: %s", _named(way), reason)
                     logged = reason
+                if link is None and asyncio.get_running_loop().time() - alone_since > bounds.TUNNEL_AFTER_S:
+                    for incarnation in target.wanted_by:
+                        self.want(incarnation, Through(incarnation))
             if link is not None:
                 up_since = asyncio.get_running_loop().time()
                 logged = await asyncio.shield(link.closed)
-                if asyncio.get_running_loop().time() - up_since > bounds.LINK_REDIAL_MAX_S:
+                alone_since = asyncio.get_running_loop().time()
+                if alone_since - up_since > bounds.LINK_REDIAL_MAX_S:
                     delay = bounds.LINK_REDIAL_MIN_S
             await asyncio.sleep(delay * _random.uniform(0.5, 1.0))
             delay = min(delay * 2, bounds.LINK_REDIAL_MAX_S)
 
-    def _link_there(self, target: _Target) -> Link | None:
+    def _link_there(self, way: Way, target: _Target) -> Link | None:
+        """Whoever has only a way through a core goes on trying the short one."""
         for incarnation in (*target.wanted_by, target.incarnation):
-            if (link := self.link_of(incarnation)) is not None:
-                return link
+            for link in self.links_of(incarnation):
+                if isinstance(way, Through) or not link.through:
+                    return link
         return None
 
-    async def _dial(self, address: Address, target: _Target) -> tuple[Link | None, str]:
+    async def _dial(self, way: Way, target: _Target) -> tuple[Link | None, str]:
         """A link, or why there is none."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Link] = loop.create_future()
@@ -206,9 +230,13 @@ class Mesh:
         link: Link | None = None
         try:
             async with asyncio.timeout(bounds.LINK_HANDSHAKE_MAX_S):
-                _, link = await loop.create_connection(
-                    lambda: Link(self._owner, dialer, finish), *address, **self._secured("dialling")
-                )
+                if isinstance(way, Through):
+                    link = Link(self._owner, dialer, finish)
+                    self.tunnels.dial(link, way.incarnation)
+                else:
+                    _, link = await loop.create_connection(
+                        lambda: Link(self._owner, dialer, finish), *way, **self._secured("dialling")
+                    )
                 await done
         except TimeoutError:
             return None, f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s"
@@ -243,7 +271,7 @@ class Mesh:
         loop = asyncio.get_running_loop()
         logged: dict[Address, str] = {}
         while True:
-            found: set[Address] = set()
+            found: set[Way] = set()
             for host, port in self._seeds:
                 try:
                     infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -293,6 +321,10 @@ class Mesh:
                 link.close(because(error))
                 link.connection_lost(None)
 
+    def _welcome_tunnel(self, tunnel: Tunnel) -> None:
+        """Through a node that is proven, which bounds how many there are."""
+        tunnel.start(Link(self._owner, Listener(self._key, self._me), self._handshake_over))
+
     def _turn_away(self, link: Link, reason: str) -> None:
         link.close(reason)
         self._unproven[link].cancel()
@@ -306,6 +338,10 @@ class Mesh:
         if now - self._refusal_logged_at >= 1.0:
             log.warning("refused %d cluster link(s), the last from %s: %s", self._refused, link.address, link.reason)
             self._refused, self._refusal_logged_at = 0, now
+
+
+def _named(way: Way) -> str:
+    return f"{way.incarnation} through a core" if isinstance(way, Through) else f"{way[0]}:{way[1]}"
 
 
 async def _bound(host: str, port: int) -> socket.socket:

@@ -12,7 +12,8 @@
     await rlog.stop()
 
 Cores keep a full mesh, other nodes link to every core; links between two others are dialled when there is something
-to forward. Every node hears heartbeats on its links; the leader purges and assigns slots by them.
+to forward, or go through a core (`cluster.tunnels`). Every node hears heartbeats on its links; the leader purges and
+assigns slots by them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from flockmq.cluster.membership import (
     name_of,
     new_incarnation,
 )
-from flockmq.cluster.mesh import Mesh
+from flockmq.cluster.mesh import Mesh, Through
 from flockmq.cluster.rows import Rows
 from flockmq.cluster.views import ClusterSettings, LocalStatus, NodeView, Traffic
 from flockmq.rlog.core import Core
@@ -426,11 +427,21 @@ class Cluster:
     def _came_back(self, batches: list[tuple[int, bytes]]) -> None:
         self.on_returned(batches)
 
+    def link_tunnel(self, link: Link, message: frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose) -> None:
+        self.mesh.tunnels.take(link, message)
+
+    def link_tunnelled(self, link: Link, tunnel_id: int, chunk: bytes) -> None:
+        self.mesh.tunnels.came(link, tunnel_id, chunk)
+
     def link_goodbye(self, link: Link) -> None:
         self._members.left(link.peer.incarnation)
 
     def _link_wanted(self, incarnation: str) -> None:
-        if (info := self.nodes_table.get(incarnation)) is not None and info.link_port:
+        if (info := self.nodes_table.get(incarnation)) is None:
+            return
+        if self.settings.via_core and not self.is_core and info.role not in CORE_ROLES:
+            self.mesh.want(incarnation, Through(incarnation))
+        elif info.link_port:
             self.mesh.want(incarnation, (info.host, info.link_port))
 
     def _choose_core(self) -> Link | None:

@@ -28,6 +28,8 @@ class ClusterSettings:
     """How many cores are configured, which majorities are of; 0: as many as the members' table has."""
     max_stale_s: float = 0.5
     """How old tables may be that acknowledged messages are matched by."""
+    via_core: bool = False
+    """Replicants send one another messages through a core, and never dial each other."""
     certificates: LinkCertificates | None = None
     """None: links without TLS."""
 

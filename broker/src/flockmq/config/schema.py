@@ -208,6 +208,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     max_stale: Annotated[float, Meta(ge=0.5, le=60.0), Kind.DURATION] = 0.5
     """A node whose tables are older holds its acknowledgements of QoS 1 and 2 until it has caught up: what is
     acknowledged later than that after a SUBACK reaches the subscriber."""
+    forwarding: Literal["direct", "via-core"] = "direct"
+    """How messages get from one replicant to another: `via-core` where replicants can't reach one another."""
     certfile: Path | None = None
     """PEM: what this node shows on links, which are TLS 1.3 then. All three or none; read again when they change."""
     keyfile: Path | None = None

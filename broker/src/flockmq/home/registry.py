@@ -3,8 +3,9 @@
 A client id hashes to a slot; the core that owns the slot is its home. What always holds, for each client id here:
 - At most one connection holds it. An attach to one that is held waits until the holder is gone; of several that wait,
   only the newest does, the others are superseded.
-- Tokens only grow: a token is (epoch of the slot, count), as one integer. The epoch is the place in the cluster's log
-  at which this core first served the slot, so a later home of a slot always gives higher tokens than an earlier one.
+- Tokens only grow: a token is (epoch, count, slot), as one integer. The epoch is the place in the cluster's log at which
+  this core first served the slot, so a later home of a slot always gives higher tokens than an earlier one.
+- A token names one connection of the cluster: at one place in the log a slot has one owner, and that one counts.
 - After a slot moved, nodes register the connections they have: of two the one with the higher token stays.
 """
 
@@ -17,6 +18,7 @@ from zlib import crc32
 from flockmq.bounds import SLOTS
 
 COUNT_BITS: Final = 48
+SLOT_BITS: Final = (SLOTS - 1).bit_length()
 TOKEN_BYTES: Final = 16
 
 
@@ -82,7 +84,7 @@ class Registry:
         slot = slot_of(client_id)
         held = self._slots[slot]
         self._count += 1
-        token = (self._epochs.setdefault(slot, epoch) << COUNT_BITS) + self._count
+        token = (self._epochs.setdefault(slot, epoch) << COUNT_BITS) + self._count << SLOT_BITS | slot
         new = (incarnation, token)
         old = held.get(client_id)
         if old is None or old[0] in self._gone:

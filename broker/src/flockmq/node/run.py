@@ -213,6 +213,7 @@ def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
         seeds=() if alone else config.cluster.seeds,
         cores=config.cluster.cores if config.role != "single" else 1,
         max_stale_s=config.cluster.max_stale,
+        via_core=config.cluster.forwarding == "via-core",
         certificates=_link_certificates(config),
     )
 

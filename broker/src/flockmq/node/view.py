@@ -169,6 +169,10 @@ class View:
             Sample("flockmq_rlog_digest_mismatches", node.rlog.digest_mismatches),
             Sample("flockmq_alarms", len(node.rlog.tables.alarms)),
             Sample("flockmq_forward_dropped_bytes", node.cluster.dropped_bytes),
+            Sample("flockmq_tunnelled_links", sum(bool(link.through) for link in node.cluster.mesh.links())),
+            Sample("flockmq_tunnel_queue_bytes", sum(link.tunnelled_bytes for link in node.cluster.mesh.links())),
+            Sample("flockmq_relayed_tunnels", node.cluster.mesh.tunnels.relayed),
+            Sample("flockmq_relayed_bytes", node.cluster.mesh.tunnels.relayed_bytes),
             *(
                 Sample(name, value, (peer,))
                 for peer, traffic in node.cluster.traffic().items()

@@ -46,11 +46,12 @@ def test_message_frames_carry_number_version_and_chunk(number: int, version: int
     wire = frames.numbered_header(number, version, len(chunk)) + chunk
     wire += frames.forward_header(version, len(chunk)) + chunk
     wire += frames.item_header(number % 2**32, len(chunk)) + chunk
-    (kind, numbered), (other, run), (third, item) = FrameReader(200).feed(wire)
-    assert (kind, other, third) == (frames.NUMBERED, frames.FORWARD, frames.ITEM)
+    wire += frames.tunnel_header(number % 2**32, len(chunk)) + chunk
+    (kind, numbered), (other, run), (third, item), (fourth, tunnelled) = FrameReader(200).feed(wire)
+    assert (kind, other, third, fourth) == (frames.NUMBERED, frames.FORWARD, frames.ITEM, frames.TUNNEL)
     assert frames.parse_numbered(numbered) == (number, version, chunk)
     assert frames.parse_forward(run) == (version, chunk)
-    assert frames.parse_item(item) == (number % 2**32, chunk)
+    assert frames.parse_item(item) == frames.parse_tunnel(tunnelled) == (number % 2**32, chunk)
 
 
 LETTERS = st.lists(
@@ -91,6 +92,7 @@ def test_letters_that_are_cut_are_an_error_or_fewer_letters(letters: list[Letter
 
 
 PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_item, frames.parse_control, frames.parse_courier)
+PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_item, frames.parse_tunnel, frames.parse_control)
 
 
 @pytest.mark.parametrize("parse", PARSERS)

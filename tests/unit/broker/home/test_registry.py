@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from flockmq.home.registry import COUNT_BITS, Kick, Registry, slot_of
+from flockmq.home.registry import COUNT_BITS, SLOT_BITS, TOKEN_BYTES, Kick, Registry, slot_of
 
 ID = b"client"
 A, B = "a@00000001", "b@00000001"
@@ -21,7 +21,7 @@ def test_a_free_client_id_is_had_at_once() -> None:
     registry = home(ID)
     attached = registry.attach(ID, A, 3)
     assert attached.admitted
-    assert attached.token >> COUNT_BITS == 3
+    assert attached.token >> COUNT_BITS + SLOT_BITS == 3
     registry.detach(ID, attached.token)
     assert len(registry) == 0
 
@@ -75,6 +75,14 @@ def test_a_later_home_gives_higher_tokens_and_the_higher_stays() -> None:
     assert new.token > old.token
     assert later.register(ID, A, old.token) == Kick(A, ID, old.token)
     assert later.register(ID, B, new.token) is None
+
+
+def test_a_token_names_one_connection_of_the_cluster() -> None:
+    """Two cores that began together give the first of their clients tokens that differ."""
+    here, there = home(ID), home(b"other")
+    largest = (1 << 64) - 1
+    assert here.attach(ID, A, largest).token != there.attach(b"other", A, largest).token
+    assert here.attach(ID, A, largest).token.bit_length() <= 8 * TOKEN_BYTES
 
 
 def test_of_two_that_register_the_higher_stays() -> None:
