@@ -14,7 +14,7 @@ SUBJECT: Final = "compiled"
 
 @dataclass(frozen=True)
 class Goal:
-    """A figure `bound` times as good as a peer's (`best`: as the row's best peer's); without a peer, as good as `bound`.
+    """A figure `bound` times as good as a peer's (`best`: the row's best peer's); without a peer, as good as `bound`.
 
     As good means: as much where more is better, as little where less is.
     """

@@ -1,0 +1,58 @@
+"""A batch writer of routes on a core: python routes.py REDIS_URL FOLDER OPERATIONS, printing a line of JSON.
+
+An operation counts when it is committed in Redis and applied to the core's own tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from asyncio import Future
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from flockmq.rlog.entry import Op, StreamId
+from flockmq.rlog.redis import RedisConfig
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import ROUTE
+from flockmq.rlog.tables import ROUTES
+
+BATCH: Final = 4000
+WINDOW: Final = 32
+"""Batches that are under way at most."""
+
+
+async def main(url: str, folder: Path, count: int) -> dict[str, float]:
+    core = Rlog("core@bench", RedisConfig(url), data_dir=folder)
+    await core.start()
+    try:
+        start, cpu_start = time.perf_counter(), time.process_time()
+        await _write(core, count)
+        elapsed, cpu_s = time.perf_counter() - start, time.process_time() - cpu_start
+    finally:
+        await core.stop()
+    return {"route_rate": count / elapsed, "route_cpu_us": cpu_s / count * 1e6}
+
+
+async def _write(core: Rlog, count: int) -> None:
+    under_way: deque[Future[StreamId]] = deque()
+    for first in range(0, count, BATCH):
+        under_way.append(core.submit(ROUTE, _batch(core.incarnation, range(first, min(first + BATCH, count)))))
+        await asyncio.sleep(0)  # the turn ends: a transaction
+        while len(under_way) >= WINDOW:
+            await under_way.popleft()
+    while under_way:
+        await under_way.popleft()
+
+
+def _batch(owner: str, numbers: range) -> list[Op]:
+    return [ROUTES.put((b"fleet/%07d/+/state" % number, owner), None) for number in numbers]
+
+
+if __name__ == "__main__":
+    print(json.dumps(uvloop.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))))
