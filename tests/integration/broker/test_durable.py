@@ -213,7 +213,7 @@ def of_qos(payloads: list[str], qos: str) -> list[str]:
 
 
 def named(messages: list[paho.MQTTMessage]) -> list[tuple[int, bytes]]:
-    return [(message.mid, message.payload) for message in messages]
+    return [(message.mid, bytes(message.payload)) for message in messages]
 
 
 def drained(client: Client) -> list[str]:

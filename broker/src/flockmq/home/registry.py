@@ -3,8 +3,8 @@
 A client id hashes to a slot; the core that owns the slot is its home. What always holds, for each client id here:
 - At most one connection holds it. An attach to one that is held waits until the holder is gone; of several that wait,
   only the newest does, the others are superseded.
-- Tokens only grow: a token is (epoch, count, slot), as one integer. The epoch is the place in the cluster's log at which
-  this core first served the slot, so a later home of a slot always gives higher tokens than an earlier one.
+- Tokens only grow: a token is (epoch, count, slot), as one integer. The epoch is the place in the cluster's log at
+  which this core first served the slot, so a later home of a slot always gives higher tokens than an earlier one.
 - A token names one connection of the cluster: at one place in the log a slot has one owner, and that one counts.
 - After a slot moved, nodes register the connections they have: of two the one with the higher token stays.
 """

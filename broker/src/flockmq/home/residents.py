@@ -104,12 +104,13 @@ class _Slot:
 
 
 class _SlotJournal(Journal):
-    """One slot's part of the store. What was put in a turn is sealed behind it."""
+    """One slot's part of the store. What was put in a turn is sealed behind it; what its barriers let go is flushed."""
 
-    def __init__(self, slot: int, store: Store, unsealed: Callable[[], None]) -> None:
+    def __init__(self, slot: int, store: Store, unsealed: Callable[[], None], flush: Callable[[], None]) -> None:
         super().__init__(slot)
         self._store = store
         self._unsealed = unsealed
+        self._flush = flush
 
     def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
         self._store.put(self.slot, client_id, field, value)
@@ -123,7 +124,12 @@ class _SlotJournal(Journal):
         self._store.drop(self.slot, client_id)
 
     def barrier(self, done: Callable[[bool], None]) -> None:
-        self._store.barrier(self.slot, done)
+        self._store.barrier(self.slot, partial(self._answered, done))
+
+    def _answered(self, done: Callable[[bool], None], durable: bool) -> None:
+        """Between two turns."""
+        done(durable)
+        self._flush()
 
 
 class _ToFront(HomeSink):
@@ -254,7 +260,7 @@ class Residents:
         self._dealt_at = self._view = self._host.slots_epoch()
         place = StreamId(self._dealt_at >> 48, self._dealt_at & (1 << 48) - 1)
         for slot in self._gained:
-            journal = _SlotJournal(slot, self._store, self._unsealed)
+            journal = _SlotJournal(slot, self._store, self._unsealed, self._host.flush_soon)
             self._slots[slot] = _Slot(slot, self._dealt_at, f"{place} {self._host.incarnation}", journal)
         self._gained.clear()
         self._lost.clear()
@@ -573,8 +579,10 @@ class Residents:
         return self._view
 
     def is_loading(self) -> bool:
-        """Or a slot was let go whose loss isn't in the view yet: what is taken without it must not be accepted."""
-        return self._noticed or any(not state.loaded for state in self._slots.values())
+        """Or a slot was let go whose loss isn't in the view yet: what is taken without it must not be accepted. Or so
+        much waits for Redis that letters wait at their senders.
+        """
+        return self._noticed or self._store.is_full() or any(not state.loaded for state in self._slots.values())
 
     def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
         """Put each letter to every session that matches, once; `done` when all of them are durable."""

@@ -37,6 +37,7 @@ class Disk(Store):
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
         self.holds = False
+        self.full = False
         self._ours: dict[int, Fence] = {}
         self._waiting: dict[int, list[tuple[Change | None, Barrier | None]]] = {}
 
@@ -54,6 +55,9 @@ class Disk(Store):
 
     def unmark(self, slot: int, source: bytes) -> None:
         self._later(slot, lambda data: _discard(data.marks, source))
+
+    def is_full(self) -> bool:
+        return self.full
 
     def barrier(self, slot: int, done: Barrier) -> None:
         if slot not in self._ours:

@@ -225,6 +225,15 @@ async def test_a_letter_is_accepted_and_sent_when_it_is_durable(home: Home) -> N
     assert (done, home.payloads()) == ([True], [b"1", b"2"])
 
 
+async def test_what_became_durable_waits_for_no_other_turn(home: Home) -> None:
+    subscribed(home)
+    home.disk.holds = True
+    home.take(1)
+    await home.settle()
+    home.disk.commit()
+    assert len(home.delivered) == 1
+
+
 async def test_what_a_client_acknowledged_is_settled_when_it_is_durable(home: Home) -> None:
     subscribed(home)
     home.take(1)
@@ -393,6 +402,13 @@ async def test_letters_are_for_slots_that_were_gained_by_their_epoch(home: Home)
     assert home.take(1) == [True]
     await home.settle()
     assert home.payloads() == [b"1"], "not even marked the first time"
+
+
+async def test_no_letters_are_taken_while_too_much_waits_for_Redis(home: Home) -> None:
+    """They wait at their senders, which have bounds of their own."""
+    assert not home.residents.is_loading()
+    home.disk.full = True
+    assert home.residents.is_loading()
 
 
 async def test_the_view_rises_with_each_slot_that_comes_or_goes(home: Home) -> None:

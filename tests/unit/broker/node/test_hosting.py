@@ -1,0 +1,109 @@
+"""Routes of slots: in the log while a session of the slot wants them, whoever deletes them late."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flockmq.mqtt.reason import Reason
+from flockmq.node.hosting import Hosting
+from flockmq.node.remote import slot_owner
+from flockmq.session.counters import Counters
+from flockmq.session.limits import Limits
+from flockmq.session.router import Router
+from flockmq.session.subscription import Subscription
+from unit.broker.home.redis import Disk, Redis
+from unit.broker.node.harness import RouteLog
+from unit.broker.session.homes import Home
+
+SLOT = 7
+"""Of the sessions that `Home` makes."""
+OWNER = slot_owner(SLOT)
+
+
+class Hosted:
+    """A session of a slot at a home whose log answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.log = RouteLog()
+        node: Any = SimpleNamespace(
+            cluster=SimpleNamespace(nodes_table={}, courier=SimpleNamespace()),
+            filters=SimpleNamespace(),
+            homes=SimpleNamespace(),
+            retained=SimpleNamespace(),
+            caught_up=lambda shard: None,
+            flush_soon=lambda: None,
+            rlog=SimpleNamespace(submit=lambda shard, ops: self.log.submit(ops)),
+            holders=self.log.holders,
+        )
+        self.hosting = Hosting(node, Disk(Redis()), Router(Counters(), 1 << 20), {"default": Limits()})
+        self.session = Home().opened()
+        self.answers: list[int] = []
+
+    async def subscribe(self, filter: bytes) -> Subscription:
+        subscription = Subscription(self.session, filter, 1)
+        self.hosting.router.add(subscription)
+        self.hosting.route_slot(SLOT, [filter], self.answers.append)
+        while self.log.waiting():
+            await self.log.answer()
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self.hosting.router.remove(subscription)
+        self.hosting.unrouted_slot(SLOT, [subscription.filter])
+
+
+@pytest.fixture
+async def hosted() -> Hosted:
+    return Hosted()
+
+
+async def test_a_filter_is_routed_to_the_slot_once(hosted: Hosted) -> None:
+    await hosted.subscribe(b"a/#")
+    assert hosted.log.rows == {b"a/#": {OWNER}}
+    hosted.hosting.route_slot(SLOT, [b"a/#"], hosted.answers.append)
+    assert hosted.log.waiting() == 0
+    assert hosted.answers == [Reason.SUCCESS, Reason.SUCCESS]
+
+
+async def test_a_route_goes_with_the_last_who_wants_it(hosted: Hosted) -> None:
+    first, second = await hosted.subscribe(b"a/#"), Subscription(Home().opened(), b"a/#", 1)
+    hosted.hosting.router.add(second)
+    hosted.unsubscribe(first)
+    assert hosted.log.waiting() == 0
+    hosted.unsubscribe(second)
+    await hosted.log.answer()
+    assert hosted.log.holders(b"a/#") == set()
+
+
+async def test_a_route_that_a_former_home_deletes_late_is_written_again(hosted: Hosted) -> None:
+    await hosted.subscribe(b"a/#")
+    hosted.log.rows[b"a/#"].discard(OWNER)
+    hosted.hosting.route_deleted(SLOT, b"a/#")
+    await asyncio.sleep(0)
+    await hosted.log.answer()
+    assert hosted.log.holders(b"a/#") == {OWNER}
+
+
+async def test_a_route_that_nobody_wants_stays_deleted(hosted: Hosted) -> None:
+    subscription = await hosted.subscribe(b"a/#")
+    hosted.hosting.route_deleted(SLOT, b"b/#")
+    hosted.hosting.route_deleted(SLOT + 1, b"a/#")
+    hosted.hosting.route_deleted(SLOT, b"a/#")
+    hosted.unsubscribe(subscription)
+    await hosted.log.answer()
+    await asyncio.sleep(0)
+    assert hosted.log.waiting() == 0
+    assert hosted.log.holders(b"a/#") == set()
+
+
+async def test_a_slot_that_went_has_its_routes_written_by_its_next_home(hosted: Hosted) -> None:
+    await hosted.subscribe(b"a/#")
+    hosted.hosting.slot_gone(SLOT)
+    hosted.hosting.route_deleted(SLOT, b"a/#")
+    hosted.hosting.unrouted_slot(SLOT, [])
+    await asyncio.sleep(0)
+    assert hosted.log.waiting() == 0
