@@ -1,6 +1,7 @@
 """What the log is held to: routes written, a node bootstrapped, a subscription acknowledged, beside what Redis does.
 
-Nodes have the broker's core; Redis and the load have the other. Redis by itself is measured in turn with the log, on
+Nodes have the broker's core; Redis and the load have the other, and so has the replicant that is asked to subscribe:
+nothing else goes on there while it works. Redis by itself is measured in turn with the log, on
 the same server where that is still alive. The ten more replicants of the last measurement run at the scheduler's idle
 class: they stand for machines of their own, and what is left to see is what they cost Redis, the core and the links.
 """
@@ -157,14 +158,16 @@ def _suback_us(cluster: Running) -> float:
 def _cluster(
     environment: dict[str, str], cores: tuple[int, int], site: Site, replicants: int
 ) -> Iterator[tuple[Running, Valkey]]:
-    """A core and replicants; all but the first replicant only have what time is left over."""
+    """A core and replicants, the first of them beside the load; the others only have what time is left over."""
     node_core, load_core = cores
     with (
         valkey.running(load_core) as redis,
         started(nodes.together(environment, redis.url, 1, replicants), site, node_core) as running,
     ):
         for name, pid in nodes.pids(running).items():
-            if name.startswith("replicant-") and name != "replicant-1":
+            if name == "replicant-1":
+                os.sched_setaffinity(pid, {load_core})
+            elif name.startswith("replicant-"):
                 os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
         yield running, redis
 

@@ -1,8 +1,8 @@
 """Closed loop: one client, one SUBSCRIBE in flight, each of a filter that nobody else has.
 
 A sample is the time from the write of SUBSCRIBE to the whole read of its SUBACK: with a cluster behind it, what it
-takes until a route is committed and the client's own node has it. Nothing is unsubscribed before the end: a route that is
-deleted on the way would be what the next SUBSCRIBE waits for.
+takes until a route is committed and the client's own node has it. Nothing is unsubscribed before the end: a route on
+its way out would be what the next SUBSCRIBE waits for.
 """
 
 from __future__ import annotations
