@@ -71,9 +71,14 @@ class Client:
         return self
 
     def move(self, port: int) -> None:
-        """One that `reconnects` does so here: what isn't acknowledged goes again."""
+        """After it lost its connection: what isn't acknowledged goes again. One that reconnects by itself forgets with
+        its second attempt that it had sent PUBREL.
+        """
         self.connected.clear()
-        self._connect(self._paho.connect_async, port)
+        self._paho.loop_stop()
+        self._paho._reset_sockets(sockpair_only=True)  # of the loop before
+        self._connect(self._paho.connect, port)
+        self._paho.loop_start()
         assert self.connected.wait(PATIENCE_S), "no CONNACK"
 
     def _connect(self, connect: Callable[..., object], port: int) -> None:
