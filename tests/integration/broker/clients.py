@@ -71,9 +71,15 @@ class Client:
         return self
 
     def move(self, port: int) -> None:
-        """One that `reconnects` does so here: what isn't acknowledged goes again."""
+        """Connect here, where the connection ended: what isn't acknowledged goes again.
+
+        Not by paho's own attempts: at the second it publishes anew what it had released already.
+        """
         self.connected.clear()
-        self._connect(self._paho.connect_async, port)
+        self._paho.loop_stop()
+        self._paho._reset_sockets(sockpair_only=True)  # which the next loop makes anew, and nobody closes
+        self._connect(self._paho.connect, port)
+        self._paho.loop_start()
         assert self.connected.wait(PATIENCE_S), "no CONNACK"
 
     def _connect(self, connect: Callable[..., object], port: int) -> None:

@@ -137,9 +137,9 @@ def test_what_was_acknowledged_does_not_come_again(cluster: Cluster) -> None:
 @pytest.mark.parametrize("kill", KILLS)
 def test_QoS_2_is_exactly_once_from_client_to_client(cluster: Cluster, kill: Callable[[Cluster], None]) -> None:
     """Both have sessions that last; the publisher repeats what it isn't sure of."""
-    with Client(cluster.there.mqtt, "device", lasts=True, reconnects=True) as device:
+    with Client(cluster.there.mqtt, "device", lasts=True) as device:
         device.subscribe("a/#", 2)
-        with Client(cluster.here.mqtt, "publisher", lasts=True, reconnects=True) as publisher:
+        with Client(cluster.here.mqtt, "publisher", lasts=True) as publisher:
             first = [publisher.start_publishing("a/b", str(number), 2) for number in range(200)]
             first[100].wait_for_publish(PATIENCE_S)
             kill(cluster)
