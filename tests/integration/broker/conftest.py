@@ -6,7 +6,7 @@ import json
 import signal
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,8 @@ class Fleet:
         self._seeds.append(f"127.0.0.1:{node.link}")
         return node
 
-    def replicant(self, name: str) -> Node:
-        return self._node(name, "replicant")
+    def replicant(self, name: str, **environment: str) -> Node:
+        return self._node(name, "replicant", environment=environment)
 
     def kill_redis(self) -> None:
         self._valkey.terminate()
@@ -76,12 +76,12 @@ class Fleet:
         if self._valkey.is_running():
             self._valkey.stop()
 
-    def _node(self, name: str, role: str, *arguments: str) -> Node:
+    def _node(self, name: str, role: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Node:
         seeds = ("--seeds", ",".join(self._seeds)) if self._seeds else ()
         redis = f"redis://127.0.0.1:{self._redis_port}"
         command, ports = self._flockmq.start_node(
             *("--role", role, "--name", name, "--redis", redis, "--cluster-listen", "127.0.0.1:0", *seeds, *arguments),
-            environment={"FLOCKMQ_CLUSTER__KEY": KEY},
+            environment={"FLOCKMQ_CLUSTER__KEY": KEY, **(environment or {})},
         )
         return Node(name, command, ports)
 

@@ -41,6 +41,13 @@ class End:
 
     def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None: ...
 
+    def link_tunnel(
+        self, link: Link, message: frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose
+    ) -> None: ...
+
+    def link_tunnelled(self, link: Link, tunnel_id: int, chunk: bytes) -> None:
+        self.arrived.append(f"tunnel {tunnel_id}")
+
     def link_note(self, link: Link, method: str, body: bytes) -> None:
         self.arrived.append(f"note {method}")
 
@@ -130,6 +137,19 @@ async def test_control_overtakes_data_that_waits_for_a_slow_reader(ends: tuple[E
     transport.resume_reading()
     await until(lambda: len(listener.arrived) == 257)
     assert listener.arrived.index("note urgent") < 128
+
+
+async def test_tunnels_and_messages_take_turns(ends: tuple[End, End, Link]) -> None:
+    _, listener, link = ends
+    chunk = bytes(bounds.LINK_FORWARD_FRAME_BYTES)
+    for _ in range(64):
+        link.send_data([frames.forward_header(5, len(chunk)), chunk], len(chunk))
+    for tunnel_id in range(32):
+        link.send_tunnelled([frames.tunnel_header(tunnel_id, len(chunk)), chunk], len(chunk))
+    await until(lambda: len(listener.arrived) == 96)
+    assert listener.arrived[63] == "tunnel 31"
+    assert [what for what in listener.arrived if what != "data"] == [f"tunnel {n}" for n in range(32)]
+    assert link.data_bytes == link.tunnelled_bytes == 0
 
 
 async def test_what_is_no_frame_ends_the_link_with_a_reason(ends: tuple[End, End, Link]) -> None:
