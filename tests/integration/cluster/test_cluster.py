@@ -13,6 +13,7 @@ from flockmq import bounds
 from flockmq.cluster.events import EventRelay
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings, LocalStatus
+from flockmq.home.registry import slot_of
 from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
 from flockmq.rlog.shards import ROUTE, ROUTES
 
@@ -98,9 +99,15 @@ async def test_one_core_of_three_leads_nobody_and_purges_nobody_until_there_are_
     await until(lambda: {core.incarnation for core in cores[1:]} <= set(survivor.cluster._beats.unreachable(1e12)))
     assert not survivor.cluster.is_leader
     assert set(survivor.cluster.nodes_table) == {edge.incarnation, *(core.incarnation for core in cores)}
+    slots = survivor.cluster.slots
+    mine = next(key for n in range(1000) if slots[slot_of(key := b"client-%d" % n)] == survivor.incarnation)
+    connecting = asyncio.ensure_future(survivor.clients.connect(mine))
+    await asyncio.sleep(0)
+    assert not survivor.clients.held  # its home is here, and answers at once
     await nodes.start("core-1", "core")
     await nodes.settled()
     await until(lambda: not survivor.cluster.is_fenced and not edge.cluster.is_fenced)
+    assert await connecting == survivor.clients.held[mine]
 
 
 async def test_a_node_that_leaves_is_purged_at_once_and_a_restarted_one_replaces_itself(nodes: Nodes) -> None:

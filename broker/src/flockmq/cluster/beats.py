@@ -64,6 +64,8 @@ class Beats:
         self._said_at: dict[str, float] = {}
         self._news: object = None
         self._settled_at = 0.0
+        self._judged_at = -1.0
+        self._was_fenced = False
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -82,7 +84,9 @@ class Beats:
     def is_fenced(self, now: float) -> bool:
         """Whether this node may have been purged without knowing: no majority was heard of for MEMBER_FENCE_S."""
         if self._is_core:
-            return not self.settled(now)
+            if now != self._judged_at:  # it is asked for each CONNECT, and the loop's time stands still in a turn
+                self._judged_at, self._was_fenced = now, not self.settled(now)
+            return self._was_fenced
         return now - self._settled_at > bounds.MEMBER_FENCE_S
 
     def greet(self, link: Link) -> None:

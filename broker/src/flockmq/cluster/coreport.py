@@ -59,6 +59,7 @@ class CorePort:
     def move(self, link: Link) -> None:
         """Write through this core instead, once nothing is under way."""
         self._next = link
+        self._change_over()
 
     async def register(self, shard: str, incarnation: str) -> StreamId:
         """Make the incarnation known to the shard. Raises LogError."""
@@ -90,11 +91,14 @@ class CorePort:
             raise from_code(refused.code, str(refused)) from None
         finally:
             self._under_way -= 1
+            self._change_over()
+
+    def _change_over(self) -> None:
+        if self._next is not None and self._under_way == 0:
+            self._link, self._next = self._next, None
 
     async def _core(self) -> Link:
         """Raises LogUnavailable when there is none within CORE_WAIT_MAX_S."""
-        if self._next is not None and self._under_way == 0:
-            self._link, self._next = self._next, None
         loop = asyncio.get_running_loop()
         deadline = loop.time() + bounds.CORE_WAIT_MAX_S
         while self._link is None or not self._link.up:

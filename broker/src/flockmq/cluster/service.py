@@ -227,6 +227,11 @@ class Cluster:
         nothing that needs others."""
         return self._joined and self._beats.is_fenced(self._loop.time())
 
+    @property
+    def is_surely_member(self) -> bool:
+        """Neither fenced, nor purged and not back yet: slots that are this node's are nobody else's."""
+        return self._joined and not self._beats.is_fenced(self._loop.time())
+
     def nodes(self) -> list[NodeView]:
         """All members, by name."""
         views = []

@@ -13,7 +13,8 @@ Where this node is the home itself all of that is a call, not a note. What alway
 - A kicked connection's node answers with a detach when it is gone, at once if it never had it; who waits for it is
   admitted then, or when its node was purged, or after KICK_WAIT_S, or KICK_UNLINKED_S without a link to that node. If
   such a node is back it registers the older connection, and is told that it is to go.
-- A home that was just given a slot admits nobody before it has the slot's sessions.
+- A home that was just given a slot admits nobody before it has the slot's sessions, and one that may have been
+  purged admits nobody: its slots may be another's.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Cluster(Protocol):
 
     @property
     def slots(self) -> Mapping[int, str]: ...
+    @property
+    def is_surely_member(self) -> bool: ...
     def epoch(self) -> int: ...
     def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None: ...
     def is_linked(self, incarnation: str) -> bool: ...
@@ -303,7 +306,7 @@ class Homes:
     # --- as a home --------------------------------------------------------------------------------------------------
 
     def _attach_here(self, incarnation: str, number: int, client_id: bytes, opening: wire.Opening | None) -> None:
-        if not self.registry.owns(slot_of(client_id)):
+        if not self.registry.owns(slot_of(client_id)) or not self._cluster.is_surely_member:
             self.say(incarnation, wire.ANSWER, (number, wire.NOT_HOME, b"", 0))
             return
         attached: Attached = self.registry.attach(client_id, incarnation, self._cluster.epoch())
@@ -328,6 +331,10 @@ class Homes:
             self._loading.setdefault(slot, []).append(waiting)
 
     def _open(self, waiting: _Waiting) -> None:
+        if not self._cluster.is_surely_member:
+            self.say(waiting.incarnation, wire.ANSWER, (waiting.number, wire.NOT_HOME, b"", 0))
+            self._detach_here(waiting.client_id, waiting.token, -1, False)
+            return
         answer = partial(self._admitted, waiting)
         self.residents.open(waiting.client_id, waiting.incarnation, waiting.token, waiting.opening, answer)
 

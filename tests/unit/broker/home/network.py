@@ -21,6 +21,7 @@ class Member:
 
     def __init__(self, network: Network, incarnation: str) -> None:
         self.incarnation = incarnation
+        self.is_surely_member = True
         self.on_node_gone: list[Callable[[str], None]] = []
         self.on_slot: list[Callable[[int, str], None]] = []
         self.on_core_linked: list[Callable[[str], None]] = []
