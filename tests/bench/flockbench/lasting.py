@@ -20,8 +20,9 @@ from flockbench.log import medians, on_core
 from flockbench.shapes import Metric, Shape
 from flockmq.bench import process
 
-ROUNDS: Final = 3
+ROUNDS: Final = 5
 CLIENTS: Final = "8"
+WINDOW: Final = "250"
 MESSAGE_BYTES: Final = 100
 """Topic, payload, and what is kept with them."""
 CORES: Final = (0, 1, 2, 3)
@@ -30,7 +31,7 @@ PAIRS: Final = Metric("pairs_rate", "XADD and XDEL of 100 B, pairs, pipelined", 
 
 
 def _metrics(cores: int) -> tuple[Metric, ...]:
-    title = "8→8, QoS 1, sessions that last, " + (f"{cores} cores" if cores else "a single node")
+    title = "8→8, QoS 1, sessions that last, " + ("a single node", "1 core", "2 cores", "3 cores")[cores]
     return (
         Metric(f"rate_{cores}", title, "msg/s"),
         Metric(f"ratio_{cores}", f"{title}, beside such pairs", "×"),
@@ -40,7 +41,8 @@ def _metrics(cores: int) -> tuple[Metric, ...]:
 
 LASTING: Final = Shape(
     "lasting",
-    ("throughput", "--qos", "1", "--lasting", "--topics", "64", "--publishers", CLIENTS, "--subscribers", CLIENTS),
+    ("throughput", "--qos", "1", "--lasting", "--topics", "64", "--window", WINDOW)
+    + ("--publishers", CLIENTS, "--subscribers", CLIENTS),
     (PAIRS, *(metric for cores in CORES for metric in _metrics(cores))),
     quick=True,
 )
