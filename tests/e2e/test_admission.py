@@ -32,6 +32,7 @@ def listener(**fields: object) -> Json:
         ({"listeners": [MQTT, {**MQTT, "name": "other"}]}, "each needs a port of its own"),
         ({"authentication": {"chain": [{"mechanism": "ldap"}]}}, 'Unsupported value: "ldap"'),
         ({"redis": {"external": {"url": "http://redis"}}}, "redis.external.url must look like redis://host:6379/0"),
+        ({"forwarding": "indirect"}, 'supported values: "direct", "via-core"'),
         ({"redis": {"replicas": 2}}, "redis.replicas must be 1, 3 or 5: when one of two fails"),
         (
             {"redis": {"external": {"url": "redis://r", "caSecretRef": {"name": "ca"}}}},

@@ -254,6 +254,7 @@ class Spec(Part, frozen=True):
     listeners: tuple[Listener, ...] = (Listener(name="mqtt", port=1883),)
     service: Service = Service()
     mqtt: Mqtt = Mqtt()
+    forwarding: Literal["direct", "via-core"] = "direct"
     authentication: Authentication = Authentication()
     authorization: Authorization = Authorization()
     config: str = ""
@@ -307,6 +308,7 @@ def pods_digest(spec: Spec, component: str) -> str:
             redis=Redis(replicas=spec.redis.replicas, external=spec.redis.external),
             listeners=spec.listeners if component == "replicant" else Spec().listeners,
             mqtt=spec.mqtt,
+            forwarding=spec.forwarding,
             authentication=spec.authentication,
             authorization=spec.authorization,
             config=spec.config,

@@ -154,6 +154,7 @@ def test_a_sample_is_admitted_and_decoded(sample: Any) -> None:
         {"authorization": {"rules": [{"topics": ["#"]}]}},
         {"autoscaling": {}},
         {"redis": {"replicas": 7}},
+        {"forwarding": "indirect"},
         {"redis": {"external": {"url": "redis://r", "replicants": {"username": "r"}}}},
         {"cores": {"resources": {"requests": {"cpu": "much"}}}},
     ],

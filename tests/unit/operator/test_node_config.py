@@ -57,6 +57,11 @@ def test_an_empty_spec_makes_a_node_of_a_cluster(tmp_path: Path, role: str) -> N
     assert listeners == ({} if role == "core" else {"tcp:mqtt": "0.0.0.0:1883"})
 
 
+@pytest.mark.parametrize("forwarding", ["direct", "via-core"])
+def test_how_messages_reach_other_nodes(tmp_path: Path, forwarding: str) -> None:
+    assert loaded(tmp_path, {"forwarding": forwarding}).cluster.forwarding == forwarding
+
+
 @pytest.mark.parametrize(("replicas", "needed"), [(3, 1), (5, 2)])
 def test_nodes_ask_sentinels_for_a_redis_with_replicas(tmp_path: Path, replicas: int, needed: int) -> None:
     redis = loaded(tmp_path, {"redis": {"replicas": replicas}}).redis

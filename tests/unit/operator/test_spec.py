@@ -47,6 +47,7 @@ def test_what_shows_in_no_pod_changes_no_digest(spec: dict[str, object], compone
         ({"redis": {"image": "r:9"}}, {"redis"}),
         ({"redis": {"replicas": 3}}, {"core", "replicant", "redis"}),
         ({"cores": {"replicas": 5}}, {"core"}),
+        ({"forwarding": "via-core"}, {"core", "replicant"}),
         ({"imagePullSecrets": [{"name": "x"}]}, {"core", "replicant", "redis"}),
         ({"terminationGracePeriodSeconds": 9}, {"core", "replicant"}),
     ],

@@ -74,6 +74,7 @@ def cluster(context: Context, role: Role) -> Document:
         "listen": f"0.0.0.0:{LINK_PORT}",
         "seeds": [f"{context.core}:{LINK_PORT}"],
         "key_file": str(secret_files.cluster_key(context)),
+        "forwarding": context.spec.forwarding,
         **{key: str(file) for key, file in secret_files.link_files(context).items()},
     }
     if role == "core":  # majorities are of cores alone; replicants needn't be restarted for another number of them
