@@ -39,10 +39,10 @@ def _metrics(cores: int) -> tuple[Metric, ...]:
     )
 
 
+EACH_WAY: Final = ("--publishers", CLIENTS, "--subscribers", CLIENTS)
 LASTING: Final = Shape(
     "lasting",
-    ("throughput", "--qos", "1", "--lasting", "--topics", "64", "--window", WINDOW)
-    + ("--publishers", CLIENTS, "--subscribers", CLIENTS),
+    ("throughput", "--qos", "1", "--lasting", "--topics", "64", "--window", WINDOW, *EACH_WAY),
     (PAIRS, *(metric for cores in CORES for metric in _metrics(cores))),
     quick=True,
 )
