@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import ssl
@@ -20,6 +21,8 @@ from flockbench.errors import Failed
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 10.0
 PROBE_EVERY_S: Final = 0.05
+ROW: Final = 16
+ROW_BETWEEN: Final = (10_000, 30_000)
 CONNECT: Final = b"\x10\x11\x00\x04MQTT\x04\x02\xff\xff\x00\x05probe"
 CONNACK: Final = b"\x20\x02\x00\x00"
 
@@ -28,7 +31,7 @@ CONNACK: Final = b"\x20\x02\x00\x00"
 class Site:
     """What a broker may use: free ports of 127.0.0.1, and the certificate that its TLS listener shows.
 
-    `mqtt` and `mqtt + 1` are free: the first and the second node of a cluster.
+    From `mqtt` on a row of ports is free, one for each node of a cluster.
     """
 
     mqtt: int
@@ -122,16 +125,18 @@ def free_site(certificate: Path, key: Path) -> Site:
             bound: int = each.getsockname()[1]
             return bound
 
-        first = _two_in_a_row(taken)
+        first = _in_a_row(taken)
         tls, websocket, *others = (taken(0) for _ in range(8))
         return Site(first, tls, websocket, tuple(others), certificate, key)
 
 
-def _two_in_a_row(taken: Callable[[int], int]) -> int:
+def _in_a_row(taken: Callable[[int], int]) -> int:
+    """The first of ROW ports, where nobody is given one who asks for any."""
     while True:
-        first = taken(0)
-        with contextlib.suppress(OSError, OverflowError):
-            taken(first + 1)
+        first = random.randrange(*ROW_BETWEEN)
+        with contextlib.suppress(OSError):
+            for port in range(first, first + ROW):
+                taken(port)
             return first
 
 

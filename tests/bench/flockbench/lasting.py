@@ -27,7 +27,7 @@ MESSAGE_BYTES: Final = 100
 """Topic, payload, and what is kept with them."""
 CORES: Final = (0, 1, 2, 3)
 """Of the cluster, which has two replicants besides; 0: a single node."""
-PAIRS: Final = Metric("pairs_rate", "XADD and XDEL of 100 B, pairs, pipelined", "1/s")
+PAIRS: Final = Metric("pairs_0", "XADD and XDEL of 100 B, pairs, pipelined", "1/s")
 
 
 def _metrics(cores: int) -> tuple[Metric, ...]:
@@ -76,7 +76,7 @@ def _rounds(
                 spent = {name: seconds - before[name] for name, seconds in _spent(running).items()}
                 busiest = max(seconds for name, seconds in spent.items() if not name.startswith("replicant-"))
                 yield {
-                    "pairs_rate": pairs,
+                    f"pairs_{cores}": pairs,
                     f"rate_{cores}": sample["rate"],
                     f"ratio_{cores}": sample["rate"] / pairs,
                     f"busiest_{cores}_us": sample["cpu_us"] * busiest / sum(spent.values()),
