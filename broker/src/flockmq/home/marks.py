@@ -69,10 +69,7 @@ class Marks:
         return self._nodes.pop(source, None) is not None or self._sessions.pop(source, None) is not None
 
     def strangers(self, members: Collection[bytes]) -> list[bytes]:
-        """Forgets, and answers, the nodes' sources that aren't among those of `members`: they went while nobody here
-        heard of it.
+        """The nodes' sources that aren't among those of `members`: they went while nobody here heard of it, and may
+        come back yet and repeat what they sent.
         """
-        gone = [source for source in self._nodes if source not in members]
-        for source in gone:
-            del self._nodes[source]
-        return gone
+        return [source for source in self._nodes if source not in members]

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
 from functools import partial
+from struct import error as StructError
 from typing import Final, Protocol
 
 from flockmq import bounds
@@ -85,10 +86,10 @@ class Host(Desk, Protocol):
 
 class _Slot:
     """`gained_at`: the epoch at which it became ours, at the latest; `fence` names it in the store. `is_lost`: another
-    core took it, as our own table is about to say.
+    core took it, as our own table is about to say. `clients`: whose sessions are here.
     """
 
-    __slots__ = ("fence", "gained_at", "is_lost", "journal", "loaded", "marks", "number")
+    __slots__ = ("clients", "fence", "gained_at", "is_lost", "journal", "loaded", "marks", "number")
 
     def __init__(self, number: int, gained_at: int, fence: str, journal: Journal) -> None:
         self.number = number
@@ -96,6 +97,7 @@ class _Slot:
         self.fence = fence
         self.journal = journal
         self.marks = Marks()
+        self.clients: set[bytes] = set()
         self.loaded = False
         self.is_lost = False
 
@@ -312,7 +314,7 @@ class Residents:
                 continue  # taken again after Redis lost data: what is here is newer
             try:
                 self._restore(state, client_id, fields)
-            except (ValueError, PacketError, ShapeLimitError) as error:
+            except (ValueError, IndexError, StructError, PacketError, ShapeLimitError) as error:
                 log.error("the session of %r can't be restored, it is left in Redis: %s", client_id, error)
         self._seal()
 
@@ -323,21 +325,25 @@ class Residents:
         now_s = self.router.now_s
         left_s = self.ledger.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
         self.sessions.restore(session, None, meta.will, left_s)
+        state.clients.add(client_id)
         if not meta.left_ms:
             self._expected[client_id] = left_s
         filters = [subscription.filter for subscription in session.all_subscriptions()]
         self._host.came_with(state.number, client_id, filters)
 
     def _let_go(self, slot: int) -> None:
-        if self._slots.pop(slot, None) is None:
+        state = self._slots.pop(slot, None)
+        if state is None:
             return
         self._store.release(slot)
-        for client_id in [key for key in self.sessions.by_id if slot_of(key) == slot]:
-            session = self.sessions.by_id[client_id]
-            assert isinstance(session, DurableSession)
+        for session in self._sessions_of(state):
             self._detach(session)
             self.sessions.depart(session)
         self._host.slot_gone(slot)
+
+    def _sessions_of(self, state: _Slot) -> list[DurableSession]:
+        sessions = [self.sessions.by_id.get(client_id) for client_id in state.clients]
+        return [session for session in sessions if isinstance(session, DurableSession)]
 
     def _fenced(self, slot: int) -> None:
         """Another core took it, as this core's own table is about to say: until then nothing is taken for any slot, or
@@ -371,11 +377,10 @@ class Residents:
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
                 continue
-            here = [s for key, s in self.sessions.by_id.items() if slot_of(key) == state.number]
+            here = self._sessions_of(state)
             for client_id in taken.sessions.keys() - {session.client_id for session in here}:
                 self._store.drop(state.number, client_id)
             for session in here:
-                assert isinstance(session, DurableSession)
                 session.write_again()
             for source, number in state.marks.items():
                 self._store.mark(state.number, source, number_bytes(number))
@@ -420,6 +425,7 @@ class Residents:
             self._seal()
             self._store.barrier(state.number, partial(_if_durable, answer, 0))
             return
+        state.clients.add(client_id)
         self._attached[token] = session
         self._seal()
         self._store.barrier(state.number, partial(self._opened, session, token, present, answer))
@@ -681,7 +687,12 @@ class _Port(NodePort):
         residents._store.barrier(session.journal.slot, partial(_if_durable, gone))
 
     def session_ended(self, session: Session) -> None:
-        self._residents._host.session_ended(session)
+        assert isinstance(session, DurableSession)
+        residents = self._residents
+        state = residents._slots.get(session.journal.slot)
+        if state is not None:
+            state.clients.discard(session.client_id)
+        residents._host.session_ended(session)
 
 
 class _All:

@@ -41,11 +41,12 @@ def test_what_is_stored_comes_back_within_the_bound() -> None:
     assert dict(marks.items()) == {s: int.from_bytes(raw, "big") for s, raw in stored.items() if s not in surplus}
 
 
-def test_a_node_that_is_gone_is_forgotten() -> None:
+def test_a_node_that_is_gone_is_known_until_it_is_forgotten() -> None:
     marks = Marks()
     marks.restore({NODE: number_bytes(7), OTHER: number_bytes(8), session(1): number_bytes(9)})
     assert marks.strangers({OTHER}) == [NODE]
+    assert not marks.is_new(NODE, 7)
+    assert marks.forget(NODE)
+    assert not marks.forget(NODE)
     assert marks.is_new(NODE, 1)
-    assert marks.forget(OTHER)
-    assert not marks.forget(OTHER)
-    assert len(marks) == 1
+    assert len(marks) == 2

@@ -433,6 +433,36 @@ async def test_marks_of_nodes_that_are_gone_are_forgotten_in_time(
     assert not redis.slot(SLOT).marks
 
 
+async def test_what_a_purged_node_repeats_is_known_to_a_home_that_took_the_slot_meanwhile(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribed(home)
+    home.take(1)
+    later = Home(redis, "core-1@1", 2)
+    monkeypatch.setattr(later, "members", lambda: [EDGE])
+    await later.own(SLOT)
+    assert later.take(1) == [True]
+    later.residents.resume(ID, EDGE, 1, opening(1), b"")
+    await later.settle()
+    assert later.payloads() == [b"1"]
+    assert redis.slot(SLOT).marks
+    monkeypatch.setattr(bounds, "MARKS_KEPT_S", 0.0)
+    later.residents.node_gone(SENDER)
+    later.residents.tick()
+    assert not redis.slot(SLOT).marks
+
+
+async def test_a_session_that_can_not_be_read_is_left_where_it_is_and_the_others_come(redis: Redis, home: Home) -> None:
+    home.open(1, opening())
+    data = redis.slot(SLOT)
+    broken = {b"m": data.sessions[ID][b"m"], b"q" + bytes(8): b"", b"s": b""}
+    data.sessions = {b"broken": broken, **data.sessions}
+    later = await another(redis)
+    assert later.residents.has_loaded(SLOT)
+    assert list(later.residents.sessions.by_id) == [ID]
+    assert data.sessions[b"broken"] == broken
+
+
 # Redis lost its data.
 
 
