@@ -103,6 +103,8 @@ HOME_BATCH_MAX: Final = 4096
 HOME_OUT_MAX: Final = 100_000
 """Notes for one node while there is no link to it; more are dropped: stale ones are found when kicked."""
 REGISTERS_EARLY_MAX: Final = 100_000
+EARLY_KEPT_S: Final = 10.0
+"""What a node says of a slot that this core hasn't heard to be its own is kept for so long."""
 HOME_RETURN_S: Final = 5.0
 """For so long a home that took over a session waits for its connection before it holds its client for gone."""
 MARKS_KEPT_S: Final = 60.0

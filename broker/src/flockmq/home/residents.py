@@ -192,6 +192,8 @@ class Residents:
         """Sources of nodes that are no members any more, and until when their marks are kept."""
         self._expected: dict[bytes, float] = {}
         """Clients that were connected when their sessions came here, and until when their fronts may say so."""
+        self._left: dict[bytes, int] = {}
+        """Those among them that left in order meanwhile, and the expiry that they said, or -1."""
         self._sealing = False
         self._noted: dict[str, list[int]] = {}
         store.on_fenced = self._fenced
@@ -230,8 +232,16 @@ class Residents:
     def _gone(self, client_id: bytes) -> None:
         """Its client did not come back: say when it left, or its expiry would start anew with each crash."""
         session = self.sessions.by_id.get(client_id)
-        if isinstance(session, DurableSession) and client_id in self.sessions.away and not session.meta.left_ms:
+        expiry_s = self._left.pop(client_id, None)
+        if not isinstance(session, DurableSession) or client_id not in self.sessions.away or session.meta.left_ms:
+            return
+        if expiry_s is None:
             session.leave(session.sink, session.meta.will)
+        else:
+            self.sessions.come_back(session)
+            if expiry_s >= 0:
+                session.expiry_s = expiry_s
+            self.sessions.leave(session, None, None, self.router.now_s)
 
     # --- slots --------------------------------------------------------------------------------------------------------
 
@@ -444,6 +454,8 @@ class Residents:
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
         session = self._attached.pop(token, None)
         if session is None:
+            if client_id in self._expected and not with_will:
+                self._left[client_id] = expiry_s  # unless a newer connection of it says that it is there
             return
         self._now()
         if expiry_s >= 0:

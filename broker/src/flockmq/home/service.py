@@ -23,7 +23,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from flockmq import bounds
 from flockmq.home import wire
@@ -169,6 +169,15 @@ class _Waiting:
         self.deadline = 0.0
 
 
+class _Early(NamedTuple):
+    """A REGISTER or a DETACH that came before the sessions of its slot."""
+
+    incarnation: str
+    method: str
+    item: wire.Register | wire.Detach
+    came_at: float
+
+
 class Homes:
     """`start` it with the cluster, before clients come; a core sets `residents` before."""
 
@@ -183,7 +192,9 @@ class Homes:
         self._outbox = Outbox(cluster, self._asking.untold, self._behind)
         self._waiting: dict[int, _Waiting] = {}
         self._loading: dict[int, list[_Waiting]] = {}
-        self._early: list[tuple[str, wire.Register]] = []
+        self._early: dict[int, list[_Early]] = {}
+        """Of slots whose sessions aren't here yet, in their order."""
+        self._early_count = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -253,9 +264,10 @@ class Homes:
         """The slot's sessions are here: whoever waited goes on."""
         for waiting in self._loading.pop(slot, ()):
             self._open(waiting)
-        early, self._early = self._early, []
-        for incarnation, item in early:
-            self._take(incarnation, wire.REGISTER, item)
+        early = self._early.pop(slot, [])
+        self._early_count -= len(early)
+        for note in early:
+            self._take(note.incarnation, note.method, note.item)
 
     # --- notes ------------------------------------------------------------------------------------------------------
 
@@ -285,6 +297,9 @@ class Homes:
             case wire.OVERFLOW, (bytes(client_id), bytes(raw)):
                 self._clients.overflow(client_id, wire.unpack_token(raw))
             case wire.DETACH, (bytes(client_id), bytes(raw), int(expiry_s), bool(with_will)):
+                slot = slot_of(client_id)
+                if not self.residents.has_loaded(slot):
+                    self._hold(slot, incarnation, wire.DETACH, (client_id, raw, expiry_s, with_will))
                 self._detach_here(client_id, wire.unpack_token(raw), expiry_s, with_will)
             case wire.REGISTER, (bytes(client_id), bytes(raw), opening, bytes(pairs)):
                 assert opening is None or isinstance(opening, wire.Opening)
@@ -365,8 +380,7 @@ class Homes:
     ) -> None:
         slot, token = slot_of(client_id), wire.unpack_token(raw)
         if not self.registry.owns(slot) or not self.residents.has_loaded(slot):
-            if len(self._early) < bounds.REGISTERS_EARLY_MAX:  # its node saw the slot's new row before this one
-                self._early.append((incarnation, (client_id, raw, opening, pairs)))
+            self._hold(slot, incarnation, wire.REGISTER, (client_id, raw, opening, pairs))
             return
         kick = self.registry.register(client_id, incarnation, token)
         if kick is not None:
@@ -375,6 +389,24 @@ class Homes:
             return
         if not self.residents.resume(client_id, incarnation, token, opening, pairs):
             self._kick(Kick(incarnation, client_id, token))
+
+    def _hold(self, slot: int, incarnation: str, method: str, item: wire.Register | wire.Detach) -> None:
+        """Its sessions are on their way, or its node saw the slot's new row before this one."""
+        if self._early_count < bounds.REGISTERS_EARLY_MAX:
+            self._early_count += 1
+            self._early.setdefault(slot, []).append(_Early(incarnation, method, item, self._loop.time()))
+
+    def _forget_early(self, is_void: Callable[[int, _Early], bool]) -> None:
+        for slot, early in list(self._early.items()):
+            kept = [note for note in early if not is_void(slot, note)]
+            self._early_count -= len(early) - len(kept)
+            if kept:
+                self._early[slot] = kept
+            else:
+                del self._early[slot]
+
+    def _is_void(self, slot: int, note: _Early) -> bool:
+        return not self.registry.owns(slot) and note.came_at < self._loop.time() - bounds.EARLY_KEPT_S
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
@@ -396,6 +428,7 @@ class Homes:
 
     def _node_gone(self, incarnation: str) -> None:
         self._outbox.forget(incarnation)
+        self._forget_early(lambda _, note: note.incarnation == incarnation)
         self.residents.node_gone(incarnation)
         for _, (_, token) in self.registry.node_gone(incarnation):
             if (waiting := self._waiting.pop(token, None)) is not None:
@@ -438,9 +471,10 @@ class Homes:
             self._detach_here(waiting.client_id, waiting.kick.token, -1, True)
 
     async def _sweep(self) -> None:
-        """Free what purged nodes held, a little at a time."""
+        """Free what purged nodes held, a little at a time, and what was said of slots that never came here."""
         while True:
             await asyncio.sleep(1.0)
+            self._forget_early(self._is_void)
             for _ in self.registry.sweep():
                 await asyncio.sleep(0)
 

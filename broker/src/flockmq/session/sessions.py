@@ -69,13 +69,16 @@ class Sessions:
                 self.by_id[client_id] = fresh
                 fresh.opened()
             return fresh, False
-        absence = self.away.pop(client_id, None)
-        if absence is not None:
-            self._router.counters.sessions_away -= 1
+        self.come_back(known)
         known.resume(fresh)
         self._router.reached_anew(known)
         self._router.counters.sessions_resumed += 1
         return known, True
+
+    def come_back(self, session: Session) -> None:
+        """It isn't away any more; a will that waits is not published."""
+        if self.away.pop(session.client_id, None) is not None:
+            self._router.counters.sessions_away -= 1
 
     def leave(self, session: Session, token: object, will: Will | None, now_s: float) -> bool:
         """Its connection ended; True if the session lasts. A will without a delay is published at once."""

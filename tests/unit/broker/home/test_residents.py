@@ -538,6 +538,20 @@ async def test_a_client_that_did_not_come_back_after_a_crash_left_then(
     assert again.published == [], "once"
 
 
+async def test_a_client_that_left_in_order_while_its_slot_moved_left_so(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_RETURN_S", -1.0)
+    home.open(1, opening(will=will()))
+    later = await another(redis)
+    later.residents.leave(ID, 1, 5, False)
+    later.residents.tick()
+    later.residents.tick()
+    assert later.published == []
+    assert later.residents.sessions.away[ID].session.expiry_s == 5
+    assert later.router.counters.sessions_away == 1
+
+
 async def test_a_session_expires_when_its_time_is_up_also_after_a_crash(redis: Redis, home: Home) -> None:
     home.open(1, opening(expiry_s=60))
     home.residents.leave(ID, 1, 0, False)

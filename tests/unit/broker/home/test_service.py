@@ -206,8 +206,42 @@ async def test_who_registers_before_the_sessions_are_there_waits(network: Networ
     network.move([slot], later)
     await network.settle()
     assert later.sessions.resumed == []
+    later.sessions.load((slot + 1) % bounds.SLOTS)
+    assert later.sessions.resumed == []
     later.sessions.load(slot)
     assert later.sessions.resumed == [(ID, edge.incarnation, token, b"")]
+
+
+async def test_who_registers_and_goes_before_the_sessions_are_there_is_gone(network: Network) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    slot = slot_of(ID)
+    network.move(range(bounds.SLOTS), former)
+    token = token_of(await connected(network, edge))
+    later.sessions.loads_at_once = False
+    network.move([slot], later)
+    await network.settle()
+    edge.clients.let_go(ID)
+    await network.settle()
+    later.sessions.load(slot)
+    assert later.sessions.resumed == [(ID, edge.incarnation, token, b"")]
+    assert later.sessions.left[-1] == (ID, token, -1, False)
+    assert len(later.homes.registry) == 0
+
+
+async def test_a_node_that_registers_and_is_purged_before_the_sessions_are_there_holds_nothing(
+    network: Network,
+) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    slot = slot_of(ID)
+    network.move(range(bounds.SLOTS), former)
+    await connected(network, edge)
+    later.sessions.loads_at_once = False
+    network.move([slot], later)
+    await network.settle()
+    await network.lose_node(edge)
+    later.sessions.load(slot)
+    assert later.sessions.resumed == []
+    assert len(later.homes.registry) == 0
 
 
 async def test_an_attach_moves_with_its_slot(network: Network) -> None:
