@@ -11,15 +11,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from flockmq.bounds import SINK_LIMIT_BYTES
 from flockmq.home import wire
 from flockmq.home.asking import Answered
 from flockmq.home.registry import slot_of
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import Channel
-from flockmq.session.front import Front
+from flockmq.session.front import Front, without_qos0
 from flockmq.session.inbound import Inbound
 from flockmq.session.session import Session
-from flockmq.session.sink import Sink
+from flockmq.session.sink import LAGGING, Sink
 from flockmq.session.subscribing import Subscribing
 
 
@@ -90,11 +91,16 @@ class Fronts:
 
     def delivered(self, home: str, token: int, packets: bytes) -> None:
         place = self._heard(home, token)
-        if place is not None and not place.channel.has_ended():
-            fresh = place.front.arrived(packets)
-            if fresh:
-                place.channel.put(fresh)
-                self._flush()
+        if place is None or place.channel.has_ended():
+            return
+        channel = place.channel
+        if channel.flow >= LAGGING or channel.out_bytes > SINK_LIMIT_BYTES:
+            packets, dropped = without_qos0(packets)
+            channel.router.counters.dropped_slow_reader += dropped
+        fresh = place.front.arrived(packets)
+        if fresh:
+            channel.put(fresh)
+            self._flush()
 
     def unsettled(self, token: int) -> bytes:
         place = self._places.get(token)
@@ -143,6 +149,7 @@ class Fronts:
 
     def _unsubscribed(self, channel: Channel, packet_id: int, filters: list[bytes], answer: bytes) -> None:
         if answer and not channel.has_ended():
+            channel.subscribe_answered()
             reasons = wire.decode_reasons(answer)
             for filter, reason in zip(filters, reasons, strict=True):
                 if reason == Reason.SUCCESS:

@@ -314,7 +314,7 @@ class Channel(Publisher):
         Subscribing(self, session, packet).start()
 
     def subscribe_waits(self) -> None:
-        """A SUBSCRIBE waits for the log; with too many of them nothing more is read."""
+        """A SUBSCRIBE, or an UNSUBSCRIBE, waits for the log or its home; with too many of them nothing more is read."""
         self.subscribes_waiting += 1
         if self.subscribes_waiting == SUBSCRIBES_WAITING_MAX:
             self.pause()
@@ -332,6 +332,7 @@ class Channel(Publisher):
         if self.router.intercepts_subscriptions:
             filters = [self.port.unsubscribing(self, filter) for filter in filters]
         if isinstance(session, Front):
+            self.subscribe_waits()
             self.port.unsubscribe_at_home(self, packet.packet_id, filters)
         else:
             self.unsubscribed(packet.packet_id, self.port.unsubscribe(self, session, filters))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flockmq.bounds import SUBSCRIBES_WAITING_MAX
 from flockmq.home import wire
 from flockmq.home.asking import Answered
 from flockmq.mqtt import encode
@@ -13,6 +14,7 @@ from flockmq.node.fronts import Fronts
 from flockmq.session.channel import Channel
 from flockmq.session.inbound import Inbound
 from flockmq.session.settling import PUBACK, pair, settled
+from flockmq.session.sink import LAGGING
 from flockmq.session.subscribing import Subscribing
 from unit.broker.session.harness import Client, Node, Port, publish
 
@@ -138,6 +140,23 @@ def test_an_UNSUBSCRIBE_is_answered_as_its_home_says(port: AtHome) -> None:
     port.node.turn()
     assert client.packets() == [encode.unsuback(4, 5, [0, 0x11])]
     assert port.given_up == [b"a"]
+
+
+def test_a_client_that_asks_its_home_too_much_at_once_is_not_read(port: AtHome) -> None:
+    client = port.connected()
+    for packet_id in range(1, SUBSCRIBES_WAITING_MAX + 10):
+        port.node.feed(client, encode.unsubscribe(4, packet_id, [b"a"]))
+    assert len(port.homes.questions) == SUBSCRIBES_WAITING_MAX
+    port.homes.questions[0][1](wire.encode([0]))
+    assert client.paused == 0
+
+
+def test_a_client_that_does_not_read_gets_no_more_of_QoS_0(port: AtHome) -> None:
+    client = port.connected()
+    client.flow = LAGGING
+    qos0 = publish(4, "a", "0")
+    assert port.heard(client, qos0 + FIRST + qos0) == [FIRST]
+    assert port.node.router.counters.dropped_slow_reader == 2
 
 
 def test_a_QoS_2_message_is_published_under_the_origin_that_its_home_says(port: AtHome) -> None:
