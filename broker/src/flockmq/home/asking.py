@@ -125,6 +125,8 @@ class Asking:
         self._last_number = 0
         self._pending: dict[int, _Pending] = {}
         self._questions: dict[int, _Question] = {}
+        self._asked_by: dict[int, set[int]] = {}
+        """Token -> the numbers of its questions."""
         self._unasked: set[int] = set()
         """Tokens of connections whose questions wait to be asked again: later ones wait behind them."""
         self._kicked: dict[bytes, int] = {}
@@ -153,8 +155,8 @@ class Asking:
 
     def detach(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
         item: wire.Detach = (client_id, wire.pack_token(token), expiry_s, with_will)
-        for number in [number for number, question in self._questions.items() if question.token == token]:
-            self._questions.pop(number).answered(b"")
+        for number in sorted(self._asked_by.get(token, ())):
+            self._end_question(number).answered(b"")
         self._unasked.discard(token)
         self._detached.append((self._loop.time(), item))
         if owner := self._home.owner(slot_of(client_id)):
@@ -181,6 +183,7 @@ class Asking:
         self._last_number += 1
         number = self._last_number
         self._questions[number] = question
+        self._asked_by.setdefault(question.token, set()).add(number)
         question.asked = "" if question.token in self._unasked else self._home.owner(slot_of(question.client_id))
         if not question.asked:
             self._unasked.add(question.token)
@@ -211,7 +214,7 @@ class Asking:
         if not answer:
             self._doubt(question)
             return
-        del self._questions[number]
+        self._end_question(number)
         question.answered(answer)
 
     def kicked(self, home: str, client_id: bytes, token: int) -> None:
@@ -270,13 +273,22 @@ class Asking:
         pairs = b"" if opening is None else self._clients.unsettled(token)
         self._home.say(owner, wire.REGISTER, (client_id, wire.pack_token(token), opening, pairs))
 
+    def _end_question(self, number: int) -> _Question:
+        """It has no number any more."""
+        question = self._questions.pop(number)
+        numbers = self._asked_by[question.token]
+        numbers.discard(number)
+        if not numbers:
+            del self._asked_by[question.token]
+        return question
+
     def _doubt(self, question: _Question) -> None:
         question.asked = ""
         self._unasked.add(question.token)
 
     def _put_again(self, numbers: Iterable[int]) -> None:
         """In their order, which the numbers have."""
-        again = [self._questions.pop(number) for number in sorted(numbers)]
+        again = [self._end_question(number) for number in sorted(numbers)]
         self._unasked.difference_update(question.token for question in again)
         for question in again:
             self._put_question(question)

@@ -16,6 +16,8 @@ from flockmq.home import wire
 
 ASKED_AGAIN: Final = (wire.ATTACH, wire.ASK, wire.REPORT, wire.REGISTER)
 """Kinds that whoever put them puts again when the link is back."""
+NOTE_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES // 8
+"""A link that is sent a larger frame than it takes is closed."""
 
 
 class Cluster(Protocol):
@@ -63,7 +65,7 @@ class Outbox:
     def _flush(self) -> None:
         self._flushing = False
         for incarnation, method in sorted(self._notes, key=lambda key: wire.ORDER.index(key[1])):
-            notes = wire.batches(self._notes[incarnation, method], bounds.HOME_BATCH_MAX)
+            notes = wire.batches(self._notes[incarnation, method], bounds.HOME_BATCH_MAX, NOTE_BYTES)
             told = all(self._cluster.tell(incarnation, method, note) for note in notes)
             if told or method in ASKED_AGAIN:
                 del self._notes[incarnation, method]

@@ -130,9 +130,17 @@ def unpack_token(raw: bytes) -> int:
     return int.from_bytes(raw, "big")
 
 
-def batches(items: Sequence[object], limit: int) -> list[bytes]:
-    """Encoded notes of at most `limit` items each."""
-    return [encode(items[start : start + limit]) for start in range(0, len(items), limit)]
+def batches(items: Sequence[object], limit: int, max_bytes: int) -> list[bytes]:
+    """Encoded notes of at most `limit` items, and of about `max_bytes` or of one item, each."""
+    notes: list[bytes] = []
+    for start in range(0, len(items), limit):
+        some = items[start : start + limit]
+        note = encode(some)
+        if len(note) <= max_bytes or len(some) == 1:
+            notes.append(note)
+        else:  # wills and filters are as large as clients like
+            notes += batches(some, (len(some) + 1) // 2, max_bytes)
+    return notes
 
 
 _LENGTH_BYTES: Final = 4
