@@ -188,6 +188,8 @@ class Residents:
         self._loading: asyncio.Task[None] | None = None
         self._rewriting: set[asyncio.Task[None]] = set()
         self._attached: dict[int, DurableSession] = {}
+        self._cut: set[str] = set()
+        """Nodes to which everything goes again soon."""
         self._strange: dict[bytes, float] = {}
         """Sources of nodes that are no members any more, and until when their marks are kept."""
         self._expected: dict[bytes, float] = {}
@@ -502,26 +504,42 @@ class Residents:
             self._attached.pop(sink.token, None)
 
     def cut(self, incarnation: str) -> None:
-        """What was sent to a node may not have come: nothing more goes there until all of it goes again."""
+        """What was sent to a node may not have come: nothing more goes there until all of it goes again.
+
+        Its fronts say themselves that they are there when they find a link lost; but they may have found it before us,
+        and were sent everything by a link that was taken for good.
+        """
         for session in self._attached.values():
             if isinstance(session.sink, _ToFront) and session.sink.incarnation == incarnation:
                 session.sink.is_cut = True
+        self._send_again_later(incarnation)
 
     def behind(self, incarnation: str) -> None:
         """There was no link for deliveries, or no room on it."""
         self.cut(incarnation)
-        asyncio.get_running_loop().call_later(bounds.HOME_BEHIND_S, self._send_again_to, incarnation)
+
+    def _send_again_later(self, incarnation: str) -> None:
+        if incarnation not in self._cut:
+            self._cut.add(incarnation)
+            asyncio.get_running_loop().call_later(bounds.HOME_BEHIND_S, self._send_again_to, incarnation)
 
     def _send_again_to(self, incarnation: str) -> None:
-        """A node that wasn't linked meanwhile says itself who is there."""
+        self._cut.discard(incarnation)
+        cut = [
+            session
+            for session in self._attached.values()
+            if isinstance(session.sink, _ToFront) and session.sink.incarnation == incarnation and session.sink.is_cut
+        ]
+        if not cut:
+            return
         if not self._homes.is_linked(incarnation):
+            self._send_again_later(incarnation)
             return
         self._now()
-        for session in list(self._attached.values()):
-            sink = session.sink
-            if isinstance(sink, _ToFront) and sink.incarnation == incarnation and sink.is_cut:
-                sink.is_cut = False
-                session.send_again()
+        for session in cut:
+            assert isinstance(session.sink, _ToFront)
+            session.sink.is_cut = False
+            session.send_again()
         self._host.flush_soon()
 
     def node_gone(self, incarnation: str) -> None:

@@ -52,6 +52,7 @@ class Home:
         self.delivered: list[tuple[str, int, bytes]] = []
         self.overflown: list[tuple[str, bytes, int]] = []
         self.published: list[Publish] = []
+        self.linked = True
         self.routed: list[tuple[int, bytes]] = []
         self.came: list[tuple[int, bytes, list[bytes]]] = []
         self.changes = 0
@@ -117,7 +118,7 @@ class Home:
     def loaded(self, slot: int) -> None: ...
 
     def is_linked(self, incarnation: str) -> bool:
-        return True
+        return self.linked
 
     # What tests do.
 
@@ -576,11 +577,24 @@ async def test_a_connection_that_takes_no_more_is_cut_off_and_its_session_stays(
 async def test_what_was_lost_on_its_way_to_a_front_goes_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "HOME_BEHIND_S", 0.0)
     subscribed(home)
+    home.linked = False
     home.residents.cut(EDGE)
     home.take(1)
     await home.settle()
     assert home.packets() == [], "nothing goes there before all of it does"
-    home.residents.behind(EDGE)
+    home.linked = True
+    await home.settle()
+    assert home.payloads() == [b"1"]
+
+
+async def test_a_link_that_is_found_lost_after_its_front_had_said_so_holds_nothing_back(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_BEHIND_S", 0.0)
+    subscribed(home)
+    assert home.residents.resume(ID, EDGE, 1, opening(), b"")
+    home.residents.cut(EDGE)
+    home.take(1)
     await home.settle()
     assert home.payloads() == [b"1"]
 
