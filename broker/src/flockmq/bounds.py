@@ -99,6 +99,8 @@ ATTACH_WAIT_S: Final = 6.0
 KICK_WAIT_S: Final = 5.0
 KICK_UNLINKED_S: Final = 0.25
 ATTACHES_MAX: Final = 100_000
+ATTACHES_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Client ids, with their wills, whose homes haven't answered yet; a CONNECT beyond them is refused with 0x88."""
 HOME_BATCH_MAX: Final = 4096
 HOME_OUT_MAX: Final = 100_000
 """Notes for one node while there is no link to it; more are dropped: stale ones are found when kicked."""

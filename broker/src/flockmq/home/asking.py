@@ -103,6 +103,11 @@ class _Pending:
         self.asked = ""
         """The core that was asked; "" when it must be asked (again)."""
 
+    def size(self) -> int:
+        """What it counts for, in bytes."""
+        will = None if self.opening is None else self.opening.will
+        return len(self.client_id) + (0 if will is None else len(will.packet))
+
 
 class _Question:
     __slots__ = ("answered", "asked", "client_id", "question", "token")
@@ -124,6 +129,9 @@ class Asking:
         self._loop = asyncio.get_running_loop()
         self._last_number = 0
         self._pending: dict[int, _Pending] = {}
+        self._pending_bytes = 0
+        self._given_up: dict[int, bytes] = {}
+        """Numbers of requests that nobody waits for any more, and their client ids: what is granted yet is let go."""
         self._questions: dict[int, _Question] = {}
         self._asked_by: dict[int, set[int]] = {}
         """Token -> the numbers of its questions."""
@@ -148,8 +156,8 @@ class Asking:
     # What this node's clients want.
 
     def attach(self, client_id: bytes, opening: wire.Opening | None, done: Done) -> None:
-        if len(self._pending) >= bounds.ATTACHES_MAX:
-            done(HomeUnreachable(f"{bounds.ATTACHES_MAX} attaches wait for their homes"))
+        if len(self._pending) >= bounds.ATTACHES_MAX or self._pending_bytes >= bounds.ATTACHES_MAX_BYTES:
+            done(HomeUnreachable(f"{len(self._pending)} attaches wait for their homes"))
         else:
             self._ask(_Pending(client_id, opening, done, self._loop.time() + bounds.ATTACH_WAIT_S))
 
@@ -175,6 +183,7 @@ class Asking:
         self._last_number += 1
         number = self._last_number
         self._pending[number] = pending
+        self._pending_bytes += pending.size()
         pending.asked = self._home.owner(slot_of(pending.client_id))
         if pending.asked:
             self._home.say(pending.asked, wire.ATTACH, (number, pending.client_id, pending.opening))
@@ -196,11 +205,14 @@ class Asking:
     def answered(self, number: int, status: int, token: int, flags: int) -> None:
         pending = self._pending.get(number)
         if pending is None:
+            client_id = self._given_up.pop(number, b"")
+            if client_id and status == wire.ADMITTED:
+                self.detach(client_id, token, -1, False)
             return
         if status == wire.NOT_HOME:
             pending.asked = ""
             return
-        del self._pending[number]
+        self._take_pending(number)
         kicked = max(self._kicked.get(pending.client_id, 0), self._kicked_before.get(pending.client_id, 0))
         if status == wire.SUPERSEDED or token <= kicked:
             pending.done(Superseded(f"a newer connection has the client id {pending.client_id!r}"))
@@ -296,7 +308,12 @@ class Asking:
     def _ask_again(self, numbers: Iterable[int]) -> None:
         """Under new numbers: an answer to the old ones means nothing any more."""
         for number in numbers:
-            self._ask(self._pending.pop(number))
+            self._ask(self._take_pending(number))
+
+    def _take_pending(self, number: int) -> _Pending:
+        pending = self._pending.pop(number)
+        self._pending_bytes -= pending.size()
+        return pending
 
     def beat(self, now: float) -> None:
         """Ask again what has no home yet, and end what waited too long."""
@@ -306,5 +323,8 @@ class Asking:
         self._ask_again([number for number, pending in self._pending.items() if not pending.asked])
         self._put_again([n for n, question in self._questions.items() if question.token in self._unasked])
         for number in [number for number, pending in self._pending.items() if pending.deadline <= now]:
-            pending = self._pending.pop(number)
+            pending = self._take_pending(number)
+            if len(self._given_up) >= bounds.ATTACHES_MAX:
+                del self._given_up[next(iter(self._given_up))]
+            self._given_up[number] = pending.client_id
             pending.done(HomeUnreachable(f"the home of {pending.client_id!r} did not answer in time"))

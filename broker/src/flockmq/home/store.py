@@ -279,6 +279,9 @@ class Store:
                     log.warning("sessions wait to be durable: %s", error)
                     await asyncio.sleep(retry_s)
                     retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+                except Exception:  # all sessions of this core would wait for ever
+                    log.exception("a turn of the store failed; its slots come again")
+                    await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
 
     def _next_turn(self) -> list[_Slot]:
         """Slots whose first batch goes now; those that have more come behind all others."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from flockmq import bounds
@@ -162,3 +164,33 @@ async def test_attaches_that_wait_are_bounded(connected: Connected, monkeypatch:
     connected.network.holds.clear()
     await connected.network.settle()
     assert all(isinstance(answer[0], Admission) for answer in answers[:2])
+
+
+async def test_attaches_that_wait_are_bounded_with_their_wills(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "ATTACHES_MAX_BYTES", 1000)
+    connected.network.holds.add(wire.ATTACH)
+    opening = wire.Opening(4, False, 60, 32, 0, "default", bytes(8), wire.WillRow(0, 4, bytes(1000)))
+    answers = [connected.edge.clients.connect(b"%d" % number, opening) for number in range(2)]
+    assert [len(answer) for answer in answers] == [0, 1]
+    connected.network.holds.clear()
+    await connected.network.settle()
+    assert isinstance(answers[0][0], Admission)
+    assert connected.edge.clients.connect(b"2", opening) == []
+
+
+async def test_a_client_id_that_is_granted_when_nobody_waits_for_it_is_let_go(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    network.holds.add(wire.ANSWER)
+    monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
+    answers = edge.clients.connect(b"client")
+    await network.settle()
+    edge.homes._beat_once(asyncio.get_running_loop().time())
+    assert [type(answer) for answer in answers] == [HomeUnreachable]
+    assert len(core.homes.registry) == 1
+    network.holds.clear()
+    await network.settle()
+    assert len(core.homes.registry) == 0
