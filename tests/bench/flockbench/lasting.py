@@ -62,10 +62,10 @@ def _rounds(
     shape = dataclasses.replace(LASTING, way="cluster") if cores else LASTING
     with valkey.running(load.core) as redis:
         if cores:
-            launch, ports = nodes.together(environment, redis.url, cores, 2), (site.mqtt, site.mqtt + 1)
+            launch = nodes.together(environment, redis.url, cores, 2)
         else:
-            launch, ports = nodes.one("single", environment | {"FLOCKMQ_REDIS__URL": redis.url}), (site.mqtt,)
-        with started(launch, site, core, ports) as running:
+            launch = nodes.one("single", environment | {"FLOCKMQ_REDIS__URL": redis.url})
+        with started(launch, site, core, (site.mqtt, site.mqtt + 1) if cores else (site.mqtt,)) as running:
             for _ in range(rounds):
                 with on_core(core):
                     pairs = redis.pairs_rate(load.seconds, MESSAGE_BYTES)

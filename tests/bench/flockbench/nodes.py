@@ -44,7 +44,7 @@ def together(environment: Mapping[str, str], redis_url: str, cores: int, replica
 
 def pids(running: Running) -> dict[str, int]:
     """The nodes of a cluster by their names, `core-1`, `replicant-2`."""
-    found = {}
+    found: dict[str, int] = {}
     for pid in process.family([running.pid]):
         settings = (process.PROC / str(pid) / "environ").read_bytes().split(b"\0")
         found |= {name: pid for each in settings if (name := each.decode().removeprefix(NAME)) != each.decode()}

@@ -19,8 +19,7 @@ import uvloop
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import ROUTE
-from flockmq.rlog.tables import ROUTES
+from flockmq.rlog.shards import ROUTE, ROUTES
 
 BATCH: Final = 4000
 WINDOW: Final = 32

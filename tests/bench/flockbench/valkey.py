@@ -38,11 +38,11 @@ DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always", "--save", ""
 class Valkey:
     """A server that answers at a Unix socket."""
 
-    socket: Path
+    path: Path
 
     @property
     def url(self) -> str:
-        return f"unix://{self.socket}"
+        return f"unix://{self.path}"
 
     def pairs_rate(self, seconds: float, payload_bytes: int) -> float:
         """XADD of an entry and XDEL of it, pairs a second, pipelined."""
@@ -91,7 +91,7 @@ class Valkey:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(ANSWER_MAX_S)
             try:
-                client.connect(str(self.socket))
+                client.connect(str(self.path))
                 yield client
             except OSError as error:
                 raise Failed(f"Valkey: {error}") from None
@@ -111,12 +111,12 @@ def running(core: int) -> Iterator[Valkey]:
         raise Missing(str(why)) from None
     with tempfile.TemporaryDirectory(prefix="flockmq-bench-valkey-") as name:
         valkey = Valkey(Path(name) / "valkey.sock")
-        place = ("--port", "0", "--unixsocket", str(valkey.socket), "--dir", name)
+        place = ("--port", "0", "--unixsocket", str(valkey.path), "--dir", name)
         process = subprocess.Popen(
             pinned(core, (str(binary), *place, *DURABLE)), stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL
         )
         try:
-            _wait_until_it_listens(process, valkey.socket)
+            _wait_until_it_listens(process, valkey.path)
             yield valkey
         finally:
             process.kill()  # nothing of it is kept
