@@ -180,6 +180,8 @@ class Residents:
         self._homes = homes
         self._store = store
         self._slots: dict[int, _Slot] = {}
+        self._unloaded: set[int] = set()
+        """Those among them that aren't `loaded`."""
         self._gained: set[int] = set()
         self._lost: set[int] = set()
         self._noticed = False
@@ -276,6 +278,7 @@ class Residents:
         for slot in self._gained:
             journal = _SlotJournal(slot, self._store, self._unsealed, self._host.flush_soon)
             self._slots[slot] = _Slot(slot, self._dealt_at, f"{place} {self._host.incarnation}", journal)
+            self._unloaded.add(slot)
         self._gained.clear()
         self._lost.clear()
         self._load_soon()
@@ -312,6 +315,7 @@ class Residents:
         elif not state.loaded:
             self._load(state, taken)
             state.loaded = True
+            self._unloaded.discard(slot)
             self._homes.loaded(slot)
 
     def _load(self, state: _Slot, taken: Taken) -> None:
@@ -347,6 +351,7 @@ class Residents:
         state = self._slots.pop(slot, None)
         if state is None:
             return
+        self._unloaded.discard(slot)
         self._store.release(slot)
         for session in self._sessions_of(state):
             self._detach(session)
@@ -366,6 +371,7 @@ class Residents:
             self._note("another core took them, what they have here stops", slot)
             state.loaded = False
             state.is_lost = True
+            self._unloaded.add(slot)
 
     def _data_lost(self, slot: int) -> None:
         """Redis hasn't what it had acknowledged: take the slot again, and write what is here anew."""
@@ -618,7 +624,7 @@ class Residents:
         """Or a slot was let go whose loss isn't in the view yet: what is taken without it must not be accepted. Or so
         much waits for Redis that letters wait at their senders.
         """
-        return self._noticed or self._store.is_full() or any(not state.loaded for state in self._slots.values())
+        return self._noticed or self._store.is_full() or bool(self._unloaded)
 
     def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
         """Put each letter to every session that matches, once; `done` when all of them are durable."""
