@@ -144,6 +144,8 @@ class Registry:
     def sweep(self) -> Iterator[None]:
         """Free what purged nodes held, a slot a step."""
         gone = frozenset(self._gone)
+        if not gone:
+            return
         for slot in list(self._slots):
             held = self._slots.get(slot, {})
             for client_id in [key for key, holder in held.items() if holder[0] in gone]:

@@ -279,7 +279,10 @@ class Homes:
 
     def _came(self, method: str, decode: Callable[[bytes], Sequence[object]], incarnation: str, body: bytes) -> None:
         for item in decode(body):
-            self._take(incarnation, method, item)
+            try:
+                self._take(incarnation, method, item)
+            except Exception:  # the link, and the others in the note, have no part in it
+                log.exception("what %s said could not be done: %s", incarnation, method)
 
     def _delivered(self, incarnation: str, body: bytes) -> None:
         for token, packets in wire.deliveries(body):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flockmq import bounds
@@ -327,3 +329,20 @@ async def test_who_waited_at_a_home_that_may_have_been_purged_since_is_not_admit
     await network.settle()
     assert token_of(newer)
     assert core.sessions.opened[1:] == [(ID, other.incarnation, LASTING)]
+
+
+async def test_one_that_can_not_be_helped_holds_up_no_other_of_its_note(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    takes = core.sessions.open
+
+    def fails_once(client_id: bytes, *rest: Any) -> None:
+        if client_id == b"1":
+            raise RuntimeError(client_id)
+        takes(client_id, *rest)
+
+    monkeypatch.setattr(core.sessions, "open", fails_once)
+    answers = [edge.clients.connect(b"%d" % number) for number in range(3)]
+    await network.settle()
+    assert [len(answer) for answer in answers] == [1, 0, 1]
