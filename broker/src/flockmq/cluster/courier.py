@@ -40,6 +40,7 @@ class Receiver(Protocol):
     ) -> None: ...
     def advance(self) -> None: ...
     def node_gone(self, incarnation: str) -> None: ...
+    def begin_anew(self) -> None: ...
     def held_bytes(self, sender: str) -> int: ...
 
 
@@ -86,6 +87,8 @@ class HomeCourier:
         """This node is another incarnation; what isn't accepted keeps the numbers, and the source, that it has."""
         self._me = me
         self.lanes.rename(me)
+        if self.receiver is not None:
+            self.receiver.begin_anew()
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -129,6 +129,11 @@ class Intake:
         self._senders.pop(incarnation, None)
         self._answering.pop(incarnation, None)
 
+    def begin_anew(self) -> None:
+        """This node is another incarnation: to that everybody's numbers start at one."""
+        self._senders.clear()
+        self._answering.clear()
+
     @property
     def is_holding(self) -> bool:
         """Something waits that could be taken when the log goes on."""

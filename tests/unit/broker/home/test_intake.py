@@ -167,3 +167,11 @@ def test_poison_is_logged_and_does_not_come_again(home: Home, caplog: pytest.Log
     home.came(0)
     assert home.end_turn() == [(1, 5)]
     assert len(caplog.records) == 2
+
+
+def test_another_incarnation_of_this_node_counts_everybody_from_one(home: Home) -> None:
+    home.came(1)
+    home.came(2)
+    home.intake.begin_anew()
+    home.came(1)
+    assert home.residents.taken == [1, 2, 1]
