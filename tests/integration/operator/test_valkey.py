@@ -25,7 +25,7 @@ from unit.operator.world import context
 
 HERE = pathlib.Path(__file__).parent
 PASSWORDS = Passwords("admin", "core", "replicant", "report", "sentinel")
-FAILOVER_S = 60.0
+FAILOVER_S = 180.0
 
 
 class Pod:
