@@ -494,7 +494,6 @@ class Cluster:
         for callback in self.on_node_gone:
             callback(incarnation)
         if incarnation == self.incarnation and self._joined:
-            log.error("this node was purged from the cluster as %s: it must start anew", incarnation)
             self.on_purged()
 
     def _slot_put(self, slot: int, owner: str) -> None:
