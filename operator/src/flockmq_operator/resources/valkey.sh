@@ -21,6 +21,8 @@
 # - A replica that has just started can't be made the primary until it is in step with one: after a restart nobody knows
 #   how far its data goes. So when all pods die at once, the last primary's volume is waited for; if it is lost for good,
 #   somebody must choose (`valkey-cli config set replica-priority 100` in one pod).
+# - A replica that no Sentinel knew of when its primary was succeeded is told by nobody else whom to follow: it looks
+#   itself, now and then.
 # - A primary that was cut off takes no writes once its replicas are gone (min-replicas-to-write), and FlockMQ takes
 #   nothing for acknowledged that a majority of the pods doesn't have (WAIT).
 # What is left is Sentinel's own: a primary that stood still until another one was promoted, and goes on before its
@@ -37,6 +39,7 @@ FAILOVER_TIMEOUT_MS=20000
 LEAVE_S=25
 # min-replicas-to-write of a primary that has just started: more than there ever are.
 UNSETTLED=999
+FOLLOW_EVERY_S=5
 
 export REDISCLI_AUTH VALKEYCLI_AUTH
 REDISCLI_AUTH=$(cat "$SECRETS/password")
@@ -69,8 +72,8 @@ word() {
   }
 }
 
-# ask: how many Sentinels answered, how many of them know a primary, what the newest word is; and how many see this pod
-# as the primary, up, with nobody about to replace it
+# ask: how many Sentinels answered, how many of them know a primary, what the newest word is; and how many see the pod
+# that it names as the primary, up, with nobody about to replace it
 ask() {
   answered=0 knowing=0 content=0 newest=-1 primary= replicas=0
   for each in $HOSTS; do
@@ -81,8 +84,8 @@ ask() {
     knowing=$((knowing + 1))
     # shellcheck disable=SC2086
     set -- $said
-    if [ "$1" -gt $newest ]; then newest=$1 primary=$2 replicas=$3; fi
-    if [ "$2 $4" = "$SELF master" ]; then content=$((content + 1)); fi
+    if [ "$1" -gt $newest ]; then newest=$1 primary=$2 replicas=$3 content=0; fi
+    if [ "$1 $2 $4" = "$newest $primary master" ]; then content=$((content + 1)); fi
   done
 }
 
@@ -93,7 +96,7 @@ start_redis() {
   done
   if [ "$primary" != "$SELF" ]; then
     say "a replica of $primary"
-    settle &
+    accompany &
     exec valkey-server "$CONFIG/valkey.conf" --replica-announce-ip "$SELF" --replica-priority 0 \
       --replicaof "$primary" $PORT
   fi
@@ -103,8 +106,14 @@ start_redis() {
     start_redis
   fi
   say "the primary"
-  settle &
+  accompany &
   exec valkey-server "$CONFIG/valkey.conf" --replica-announce-ip "$SELF" --min-replicas-to-write $UNSETTLED
+}
+
+# accompany: what runs beside the server for as long as it does
+accompany() {
+  settle
+  while sleep $FOLLOW_EVERY_S; do follow; done
 }
 
 # settle: once the Sentinels see a primary, or a replica is in step, let it be what it is. A failover that was begun by a
@@ -115,12 +124,24 @@ settle() {
     case $(field role) in
       master)
         ask
+        [ "$primary" = "$SELF" ] || continue
         [ $content -eq $all ] || { [ $content -ge $majority ] && [ "$(date +%s)" -ge $alone_at ]; } || continue ;;
       slave) [ "$(field master_link_status)" = up ] || continue ;;
       *) continue ;;
     esac
     redis config set min-replicas-to-write $((all / 2)) replica-priority 100 && return
   done
+}
+
+# follow: a replica of anybody but the primary that a majority sees up becomes its replica
+follow() {
+  [ "$(field role)" = slave ] || return 0
+  ask
+  followed=$(field master_host)
+  if [ $content -ge $majority ] && [ "$primary" != "$SELF" ] && [ "$followed" != "$primary" ]; then
+    say "a replica of $followed, but $primary is the primary: following it"
+    redis replicaof "$primary" $PORT || true
+  fi
 }
 
 start_sentinel() {
