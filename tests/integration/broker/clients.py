@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -166,3 +167,15 @@ class Client:
     ) -> None:
         self.reason = str(reason)
         self.disconnected.set()
+
+
+def await_route(publisher: Client, topic: str, subscriber: Client, qos: int = 1) -> None:
+    """Publish until the subscriber's route has reached the publisher's node: a SUBACK speaks for its own node alone."""
+    sent, came = 0, ""
+    while not came:
+        sent += 1
+        publisher.publish(topic, str(sent), qos)
+        with contextlib.suppress(queue.Empty):
+            came = subscriber.messages.get(timeout=0.1).payload.decode()
+    while came != str(sent):
+        came = subscriber.receive()[1]

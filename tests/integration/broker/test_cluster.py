@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import queue
 import signal
 
 import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
-from integration.broker.clients import V5, V311, Client
+from integration.broker.clients import V5, V311, Client, await_route
 from integration.broker.conftest import Fleet, eventually
 
 
@@ -75,19 +73,6 @@ def test_a_dead_replicants_routes_are_purged_and_its_client_comes_back_elsewhere
             assert again.receive()[:2] == ("device/state", "back")
     names = [row["name"] for row in core.get("/api/v1/nodes")]
     assert names == ["core-0", "replicant-1"]
-
-
-def await_route(publisher: Client, topic: str, subscriber: Client) -> None:
-    """SUBACK speaks of the subscriber's own node; the others' tables have the route a moment later."""
-    sent = 0
-    while True:
-        publisher.publish(topic, f"probe {sent}")
-        sent += 1
-        with contextlib.suppress(queue.Empty):
-            first = subscriber.messages.get(timeout=0.2)
-            break
-    for number in range(int(first.payload.split()[1]) + 1, sent):
-        assert subscriber.receive()[1] == f"probe {number}"
 
 
 def routes(rows: list[dict[str, object]], name: str) -> object:

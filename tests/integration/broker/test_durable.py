@@ -8,9 +8,8 @@ from collections.abc import Callable
 import paho.mqtt.client as paho
 import pytest
 
-from integration.broker.clients import PATIENCE_S, V5, Client
+from integration.broker.clients import PATIENCE_S, V5, Client, await_route
 from integration.broker.conftest import Fleet, Node, eventually
-from integration.broker.test_sessions import await_route
 
 SILENCE_S = 0.5
 
@@ -84,6 +83,7 @@ def test_a_connection_elsewhere_does_not_notice_that_its_home_crashed(cluster: C
         Client(cluster.there.mqtt, "publisher") as publisher,
     ):
         device.subscribe("a/#", qos)
+        await_route(publisher, "a/probe", device, qos=0)
         for number in range(5):
             publisher.publish("a/before", str(number), qos)
         before = [device.messages.get(timeout=PATIENCE_S) for _ in range(5)]
@@ -107,6 +107,7 @@ def test_what_is_under_way_comes_again_under_its_packet_ids_after_a_crash_of_its
         Client(cluster.there.mqtt, "publisher") as publisher,
     ):
         device.subscribe("a/#", 1)
+        await_route(publisher, "a/probe", device, qos=0)
         for number in range(5):
             publisher.publish("a/b", str(number), 1)
         sent = [device.messages.get(timeout=PATIENCE_S) for _ in range(5)]
@@ -125,6 +126,7 @@ def test_what_was_acknowledged_does_not_come_again(cluster: Cluster) -> None:
         Client(cluster.there.mqtt, "publisher") as publisher,
     ):
         device.subscribe("a/#", 1)
+        await_route(publisher, "a/probe", device, qos=0)
         for number in range(5):
             publisher.publish("a/b", str(number), 1)
         sent = [device.messages.get(timeout=PATIENCE_S) for _ in range(5)]
@@ -140,6 +142,7 @@ def test_QoS_2_is_exactly_once_from_client_to_client(cluster: Cluster, kill: Cal
     with Client(cluster.there.mqtt, "device", lasts=True) as device:
         device.subscribe("a/#", 2)
         with Client(cluster.here.mqtt, "publisher", lasts=True) as publisher:
+            await_route(publisher, "a/probe", device)
             first = [publisher.start_publishing("a/b", str(number), 2) for number in range(200)]
             first[100].wait_for_publish(PATIENCE_S)
             kill(cluster)

@@ -8,7 +8,7 @@ import threading
 import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
-from integration.broker.clients import V5, V311, Client
+from integration.broker.clients import V5, V311, Client, await_route
 from integration.broker.conftest import Fleet
 
 WAITS_S = 2.0
@@ -78,16 +78,3 @@ def test_no_acknowledged_message_is_lost_to_a_client_that_keeps_moving(fleet: Fl
             except queue.Empty:
                 break
     assert seen == set(range(sent))
-
-
-def await_route(publisher: Client, topic: str, subscriber: Client) -> None:
-    """Publish until the subscriber's route has reached the publisher's node."""
-    while True:
-        publisher.publish(topic, "probe")
-        try:
-            subscriber.messages.get(timeout=0.1)
-        except queue.Empty:
-            continue
-        break
-    while not subscriber.messages.empty():
-        subscriber.messages.get()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from integration.broker.clients import V5, Client
+from integration.broker.clients import V5, Client, await_route
 from integration.broker.conftest import Fleet, Node, eventually
-from integration.broker.test_cluster import await_route
 
 
 @pytest.fixture
