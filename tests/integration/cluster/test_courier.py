@@ -32,7 +32,7 @@ class Homed:
         self.gained: dict[int, int] = {}
         self.changed_at = 0
         self.is_noted = True
-        self.intake = Intake(self, node.cluster.nodes_table.__contains__, self.loop.call_soon)
+        self.intake = Intake(self, node.cluster.nodes_table.__contains__, self.loop.call_soon, self.loop.time)
         node.cluster.courier.receiver = self.intake
         node.cluster.on_slot.append(self.noted)
         self.deal()

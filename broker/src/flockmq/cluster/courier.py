@@ -80,7 +80,7 @@ class HomeCourier:
         self._mesh = mesh
         self._loop = asyncio.get_running_loop()
         self.view = SlotView(slots, epoch, self._loop.call_soon, self._look)
-        self.lanes = Lanes(turn, me, self._find_carrier, self._drained, self._watch)
+        self.lanes = Lanes(turn, me, self._find_carrier, self._drained, self._watch, self._loop.time)
         self._timer: asyncio.TimerHandle | None = None
 
     def rename(self, me: str) -> None:

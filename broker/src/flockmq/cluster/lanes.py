@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from flockmq import bounds
 from flockmq.session.letter import Letter
 from flockmq.session.origin import node_source, number_of, source_of
+from flockmq.session.publish import NO_EXPIRY, Publish, aged
 from flockmq.session.sink import CONGESTED, FLOWING, Courier, Sink
 
 if TYPE_CHECKING:
     from flockmq.session.fanout import Fanout
-    from flockmq.session.publish import Publish
 
 PARKED: Final = ""
 LETTER_BYTES: Final = 23
@@ -60,9 +60,11 @@ class Carrier(Protocol):
 
 
 class Posted(Letter):
-    """A letter at its sender: for `slots`, in `copies` lanes, and who is told when they are accepted."""
+    """A letter at its sender: for `slots`, in `copies` lanes, and who is told when they are accepted. `since_s`: since
+    when its Message Expiry Interval, as the packet says it, runs; 0.0: it has none.
+    """
 
-    __slots__ = ("copies", "on_accepted", "order", "slots")
+    __slots__ = ("copies", "on_accepted", "order", "since_s", "slots")
 
     def __init__(
         self,
@@ -72,12 +74,23 @@ class Posted(Letter):
         slots: list[int],
         order: int,
         on_accepted: Callable[[], None],
+        since_s: float,
     ) -> None:
         super().__init__(source, number, message.publisher, message.version, message.packet)
+        self.since_s = since_s
         self.slots = slots
         self.order = order
         self.on_accepted = on_accepted
         self.copies = 0
+
+    def age(self, now_s: float) -> None:
+        """It waited here: the packet says what is left of its expiry [MQTT-3.3.2-6]. One that has expired goes all the
+        same, for the numbers' sake; its home gives it to nobody.
+        """
+        waited_s = int(now_s - self.since_s)
+        if waited_s > 0:
+            self.packet = aged(self.packet, waited_s)
+            self.since_s += waited_s
 
 
 class Batch:
@@ -91,6 +104,12 @@ class Batch:
         self.letters = letters
         self.size_bytes = size_bytes
 
+    def give(self, carrier: Carrier, now_s: float) -> None:
+        for letter in self.letters:
+            if letter.since_s:
+                letter.age(now_s)
+        carrier.send(self.number, self.epoch, self.letters, self.size_bytes)
+
 
 def size_of(letter: Letter) -> int:
     return LETTER_BYTES + len(letter.publisher) + len(letter.packet)
@@ -99,7 +118,9 @@ def size_of(letter: Letter) -> int:
 class Lane(Sink):
     """The way to one core. `flow` is CONGESTED while its link is, or half of what it holds at most waits."""
 
-    def __init__(self, turn: list[Sink], core: str, epoch: int, on_flow: Callable[[Lane], None]) -> None:
+    def __init__(
+        self, turn: list[Sink], core: str, epoch: int, on_flow: Callable[[Lane], None], now_s: Callable[[], float]
+    ) -> None:
         super().__init__(turn, 5)
         self.core: Final = core
         self.epoch = epoch
@@ -111,6 +132,7 @@ class Lane(Sink):
         self.dropped_bytes = 0
         """Of QoS 0 runs."""
         self._on_flow = on_flow
+        self._now_s = now_s
         self._waiting: deque[Posted] = deque()
         self._under_way: deque[Batch] = deque()
         self._under_way_bytes = 0
@@ -154,7 +176,7 @@ class Lane(Sink):
             batch = self._cut()
             self._under_way.append(batch)
             self._under_way_bytes += batch.size_bytes
-            carrier.send(batch.number, batch.epoch, batch.letters, batch.size_bytes)
+            batch.give(carrier, self._now_s())
 
     def _cut(self) -> Batch:
         """The next letters, as many as one frame should have."""
@@ -193,7 +215,7 @@ class Lane(Sink):
         """What was not accepted goes again, in order, then what waits."""
         self.carrier = carrier
         for batch in self._under_way:
-            carrier.send(batch.number, batch.epoch, batch.letters, batch.size_bytes)
+            batch.give(carrier, self._now_s())
         self.send()
         self.gauge()
 
@@ -249,6 +271,7 @@ class Lanes(Courier):
         find_carrier: Callable[[str], Carrier | None],
         on_drained: Callable[[Sink], None],
         on_congested: Callable[[], None],
+        now_s: Callable[[], float],
     ) -> None:
         super().__init__()
         self.source = node_source(me)
@@ -257,6 +280,7 @@ class Lanes(Courier):
         self._find_carrier = find_carrier
         self._on_drained = on_drained
         self._on_congested = on_congested
+        self._now_s = now_s
         self._lanes: dict[str, Lane] = {}
         self._owners = [PARKED] * bounds.SLOTS
         self._views = 0
@@ -277,20 +301,22 @@ class Lanes(Courier):
         for lane in self._lanes_of(fan):
             lane.post_run(run)
 
-    def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
-        lanes = self._lanes_of(fan)
+    def takes(self, fan: Fanout, message: Publish) -> bool:
         size = LETTER_BYTES + len(message.publisher) + len(message.packet)
-        for lane in lanes:
-            if not lane.takes(size):
-                return -1
+        return all(lane.takes(size) for lane in self._lanes_of(fan))
+
+    def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
+        if not self.takes(fan, message):
+            return -1
         if message.origin:
             source, number = source_of(message.origin), number_of(message.origin)
         else:
             self._last_number += 1
             source, number = self.source, self._last_number
         self._last_order += 1
-        letter = Posted(source, number, message, fan.slots, self._last_order, on_accepted)
-        for lane in lanes:
+        since_s = self._now_s() if message.expiry_s != NO_EXPIRY and message.version == 5 else 0.0
+        letter = Posted(source, number, message, fan.slots, self._last_order, on_accepted, since_s)
+        for lane in self._lanes_of(fan):
             lane.post(letter)
         return 1
 
@@ -351,7 +377,7 @@ class Lanes(Courier):
     def _lane(self, core: str) -> Lane:
         lane = self._lanes.get(core)
         if lane is None:
-            lane = self._lanes[core] = Lane(self._turn, core, self.epoch, self._flow_changed)
+            lane = self._lanes[core] = Lane(self._turn, core, self.epoch, self._flow_changed, self._now_s)
             if core != PARKED:
                 lane.carrier = self._find_carrier(core)
         return lane

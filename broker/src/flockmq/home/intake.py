@@ -4,6 +4,7 @@ What always holds, for each sender:
 - Its batches are taken in the order of their numbers, each once; a repeat, on whichever link, is only answered.
 - A batch is taken when this node knows the place in the log that it was put under, no slot is being loaded, and the
   sender is known for a member: what a purged node sent counts no more, for its marks may be gone.
+- What a batch waited counts for its messages' expiry [MQTT-3.3.2-6].
 - `back` is told the last number up to which all are durable, once a turn, with the view at that moment. A batch that a
   slot lost before it was durable isn't accepted: it, and all behind it, are taken again after `changed`.
 """
@@ -51,15 +52,23 @@ class Residents(Protocol):
 
 
 class _Batch:
-    __slots__ = ("epoch", "is_durable", "letters", "number", "size_bytes", "tries")
+    __slots__ = ("came_s", "epoch", "is_durable", "letters", "number", "size_bytes", "tries")
 
-    def __init__(self, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> None:
+    def __init__(self, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int, came_s: float) -> None:
         self.number = number
         self.epoch = epoch
         self.letters = letters
         self.size_bytes = size_bytes
+        self.came_s = came_s
         self.is_durable = False
         self.tries = 0
+
+    def aged(self, now_s: float) -> Sequence[Letter]:
+        """Its letters, after they waited."""
+        waited_s = int(now_s - self.came_s)
+        if waited_s <= 0:
+            return self.letters
+        return [letter.aged(waited_s) for letter in self.letters]
 
 
 class _Sender:
@@ -80,17 +89,19 @@ class _Sender:
 
 
 class Intake:
-    """`is_member` knows the incarnations there are; `soon` runs a call after this turn."""
+    """`is_member` knows the incarnations there are; `soon` runs a call after this turn; `now_s` only grows."""
 
     def __init__(
         self,
         residents: Residents,
         is_member: Callable[[str], bool],
         soon: Callable[[Callable[[], None]], object],
+        now_s: Callable[[], float],
     ) -> None:
         self._residents = residents
         self._is_member = is_member
         self._soon = soon
+        self._now_s = now_s
         self._senders: dict[str, _Sender] = {}
         self._answering: dict[str, _Sender] = {}
 
@@ -110,7 +121,7 @@ class Intake:
             return
         known.last = number
         known.size_bytes += size_bytes
-        known.waiting.append(_Batch(number, epoch, letters, size_bytes))
+        known.waiting.append(_Batch(number, epoch, letters, size_bytes, self._now_s()))
         self._advance(known)
 
     def changed(self) -> None:
@@ -156,7 +167,7 @@ class Intake:
             batch.tries += 1
             done = partial(self._done, sender, batch, batch.tries)
             try:
-                residents.take(batch.letters, batch.epoch, sender.name, done)
+                residents.take(batch.aged(self._now_s()), batch.epoch, sender.name, done)
             except Exception:  # it would come again and again if it weren't accepted
                 log.exception("%d messages from %s could not be delivered", len(batch.letters), sender.name)
                 done(True)

@@ -49,7 +49,7 @@ class Hosting:
         self._feeds = Feeds(node.retained, self.router, partial(node.caught_up, RETAINED), node.flush_soon)
         loop = asyncio.get_running_loop()
         self.soon: Callable[[Callable[[], None]], object] = loop.call_soon
-        self._intake = Intake(self.residents, node.cluster.nodes_table.__contains__, self.soon)
+        self._intake = Intake(self.residents, node.cluster.nodes_table.__contains__, self.soon, loop.time)
         node.cluster.courier.receiver = self._intake
         node.homes.residents = self.residents
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
+from flockmq.session.publish import aged
+
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Letter:
@@ -20,3 +22,9 @@ class Letter:
         self.publisher = publisher
         self.version = version
         self.packet = packet
+
+    def aged(self, waited_s: int) -> Letter:
+        """The same after it waited for so long: less is left of its expiry."""
+        if self.version != 5 or not self.source:
+            return self
+        return Letter(self.source, self.number, self.publisher, 5, aged(self.packet, waited_s))

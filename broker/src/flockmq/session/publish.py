@@ -95,6 +95,17 @@ def with_expiry(packet: bytes, left_s: float) -> bytes:
     return packet[:at] + seconds.to_bytes(4, "big") + packet[at + 4 :]
 
 
+def aged(packet: bytes, waited_s: int) -> bytes:
+    """A version 5 PUBLISH that waited for so long: its Message Expiry Interval, if it has one, is less by that
+    [MQTT-3.3.2-6]; 0: it has expired.
+    """
+    at = properties.expiry_offset(packet, packet_id_offset(packet) + (2 if packet[0] & 6 else 0))
+    if at == 0:
+        return packet
+    left_s = int.from_bytes(packet[at : at + 4], "big") - waited_s
+    return packet[:at] + max(0, left_s).to_bytes(4, "big") + packet[at + 4 :]
+
+
 @mypyc_attr(acyclic=True)
 class Publish:
     """A message: `version` is that of `packet` (4 stands for 3.1 and 3.1.1 too); `properties` without their length;
@@ -189,6 +200,30 @@ def publication(
         version, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=encoded
     )
     return Publish(packet, version, qos, retain, topic, packet_id, encoded, len(packet) - len(payload), expiry_s)
+
+
+def waited(message: Publish, waited_s: int) -> Publish | None:
+    """The message after it waited for so long; None: it has expired [MQTT-3.3.2-5]."""
+    if message.expiry_s == NO_EXPIRY or waited_s <= 0:
+        return message
+    left_s = message.expiry_s - waited_s
+    if left_s <= 0:
+        return None
+    packet = aged(message.packet, waited_s) if message.version == 5 else message.packet
+    encoded = packet[message.payload_at - len(message.properties) : message.payload_at]
+    left = Publish(
+        packet,
+        message.version,
+        message.qos,
+        message.retain,
+        message.topic,
+        message.packet_id,
+        encoded,
+        message.payload_at,
+        left_s,
+    )
+    left.origin, left.publisher = message.origin, message.publisher
+    return left
 
 
 def parse_publish(

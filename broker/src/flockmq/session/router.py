@@ -312,6 +312,29 @@ class Router:
         groups: how many times `on_accepted` will be called; -1: some link, lane or group has no room, the others have
         the message all the same.
         """
+        waits = self.forward_to_all(fan, message, on_accepted, publisher)
+        refused = waits < 0
+        for group in fan.groups:
+            asked = self.shared.dispatch(group, message, publisher, on_accepted)
+            if asked < 0:
+                refused = True
+            else:
+                waits += asked
+        return -1 if refused else waits
+
+    def has_room(self, fan: Fanout, message: Publish) -> bool:
+        """All links and lanes of a fan-out take this message, if it is put to them now."""
+        if message.qos == 0:
+            return True
+        for peer in fan.peers:
+            if not peer.takes(len(message.packet)):
+                return False
+        return not fan.slots or (self.courier is not None and self.courier.takes(fan, message))
+
+    def forward_to_all(
+        self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: Publisher | None = None
+    ) -> int:
+        """As `forward`, but to no group."""
         waits = 0
         refused = False
         self.counters.messages_forwarded += len(fan.peers)
@@ -325,12 +348,6 @@ class Router:
                 waits += 1
         if fan.slots:
             asked = self._send_home(fan, message, publisher, on_accepted)
-            if asked < 0:
-                refused = True
-            else:
-                waits += asked
-        for group in fan.groups:
-            asked = self.shared.dispatch(group, message, publisher, on_accepted)
             if asked < 0:
                 refused = True
             else:

@@ -115,6 +115,10 @@ class Courier:
         """Bring a run of whole QoS 0 PUBLISH packets to the homes of a fan-out's slots. Never waits."""
         raise NotImplementedError(type(self).__name__)
 
+    def takes(self, fan: Fanout, message: Publish) -> bool:
+        """`put_acknowledged` would take it now."""
+        raise NotImplementedError(type(self).__name__)
+
     def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
         """Bring one QoS ≥ 1 PUBLISH to them; how many times `on_accepted` will be called: once, when it is durable at
         all of them. -1: some lane has no room, nothing was taken, and the publisher hears 0x97.

@@ -204,13 +204,13 @@ class Node:
         self.turn: list[Sink] = []
         self.soon: list[Callable[[], None]] = []
         self.wires: dict[str, Wire] = {}
-        self.lanes = Lanes(self.turn, name, self.find_carrier, lambda _: None, lambda: None)
+        self.lanes = Lanes(self.turn, name, self.find_carrier, lambda _: None, lambda: None, _no_clock)
         self.courier_view = SlotView(self.owners, self.epoch, self.soon.append, self.look)
         self.home_view = SlotView(self.owners, self.epoch, self.soon.append, self.home_changed)
         self.residents = Residents(name, cluster.redis, self.home_view)
         self.intake: Intake | None = None
         if name in CORES:
-            self.intake = Intake(self.residents, self.members.__contains__, self.soon.append)
+            self.intake = Intake(self.residents, self.members.__contains__, self.soon.append, _no_clock)
 
     def epoch(self) -> int:
         return self.applied
@@ -429,6 +429,10 @@ class Cluster:
 
 
 SESSION = b"\x01session"
+
+
+def _no_clock() -> float:
+    return 0.0
 
 
 def publish_to(slots: frozenset[int]) -> Publish:

@@ -8,10 +8,11 @@ import pytest
 
 from flockmq import bounds
 from flockmq.cluster.lanes import Lanes, size_of
+from flockmq.mqtt.frame import remaining_length
 from flockmq.session.fanout import Fanout
 from flockmq.session.letter import Letter
 from flockmq.session.origin import origin_of, session_source
-from flockmq.session.publish import Publish, publication
+from flockmq.session.publish import Publish, parse_publish, publication
 from flockmq.session.sink import Sink
 
 
@@ -38,7 +39,8 @@ class Sender:
         self.wires = {"a@1": Wire(), "b@1": Wire()}
         self.drained: list[Sink] = []
         self.accepted: list[int] = []
-        self.lanes = Lanes(self.turn, "r@1", self.wires.get, self.drained.append, lambda: None)
+        self.now_s = 100.0
+        self.lanes = Lanes(self.turn, "r@1", self.wires.get, self.drained.append, lambda: None, lambda: self.now_s)
         self.owners = {0: "a@1", 1: "a@1", 2: "b@1"}
         self.lanes.look(7, self.owners)
 
@@ -60,6 +62,15 @@ def message(number: int, size: int = 0, origin: bytes = b"") -> Publish:
     publish = publication(4, 1, False, b"t", b"%d" % number + bytes(size), b"")
     publish.origin = origin
     return publish
+
+
+def expiring(expiry_s: int) -> Publish:
+    return publication(5, 1, False, b"t", b"", b"\x02" + expiry_s.to_bytes(4, "big"), expiry_s)
+
+
+def left_s(packet: bytes) -> int:
+    _, body = remaining_length(packet, 1, 5)
+    return parse_publish(packet, 0, body, len(packet), 5).expiry_s
 
 
 def packets(*numbers: int) -> list[bytes]:
@@ -95,6 +106,20 @@ def test_messages_are_numbered_by_this_node_or_have_their_origin(sender: Sender)
     me = sender.lanes.source
     ids = [(letter.source, letter.number) for letter in letters]
     assert ids == [(me, 1), (me, 2), (session_source(bytes(8)), 9), (me, 3)]
+
+
+def test_the_expiry_of_a_message_runs_while_it_waits(sender: Sender) -> None:
+    fan = Fanout([], [], [], [3])
+    for expiry_s in (60, 5):
+        sender.lanes.put_acknowledged(fan, expiring(expiry_s), sender.told(expiry_s))
+    sender.now_s += 9.5
+    sender.lanes.look(9, {**sender.owners, 3: "b@1"})
+    [(_, _, parked)] = sender.wires["b@1"].take()
+    assert [left_s(packet) for packet in parked] == [51, 0]
+    sender.now_s += 0.5
+    sender.lanes.linked("b@1", sender.wires["b@1"])
+    [(_, _, again)] = sender.wires["b@1"].take()
+    assert [left_s(packet) for packet in again] == [50, 0], "no second is counted twice, none is lost"
 
 
 def test_what_has_no_owner_waits_for_one(sender: Sender) -> None:

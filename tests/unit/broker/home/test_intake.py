@@ -8,6 +8,7 @@ import pytest
 
 from flockmq.home.intake import Intake
 from flockmq.session.letter import Letter
+from flockmq.session.publish import aged, publication
 
 Done = Callable[[bool], None]
 
@@ -20,6 +21,7 @@ class Homed:
         self.changed_at = 5
         self.loading = False
         self.taken: list[int] = []
+        self.packets: list[bytes] = []
         self.dones: list[Done] = []
         self.runs: list[bytes] = []
         self.fails = False
@@ -34,6 +36,7 @@ class Homed:
         return self.loading
 
     def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Done) -> None:
+        self.packets += [letter.packet for letter in letters]
         self.taken += [letter.number for letter in letters]
         if self.fails:
             raise ValueError("poison")
@@ -49,9 +52,10 @@ class Home:
     def __init__(self) -> None:
         self.residents = Homed()
         self.members = {"a@1"}
+        self.now_s = 100.0
         self.soon: list[Callable[[], None]] = []
         self.answers: list[tuple[int, int]] = []
-        self.intake = Intake(self.residents, self.members.__contains__, self.soon.append)
+        self.intake = Intake(self.residents, self.members.__contains__, self.soon.append, lambda: self.now_s)
 
     def came(self, number: int, epoch: int = 10, sender: str = "a@1") -> None:
         self.intake.came(sender, self.answered, number, epoch, [Letter(b"a-source", number, b"", 4, b"")], 100)
@@ -175,3 +179,13 @@ def test_another_incarnation_of_this_node_counts_everybody_from_one(home: Home) 
     home.intake.begin_anew()
     home.came(1)
     assert home.residents.taken == [1, 2, 1]
+
+
+def test_the_expiry_of_a_message_runs_while_it_is_held(home: Home) -> None:
+    packet = publication(5, 1, False, b"t", b"", b"\x02\0\0\0\x3c", 60).packet
+    home.residents.loading = True
+    home.intake.came("a@1", home.answered, 1, 10, [Letter(b"a-source", 1, b"", 5, packet)], 100)
+    home.now_s += 7.9
+    home.residents.loading = False
+    home.intake.advance()
+    assert home.residents.packets == [aged(packet, 7)]
