@@ -15,7 +15,8 @@ from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings, LocalStatus
 from flockmq.home import wire
 from flockmq.home.asking import Admission, AttachError, Connection
-from flockmq.home.service import Homes, Nobody
+from flockmq.home.port import Nobody
+from flockmq.home.service import Homes
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
 from flockmq.session.sink import Sink

@@ -7,10 +7,12 @@ slot's when its field META is put: whoever begins one puts that.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from itertools import chain
 from typing import Final, cast
 
+from flockmq import bounds
 from flockmq.rlog.redis import Argument
 
 Done = Callable[[bool], None]
@@ -75,6 +77,31 @@ class Batch:
         if client_id in self._dropped:
             return BEGINS_ANEW if META in fields else ENDS
         return BEGINS if META in fields else GOES_ON
+
+
+class SlotQueue:
+    """A slot that this core owns. Its batches wait in their order; the first one is `sealed` when it was sent."""
+
+    __slots__ = ("after", "batches", "before", "fence", "keys", "number", "queued", "writable")
+
+    def __init__(self, number: int, fence: bytes) -> None:
+        self.number = number
+        self.keys = SlotKeys(number)
+        self.fence = fence
+        self.before = b""
+        """What Redis must have as the fence."""
+        self.after = b""
+        """What the first batch leaves as the fence; empty: it wasn't sent yet, and may still grow."""
+        self.batches: deque[Batch] = deque()
+        self.queued = False
+        self.writable = False
+
+    def open_batch(self) -> Batch:
+        """The batch that takes what is put now."""
+        batches = self.batches
+        if not batches or (self.after and len(batches) == 1) or batches[-1].size >= bounds.STORE_BATCH_MAX_BYTES:
+            batches.append(Batch())
+        return batches[-1]
 
 
 def _extend(arguments: list[Argument], fields: Fields) -> None:

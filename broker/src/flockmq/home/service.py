@@ -29,6 +29,7 @@ from flockmq import bounds
 from flockmq.home import wire
 from flockmq.home.asking import Answered, Asking, Clients, Done
 from flockmq.home.outbox import Outbox
+from flockmq.home.port import Nobody, Residents
 from flockmq.home.registry import Attached, Kick, Registry, slot_of
 
 log: Final = logging.getLogger(__name__)
@@ -55,101 +56,6 @@ class Cluster(Protocol):
     def is_linked(self, incarnation: str) -> bool: ...
     def tell(self, incarnation: str, method: str, body: bytes) -> bool: ...
     def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool: ...
-
-
-class Residents(Protocol):
-    """The sessions that run at this home. `flags` are those of `wire`."""
-
-    def has_loaded(self, slot: int) -> bool:
-        """Everything of the slot is here."""
-        ...
-
-    def own(self, slot: int) -> None:
-        """The slot is this node's: get its sessions, then tell `Homes.loaded`."""
-        ...
-
-    def disown(self, slot: int) -> None: ...
-
-    def open(
-        self,
-        client_id: bytes,
-        incarnation: str,
-        token: int,
-        opening: wire.Opening | None,
-        answer: Callable[[int], None],
-    ) -> None:
-        """A connection was admitted: `answer` gets the flags when what follows from it is durable; the session, if it
-        lasts, sends behind the answer.
-        """
-        ...
-
-    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
-        """A connection is gone; unknown ones are none of our business."""
-        ...
-
-    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
-        """A connection that is there already, and may have missed what was sent; `pairs`: all that it answered and
-        wasn't settled. False: its session has ended.
-        """
-        ...
-
-    def report(self, incarnation: str, token: int, pairs: bytes) -> None: ...
-
-    def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None: ...
-
-    def behind(self, incarnation: str) -> None:
-        """Deliveries to a node found no link, or no room."""
-        ...
-
-    def cut(self, incarnation: str) -> None:
-        """A link to a node was lost, and maybe what was on it."""
-        ...
-
-    def node_gone(self, incarnation: str) -> None: ...
-
-
-class Nobody:
-    """The residents of a node that is nobody's home."""
-
-    def has_loaded(self, slot: int) -> bool:
-        return False
-
-    def own(self, slot: int) -> None:
-        raise AssertionError("only cores own slots")
-
-    def disown(self, slot: int) -> None:
-        """It had none."""
-
-    def open(
-        self,
-        client_id: bytes,
-        incarnation: str,
-        token: int,
-        opening: wire.Opening | None,
-        answer: Callable[[int], None],
-    ) -> None:
-        raise AssertionError("only cores own slots")
-
-    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
-        """It has none."""
-
-    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
-        raise AssertionError("only cores own slots")
-
-    def report(self, incarnation: str, token: int, pairs: bytes) -> None:
-        """Whoever reports will hear of the session's home."""
-
-    def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None:
-        answer(b"")
-
-    def behind(self, incarnation: str) -> None:
-        """It delivers nothing."""
-
-    def cut(self, incarnation: str) -> None:
-        """It delivers nothing."""
-
-    def node_gone(self, incarnation: str) -> None:
-        """None was of its clients."""
 
 
 class _Waiting:
@@ -189,7 +95,7 @@ class Homes:
         self._clients = clients
         self._loop = asyncio.get_running_loop()
         self._asking = Asking(self, clients)
-        self._outbox = Outbox(cluster, self._asking.untold, self._behind)
+        self._outbox = Outbox(cluster, self._asking.untold, self._link_lost)
         self._waiting: dict[int, _Waiting] = {}
         self._loading: dict[int, list[_Waiting]] = {}
         self._early: dict[int, list[_Early]] = {}
@@ -448,9 +354,6 @@ class Homes:
 
     def is_linked(self, incarnation: str) -> bool:
         return incarnation == self._me or self._cluster.is_linked(incarnation)
-
-    def _behind(self, incarnation: str) -> None:
-        self.residents.behind(incarnation)
 
     # --- time -------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from importlib.resources import files
@@ -25,7 +24,7 @@ from typing import Final, TypeVar
 from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds
-from flockmq.home.batch import Batch, Done, SlotKeys
+from flockmq.home.batch import Batch, Done, SlotQueue
 from flockmq.home.taking import Taken, read_slots
 from flockmq.rlog.errors import LogError, LogUnavailable, RedisUnreachable
 from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
@@ -46,31 +45,6 @@ class StoreFenced(Exception):
     """A higher owner took the slot; the text is its fence."""
 
 
-class _Slot:
-    """A slot that this core owns. Its batches wait in their order; the first one is `sealed` when it was sent."""
-
-    __slots__ = ("after", "batches", "before", "fence", "keys", "number", "queued", "writable")
-
-    def __init__(self, number: int, fence: bytes) -> None:
-        self.number = number
-        self.keys = SlotKeys(number)
-        self.fence = fence
-        self.before = b""
-        """What Redis must have as the fence."""
-        self.after = b""
-        """What the first batch leaves as the fence; empty: it wasn't sent yet, and may still grow."""
-        self.batches: deque[Batch] = deque()
-        self.queued = False
-        self.writable = False
-
-    def open_batch(self) -> Batch:
-        """The batch that takes what is put now."""
-        batches = self.batches
-        if not batches or (self.after and len(batches) == 1) or batches[-1].size >= bounds.STORE_BATCH_MAX_BYTES:
-            batches.append(Batch())
-        return batches[-1]
-
-
 class Store:
     """`on_fenced` and `on_lost` are told a slot's number, after what waited for it was answered or kept."""
 
@@ -87,8 +61,8 @@ class Store:
         self._unwatched: set[RedisLink] = set()
         """Connections that were made since the last look."""
         self._links = RedisLinks(redis, self._load_functions)
-        self._slots: dict[int, _Slot] = {}
-        self._queue: dict[int, _Slot] = {}
+        self._slots: dict[int, SlotQueue] = {}
+        self._queue: dict[int, SlotQueue] = {}
         self._arrived = asyncio.Event()
         self._turn = asyncio.Lock()
         """Held while what Redis has as a slot's fence may be another than we think."""
@@ -168,13 +142,13 @@ class Store:
             batch.marks[source] = number
             self._grow(state, batch, bounds.STORE_CHANGE_BYTES + len(source))
 
-    def _grow(self, state: _Slot, batch: Batch, size: int) -> None:
+    def _grow(self, state: SlotQueue, batch: Batch, size: int) -> None:
         batch.size += size
         self.queued_bytes += size
         if not state.queued:
             self._enqueue(state)
 
-    def _enqueue(self, state: _Slot) -> None:
+    def _enqueue(self, state: SlotQueue) -> None:
         if state.writable and not state.queued and state.batches:
             state.queued = True
             self._queue[state.number] = state
@@ -196,7 +170,7 @@ class Store:
         """As `take`, many slots a round trip. A slot may be written to from when it is yielded. Raises RedisUnreachable
         or LogUnavailable: what wasn't yielded must be taken again."""
         refused: list[tuple[int, StoreFenced]] = []
-        owned: dict[RedisLink, list[_Slot]] = {}
+        owned: dict[RedisLink, list[SlotQueue]] = {}
         async with self._turn:
             slots = [self._suspended(number, fence.encode()) for number, fence in fences.items()]
             for link, group in (await self._by_link(slots)).items():
@@ -228,20 +202,20 @@ class Store:
             self.queued_bytes -= batch.size
             _answer(batch, durable=False)
 
-    def _suspended(self, number: int, fence: bytes) -> _Slot:
+    def _suspended(self, number: int, fence: bytes) -> SlotQueue:
         """The slot, not written while it is taken. If it is ours by this fence, what waits for it goes on waiting."""
         state = self._slots.get(number)
         if state is not None and state.fence == fence:
             self._suspend(state)
             return state
         self.release(number)
-        return _Slot(number, fence)
+        return SlotQueue(number, fence)
 
-    def _suspend(self, state: _Slot) -> None:
+    def _suspend(self, state: SlotQueue) -> None:
         state.writable = state.queued = False
         self._queue.pop(state.number, None)
 
-    async def _fence(self, link: RedisLink, slots: list[_Slot]) -> list[StoreFenced | None]:
+    async def _fence(self, link: RedisLink, slots: list[SlotQueue]) -> list[StoreFenced | None]:
         """Set our fence for each, and say where a higher one is."""
         number = next(self._numbers)
         replies = await link.write([(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots])
@@ -256,8 +230,8 @@ class Store:
                 answers.append(None)
         return answers
 
-    async def _by_link(self, slots: list[_Slot]) -> dict[RedisLink, list[_Slot]]:
-        groups: dict[RedisLink, list[_Slot]] = {}
+    async def _by_link(self, slots: list[SlotQueue]) -> dict[RedisLink, list[SlotQueue]]:
+        groups: dict[RedisLink, list[SlotQueue]] = {}
         for state in slots:
             groups.setdefault(await self._links.of(state.keys.text), []).append(state)
         return groups
@@ -283,9 +257,9 @@ class Store:
                     log.exception("a turn of the store failed; its slots come again")
                     await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
 
-    def _next_turn(self) -> list[_Slot]:
+    def _next_turn(self) -> list[SlotQueue]:
         """Slots whose first batch goes now; those that have more come behind all others."""
-        turn: list[_Slot] = []
+        turn: list[SlotQueue] = []
         size = 0
         while self._queue and size < bounds.STORE_TURN_MAX_BYTES:
             state = self._queue.pop(next(iter(self._queue)))
@@ -295,7 +269,7 @@ class Store:
                 turn.append(state)
         return turn
 
-    async def _commit(self, turn: list[_Slot]) -> None:
+    async def _commit(self, turn: list[SlotQueue]) -> None:
         """Raises LogError, for those whose batch must be sent again; they are queued."""
         try:
             groups = await self._by_link(turn)
@@ -310,7 +284,7 @@ class Store:
             if outcome is not None:
                 raise outcome
 
-    async def _write(self, link: RedisLink, group: list[_Slot]) -> None:
+    async def _write(self, link: RedisLink, group: list[SlotQueue]) -> None:
         for state in group:
             state.after = state.after or b"%b %d" % (state.fence, next(self._numbers))
         function = WRITE_FULL if self.redis_full else WRITE
@@ -329,7 +303,7 @@ class Store:
             await link.close()  # it is prepared anew: its functions may be gone
             raise LogUnavailable(f"Redis: {failure}")
 
-    def _committed(self, state: _Slot) -> None:
+    def _committed(self, state: SlotQueue) -> None:
         batch = state.batches.popleft()
         state.before, state.after = state.after, b""
         self.queued_bytes -= batch.size
@@ -337,7 +311,7 @@ class Store:
         self.commits += 1
         _answer(batch, durable=True)
 
-    def _refused(self, state: _Slot, error: ResponseError) -> str:
+    def _refused(self, state: SlotQueue, error: ResponseError) -> str:
         """The error, if it is none that we know what to do about."""
         text = str(error)
         if text.startswith("FENCED"):
@@ -369,7 +343,7 @@ class Store:
                         self.redis_full = False
                         log.warning("Redis has room again")
 
-    async def _look(self, link: RedisLink, group: list[_Slot]) -> bool:
+    async def _look(self, link: RedisLink, group: list[SlotQueue]) -> bool:
         """Write a batch without changes: for one slot, or for all if the connection is new. Whether Redis is full."""
         sure = [state for state in group if state.writable and not state.after]
         looked_at = sure if link in self._unwatched else sure[:1]

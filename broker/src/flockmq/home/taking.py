@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from redis.exceptions import ResponseError
 
@@ -72,6 +72,6 @@ def _take_page(scan: _Scan, reply: Reply | ResponseError) -> bool:
     match reply:
         case [bytes(cursor), list(found)]:
             scan.cursor = cursor
-            scan.found += found  # type: ignore[arg-type]  # members, fields and values are bytes
+            scan.found += cast(list[bytes], found)  # members, fields and values
             return cursor != START
     raise LogUnavailable(f"{scan.key!r} can't be read: {reply!r}")

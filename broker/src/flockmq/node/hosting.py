@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Hosting:
-    """`residents.Host`, and the parts of a home."""
+    """`home.port.Host`, and the parts of a home."""
 
     def __init__(self, node: Node, store: Store, router: Router, zones: Mapping[str, Limits]) -> None:
         self.router = HomedRouter(router)

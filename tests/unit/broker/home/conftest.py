@@ -1,4 +1,4 @@
-"""A network of homes whose beats come all the time."""
+"""A network of homes whose beats come all the time; a home of one slot."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from flockmq.home import service
 from unit.broker.home.network import Network
+from unit.broker.home.redis import Redis
+from unit.broker.home.rooms import SLOT, Home
 
 
 @pytest.fixture
@@ -16,3 +18,15 @@ async def network(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Network]:
     made = Network()
     yield made
     await made.stop()
+
+
+@pytest.fixture
+def redis() -> Redis:
+    return Redis()
+
+
+@pytest.fixture
+async def home(redis: Redis) -> Home:
+    made = Home(redis, "core-0@1", 1)
+    await made.own(SLOT)
+    return made

@@ -115,7 +115,6 @@ class Sessions:
         self.reports: list[tuple[str, int, bytes]] = []
         self.questions: list[tuple[bytes, wire.Question, Answered]] = []
         self.ended = False
-        self.behinds: list[str] = []
         self.cuts: list[str] = []
         self.gone: list[str] = []
 
@@ -157,9 +156,6 @@ class Sessions:
 
     def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None:
         self.questions.append((client_id, question, answer))
-
-    def behind(self, incarnation: str) -> None:
-        self.behinds.append(incarnation)
 
     def cut(self, incarnation: str) -> None:
         self.cuts.append(incarnation)

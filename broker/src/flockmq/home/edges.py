@@ -1,0 +1,84 @@
+"""The two edges of a session that runs here: its slot's part of the store, and the way to its front.
+
+What always holds: what was put in a turn is sealed behind it; nothing goes to a front that was cut before all of it
+goes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from flockmq.home.store import Store
+from flockmq.session.homed import HomedRouter
+from flockmq.session.journal import Journal
+from flockmq.session.journaled import HomeSink
+
+
+class Deliver(Protocol):
+    def __call__(self, incarnation: str, token: int, packets: bytes) -> None: ...
+
+
+class SlotJournal(Journal):
+    """One slot's part of the store. `unsealed`: something was put; what barriers let go is flushed."""
+
+    def __init__(self, slot: int, store: Store, unsealed: Callable[[], None], flush: Callable[[], None]) -> None:
+        super().__init__(slot)
+        self._store = store
+        self._unsealed = unsealed
+        self._flush = flush
+
+    def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
+        self._store.put(self.slot, client_id, field, value)
+        self._unsealed()
+
+    def delete(self, client_id: bytes, field: bytes) -> None:
+        self._store.delete(self.slot, client_id, field)
+        self._unsealed()
+
+    def drop(self, client_id: bytes) -> None:
+        self._store.drop(self.slot, client_id)
+
+    def barrier(self, done: Callable[[bool], None]) -> None:
+        self._store.barrier(self.slot, partial(self._answered, done))
+
+    def _answered(self, done: Callable[[bool], None], durable: bool) -> None:
+        """Between two turns."""
+        done(durable)
+        self._flush()
+
+
+class ToFront(HomeSink):
+    """The way to the connection's node, once a turn."""
+
+    __slots__ = ("client_id", "deliver", "incarnation", "is_cut", "on_overflow", "token")
+
+    def __init__(
+        self,
+        router: HomedRouter,
+        version: int,
+        deliver: Deliver,
+        on_overflow: Callable[[ToFront], None],
+        incarnation: str,
+        client_id: bytes,
+        token: int,
+    ) -> None:
+        super().__init__(router, version)
+        self.deliver = deliver
+        self.on_overflow = on_overflow
+        self.incarnation = incarnation
+        self.client_id = client_id
+        self.token = token
+        self.is_cut = False
+
+    def overflow(self) -> None:
+        self.on_overflow(self)
+
+    def flush(self) -> None:
+        if self.out:
+            packets = b"".join(self.out)
+            self.out.clear()
+            self.out_bytes = 0
+            if not self.is_cut:
+                self.deliver(self.incarnation, self.token, packets)

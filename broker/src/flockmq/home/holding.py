@@ -1,0 +1,373 @@
+"""The slots that this core holds, with the sessions of each: taken over, used, let go of.
+
+Their sessions live in a router of their own (`HomedRouter`) and in `Sessions`, as the clients' of a node do; all of
+them that lasts is mirrored in the store. What always holds:
+- A slot is used when it was taken in the store, behind this core's fence, and all its sessions are here.
+- A slot that another core took is let go of: its sessions stop here, and go on there.
+- `view` rises with each slot that came or went, before anything is taken without it or for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from functools import partial
+from struct import error as StructError
+from typing import Final, Protocol
+
+from flockmq import bounds
+from flockmq.home.barriers import All, if_durable
+from flockmq.home.edges import SlotJournal
+from flockmq.home.marks import Marks, number_bytes
+from flockmq.home.port import Host
+from flockmq.home.store import Store, StoreFenced
+from flockmq.home.taking import Taken
+from flockmq.mqtt.errors import PacketError
+from flockmq.rlog.entry import StreamId
+from flockmq.rlog.errors import LogError
+from flockmq.routing.matcher import ShapeLimitError
+from flockmq.session.durable import DurableSession, restored
+from flockmq.session.homed import HomedRouter
+from flockmq.session.journal import Journal, Ledger
+from flockmq.session.origin import node_source
+from flockmq.session.port import NodePort
+from flockmq.session.publish import Publish
+from flockmq.session.session import Session
+from flockmq.session.sessions import Sessions
+
+log: Final = logging.getLogger(__name__)
+
+
+class Guests(Protocol):
+    """Who looks after the connections of the sessions."""
+
+    def slot_loaded(self, slot: int) -> None: ...
+
+    def came(self, session: DurableSession, returns_by_s: float) -> None:
+        """A session whose client was connected when its last home put it down; it should be back by then."""
+        ...
+
+    def went(self, session: DurableSession) -> None:
+        """It goes on at another home."""
+        ...
+
+
+class Slot:
+    """`gained_at`: the epoch at which it became ours, at the latest; `fence` names it in the store. `is_lost`: another
+    core took it, as our own table is about to say. `clients`: whose sessions are here.
+    """
+
+    __slots__ = ("clients", "fence", "gained_at", "is_lost", "journal", "loaded", "marks", "number")
+
+    def __init__(self, number: int, gained_at: int, fence: str, journal: Journal) -> None:
+        self.number = number
+        self.gained_at = gained_at
+        self.fence = fence
+        self.journal = journal
+        self.marks = Marks()
+        self.clients: set[bytes] = set()
+        self.loaded = False
+        self.is_lost = False
+
+    def is_blank(self) -> bool:
+        return not self.loaded and not self.is_lost
+
+
+class Holding:
+    """One per core."""
+
+    def __init__(self, host: Host, store: Store, router: HomedRouter, guests: Guests) -> None:
+        self.router = router
+        self.sessions = Sessions(router, _Port(self))
+        self.ledger = Ledger(time.time() - time.monotonic())
+        self.slots: dict[int, Slot] = {}
+        self.view = 0
+        self._host = host
+        self._store = store
+        self._guests = guests
+        self._unloaded: set[int] = set()
+        """Those among them that aren't `loaded`."""
+        self._gained: set[int] = set()
+        self._noticed = False
+        self._dealt_at = 0
+        self._loading: asyncio.Task[None] | None = None
+        self._rewriting: set[asyncio.Task[None]] = set()
+        self._strange: dict[bytes, float] = {}
+        """Sources of nodes that are no members any more, and until when their marks are kept."""
+        self._sealing = False
+        self._noted: dict[str, list[int]] = {}
+        store.on_fenced = self._fenced
+        store.on_lost = self._data_lost
+
+    async def stop(self) -> None:
+        tasks = [*self._rewriting, *([self._loading] if self._loading is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def durable(self) -> None:
+        """Returns when all that was put is durable, or never will be."""
+        self.seal()
+        done = asyncio.Event()
+        waits = All(len(self.slots) + 1, lambda _: done.set())
+        for slot in self.slots:
+            self._store.barrier(slot, waits.one)
+        waits.one(True)
+        await done.wait()
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def now(self) -> None:
+        """What follows happens now."""
+        self.router.now_s = time.monotonic()
+        self.ledger.wall_offset_s = time.time() - self.router.now_s
+
+    def seal(self) -> None:
+        """What was put is to be durable."""
+        self._sealing = False
+        self.ledger.seal()
+
+    def settle(self, slot: int, then: Callable[[], None]) -> None:
+        """Call `then` when all that was put for the slot is durable."""
+        self._store.barrier(slot, partial(if_durable, then))
+
+    def _unsealed(self) -> None:
+        if not self._sealing:
+            self._sealing = True
+            self._host.soon(self.seal)
+
+    # --- which are ours -----------------------------------------------------------------------------------------------
+
+    def own(self, slot: int) -> None:
+        self._gained.add(slot)
+        self._notice()
+
+    def disown(self, slot: int) -> None:
+        """At once: whatever it would still do here would be refused."""
+        self._gained.discard(slot)
+        self._let_go(slot)
+        self._notice()
+
+    def has_loaded(self, slot: int) -> bool:
+        held = self.slots.get(slot)
+        return held is not None and held.loaded
+
+    def epoch(self) -> int:
+        return self._dealt_at if self._noticed else self._host.slots_epoch()
+
+    def is_loading(self) -> bool:
+        """Or a slot was let go whose loss isn't in the view yet: what is taken without it must not be accepted."""
+        return self._noticed or bool(self._unloaded)
+
+    def _notice(self) -> None:
+        if not self._noticed:
+            self._noticed = True
+            self._host.soon(self._deal)
+
+    def _deal(self) -> None:
+        """With the changes of slots that were noticed amid an entry of the log, when it is applied."""
+        self._noticed = False
+        self._dealt_at = self.view = self._host.slots_epoch()
+        place = StreamId(self._dealt_at >> 48, self._dealt_at & (1 << 48) - 1)
+        for slot in self._gained:
+            journal = SlotJournal(slot, self._store, self._unsealed, self._host.flush_soon)
+            self.slots[slot] = Slot(slot, self._dealt_at, f"{place} {self._host.incarnation}", journal)
+            self._unloaded.add(slot)
+        self._gained.clear()
+        self._load_soon()
+        self._host.changed()
+
+    # --- taking over --------------------------------------------------------------------------------------------------
+
+    def _load_soon(self) -> None:
+        if any(slot.is_blank() for slot in self.slots.values()) and (self._loading is None or self._loading.done()):
+            self._loading = asyncio.ensure_future(self._load_all())
+
+    async def _load_all(self) -> None:
+        retry_s = bounds.LOG_RETRY_MIN_S
+        while blank := {number: slot.fence for number, slot in self.slots.items() if slot.is_blank()}:
+            try:
+                async with aclosing(self._store.take_all(blank)) as slots:
+                    async for number, taken in slots:
+                        self._take_over(number, blank[number], taken)
+                        await asyncio.sleep(0)
+                retry_s = bounds.LOG_RETRY_MIN_S
+            except LogError as error:
+                log.warning("%d slots of sessions wait for Redis: %s", len(blank), error)
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+        self._host.changed()
+
+    def _take_over(self, number: int, fence: str, taken: Taken | StoreFenced) -> None:
+        slot = self.slots.get(number)
+        if slot is None:  # another core's meanwhile
+            self._store.release(number)
+        elif slot.fence != fence:
+            return  # it went and came back meanwhile: it is taken once more
+        elif isinstance(taken, StoreFenced):
+            self._note("another core took them before their sessions were here", number)
+            slot.is_lost = True
+        elif not slot.loaded:
+            self._load(slot, taken)
+            slot.loaded = True
+            self._unloaded.discard(number)
+            self._guests.slot_loaded(number)
+
+    def _load(self, slot: Slot, taken: Taken) -> None:
+        """Its sessions, as they were when their last home put them down."""
+        self.now()
+        for source in slot.marks.restore(taken.marks):
+            self._store.unmark(slot.number, source)
+        for source in slot.marks.strangers({node_source(member) for member in self._host.members()}):
+            self._strange.setdefault(source, self.router.now_s + bounds.MARKS_KEPT_S)
+        for client_id, fields in taken.sessions.items():
+            if client_id in self.sessions.by_id:
+                continue  # taken again after Redis lost data: what is here is newer
+            try:
+                self._restore(slot, client_id, fields)
+            except (ValueError, IndexError, StructError, PacketError, ShapeLimitError) as error:
+                log.error("the session of %r can't be restored, it is left in Redis: %s", client_id, error)
+        self.seal()
+
+    def _restore(self, slot: Slot, client_id: bytes, fields: dict[bytes, bytes]) -> None:
+        limits = self._host.limits("default")
+        session = restored(slot.journal, self.ledger, client_id, fields, self.router, limits)
+        meta = session.meta
+        now_s = self.router.now_s
+        left_s = self.ledger.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
+        self.sessions.restore(session, None, meta.will, left_s)
+        slot.clients.add(client_id)
+        if not meta.left_ms:
+            self._guests.came(session, left_s)
+        filters = [subscription.filter for subscription in session.all_subscriptions()]
+        self._host.came_with(slot.number, client_id, filters)
+
+    # --- letting go ---------------------------------------------------------------------------------------------------
+
+    def _let_go(self, number: int) -> None:
+        slot = self.slots.pop(number, None)
+        if slot is None:
+            return
+        self._unloaded.discard(number)
+        self._store.release(number)
+        for session in self._sessions_of(slot):
+            self._guests.went(session)
+            self.sessions.depart(session)
+        self._host.slot_gone(number)
+
+    def _sessions_of(self, slot: Slot) -> list[DurableSession]:
+        sessions = [self.sessions.by_id.get(client_id) for client_id in slot.clients]
+        return [session for session in sessions if isinstance(session, DurableSession)]
+
+    def _fenced(self, number: int) -> None:
+        """Another core took it, as this core's own table is about to say: until then nothing is taken for any slot, or
+        letters for this one would be accepted, and be nowhere.
+        """
+        slot = self.slots.get(number)
+        if slot is not None and slot.loaded:
+            self._note("another core took them, what they have here stops", number)
+            slot.loaded = False
+            slot.is_lost = True
+            self._unloaded.add(number)
+
+    # --- Redis lost data ----------------------------------------------------------------------------------------------
+
+    def _data_lost(self, number: int) -> None:
+        """Redis hasn't what it had acknowledged: take the slot again, and write what is here anew."""
+        slot = self.slots.get(number)
+        if slot is not None and slot.loaded:
+            self._note("Redis lost what it had of their sessions; it is written anew from memory", number)
+            task = asyncio.ensure_future(self._take_again(slot))
+            self._rewriting.add(task)
+            task.add_done_callback(self._rewriting.discard)
+
+    async def _take_again(self, slot: Slot) -> None:
+        retry_s = bounds.LOG_RETRY_MIN_S
+        while self.slots.get(slot.number) is slot:
+            try:
+                taken = await self._store.take(slot.number, slot.fence)
+            except StoreFenced:
+                self._fenced(slot.number)
+                return
+            except LogError as error:
+                log.warning("slot %d of sessions waits for Redis: %s", slot.number, error)
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+                continue
+            self._write_again(slot, taken)
+            return
+
+    def _write_again(self, slot: Slot, taken: Taken) -> None:
+        here = self._sessions_of(slot)
+        for client_id in taken.sessions.keys() - {session.client_id for session in here}:
+            self._store.drop(slot.number, client_id)
+        for session in here:
+            session.write_again()
+        for source, number in slot.marks.items():
+            self._store.mark(slot.number, source, number_bytes(number))
+        self.seal()
+
+    # --- marks of nodes that went -------------------------------------------------------------------------------------
+
+    def node_gone(self, incarnation: str) -> None:
+        self._strange[node_source(incarnation)] = self.router.now_s + bounds.MARKS_KEPT_S
+
+    def forget_strangers(self) -> None:
+        """Nodes that went long enough ago: those that come back as another incarnation repeat what they sent before."""
+        for source, until_s in list(self._strange.items()):
+            if until_s <= self.router.now_s:
+                del self._strange[source]
+                for slot in self.slots.values():
+                    if slot.loaded and slot.marks.forget(source):
+                        self._store.unmark(slot.number, source)
+
+    # --- notes --------------------------------------------------------------------------------------------------------
+
+    def _note(self, what: str, slot: int) -> None:
+        """One line for all slots that it happens to at once."""
+        if not self._noted:
+            self._host.soon(self._tell_noted)
+        self._noted.setdefault(what, []).append(slot)
+
+    def _tell_noted(self) -> None:
+        noted, self._noted = self._noted, {}
+        for what, slots in noted.items():
+            log.warning("%d slots of sessions, the first of them %d: %s", len(slots), slots[0], what)
+
+    # --- what ends ----------------------------------------------------------------------------------------------------
+
+    def published(self, message: Publish, session: DurableSession) -> None:
+        """A will."""
+        message.origin = session.will_origin()
+        self._host.publish(message)
+
+    def unwanted(self, slot: int, filters: list[bytes]) -> None:
+        self.settle(slot, partial(self._host.unrouted_slot, slot, filters))
+
+    def ended(self, session: DurableSession) -> None:
+        slot = self.slots.get(session.journal.slot)
+        if slot is not None:
+            slot.clients.discard(session.client_id)
+        self._host.session_ended(session)
+
+
+class _Port(NodePort):
+    """What `Sessions` asks of its node."""
+
+    def __init__(self, holding: Holding) -> None:
+        self._holding = holding
+
+    def publish(self, message: Publish, session: Session) -> None:
+        assert isinstance(session, DurableSession)
+        self._holding.published(message, session)
+
+    def unrouted(self, session: Session, filters: list[bytes]) -> None:
+        assert isinstance(session, DurableSession)
+        self._holding.unwanted(session.journal.slot, filters)
+
+    def session_ended(self, session: Session) -> None:
+        assert isinstance(session, DurableSession)
+        self._holding.ended(session)

@@ -1,0 +1,135 @@
+"""The seams of a home: what the service of client ids, the sessions that run here and their node ask of one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from flockmq.home import wire
+from flockmq.home.asking import Answered
+from flockmq.home.subscribing import Desk
+from flockmq.session.limits import Limits
+from flockmq.session.publish import Publish
+from flockmq.session.session import Session
+
+
+class Residents(Protocol):
+    """The sessions that run at this home. `flags` are those of `wire`."""
+
+    def has_loaded(self, slot: int) -> bool:
+        """Everything of the slot is here."""
+        ...
+
+    def own(self, slot: int) -> None:
+        """The slot is this node's: get its sessions, then tell `Homes.loaded`."""
+        ...
+
+    def disown(self, slot: int) -> None: ...
+
+    def open(
+        self,
+        client_id: bytes,
+        incarnation: str,
+        token: int,
+        opening: wire.Opening | None,
+        answer: Callable[[int], None],
+    ) -> None:
+        """A connection was admitted: `answer` gets the flags when what follows from it is durable; the session, if it
+        lasts, sends behind the answer.
+        """
+        ...
+
+    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
+        """A connection is gone; unknown ones are none of our business."""
+        ...
+
+    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
+        """A connection that is there already, and may have missed what was sent; `pairs`: all that it answered and
+        wasn't settled. False: its session has ended.
+        """
+        ...
+
+    def report(self, incarnation: str, token: int, pairs: bytes) -> None: ...
+
+    def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None: ...
+
+    def cut(self, incarnation: str) -> None:
+        """A link to a node was lost, and maybe what was on it; or deliveries found none, or no room."""
+        ...
+
+    def node_gone(self, incarnation: str) -> None: ...
+
+
+class Nobody:
+    """The residents of a node that is nobody's home."""
+
+    def has_loaded(self, slot: int) -> bool:
+        return False
+
+    def own(self, slot: int) -> None:
+        raise AssertionError("only cores own slots")
+
+    def disown(self, slot: int) -> None:
+        """It had none."""
+
+    def open(
+        self,
+        client_id: bytes,
+        incarnation: str,
+        token: int,
+        opening: wire.Opening | None,
+        answer: Callable[[int], None],
+    ) -> None:
+        raise AssertionError("only cores own slots")
+
+    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
+        """It has none."""
+
+    def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
+        raise AssertionError("only cores own slots")
+
+    def report(self, incarnation: str, token: int, pairs: bytes) -> None:
+        """Whoever reports will hear of the session's home."""
+
+    def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None:
+        answer(b"")
+
+    def cut(self, incarnation: str) -> None:
+        """It delivers nothing."""
+
+    def node_gone(self, incarnation: str) -> None:
+        """None was of its clients."""
+
+
+class Homes(Protocol):
+    """The way to the fronts."""
+
+    def deliver(self, incarnation: str, token: int, packets: bytes) -> None: ...
+    def overflow(self, incarnation: str, client_id: bytes, token: int) -> None: ...
+    def loaded(self, slot: int) -> None: ...
+    def is_linked(self, incarnation: str) -> bool: ...
+
+
+class Host(Desk, Protocol):
+    """The node that this home is a part of."""
+
+    @property
+    def incarnation(self) -> str: ...
+
+    def slots_epoch(self) -> int:
+        """The place in the cluster's log that slots and members are at."""
+        ...
+
+    def members(self) -> Collection[str]: ...
+    def limits(self, zone: str) -> Limits: ...
+    def publish(self, message: Publish) -> None:
+        """A will."""
+        ...
+
+    def session_ended(self, session: Session) -> None: ...
+    def changed(self) -> None:
+        """Slots came or went, or are loaded: batches that were held may be taken."""
+        ...
+
+    def flush_soon(self) -> None: ...
+    def soon(self, call: Callable[[], None]) -> object: ...

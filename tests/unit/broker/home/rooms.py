@@ -1,0 +1,178 @@
+"""A home over one Redis, with the node and the network around it; its one client, `ID`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from flockmq.home import wire
+from flockmq.home.registry import slot_of
+from flockmq.home.residents import Residents
+from flockmq.session.counters import Counters
+from flockmq.session.homed import HomedRouter
+from flockmq.session.letter import Letter
+from flockmq.session.limits import Limits
+from flockmq.session.opening import Will
+from flockmq.session.origin import node_source
+from flockmq.session.publish import Publish
+from flockmq.session.router import Router
+from flockmq.session.session import Session
+from flockmq.session.settling import SETTLED
+from flockmq.session.sink import Sink
+from flockmq.session.subscription import Subscription
+from unit.broker.home.redis import Disk, Redis
+from unit.broker.session.harness import publish, split
+
+ID = b"client"
+SLOT = slot_of(ID)
+EDGE = "edge-0@1"
+SENDER = "edge-1@1"
+SOURCE = node_source(SENDER)
+
+
+def opening(nonce: int = 1, *, clean: bool = False, expiry_s: int = 60, will: Will | None = None) -> wire.Opening:
+    row = None if will is None else wire.WillRow(will.delay_s, will.message.version, will.message.packet)
+    return wire.Opening(4, clean, expiry_s, 32, 0, "default", nonce.to_bytes(8, "big"), row)
+
+
+class Home:
+    """Residents with the node and the network around them: `host`, `homes` and `store` in one."""
+
+    def __init__(self, redis: Redis, incarnation: str, epoch: int) -> None:
+        self.incarnation = incarnation
+        self.epoch = epoch
+        self.turn: list[Sink] = []
+        router = Router(Counters(), 1 << 20)
+        self.router = HomedRouter(router)
+        self.disk = Disk(redis)
+        self.residents = Residents(self, self, self.disk, self.router)
+        self.delivered: list[tuple[str, int, bytes]] = []
+        self.overflown: list[tuple[str, bytes, int]] = []
+        self.published: list[Publish] = []
+        self.linked = True
+        self.routed: list[tuple[int, bytes]] = []
+        self.came: list[tuple[int, bytes, list[bytes]]] = []
+        self.changes = 0
+
+    # What a host is.
+
+    def slots_epoch(self) -> int:
+        return self.epoch
+
+    def members(self) -> Collection[str]:
+        return [EDGE, SENDER]
+
+    def limits(self, zone: str) -> Limits:
+        return Limits()
+
+    def publish(self, message: Publish) -> None:
+        self.published.append(message)
+
+    def session_ended(self, session: Session) -> None: ...
+
+    def changed(self) -> None:
+        self.changes += 1
+
+    def flush_soon(self) -> None:
+        while self.router.turn:
+            sink = self.router.turn.pop(0)
+            sink.dirty = False
+            sink.flush()
+
+    def soon(self, call: Callable[[], None]) -> object:
+        return asyncio.get_running_loop().call_soon(call)
+
+    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        done({})
+
+    def release(self, filters: list[bytes]) -> None: ...
+
+    def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
+        self.routed += [(slot, filter) for filter in filters]
+        done(0)
+
+    def unrouted_slot(self, slot: int, filters: list[bytes]) -> None:
+        self.routed = [row for row in self.routed if row not in [(slot, filter) for filter in filters]]
+
+    def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
+        self.came.append((slot, client_id, filters))
+
+    def slot_gone(self, slot: int) -> None: ...
+
+    def see_retained(self, then: Callable[[bool], None]) -> None:
+        then(True)
+
+    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None: ...
+
+    # What homes are.
+
+    def deliver(self, incarnation: str, token: int, packets: bytes) -> None:
+        self.delivered.append((incarnation, token, packets))
+
+    def overflow(self, incarnation: str, client_id: bytes, token: int) -> None:
+        self.overflown.append((incarnation, client_id, token))
+
+    def loaded(self, slot: int) -> None: ...
+
+    def is_linked(self, incarnation: str) -> bool:
+        return self.linked
+
+    # What tests do.
+
+    async def own(self, *slots: int) -> None:
+        for slot in slots:
+            self.residents.own(slot)
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+            self.flush_soon()
+
+    async def commit(self) -> None:
+        self.disk.commit()
+        await self.settle()
+
+    def open(self, token: int, asked: wire.Opening | None) -> list[int]:
+        """The flags that are answered, when they are."""
+        answers: list[int] = []
+        self.residents.open(ID, EDGE, token, asked, answers.append)
+        return answers
+
+    def ask(self, token: int, question: wire.Question) -> list[bytes]:
+        answers: list[bytes] = []
+        self.residents.ask(ID, token, question, answers.append)
+        return answers
+
+    def subscribe(self, token: int, filter: bytes = b"a/#", qos: int = 1) -> list[bytes]:
+        return self.ask(token, wire.Subscribe([wire.Wanted(filter, qos)], b""))
+
+    def take(self, *numbers: int, epoch: int | None = None) -> list[bool]:
+        """Letters with these numbers, whose payload they are; what the sender hears."""
+        done: list[bool] = []
+        letters = [Letter(SOURCE, n, b"", 4, publish(4, "a/b", str(n), qos=1, packet_id=9)) for n in numbers]
+        self.residents.take(letters, self.epoch if epoch is None else epoch, SENDER, done.append)
+        return done
+
+    def packets(self) -> list[bytes]:
+        """For the client."""
+        self.flush_soon()
+        taken = [packet for _, _, chunk in self.delivered for packet in split(chunk) if packet[0] != SETTLED]
+        self.delivered.clear()
+        return taken
+
+    def payloads(self) -> list[bytes]:
+        return [packet[9:] for packet in self.packets()]
+
+
+async def another(redis: Redis) -> Home:
+    """The next home of the slot."""
+    made = Home(redis, "core-1@1", 2)
+    await made.own(SLOT)
+    return made
+
+
+def subscribed(home: Home, token: int = 1) -> None:
+    home.open(token, opening(token))
+    home.subscribe(token)
+    home.packets()
