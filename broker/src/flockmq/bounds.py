@@ -111,6 +111,8 @@ HOME_RETURN_S: Final = 5.0
 """For so long a home that took over a session waits for its connection before it holds its client for gone."""
 MARKS_KEPT_S: Final = 60.0
 """A node that is purged may come back as another incarnation, and repeat what it sent before."""
+HOME_TURN_MAX_S: Final = 0.005
+"""Work on all sessions of a node, or of slots that went or came, gives the loop back after so long."""
 HOME_BEHIND_S: Final = 0.25
 """Sessions whose deliveries found no link or no room send them again after so long."""
 INTAKE_SENDER_MAX_BYTES: Final = 64 * 1024 * 1024

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from flockmq.home.store import Store
+from flockmq.session.durable import DurableSession
 from flockmq.session.homed import HomedRouter
 from flockmq.session.journal import Journal
 from flockmq.session.journaled import HomeSink
@@ -21,27 +22,40 @@ class Deliver(Protocol):
 
 
 class SlotJournal(Journal):
-    """One slot's part of the store. `unsealed`: something was put; what barriers let go is flushed."""
+    """One slot's part of the store, until it is `closed`. `unsealed`: something was put; what barriers let go is
+    flushed.
+    """
 
     def __init__(self, slot: int, store: Store, unsealed: Callable[[], None], flush: Callable[[], None]) -> None:
         super().__init__(slot)
         self._store = store
         self._unsealed = unsealed
         self._flush = flush
+        self._is_closed = False
+
+    def close(self) -> None:
+        """The slot is another home's; when it comes back it has another journal."""
+        self._is_closed = True
 
     def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
-        self._store.put(self.slot, client_id, field, value)
-        self._unsealed()
+        if not self._is_closed:
+            self._store.put(self.slot, client_id, field, value)
+            self._unsealed()
 
     def delete(self, client_id: bytes, field: bytes) -> None:
-        self._store.delete(self.slot, client_id, field)
-        self._unsealed()
+        if not self._is_closed:
+            self._store.delete(self.slot, client_id, field)
+            self._unsealed()
 
     def drop(self, client_id: bytes) -> None:
-        self._store.drop(self.slot, client_id)
+        if not self._is_closed:
+            self._store.drop(self.slot, client_id)
 
     def barrier(self, done: Callable[[bool], None]) -> None:
-        self._store.barrier(self.slot, partial(self._answered, done))
+        if self._is_closed:
+            done(False)
+        else:
+            self._store.barrier(self.slot, partial(self._answered, done))
 
     def _answered(self, done: Callable[[bool], None], durable: bool) -> None:
         """Between two turns."""
@@ -49,10 +63,21 @@ class SlotJournal(Journal):
         self._flush()
 
 
-class ToFront(HomeSink):
-    """The way to the connection's node, once a turn."""
+class Node:
+    """A node with fronts: `sessions` by their tokens; `cuts` counts how often what was sent may have been lost."""
 
-    __slots__ = ("client_id", "deliver", "incarnation", "is_cut", "on_overflow", "token")
+    __slots__ = ("cuts", "incarnation", "sessions")
+
+    def __init__(self, incarnation: str) -> None:
+        self.incarnation = incarnation
+        self.sessions: dict[int, DurableSession] = {}
+        self.cuts = 0
+
+
+class ToFront(HomeSink):
+    """The way to the connection's node, once a turn. `cuts`: those of the node after which all of it went again."""
+
+    __slots__ = ("client_id", "cuts", "deliver", "node", "on_overflow", "token")
 
     def __init__(
         self,
@@ -60,17 +85,17 @@ class ToFront(HomeSink):
         version: int,
         deliver: Deliver,
         on_overflow: Callable[[ToFront], None],
-        incarnation: str,
+        node: Node,
         client_id: bytes,
         token: int,
     ) -> None:
         super().__init__(router, version)
         self.deliver = deliver
         self.on_overflow = on_overflow
-        self.incarnation = incarnation
+        self.node = node
+        self.cuts = node.cuts
         self.client_id = client_id
         self.token = token
-        self.is_cut = False
 
     def overflow(self) -> None:
         self.on_overflow(self)
@@ -80,5 +105,5 @@ class ToFront(HomeSink):
             packets = b"".join(self.out)
             self.out.clear()
             self.out_bytes = 0
-            if not self.is_cut:
-                self.deliver(self.incarnation, self.token, packets)
+            if self.cuts == self.node.cuts:
+                self.deliver(self.node.incarnation, self.token, packets)

@@ -3,7 +3,8 @@
 Their sessions live in a router of their own (`HomedRouter`) and in `Sessions`, as the clients' of a node do; all of
 them that lasts is mirrored in the store. What always holds:
 - A slot is used when it was taken in the store, behind this core's fence, and all its sessions are here.
-- A slot that another core took is let go of: its sessions stop here, and go on there.
+- A slot that another core took is let go of: its sessions stop here at once, and go on there. They leave the router in
+  slices; if the slot comes back before they are all out, it is taken when they are.
 - `view` rises with each slot that came or went, before anything is taken without it or for it.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from functools import partial
 from struct import error as StructError
@@ -23,6 +24,7 @@ from flockmq.home.barriers import All, if_durable
 from flockmq.home.edges import SlotJournal
 from flockmq.home.marks import Marks, number_bytes
 from flockmq.home.port import Host
+from flockmq.home.slices import Slices
 from flockmq.home.store import Store, StoreFenced
 from flockmq.home.taking import Taken
 from flockmq.mqtt.errors import PacketError
@@ -31,7 +33,7 @@ from flockmq.rlog.errors import LogError
 from flockmq.routing.matcher import ShapeLimitError
 from flockmq.session.durable import DurableSession, restored
 from flockmq.session.homed import HomedRouter
-from flockmq.session.journal import Journal, Ledger
+from flockmq.session.journal import Ledger
 from flockmq.session.origin import node_source
 from flockmq.session.port import NodePort
 from flockmq.session.publish import Publish
@@ -62,7 +64,7 @@ class Slot:
 
     __slots__ = ("clients", "fence", "gained_at", "is_lost", "journal", "loaded", "marks", "number")
 
-    def __init__(self, number: int, gained_at: int, fence: str, journal: Journal) -> None:
+    def __init__(self, number: int, gained_at: int, fence: str, journal: SlotJournal) -> None:
         self.number = number
         self.gained_at = gained_at
         self.fence = fence
@@ -79,7 +81,7 @@ class Slot:
 class Holding:
     """One per core."""
 
-    def __init__(self, host: Host, store: Store, router: HomedRouter, guests: Guests) -> None:
+    def __init__(self, host: Host, store: Store, router: HomedRouter, guests: Guests, slices: Slices) -> None:
         self.router = router
         self.sessions = Sessions(router, _Port(self))
         self.ledger = Ledger(time.time() - time.monotonic())
@@ -90,6 +92,9 @@ class Holding:
         self._guests = guests
         self._unloaded: set[int] = set()
         """Those among them that aren't `loaded`."""
+        self._leaving: dict[int, Slot] = {}
+        """Slots that were let go of, some of whose sessions are still in the router."""
+        self._slices = slices
         self._gained: set[int] = set()
         self._noticed = False
         self._dealt_at = 0
@@ -155,6 +160,11 @@ class Holding:
         held = self.slots.get(slot)
         return held is not None and held.loaded
 
+    def holds(self, session: DurableSession) -> bool:
+        """It runs here, and isn't on its way out."""
+        held = self.slots.get(session.journal.slot)
+        return held is not None and held.journal is session.journal
+
     def epoch(self) -> int:
         return self._dealt_at if self._noticed else self._host.slots_epoch()
 
@@ -182,17 +192,26 @@ class Holding:
 
     # --- taking over --------------------------------------------------------------------------------------------------
 
+    def _blank(self) -> dict[int, str]:
+        """Slots to be taken now, and their fences."""
+        slots = self.slots
+        return {
+            number: slots[number].fence
+            for number in self._unloaded
+            if number not in self._leaving and slots[number].is_blank()
+        }
+
     def _load_soon(self) -> None:
-        if any(slot.is_blank() for slot in self.slots.values()) and (self._loading is None or self._loading.done()):
+        if self._blank() and (self._loading is None or self._loading.done()):
             self._loading = asyncio.ensure_future(self._load_all())
 
     async def _load_all(self) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S
-        while blank := {number: slot.fence for number, slot in self.slots.items() if slot.is_blank()}:
+        while blank := self._blank():
             try:
                 async with aclosing(self._store.take_all(blank)) as slots:
                     async for number, taken in slots:
-                        self._take_over(number, blank[number], taken)
+                        await self._take_over(number, blank[number], taken)
                         await asyncio.sleep(0)
                 retry_s = bounds.LOG_RETRY_MIN_S
             except LogError as error:
@@ -201,23 +220,22 @@ class Holding:
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
         self._host.changed()
 
-    def _take_over(self, number: int, fence: str, taken: Taken | StoreFenced) -> None:
+    async def _take_over(self, number: int, fence: str, taken: Taken | StoreFenced) -> None:
         slot = self.slots.get(number)
         if slot is None:  # another core's meanwhile
             self._store.release(number)
-        elif slot.fence != fence:
+        elif slot.fence != fence or number in self._leaving:
             return  # it went and came back meanwhile: it is taken once more
         elif isinstance(taken, StoreFenced):
             self._note("another core took them before their sessions were here", number)
             slot.is_lost = True
-        elif not slot.loaded:
-            self._load(slot, taken)
+        elif not slot.loaded and await self._load(slot, taken):
             slot.loaded = True
             self._unloaded.discard(number)
             self._guests.slot_loaded(number)
 
-    def _load(self, slot: Slot, taken: Taken) -> None:
-        """Its sessions, as they were when their last home put them down."""
+    async def _load(self, slot: Slot, taken: Taken) -> bool:
+        """Its sessions, as they were when their last home put them down; False: it went while they came."""
         self.now()
         for source in slot.marks.restore(taken.marks):
             self._store.unmark(slot.number, source)
@@ -230,7 +248,14 @@ class Holding:
                 self._restore(slot, client_id, fields)
             except (ValueError, IndexError, StructError, PacketError, ShapeLimitError) as error:
                 log.error("the session of %r can't be restored, it is left in Redis: %s", client_id, error)
+            if time.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
+                self.seal()
+                await asyncio.sleep(0)
+                self.now()
+                if self.slots.get(slot.number) is not slot:
+                    return False
         self.seal()
+        return True
 
     def _restore(self, slot: Slot, client_id: bytes, fields: dict[bytes, bytes]) -> None:
         limits = self._host.limits("default")
@@ -253,10 +278,32 @@ class Holding:
             return
         self._unloaded.discard(number)
         self._store.release(number)
-        for session in self._sessions_of(slot):
-            self._guests.went(session)
-            self.sessions.depart(session)
+        self.router.give_up_shared(number)
+        slot.journal.close()
         self._host.slot_gone(number)
+        if number not in self._leaving:  # else it was never taken
+            self._leaving[number] = slot
+            self._slices.add(self._departures(slot))
+
+    def _departures(self, slot: Slot) -> Iterator[Callable[[], None]]:
+        while slot.clients:
+            session = self.sessions.by_id.get(slot.clients.pop())
+            if isinstance(session, DurableSession):
+                yield partial(self.depart, session)
+        del self._leaving[slot.number]
+        self._load_soon()
+
+    def depart(self, session: DurableSession) -> None:
+        """Of a slot that was let go of."""
+        self._guests.went(session)
+        self.sessions.depart(session)
+
+    def tick(self) -> None:
+        """Publish wills that are due, end sessions that expired; of sessions on their way out that is for another home,
+        which may be behind in it for as long as they are here.
+        """
+        if not self._leaving:
+            self.sessions.tick(self.router.now_s)
 
     def _sessions_of(self, slot: Slot) -> list[DurableSession]:
         sessions = [self.sessions.by_id.get(client_id) for client_id in slot.clients]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -20,11 +20,12 @@ from flockmq import bounds
 from flockmq.home import wire
 from flockmq.home.asking import Answered
 from flockmq.home.barriers import All
-from flockmq.home.edges import ToFront
+from flockmq.home.edges import Node, ToFront
 from flockmq.home.holding import Holding
 from flockmq.home.marks import number_bytes
 from flockmq.home.port import Homes, Host
 from flockmq.home.registry import slot_of
+from flockmq.home.slices import Slices
 from flockmq.home.store import Store
 from flockmq.home.subscribing import Subscribing
 from flockmq.mqtt.errors import PacketError
@@ -37,6 +38,7 @@ from flockmq.session.letter import Letter
 from flockmq.session.opening import Will
 from flockmq.session.origin import session_source
 from flockmq.session.publish import parse_publish
+from flockmq.session.session import Session
 
 log: Final = logging.getLogger(__name__)
 
@@ -45,13 +47,16 @@ class Residents:
     """One per core; it is also the receiver of letters (`intake.Residents`)."""
 
     def __init__(self, host: Host, homes: Homes, store: Store, router: HomedRouter) -> None:
-        self.holding = Holding(host, store, router, self)
+        self._slices = Slices(host.soon)
+        self.holding = Holding(host, store, router, self, self._slices)
         self.router = router
         self.sessions = self.holding.sessions
         self._host = host
         self._homes = homes
         self._store = store
         self._attached: dict[int, DurableSession] = {}
+        self._nodes: dict[str, Node] = {}
+        """Those with fronts here."""
         self._cut: set[str] = set()
         """Nodes to which everything goes again soon."""
         self._expected: dict[bytes, float] = {}
@@ -60,6 +65,7 @@ class Residents:
         """Those among them that left in order meanwhile, and the expiry that they said, or -1."""
 
     async def stop(self) -> None:
+        self._slices.stop()
         await self.holding.stop()
 
     async def durable(self) -> None:
@@ -70,14 +76,14 @@ class Residents:
         return len(self.sessions.by_id)
 
     def tick(self) -> None:
-        """Publish wills that are due, end sessions that expired."""
+        """Publish wills that are due, end sessions that expired, and hold those for gone that didn't come back."""
         self.holding.now()
         for client_id, until_s in list(self._expected.items()):
             if until_s <= self.router.now_s:
                 del self._expected[client_id]
                 self._gone(client_id)
         self.holding.forget_strangers()
-        self.sessions.tick(self.router.now_s)
+        self.holding.tick()
         self.holding.seal()
 
     def _gone(self, client_id: bytes) -> None:
@@ -112,6 +118,8 @@ class Residents:
         self._expected[session.client_id] = returns_by_s
 
     def went(self, session: DurableSession) -> None:
+        self._expected.pop(session.client_id, None)
+        self._left.pop(session.client_id, None)
         self._detach(session)
 
     # --- connections --------------------------------------------------------------------------------------------------
@@ -125,8 +133,8 @@ class Residents:
         answer: Callable[[int], None],
     ) -> None:
         self.holding.now()
-        known = self.sessions.by_id.get(client_id)
         slot = self.holding.slots[slot_of(client_id)]
+        known = self._without_connection(client_id)
         if opening is None:
             if known is not None:
                 self.sessions.end(known)
@@ -148,9 +156,17 @@ class Residents:
             self.holding.settle(slot.number, partial(answer, 0))
             return
         slot.clients.add(client_id)
-        self._attached[token] = session
+        self._attach(session, token)
         self.holding.seal()
         self._store.barrier(slot.number, partial(self._opened, session, token, present, answer))
+
+    def _without_connection(self, client_id: bytes) -> Session | None:
+        """The session that is here; if its connection went with its node, and it wasn't its turn yet, it leaves now."""
+        known = self.sessions.by_id.get(client_id)
+        if known is None or not isinstance(known.sink, ToFront):
+            return known
+        self.leave(client_id, known.sink.token, -1, True)
+        return self.sessions.by_id.get(client_id)
 
     def _opened(
         self, session: DurableSession, token: int, present: bool, answer: Callable[[int], None], durable: bool
@@ -164,11 +180,12 @@ class Residents:
         self._host.flush_soon()
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
-        session = self._attached.pop(token, None)
+        session = self._heard(token)
         if session is None:
             if client_id in self._expected and not with_will:
                 self._left[client_id] = expiry_s  # unless a newer connection of it says that it is there
             return
+        self._detach(session)
         self.holding.now()
         if expiry_s >= 0:
             session.expiry_s = expiry_s
@@ -187,7 +204,7 @@ class Residents:
         else:
             self._detach(session)
             self.sessions.open(fresh, False)
-            self._attached[token] = session
+            self._attach(session, token)
         session.reported(pairs)
         session.send_again()
         self.holding.seal()
@@ -199,7 +216,8 @@ class Residents:
     ) -> DurableSession:
         """What a CONNECT makes, with the way to its front."""
         deliver = self._homes.deliver
-        sink = ToFront(self.router, opening.version, deliver, self._overflowed, incarnation, client_id, token)
+        node = self._nodes.setdefault(incarnation, Node(incarnation))
+        sink = ToFront(self.router, opening.version, deliver, self._overflowed, node, client_id, token)
         meta = Meta(source + opening.nonce, opening.expiry_s, opening.version, _will_of(opening))
         limits = self._host.limits(opening.zone)
         window, max_packet_bytes = opening.window, opening.max_packet_bytes
@@ -207,13 +225,31 @@ class Residents:
 
     def _overflowed(self, sink: ToFront) -> None:
         """Cut off with a reason rather than left with a gap; the session is away from now on."""
-        self._homes.overflow(sink.incarnation, sink.client_id, sink.token)
-        self.leave(sink.client_id, sink.token, -1, True)
+        self._homes.overflow(sink.node.incarnation, sink.client_id, sink.token)
+        session = self._attached.get(sink.token)
+        if session is not None and not self.holding.holds(session):
+            self.holding.depart(session)
+        else:
+            self.leave(sink.client_id, sink.token, -1, True)
+
+    def _attach(self, session: DurableSession, token: int) -> None:
+        """Its connection has the token."""
+        sink = session.sink
+        assert isinstance(sink, ToFront)
+        self._attached[token] = sink.node.sessions[token] = session
 
     def _detach(self, session: DurableSession) -> None:
         sink = session.sink
         if isinstance(sink, ToFront):
             self._attached.pop(sink.token, None)
+            sink.node.sessions.pop(sink.token, None)
+
+    def _heard(self, token: int) -> DurableSession | None:
+        """The session of a connection, while it runs here."""
+        session = self._attached.get(token)
+        return session if session is not None and self.holding.holds(session) else None
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
 
     def cut(self, incarnation: str) -> None:
         """What was sent to a node may not have come: nothing more goes there until all of it goes again.
@@ -221,10 +257,10 @@ class Residents:
         Its fronts say themselves that they are there when they find a link lost; but they may have found it before us,
         and were sent everything by a link that was taken for good.
         """
-        for session in self._attached.values():
-            if isinstance(session.sink, ToFront) and session.sink.incarnation == incarnation:
-                session.sink.is_cut = True
-        self._send_again_later(incarnation)
+        node = self._nodes.get(incarnation)
+        if node is not None:
+            node.cuts += 1
+            self._send_again_later(incarnation)
 
     def _send_again_later(self, incarnation: str) -> None:
         if incarnation not in self._cut:
@@ -233,38 +269,40 @@ class Residents:
 
     def _send_again_to(self, incarnation: str) -> None:
         self._cut.discard(incarnation)
-        cut = [
-            session
-            for session in self._attached.values()
-            if isinstance(session.sink, ToFront) and session.sink.incarnation == incarnation and session.sink.is_cut
-        ]
-        if not cut:
+        node = self._nodes.get(incarnation)
+        if node is None or not node.sessions:
             return
-        if not self._homes.is_linked(incarnation):
+        if self._homes.is_linked(incarnation):
+            self._slices.add(partial(self._send_again, session) for session in list(node.sessions.values()))
+        else:
             self._send_again_later(incarnation)
-            return
-        self.holding.now()
-        for session in cut:
-            assert isinstance(session.sink, ToFront)
-            session.sink.is_cut = False
+
+    def _send_again(self, session: DurableSession) -> None:
+        sink = session.sink
+        if isinstance(sink, ToFront) and sink.cuts != sink.node.cuts and self.holding.holds(session):
+            self.holding.now()
+            sink.cuts = sink.node.cuts
             session.send_again()
-        self._host.flush_soon()
+            self._host.flush_soon()
 
     def node_gone(self, incarnation: str) -> None:
         """Its connections are gone with it; their wills are published."""
-        gone = [
-            (token, session)
-            for token, session in self._attached.items()
-            if isinstance(session.sink, ToFront) and session.sink.incarnation == incarnation
-        ]
-        for token, session in gone:
-            self.leave(session.client_id, token, -1, True)
         self.holding.node_gone(incarnation)
+        node = self._nodes.pop(incarnation, None)
+        if node is not None:
+            self._slices.add(self._leaves(node))
+
+    def _leaves(self, node: Node) -> Iterator[Callable[[], None]]:
+        while node.sessions:
+            token, session = node.sessions.popitem()
+            yield partial(self.leave, session.client_id, token, -1, True)
 
     def close(self, client_id: bytes) -> bool:
         """End a session whose client is away; False if there is none."""
         session = self.sessions.by_id.get(client_id)
-        if session is None or client_id not in self.sessions.away:
+        if not isinstance(session, DurableSession) or client_id not in self.sessions.away:
+            return False
+        if not self.holding.holds(session):
             return False
         self.sessions.end(session)
         self.holding.seal()
@@ -273,8 +311,8 @@ class Residents:
     # --- what clients say ---------------------------------------------------------------------------------------------
 
     def report(self, incarnation: str, token: int, pairs: bytes) -> None:
-        session = self._attached.get(token)
-        if session is None or not isinstance(session.sink, ToFront) or session.sink.incarnation != incarnation:
+        session = self._heard(token)
+        if session is None or not isinstance(session.sink, ToFront) or session.sink.node.incarnation != incarnation:
             return
         self.holding.now()
         session.reported(pairs)
@@ -282,7 +320,7 @@ class Residents:
         self._host.flush_soon()
 
     def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None:
-        session = self._attached.get(token)
+        session = self._heard(token)
         if session is None:
             answer(b"")
             return

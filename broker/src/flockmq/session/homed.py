@@ -24,16 +24,26 @@ class HomedRouter(Router):
         self.away4.turn = self.away5.turn = own.turn
         self.shared = own.shared
         self.wanted: dict[tuple[int, bytes], int] = {}
+        self._members: dict[int, dict[Subscription, None]] = {}
+        """Slot -> its members of shared subscriptions."""
 
     def add(self, subscription: Subscription) -> None:
         super().add(subscription)
-        if not is_shared(subscription.filter):
+        if is_shared(subscription.filter):
+            self._members.setdefault(slot_of(subscription), {})[subscription] = None
+        else:
             key = (slot_of(subscription), matching(subscription.filter))
             self.wanted[key] = self.wanted.get(key, 0) + 1
 
     def remove(self, subscription: Subscription) -> None:
         super().remove(subscription)
-        if not is_shared(subscription.filter):
+        if is_shared(subscription.filter):
+            members = self._members.get(slot_of(subscription))
+            if members is not None:
+                members.pop(subscription, None)
+                if not members:
+                    del self._members[slot_of(subscription)]
+        else:
             key = (slot_of(subscription), matching(subscription.filter))
             left = self.wanted.get(key, 0) - 1
             if left > 0:
@@ -46,6 +56,11 @@ class HomedRouter(Router):
         if is_shared(filter):
             return not self.shared.has(filter)
         return is_exclusive(filter) or (slot_of(subscription), matching(filter)) not in self.wanted
+
+    def give_up_shared(self, slot: int) -> None:
+        """The slot is another home's: its members of shared subscriptions get nothing more here."""
+        for member in self._members.pop(slot, {}):
+            self.shared.remove(member)
 
     def give(self, subscription: Subscription, message: Publish) -> None:
         """One message to one session."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from itertools import islice
 
+from flockmq import bounds
 from flockmq.home import wire
 from flockmq.home.registry import slot_of
 from flockmq.home.residents import Residents
@@ -14,7 +16,7 @@ from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
 from flockmq.session.origin import node_source
-from flockmq.session.publish import Publish
+from flockmq.session.publish import Publish, publication
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.settling import SETTLED
@@ -33,6 +35,10 @@ SOURCE = node_source(SENDER)
 def opening(nonce: int = 1, *, clean: bool = False, expiry_s: int = 60, will: Will | None = None) -> wire.Opening:
     row = None if will is None else wire.WillRow(will.delay_s, will.message.version, will.message.packet)
     return wire.Opening(4, clean, expiry_s, 32, 0, "default", nonce.to_bytes(8, "big"), row)
+
+
+def will() -> Will:
+    return Will(publication(4, 1, False, b"w", b"gone", b""), 0)
 
 
 class Home:
@@ -133,11 +139,16 @@ class Home:
         self.disk.commit()
         await self.settle()
 
-    def open(self, token: int, asked: wire.Opening | None) -> list[int]:
+    def open(self, token: int, asked: wire.Opening | None, client_id: bytes = ID, node: str = EDGE) -> list[int]:
         """The flags that are answered, when they are."""
         answers: list[int] = []
-        self.residents.open(ID, EDGE, token, asked, answers.append)
+        self.residents.open(client_id, node, token, asked, answers.append)
         return answers
+
+    async def pass_turn(self) -> None:
+        """One of the event loop."""
+        await asyncio.sleep(0)
+        self.flush_soon()
 
     def ask(self, token: int, question: wire.Question) -> list[bytes]:
         answers: list[bytes] = []
@@ -170,6 +181,12 @@ async def another(redis: Redis) -> Home:
     made = Home(redis, "core-1@1", 2)
     await made.own(SLOT)
     return made
+
+
+def roommates(count: int) -> list[bytes]:
+    """Client ids of the same slot."""
+    ids = (b"%d" % number for number in range(count * 10 * bounds.SLOTS))
+    return list(islice((client_id for client_id in ids if slot_of(client_id) == SLOT), count))
 
 
 def subscribed(home: Home, token: int = 1) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from flockmq import bounds
+from flockmq.home import wire
 from flockmq.session.settling import PUBACK, pair
 from unit.broker.home.redis import Redis
-from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, Home, another, opening, subscribed
+from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, Home, another, opening, roommates, subscribed, will
 
 # From home to home.
 
@@ -60,6 +63,67 @@ async def test_a_slot_that_another_took_first_is_not_loaded(redis: Redis) -> Non
     await earlier.own(SLOT)
     assert not earlier.residents.has_loaded(SLOT)
     assert earlier.residents.is_loading()
+
+
+async def test_the_sessions_of_a_slot_that_is_let_go_of_leave_some_a_turn_and_come_back_when_all_are_out(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    clients = roommates(8)
+    for token, client_id in enumerate(clients, start=1):
+        home.open(token, opening(token, expiry_s=1, will=will()), client_id)
+    home.residents.disown(SLOT)
+    assert not home.residents.has_loaded(SLOT)
+    await home.pass_turn()
+    assert 0 < len(home.residents) < len(clients)
+    home.epoch = 3
+    home.residents.own(SLOT)
+    monkeypatch.setattr(time, "monotonic", lambda: 1e9)
+    for token, client_id in enumerate(clients, start=1):
+        home.residents.leave(client_id, token, -1, True)
+        assert not home.residents.close(client_id)
+    home.residents.tick()
+    assert home.published == [], "the next home's affair"
+    left = [len(home.residents)]
+    while left[-1] and not home.residents.has_loaded(SLOT):
+        await home.pass_turn()
+        left.append(len(home.residents))
+    assert left[-1] == 0
+    monkeypatch.undo()
+    await home.settle()
+    assert home.residents.has_loaded(SLOT)
+    assert set(home.residents.sessions.by_id) == set(clients)
+    assert set(home.residents.sessions.away) == set(clients)
+
+
+async def test_what_a_session_on_its_way_out_says_is_nothing(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    clients = roommates(8)
+    for token, client_id in enumerate(clients, start=1):
+        home.open(token, opening(token), client_id)
+    before = {client_id: fields.copy() for client_id, fields in redis.slot(SLOT).sessions.items()}
+    home.residents.disown(SLOT)
+    home.epoch = 3
+    home.residents.own(SLOT)
+    await home.pass_turn()
+    for token, client_id in enumerate(clients, start=1):
+        answers: list[bytes] = []
+        home.residents.ask(client_id, token, wire.Subscribe([wire.Wanted(b"a/#", 1)], b""), answers.append)
+        assert answers == [b""], "ask again, another home"
+    assert home.routed == []
+    assert redis.slot(SLOT).sessions == before
+
+
+async def test_a_member_of_a_shared_subscription_gets_nothing_once_its_slot_is_let_go_of(home: Home) -> None:
+    home.open(1, opening())
+    home.subscribe(1, b"$share/g/a/#")
+    assert home.router.shared.count(b"$share/g/a/#") == (1, 0)
+    home.residents.disown(SLOT)
+    assert home.router.shared.count(b"$share/g/a/#") == (0, 0)
+    await home.settle()
+    assert home.router.shared.count(b"$share/g/a/#") == (0, 0)
 
 
 async def test_slots_wait_for_Redis(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,9 @@ from flockmq import bounds
 from flockmq.home import wire
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
-from flockmq.session.opening import Will
-from flockmq.session.publish import publication
 from flockmq.session.settling import PUBACK, SETTLED, pair
 from unit.broker.home.redis import Redis
-from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Home, another, opening, subscribed
+from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Home, another, opening, roommates, subscribed, will
 from unit.broker.session.harness import publish
 
 # Nothing before it is durable.
@@ -194,19 +192,47 @@ async def test_QoS_0_goes_to_who_is_there(home: Home) -> None:
 # Connections that are gone.
 
 
-def will() -> Will:
-    return Will(publication(4, 1, False, b"w", b"gone", b""), 0)
-
-
 async def test_the_will_of_a_connection_that_went_with_its_node_is_published(home: Home) -> None:
     home.open(1, opening(will=will()))
     home.residents.node_gone("other@1")
     home.residents.tick()
     assert home.published == []
     home.residents.node_gone(EDGE)
-    home.residents.tick()
+    await home.settle()
     assert [message.topic for message in home.published] == [b"w"]
     assert len(home.published[0].origin) == 16
+
+
+async def test_the_connections_of_a_node_that_is_gone_leave_some_a_turn(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    clients = roommates(8)
+    for token, client_id in enumerate(clients, start=1):
+        home.open(token, opening(token, will=will()), client_id)
+    home.residents.node_gone(EDGE)
+    away = [0]
+    while away[-1] < len(clients):
+        await home.pass_turn()
+        away.append(len(home.residents.sessions.away))
+    assert away == list(range(len(clients) + 1))
+    assert len(home.published) == len(clients)
+
+
+async def test_who_comes_back_before_its_connection_left_with_its_node_has_its_session_and_its_will_is_published(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    clients = roommates(8)
+    for token, client_id in enumerate(clients, start=1):
+        home.open(token, opening(token, will=will()), client_id)
+    home.residents.node_gone(EDGE)
+    await home.pass_turn()
+    for token, client_id in enumerate(clients, start=101):
+        assert home.open(token, opening(token), client_id, "edge-2@1") == [wire.LASTS | wire.PRESENT]
+    await home.settle()
+    assert len(home.published) == len(clients)
+    assert not home.residents.sessions.away
 
 
 async def test_a_will_of_who_left_in_order_is_not_published(home: Home) -> None:
@@ -276,6 +302,24 @@ async def test_what_was_lost_on_its_way_to_a_front_goes_again(home: Home, monkey
     home.linked = True
     await home.settle()
     assert home.payloads() == [b"1"]
+
+
+async def test_what_was_lost_on_its_way_to_many_goes_again_some_a_turn(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_BEHIND_S", 0.0)
+    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    clients = roommates(8)
+    for token, client_id in enumerate(clients, start=1):
+        home.open(token, opening(token), client_id)
+        home.residents.ask(client_id, token, wire.Subscribe([wire.Wanted(b"a/#", 1)], b""), lambda _: None)
+    home.residents.cut(EDGE)
+    home.take(1)
+    sent = []
+    while sum(sent) < len(clients):
+        await home.pass_turn()
+        sent.append(len(home.packets()))
+    assert max(sent) == 1
 
 
 async def test_a_link_that_is_found_lost_after_its_front_had_said_so_holds_nothing_back(
