@@ -15,8 +15,8 @@ from redis.crc import key_slot
 
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogUnavailable
+from flockmq.rlog.reading import log_key
 from flockmq.rlog.redis import RedisConfig
-from flockmq.rlog.replica import log_key
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import CLUSTER, MESSAGES, NODES, RETAINED, ROUTE, ROUTES, NodeInfo, RetainedMessage
 from integration.cluster.conftest import Node, until

@@ -99,6 +99,28 @@ async def test_a_write_is_in_the_own_tables_when_it_returns_and_in_all_others_so
     assert first.tables.routes.nodes(b"f/7") == core.tables.routes.nodes(b"f/7") == {first.incarnation}
 
 
+async def test_of_a_retained_message_and_a_route_written_at_once_one_sees_the_other(nodes) -> None:
+    core = await nodes.core()
+    subscriber, publisher = await nodes.replicant(core_of(core), "r1"), await nodes.replicant(core_of(core), "r2")
+    message = RetainedMessage(b"21", 0, b"", 4)
+
+    async def subscribe(number: int) -> bool:
+        await subscriber.write(ROUTE, [route(subscriber, number)])
+        assert subscriber.has_all(RETAINED, when=ROUTE), "one server has both logs, so the answer came with the route"
+        return subscriber.tables.messages.get(b"f/%d" % number) is not None
+
+    async def publish(number: int) -> bool:
+        await publisher.write(RETAINED, [MESSAGES.put(b"f/%d" % number, message)])
+        assert publisher.has_all(ROUTE, when=RETAINED)
+        return bool(publisher.tables.routes.nodes(b"f/%d" % number))
+
+    for number in range(200):
+        first, second = (subscribe, publish) if number % 2 else (publish, subscribe)
+        assert any(await asyncio.gather(first(number), second(number)))
+    await publish(200)
+    assert await subscribe(200), "what was acknowledged before is seen"
+
+
 async def test_a_repeated_append_is_answered_with_the_id_it_got_before(nodes) -> None:
     core = core_of(await nodes.core())
     await core.register(ROUTE, "w@1")

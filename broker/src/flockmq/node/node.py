@@ -280,7 +280,9 @@ class Node(NodePort):
         self.fronts.unsubscribe(channel, packet_id, filters, channel.token)
 
     def _routed(self, subscribing: Subscribing, reason: int) -> None:
-        if reason < 0x80 and subscribing.retained:
+        """A route that was written for it came behind all that was retained before the SUBSCRIBE."""
+        subscribing.saw_retained = bool(subscribing.filters) and self.rlog.has_all(RETAINED, when=ROUTE)
+        if reason < 0x80 and subscribing.retained and not subscribing.saw_retained:
             self.spawn(self._see_retained(subscribing))
         else:
             subscribing.finish(reason)
@@ -390,7 +392,7 @@ class Node(NodePort):
         written = self.rlog.submit(RETAINED, [op])
         await asyncio.wait([written])
         reason = reason_of(written)
-        if reason == Reason.SUCCESS and not await self.caught_up(ROUTE):
+        if reason == Reason.SUCCESS and not self.rlog.has_all(ROUTE, when=RETAINED) and not await self.caught_up(ROUTE):
             return Reason.UNSPECIFIED_ERROR
         return reason
 

@@ -14,8 +14,8 @@ from redis.exceptions import ResponseError
 from flockmq import bounds
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
+from flockmq.rlog.reading import entries_of, log_key
 from flockmq.rlog.redis import RedisConfig, RedisLink
-from flockmq.rlog.replica import entries_of, log_key
 
 
 class CatchUp:

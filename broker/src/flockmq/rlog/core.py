@@ -18,8 +18,9 @@ from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogError, LogUnavailable
 from flockmq.rlog.generation import Report
 from flockmq.rlog.port import Ballot
+from flockmq.rlog.reading import apply_entry
 from flockmq.rlog.redis import RedisConfig
-from flockmq.rlog.replica import Replica, apply_entry
+from flockmq.rlog.replica import Replica
 from flockmq.rlog.settling import Settler
 from flockmq.rlog.shards import CLUSTER, SHARDS
 from flockmq.rlog.voter import Voter

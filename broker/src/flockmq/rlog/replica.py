@@ -1,9 +1,8 @@
-"""A node's tables, kept in step with Redis: the tail of the log, bootstraps, and the sweeping that purges leave.
+"""A node's tables, kept in step with Redis: the tail of the log, and bootstraps.
 
-What always holds: the live tables are at one place of each shard's log and were never half-filled; an entry is applied
-only where it follows what was applied. Within a generation sequences have no gaps, and a seal names the place that it
-follows, so contiguity is seen from the entries alone. Where it is broken (the log was trimmed past this node, or goes
-on from elsewhere), the shard is bootstrapped from a core beside the live tables, which stay in use until the swap.
+What always holds: the live tables are at one place of each shard's log and were never half-filled. Where the next entry
+doesn't follow (the log was trimmed past this node, or goes on from elsewhere), the shard is bootstrapped from a core
+beside the live tables, which stay in use until the swap.
 
 A log that ends before what was applied, or in a generation below the one that this core promised (generation.py), is
 closed: nothing of it is applied. A core never goes back to an earlier place, for others may build on what it said.
@@ -16,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -25,60 +24,17 @@ from redis.exceptions import ResponseError
 from flockmq import bounds
 from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import LogEntry
-from flockmq.rlog.entry import BATCH_FIELD, CHECKPOINT_FIELD, SEAL_FIELD, START, StreamId, decode_batch
+from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogError, LogLost, LogUnavailable
+from flockmq.rlog.reading import Looks, NotNext, apply_entry, entries_between, entries_of, log_key
 from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks, Reply
 from flockmq.rlog.shards import SHARDS
+from flockmq.rlog.sweeping import Sweeper
 from flockmq.rlog.tables import Shard, Tables
 
 log = logging.getLogger(__name__)
 
 Source = Callable[[str], AsyncGenerator[bytes]]
-_DONE = object()
-
-
-class NotNext(Exception):
-    """An entry does not follow what was applied."""
-
-
-def log_key(shard: str) -> str:
-    return f"flockmq:{{{shard}}}:log"
-
-
-def apply_entry(shard: Shard, entry: LogEntry) -> None:
-    """Raises NotNext, or LogCorrupt."""
-    stream_id, applied = entry.stream_id, shard.applied
-    if entry.field == SEAL_FIELD:
-        if StreamId.parse(entry.value) != applied:
-            raise NotNext(f"generation {stream_id.generation} goes on from {entry.value.decode()}")
-        shard.applied = stream_id
-    elif entry.field in (BATCH_FIELD, CHECKPOINT_FIELD):
-        if stream_id != (applied.generation, applied.sequence + 1):
-            raise NotNext(f"the next entry is {stream_id}")
-        if entry.field == BATCH_FIELD:
-            shard.apply(stream_id, decode_batch(entry.value))
-        else:
-            shard.checkpoint(stream_id)
-    else:
-        raise LogCorrupt(f"shard {shard.name}: entry {stream_id} has the unknown field {entry.field!r}")
-
-
-def _entries_between(applied: StreamId, end: StreamId) -> int:
-    """Of another generation all are counted: it has one entry more than its last sequence says."""
-    if end <= applied:
-        return 0
-    return end.sequence - applied.sequence if end.generation == applied.generation else end.sequence + 1
-
-
-def entries_of(reply: Reply | ResponseError) -> Iterator[LogEntry]:
-    """From what XRANGE answers, and XREAD for one stream. Raises LogCorrupt."""
-    assert isinstance(reply, list)
-    for item in reply:
-        match item:
-            case [bytes(stream_id), [bytes(field), bytes(value)]]:
-                yield LogEntry(StreamId.parse(stream_id), field, value)
-            case _:
-                raise LogCorrupt("an entry of the log has other than one field; does something else write to it?")
 
 
 @dataclass(slots=True)
@@ -111,14 +67,14 @@ class Replica:
         self._side_links = RedisLinks(config)
         self._bootstrapping: dict[str, asyncio.Task[None]] = {}
         self._tails: list[asyncio.Task[None]] = []
-        self._sweeper: asyncio.Task[None] | None = None
+        self._sweeper = Sweeper(self.tables)
         self._ends: dict[str, StreamId] = {}
         """How far the log behind the tail's connection is known to reach."""
         self._barred: dict[str, int] = {}
         self._behind_since: dict[str, float] = {}
         self._distrusted: set[str] = set()
-        self._retiring: list[Iterator[None]] = []
         self._caught_up = asyncio.Event()
+        self._looks = Looks()
 
     async def start(self, blank: bool) -> None:
         """Returns when every shard is in step with the log's end, bootstrapped where it must be (`blank`: all of them).
@@ -137,11 +93,12 @@ class Replica:
             await asyncio.gather(*done)
 
     async def stop(self) -> None:
-        tasks = [task for task in (*self._tails, self._sweeper, *self._bootstrapping.values()) if task is not None]
+        tasks = [*self._tails, *self._bootstrapping.values()]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._sweeper.stop()
         for link, _ in self._tail_links:
             await link.close()
         await self._side_links.close()
@@ -159,7 +116,13 @@ class Replica:
 
     def unapplied(self, shard: str) -> int:
         """How many entries are known to be in Redis, by what was read, and not applied yet."""
-        return _entries_between(self.tables.shards[shard].applied, self._ends.get(shard, START))
+        return entries_between(self.tables.shards[shard].applied, self._ends.get(shard, START))
+
+    def has_all(self, shard: str, when: str) -> bool:
+        """Whether the shard's tables surely have all that was in its log when the newest entry that the tables of
+        `when` have came to that one's."""
+        end = self._looks.end(shard, when, self.tables.shards[when].applied)
+        return end is not None and end <= self.tables.shards[shard].applied
 
     def in_step(self, shard: str) -> bool:
         """The shard's tables are live: not blank, not about to be replaced."""
@@ -203,6 +166,7 @@ class Replica:
                 await link.connect()
                 for shard in shards:
                     self._ends.pop(shard, None)
+                self._looks.forget()
                 while True:
                     await self._look_at_closed(link, shards)
                     self._note_caught_up()
@@ -237,20 +201,25 @@ class Replica:
             else:
                 await asyncio.sleep(block_s)
             return
+        asked_from = {shard: self.tables.shards[shard].applied for shard in shards}
         reply = await self._read_reply(
             link,
             *("XREAD", "COUNT", bounds.LOG_READ_MAX_ENTRIES, "BLOCK", int(block_s * 1000), "STREAMS"),
-            *(log_key(shard) for shard in shards),
-            *(str(self.tables.shards[shard].applied) for shard in shards),
+            *map(log_key, asked_from),
+            *map(str, asked_from.values()),
         )
         if reply is None:
             return
         assert isinstance(reply, list)
         names = {log_key(shard).encode(): shard for shard in shards}
+        came: dict[str, list[LogEntry]] = {}
         for stream in reply:
             match stream:
                 case [bytes(name), list(entries)]:
-                    await self._apply(names[name], list(entries_of(entries)))
+                    came[names[name]] = list(entries_of(entries))
+        self._looks.note(asked_from, came)
+        for shard, entries_came in came.items():
+            await self._apply(shard, entries_came)
 
     async def _apply(self, shard: str, entries: list[LogEntry]) -> None:
         loop = asyncio.get_running_loop()
@@ -272,7 +241,7 @@ class Replica:
                 await asyncio.sleep(0)
                 size, turn_ends = 0, loop.time() + bounds.LOG_TURN_MAX_S
         self._on_applied(shard, size)
-        self._sweep_if_needed()
+        self._sweeper.sweep_if_needed()
 
     def _is_open(self, shard: str) -> bool:
         """The log behind the tail's connection has all that was applied, and the generation that was promised."""
@@ -357,7 +326,7 @@ class Replica:
         filling = self.filling[fresh.name]
         try:
             async for entry in self.read(fresh.name, fresh.applied, end):
-                filling.replaying = _entries_between(fresh.applied, end)
+                filling.replaying = entries_between(fresh.applied, end)
                 try:
                     apply_entry(fresh, entry)
                 except NotNext as error:
@@ -375,31 +344,9 @@ class Replica:
     def _swap(self, fresh: Shard) -> None:
         self.bootstraps += 1
         self._distrusted.discard(fresh.name)
-        self._retiring.append(self.tables.swap(fresh).retire())
+        self._sweeper.retire(self.tables.swap(fresh))
         gc.freeze()  # tables live long: a full collection would walk them, 50 ms for a million routes
         rows = {table.spec.name: len(table) for table in fresh.tables.values()}
         log.info("shard %s is at %s, with rows: %s", fresh.name, fresh.applied, rows)
         self._on_applied(fresh.name, 0)
-        self._sweep_if_needed()
-
-    # --- sweeping ---
-
-    def _sweep_if_needed(self) -> None:
-        if self._sweeper is None and self._sweep_step():
-            self._sweeper = asyncio.create_task(self._sweep(), name="rlog-sweep")
-
-    async def _sweep(self) -> None:
-        loop = asyncio.get_running_loop()
-        turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
-        while self._sweep_step():
-            if loop.time() >= turn_ends:
-                await asyncio.sleep(0)
-                turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
-        self._sweeper = None
-
-    def _sweep_step(self) -> bool:
-        """Free a bucket of what was purged, and one of what was replaced. Returns whether there is more to do."""
-        if self._retiring and next(self._retiring[0], _DONE) is _DONE:
-            self._retiring.pop(0)
-        swept = [shard.sweep() for shard in self.tables.shards.values()]
-        return any(swept) or bool(self._retiring)
+        self._sweeper.sweep_if_needed()

@@ -150,6 +150,11 @@ class Rlog:
         """Returns when this node's own tables have all that any node wrote before now. Raises LogUnavailable."""
         await self._catch_ups[shard].wait()
 
+    def has_all(self, shard: str, when: str) -> bool:
+        """Whether this node's own tables surely have all that any node wrote to `shard` before what they have of `when`
+        was written. Where one server has both logs, reading them tells, mostly; else it takes a `catch_up`."""
+        return self._replica.has_all(shard, when)
+
     def on_change(self, table: str, listener: Listener[K, V]) -> None:
         """Hear of each change of a table, synchronously; before `start`. Raises KeyError for an unknown table."""
         self.tables.named(table).listeners.append(cast(Listener[object, object], listener))

@@ -19,7 +19,7 @@ from flockmq.rlog.entry import (
     encode_transaction,
 )
 from flockmq.rlog.errors import LogCorrupt, LogUnavailable
-from flockmq.rlog.replica import NotNext, apply_entry
+from flockmq.rlog.reading import NotNext, apply_entry
 from flockmq.rlog.shards import CLUSTER, NODES, ROUTE, ROUTES, SLOTS, NodeInfo
 from flockmq.rlog.tables import Shard, Tables
 

@@ -10,7 +10,7 @@ from flockmq.rlog import snapshot
 from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import BATCH_FIELD, StreamId, encode_batch, encode_transaction
 from flockmq.rlog.errors import LogCorrupt
-from flockmq.rlog.replica import apply_entry
+from flockmq.rlog.reading import apply_entry
 from flockmq.rlog.shards import ROUTE, ROUTES
 from flockmq.rlog.tables import Shard, Tables
 

@@ -1,0 +1,48 @@
+"""Freeing rows that are gone already: of purged owners, and of tables that a bootstrap replaced; a bucket a step, with
+turns of the event loop between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from flockmq import bounds
+from flockmq.rlog.tables import Shard, Tables
+
+_DONE: Final = object()
+
+
+class Sweeper:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._retiring: list[Iterator[None]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def retire(self, replaced: Shard) -> None:
+        self._retiring.append(replaced.retire())
+
+    def sweep_if_needed(self) -> None:
+        if self._task is None and self._step():
+            self._task = asyncio.create_task(self._sweep(), name="rlog-sweep")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+        while self._step():
+            if loop.time() >= turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+        self._task = None
+
+    def _step(self) -> bool:
+        """Free a bucket of what was purged, and one of what was replaced. Returns whether there is more to do."""
+        if self._retiring and next(self._retiring[0], _DONE) is _DONE:
+            self._retiring.pop(0)
+        swept = [shard.sweep() for shard in self._tables.shards.values()]
+        return any(swept) or bool(self._retiring)
