@@ -363,6 +363,14 @@ SESSIONS_TICK_S: Final = 0.25
 """How often wills that are due and sessions that expired are looked for."""
 RETAINED_FEED_TOPICS: Final = 512
 """Retained topics looked at, for one new subscription, between two turns of the event loop."""
+OFFERED_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Wills and other messages that no connection waits for, which found no room and are tried again; more are lost."""
+OFFERED_BYTES: Final = 512
+"""What one counts for beside its packet."""
+OFFERED_TOGETHER_MAX: Final = 64
+"""Those that are tried again between two turns of the event loop."""
+OFFER_RETRY_MIN_S: Final = 0.05
+OFFER_RETRY_MAX_S: Final = 5.0
 WILLS_MAX_S: Final = 2.0
 """How long a node that stops waits until its clients' wills are on their way."""
 RETAINED_SEEN_MAX_S: Final = 2.0

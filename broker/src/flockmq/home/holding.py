@@ -27,6 +27,8 @@ from flockmq.home.port import Host
 from flockmq.home.slices import Slices
 from flockmq.home.store import Store, StoreFenced
 from flockmq.home.taking import Taken
+from flockmq.home.wills import HASH as WILLS
+from flockmq.home.wills import Wills
 from flockmq.mqtt.errors import PacketError
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogError
@@ -62,13 +64,14 @@ class Slot:
     core took it, as our own table is about to say. `clients`: whose sessions are here.
     """
 
-    __slots__ = ("clients", "fence", "gained_at", "is_lost", "journal", "loaded", "marks", "number")
+    __slots__ = ("clients", "fence", "gained_at", "is_lost", "journal", "loaded", "marks", "number", "wills")
 
-    def __init__(self, number: int, gained_at: int, fence: str, journal: SlotJournal) -> None:
+    def __init__(self, number: int, gained_at: int, fence: str, journal: SlotJournal, wills: Wills) -> None:
         self.number = number
         self.gained_at = gained_at
         self.fence = fence
         self.journal = journal
+        self.wills = wills
         self.marks = Marks()
         self.clients: set[bytes] = set()
         self.loaded = False
@@ -184,7 +187,8 @@ class Holding:
         place = StreamId(self._dealt_at >> 48, self._dealt_at & (1 << 48) - 1)
         for slot in self._gained:
             journal = SlotJournal(slot, self._store, self._unsealed, self._host.flush_soon)
-            self.slots[slot] = Slot(slot, self._dealt_at, f"{place} {self._host.incarnation}", journal)
+            wills = Wills(journal, self.ledger, self._host.publish)
+            self.slots[slot] = Slot(slot, self._dealt_at, f"{place} {self._host.incarnation}", journal, wills)
             self._unloaded.add(slot)
         self._gained.clear()
         self._load_soon()
@@ -245,7 +249,10 @@ class Holding:
             if client_id in self.sessions.by_id:
                 continue  # taken again after Redis lost data: what is here is newer
             try:
-                self._restore(slot, client_id, fields)
+                if client_id == WILLS:
+                    slot.wills.restore(fields, self.router.now_s)
+                else:
+                    self._restore(slot, client_id, fields)
             except (ValueError, IndexError, StructError, PacketError, ShapeLimitError) as error:
                 log.error("the session of %r can't be restored, it is left in Redis: %s", client_id, error)
             if time.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
@@ -278,6 +285,7 @@ class Holding:
             return
         self._unloaded.discard(number)
         self._store.release(number)
+        slot.wills.let_go()
         self.router.give_up_shared(number)
         slot.journal.close()
         self._host.slot_gone(number)
@@ -353,6 +361,7 @@ class Holding:
             self._store.drop(slot.number, client_id)
         for session in here:
             session.write_again()
+        slot.wills.write_again()
         for source, number in slot.marks.items():
             self._store.mark(slot.number, source, number_bytes(number))
         self.seal()
@@ -388,8 +397,9 @@ class Holding:
 
     def published(self, message: Publish, session: DurableSession) -> None:
         """A will."""
-        message.origin = session.will_origin()
-        self._host.publish(message)
+        if self.holds(session):
+            message.origin = session.will_origin()
+            self.slots[session.journal.slot].wills.publish(message, self.router.now_s)
 
     def unwanted(self, slot: int, filters: list[bytes]) -> None:
         self.settle(slot, partial(self._host.unrouted_slot, slot, filters))

@@ -33,9 +33,9 @@ class Residents(Protocol):
         token: int,
         opening: wire.Opening | None,
         answer: Callable[[int], None],
-    ) -> None:
+    ) -> bool:
         """A connection was admitted: `answer` gets the flags when what follows from it is durable; the session, if it
-        lasts, sends behind the answer.
+        lasts, sends behind the answer. False: too much waits to be durable, nothing was done.
         """
         ...
 
@@ -79,7 +79,7 @@ class Nobody:
         token: int,
         opening: wire.Opening | None,
         answer: Callable[[int], None],
-    ) -> None:
+    ) -> bool:
         raise AssertionError("only cores own slots")
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
@@ -122,8 +122,8 @@ class Host(Desk, Protocol):
 
     def members(self) -> Collection[str]: ...
     def limits(self, zone: str) -> Limits: ...
-    def publish(self, message: Publish) -> None:
-        """A will."""
+    def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
+        """A will: `accepted` is called when everybody who is to have it has it, or nobody will."""
         ...
 
     def session_ended(self, session: Session) -> None: ...

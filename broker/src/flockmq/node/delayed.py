@@ -25,7 +25,6 @@ from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import DELAYED, DelayedMessage
 from flockmq.session.publish import Publish, publication
-from flockmq.session.router import Router
 
 log: Final = logging.getLogger(__name__)
 
@@ -53,40 +52,6 @@ def parse(topic: bytes, now_s: float) -> tuple[int, bytes]:
     if not now_s <= seconds <= now_s + DELAYED_MAX_S:
         raise ValueError(f"neither an interval up to {DELAYED_MAX_S} s nor a time that is so near")
     return seconds * 1000, inner
-
-
-async def publish_everywhere(router: Router, message: Publish, flush: Callable[[], None]) -> bool:
-    """To this node's clients and to other nodes; it returns when those have it. False, and nobody was given it: the
-    link to one of them has no room.
-    """
-    fan = router.route(message.topic).fanout
-    if message.qos and not all(peer.takes(len(message.packet)) for peer in fan.peers):
-        return False
-    accepted = _Accepted()
-    asked = router.forward(fan, message, accepted.one)
-    router.deliver(fan, message, None)
-    flush()
-    await accepted.all_of(asked)
-    return True
-
-
-class _Accepted:
-    """Counts the nodes that have a message."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._wanted = 0
-        self._reached = asyncio.Event()
-
-    def one(self) -> None:
-        self._count += 1
-        if self._count == self._wanted:
-            self._reached.set()
-
-    async def all_of(self, wanted: int) -> None:
-        self._wanted = wanted
-        if self._count < wanted:
-            await self._reached.wait()
 
 
 class Schedule:

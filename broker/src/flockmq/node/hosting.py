@@ -38,6 +38,8 @@ class Hosting:
     """`home.port.Host`, and the parts of a home."""
 
     def __init__(self, node: Node, store: Store, router: Router, zones: Mapping[str, Limits]) -> None:
+        loop = asyncio.get_running_loop()
+        self.soon: Callable[[Callable[[], None]], object] = loop.call_soon
         self.router = HomedRouter(router)
         self.residents = Residents(self, node.homes, store, self.router)
         self.store = store
@@ -47,8 +49,6 @@ class Hosting:
         self._zones = zones
         self._routes: dict[int, OwnRoutes] = {}
         self._feeds = Feeds(node.retained, self.router, partial(node.caught_up, RETAINED), node.flush_soon)
-        loop = asyncio.get_running_loop()
-        self.soon: Callable[[Callable[[], None]], object] = loop.call_soon
         self._intake = Intake(self.residents, node.cluster.nodes_table.__contains__, self.soon, loop.time)
         node.cluster.courier.receiver = self._intake
         node.homes.residents = self.residents
@@ -87,8 +87,8 @@ class Hosting:
     def flush_soon(self) -> None:
         self._node.flush_soon()
 
-    def publish(self, message: Publish) -> None:
-        self._node.send(message)
+    def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
+        self._node.publishing.publish(message, accepted)
 
     def session_ended(self, session: Session) -> None:
         self._node.session_ended(session)

@@ -39,12 +39,13 @@ from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access import Access
 from flockmq.node.clients import Clients
-from flockmq.node.delayed import Delayed, is_delayed, publish_everywhere
+from flockmq.node.delayed import Delayed, is_delayed
 from flockmq.node.filters import Filters, reason_of
 from flockmq.node.fronts import Fronts
 from flockmq.node.hooking import Hooking
 from flockmq.node.hosting import Hosting
 from flockmq.node.overview import Overview
+from flockmq.node.publishing import Publishing
 from flockmq.node.remote import RemoteRoutes
 from flockmq.node.retained import Feeds, Retained
 from flockmq.node.shared import RemoteShares
@@ -146,6 +147,9 @@ class Node(NodePort):
         router.shared.find_peer = cluster.peer
         router.courier = cluster.courier.lanes
         self.delayed = Delayed(DelayedHost(self), reason_of, time.time)
+        self.publishing = Publishing(
+            router, self._retain, self.delayed.take, self.spawn, self.engine.soon, time.monotonic
+        )
         self.retained = Retained()
         self.feeds = Feeds(self.retained, router, partial(self.caught_up, RETAINED), self.engine.soon)
         self.hosting = None if store is None else Hosting(self, store, router, zones)
@@ -336,25 +340,10 @@ class Node(NodePort):
             inbound.logged(await self._retain(inbound.message))
 
     def publish(self, message: Publish, session: Session) -> None:
-        self.send(message)
-
-    def send(self, message: Publish) -> None:
-        """Publish what no connection waits for."""
-        self.spawn(self._publish(message))
+        self.publishing.publish(message, _nobody_waits)
 
     def send_as_plugin(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
-        self.send(publication(4, qos, retain, topic, payload, b""))
-
-    async def _publish(self, message: Publish) -> None:
-        if is_delayed(message.topic):
-            await self.delayed.take(message)
-            return
-        if message.retain:
-            await self._retain(message)
-        fan = self.router.route(message.topic).fanout
-        self.router.forward(fan, message, _nobody_waits)
-        self.router.deliver(fan, message, None)
-        self.engine.soon()
+        self.publishing.publish(publication(4, qos, retain, topic, payload, b""), _nobody_waits)
 
     def _stale(self, stale: bool) -> None:
         self.router.stale = stale
@@ -370,15 +359,6 @@ class Node(NodePort):
             more = self.router.go_on(HELD_LINES_PER_TURN)
             self.engine.soon()
             await asyncio.sleep(0)
-
-    async def publish_due(self, message: Publish) -> bool:
-        """As `_publish`, but False if it can't be matched now, or the log or a link has no room; it returns when the
-        other nodes have it."""
-        if self.router.stale:
-            return False
-        if message.retain and await self._retain(message) >= 0x80:
-            return False
-        return await publish_everywhere(self.router, message, self.engine.soon)
 
     async def _retain(self, message: Publish) -> int:
         """Write, then see every route that was written before: the reason code for the publisher."""
@@ -518,7 +498,7 @@ class DelayedHost:
         return await self._node.caught_up(RETAINED)
 
     async def publish(self, message: Publish) -> bool:
-        return await self._node.publish_due(message)
+        return await self._node.publishing.publish_due(message)
 
 
 def _nobody_waits() -> None:

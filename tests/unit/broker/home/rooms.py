@@ -55,6 +55,7 @@ class Home:
         self.delivered: list[tuple[str, int, bytes]] = []
         self.overflown: list[tuple[str, bytes, int]] = []
         self.published: list[Publish] = []
+        self.accepted: list[Callable[[], None]] = []
         self.linked = True
         self.routed: list[tuple[int, bytes]] = []
         self.came: list[tuple[int, bytes, list[bytes]]] = []
@@ -71,8 +72,9 @@ class Home:
     def limits(self, zone: str) -> Limits:
         return Limits()
 
-    def publish(self, message: Publish) -> None:
+    def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
         self.published.append(message)
+        self.accepted.append(accepted)
 
     def session_ended(self, session: Session) -> None: ...
 

@@ -250,6 +250,7 @@ async def test_a_client_that_did_not_come_back_after_a_crash_left_then(
     later = await another(redis)
     later.residents.tick()
     assert [message.topic for message in later.published] == [b"w"]
+    later.accepted[0]()
     again = Home(redis, "core-2@1", 3)
     await again.own(SLOT)
     again.residents.tick()

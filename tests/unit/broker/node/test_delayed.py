@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from flockmq.bounds import DELAYED_MAX_S
 from flockmq.mqtt.reason import Reason
 from flockmq.node import delayed
-from flockmq.node.delayed import Delayed, Schedule, parse, publish_everywhere
+from flockmq.node.delayed import Delayed, Schedule, parse
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull, LogUnavailable
 from flockmq.rlog.shards import DELAYED, DelayedMessage
 from flockmq.session.publish import Publish, publication
-from flockmq.session.sink import Peer, Sink
-from unit.broker.session.harness import Node
 
 NOW_S = 1_000_000_000.0
 
@@ -270,43 +268,3 @@ async def test_messages_that_cannot_be_published_hold_no_others_up(log: Log, mon
     assert [await leader.next(), await leader.next()] == ["a", "b"]
     leader.refuses.clear()
     assert [await leader.next() for _ in range(3)] == ["stuck 1", "stuck 2", "stuck 3"]
-
-
-class OtherNode(Peer):
-    """Takes what is forwarded while it `has_room`."""
-
-    def __init__(self, turn: list[Sink]) -> None:
-        super().__init__(turn, 5)
-        self.taken: list[bytes] = []
-        self.waiting: list[Callable[[], None]] = []
-        self.has_room = True
-
-    def takes(self, packet_bytes: int) -> bool:
-        return self.has_room
-
-    def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        self.taken.append(packet)
-        self.waiting.append(on_accepted)
-        return self.has_room
-
-
-async def test_nobody_is_given_a_message_again_because_one_node_has_no_room_for_it() -> None:
-    node = Node()
-    full, other = OtherNode(node.router.turn), OtherNode(node.router.turn)
-    node.router.remote.add(b"t", full)
-    node.router.remote.add(b"#", other)
-    subscriber = node.client("s")
-    node.subscribe(subscriber, ("t", 1))
-    message = publication(5, 1, False, b"t", b"x", b"")
-    full.has_room = False
-    assert not await publish_everywhere(node.router, message, node.turn)
-    assert (other.taken, subscriber.packets()) == ([], [])
-    full.has_room = True
-    publishing = asyncio.ensure_future(publish_everywhere(node.router, message, node.turn))
-    await asyncio.sleep(0)
-    assert len(subscriber.packets()) == len(other.taken) == len(full.taken) == 1
-    other.waiting[0]()
-    await asyncio.sleep(0)
-    assert not publishing.done()
-    full.waiting[0]()
-    assert await publishing

@@ -1,0 +1,99 @@
+"""Wills that are due, of the sessions that run here, until everybody who is to have them has them.
+
+A will that is due leaves its session, which may end or begin anew meanwhile, for a hash of its slot: that of the client
+id b"", which no session has. What always holds: a will is in its session, here, or published; the next home publishes
+what it finds, under the same origin, so who has it already takes no second one.
+
+    field               value
+    w, origin (16)      when it was due (wall ms, 8), the MQTT version (1), one PUBLISH packet
+    m                   nothing: a hash with this field is listed among the slot's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from struct import Struct
+from typing import Final
+
+from flockmq.mqtt.frame import remaining_length
+from flockmq.session.journal import META, Journal, Ledger
+from flockmq.session.publish import Publish, parse_publish, waited
+
+HASH: Final = b""
+_FIELD: Final = b"w"
+_VALUE: Final = Struct(">QB")
+
+Give = Callable[[Publish, Callable[[], None]], None]
+"""Have a message published; the second is called when everybody has it, or never will."""
+
+
+class _Due:
+    __slots__ = ("field", "value")
+
+    def __init__(self, origin: bytes, value: bytes) -> None:
+        self.field = _FIELD + origin
+        self.value = value
+
+
+class Wills:
+    """Of one slot. When it is let go of nothing more is put: the next home finds what isn't published."""
+
+    def __init__(self, journal: Journal, ledger: Ledger, give: Give) -> None:
+        self._journal = journal
+        self._ledger = ledger
+        self._give = give
+        self._due: dict[bytes, _Due] = {}
+        self._is_ours = True
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def publish(self, message: Publish, now_s: float) -> None:
+        """It has an origin. What is put here comes before whatever takes it out of its session."""
+        value = _VALUE.pack(self._ledger.wall_ms(now_s), message.version) + message.packet
+        self._take(_Due(message.origin, value), message)
+
+    def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
+        """What a former home didn't see accepted. Raises what `struct` and `parse_publish` do, for what none put."""
+        for field, value in fields.items():
+            if field[:1] != _FIELD:
+                continue
+            due_ms, version = _VALUE.unpack_from(value, 0)
+            packet = value[_VALUE.size :]
+            _, body = remaining_length(packet, 1, 0)
+            message = parse_publish(packet, 0, body, len(packet), version)
+            message.origin = field[1:]
+            left = waited(message, (self._ledger.wall_ms(now_s) - due_ms) // 1000)
+            if left is None:
+                self._journal.delete(HASH, field)
+            else:
+                self._take(_Due(message.origin, value), left)
+
+    def write_again(self) -> None:
+        """The store lost something."""
+        self._journal.drop(HASH)
+        for due in self._due.values():
+            self._put(due)
+
+    def let_go(self) -> None:
+        self._is_ours = False
+        self._due.clear()
+
+    def _take(self, due: _Due, message: Publish) -> None:
+        self._due[due.field] = due
+        self._put(due)
+        self._give(message, partial(self._accepted, due))
+
+    def _put(self, due: _Due) -> None:
+        self._journal.put(HASH, META, b"")
+        self._journal.put(HASH, due.field, due.value)
+
+    def _accepted(self, due: _Due) -> None:
+        if not self._is_ours or self._due.get(due.field) is not due:
+            return
+        del self._due[due.field]
+        if self._due:
+            self._journal.delete(HASH, due.field)
+        else:
+            self._journal.drop(HASH)

@@ -1,0 +1,244 @@
+"""Messages that no connection waits for: given to everybody once, and tried again until there is room for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from flockmq.mqtt.reason import Reason
+from flockmq.node import publishing
+from flockmq.node.publishing import Publishing
+from flockmq.session.fanout import Fanout
+from flockmq.session.publish import Publish, publication
+from flockmq.session.sink import Courier, Peer, Sink, Slot
+from unit.broker.session.harness import Node
+
+
+class OtherNode(Peer):
+    """Takes what is forwarded while it `has_room`."""
+
+    def __init__(self, turn: list[Sink]) -> None:
+        super().__init__(turn, 5)
+        self.taken: list[bytes] = []
+        self.waiting: list[Callable[[], None]] = []
+        self.has_room = True
+
+    def takes(self, packet_bytes: int) -> bool:
+        return self.has_room
+
+    def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        if self.has_room:
+            self.taken.append(packet)
+            self.waiting.append(on_accepted)
+        return self.has_room
+
+
+class Lane(Courier):
+    """The way to the homes of sessions that last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[bytes] = []
+        self.accepts: list[Callable[[], None]] = []
+        self.has_room = True
+
+    def takes(self, fan: Fanout, message: Publish) -> bool:
+        return self.has_room
+
+    def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
+        assert self.has_room
+        self.taken.append(message.packet)
+        self.accepts.append(on_accepted)
+        return 1
+
+
+class Published:
+    """A node whose log answers what `reasons` say, and where time goes on as it is told to."""
+
+    def __init__(self) -> None:
+        self.node = Node()
+        self.router = self.node.router
+        self.lane = Lane()
+        self.router.courier = self.lane
+        self.subscriber = self.node.client("s")
+        self.node.subscribe(self.subscriber, ("t", 1))
+        self.logged: list[bytes] = []
+        self.reasons: list[int] = []
+        self.accepted: list[str] = []
+        self.now_s = 100.0
+        self.tasks: set[asyncio.Future[None]] = set()
+        write = self.write
+        self.publishing = Publishing(self.router, write, write, self.spawn, self.node.turn, lambda: self.now_s)
+
+    async def write(self, message: Publish) -> int:
+        self.logged.append(message.topic)
+        return self.reasons.pop(0) if self.reasons else Reason.SUCCESS
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        self.tasks.add(asyncio.ensure_future(work))
+
+    def publish(
+        self, name: str, *, qos: int = 1, retain: bool = False, topic: bytes = b"t", expiry_s: int = -1
+    ) -> None:
+        encoded = b"" if expiry_s < 0 else b"\x02" + expiry_s.to_bytes(4, "big")
+        message = publication(5, qos, retain, topic, name.encode(), encoded, expiry_s)
+        self.publishing.publish(message, lambda: self.accepted.append(name))
+
+    async def rest(self) -> None:
+        """Until nothing more happens by itself; tries come one behind the other."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def got(self) -> int:
+        return len(self.subscriber.packets())
+
+
+@pytest.fixture
+async def published(monkeypatch: pytest.MonkeyPatch) -> Published:
+    monkeypatch.setattr(publishing, "OFFER_RETRY_MIN_S", 0.0)
+    monkeypatch.setattr(publishing, "OFFER_RETRY_MAX_S", 0.0)
+    return Published()
+
+
+async def test_a_will_that_finds_a_full_lane_is_given_to_everybody_when_there_is_room(published: Published) -> None:
+    published.router.remote.add(b"t", Slot(7))
+    published.lane.has_room = False
+    published.publish("will")
+    await published.rest()
+    assert (published.got(), published.lane.taken, published.accepted) == (0, [], [])
+    assert len(published.publishing) == 1
+    published.lane.has_room = True
+    await published.rest()
+    assert (published.got(), len(published.lane.taken), published.accepted) == (1, 1, [])
+    published.lane.accepts[0]()
+    assert published.accepted == ["will"]
+    assert (len(published.publishing), published.publishing.waiting_bytes) == (0, 0)
+
+
+async def test_nobody_is_given_a_message_again_because_one_node_has_no_room_for_it(published: Published) -> None:
+    turn = published.router.turn
+    full, other = OtherNode(turn), OtherNode(turn)
+    published.router.remote.add(b"t", full)
+    published.router.remote.add(b"#", other)
+    full.has_room = False
+    published.publish("will")
+    await published.rest()
+    assert (other.taken, published.got()) == ([], 0)
+    full.has_room = True
+    await published.rest()
+    assert published.got() == len(other.taken) == len(full.taken) == 1
+    other.waiting[0]()
+    assert published.accepted == []
+    full.waiting[0]()
+    assert published.accepted == ["will"]
+
+
+async def test_a_shared_group_without_room_gets_it_later_and_alone(published: Published) -> None:
+    router = published.router
+    member, rooms = published.node.client("m"), [-1, -1, 0]
+    published.node.subscribe(member, ("$share/g/t", 1))
+    dispatch = router.shared.dispatch
+    router.shared.dispatch = lambda *asked: rooms.pop(0) or dispatch(*asked)  # type: ignore[method-assign]
+    published.publish("will")
+    await published.rest()
+    assert (published.got(), len(member.packets()), published.accepted) == (1, 1, ["will"])
+    assert router.counters.dropped_no_room == -2, "a group counts what it refuses; here it didn't"
+
+
+async def test_with_old_tables_only_QoS_0_is_published(published: Published) -> None:
+    published.router.stale = True
+    published.publish("0", qos=0)
+    published.publish("1")
+    await published.rest()
+    assert (published.accepted, published.got()) == (["0"], 1)
+    published.router.stale = False
+    await published.rest()
+    assert (published.accepted, published.got()) == (["0", "1"], 1)
+
+
+async def test_a_retained_will_is_retained_once_and_before_it_is_given_to_anybody(published: Published) -> None:
+    published.reasons = [Reason.UNSPECIFIED_ERROR, Reason.QUOTA_EXCEEDED]
+    published.router.remote.add(b"t", Slot(7))
+    published.lane.has_room = False
+    published.publish("will", retain=True)
+    await published.rest()
+    assert (len(published.logged), published.got()) == (3, 0)
+    published.lane.has_room = True
+    await published.rest()
+    assert (len(published.logged), published.got()) == (3, 1)
+
+
+async def test_a_delayed_will_is_accepted_when_the_log_has_it_or_never_can(published: Published) -> None:
+    published.reasons = [Reason.UNSPECIFIED_ERROR, Reason.SUCCESS]
+    published.publish("later", topic=b"$delayed/5/t")
+    await published.rest()
+    assert (published.logged, published.accepted) == ([b"$delayed/5/t"] * 2, ["later"])
+    published.reasons = [Reason.TOPIC_NAME_INVALID]
+    published.publish("never", topic=b"$delayed/x/t")
+    await published.rest()
+    assert published.accepted == ["later", "never"]
+
+
+async def test_the_expiry_runs_while_it_waits(published: Published) -> None:
+    published.router.stale = True
+    published.publish("kept", expiry_s=60)
+    published.publish("expired", expiry_s=9)
+    await published.rest()
+    published.now_s += 9.5
+    await published.rest()
+    assert published.accepted == ["expired"]
+    assert published.router.counters.dropped_expired == 1
+    published.router.remote.add(b"t", Slot(7))
+    published.router.stale = False
+    await published.rest()
+    assert published.lane.taken[0][8:13] == b"\x02\0\0\0\x33", "51 s are left"
+
+
+async def test_what_waits_is_bounded_and_what_is_beyond_is_said(
+    published: Published, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(publishing, "OFFERED_MAX_BYTES", 1000)
+    published.router.stale = True
+    published.publish("first")
+    published.publish("second")
+    await published.rest()
+    assert published.accepted == ["second"]
+    assert "is lost" in caplog.text
+    assert published.router.counters.dropped_no_room == 1
+    published.router.stale = False
+    await published.rest()
+    assert published.accepted == ["second", "first"]
+
+
+async def test_one_that_can_never_be_published_holds_up_no_other(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "OFFERED_TOGETHER_MAX", 1)
+    published.lane.has_room = False
+    published.router.remote.add(b"stuck", Slot(7))
+    published.publish("stuck", topic=b"stuck")
+    published.router.stale = True
+    for name in ("a", "b"):
+        published.publish(name)
+    await published.rest()
+    published.router.stale = False
+    await published.rest()
+    assert published.accepted == ["a", "b"]
+    assert len(published.publishing) == 1
+
+
+async def test_one_that_is_due_is_published_when_all_have_it_or_not_at_all(published: Published) -> None:
+    published.router.remote.add(b"t", Slot(7))
+    message = publication(5, 1, False, b"t", b"x", b"")
+    published.lane.has_room = False
+    assert not await published.publishing.publish_due(message)
+    assert published.got() == 0
+    published.lane.has_room = True
+    publishing = asyncio.ensure_future(published.publishing.publish_due(message))
+    await published.rest()
+    assert not publishing.done()
+    published.lane.accepts[0]()
+    assert await publishing
+    assert published.got() == 1
