@@ -1,7 +1,7 @@
 """This node as a home: what the sessions that run here need of the node around them. Only cores have one.
 
 What always holds: a route of a slot is in the log while a session of the slot that runs here wants it; it is deleted
-when that it isn't wanted is durable, and written again if a former home of the slot deletes it late.
+when that it isn't wanted is durable, and written again if a former home of the slot deletes it late, or it couldn't be.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flockmq.bounds import STORE_STOP_MAX_S
+from flockmq.bounds import REJOIN_SLICE_FILTERS, STORE_STOP_MAX_S
 from flockmq.home.intake import Intake
 from flockmq.home.residents import Residents
 from flockmq.home.store import Store
@@ -48,9 +48,11 @@ class Hosting:
         self._filters = node.filters
         self._zones = zones
         self._routes: dict[int, OwnRoutes] = {}
+        self._misses = False
+        """A route that is wanted couldn't be written."""
         self._feeds = Feeds(node.retained, self.router, partial(node.caught_up, RETAINED), node.flush_soon)
-        self._intake = Intake(self.residents, node.cluster.nodes_table.__contains__, self.soon, loop.time)
-        node.cluster.courier.receiver = self._intake
+        self.intake = Intake(self.residents, node.cluster.nodes_table.__contains__, self.soon, loop.time)
+        node.cluster.courier.receiver = self.intake
         node.homes.residents = self.residents
 
     async def start(self) -> None:
@@ -65,9 +67,27 @@ class Hosting:
         await self.store.stop()
 
     def try_again(self) -> None:
-        """What was in doubt when the log was away."""
+        """What was in doubt, or couldn't be written, when the log was away."""
         for routes in self._routes.values():
             routes.delete_again()
+        if self._misses:
+            self.routes_swapped()
+
+    def routes_swapped(self) -> None:
+        """After a bootstrap nobody says which routes went: look for all that are wanted. Amid an entry."""
+        self._misses = False
+        self.soon(self._look_soon)
+
+    def _look_soon(self) -> None:
+        self._node.spawn(self._look_for_routes())
+
+    async def _look_for_routes(self) -> None:
+        wanted = list(self.router.wanted)
+        for first in range(0, len(wanted), REJOIN_SLICE_FILTERS):
+            for slot, filter in wanted[first : first + REJOIN_SLICE_FILTERS]:
+                if (routes := self._routes.get(slot)) is not None and not routes.has(filter):
+                    self._route_anew(slot, filter)
+            await asyncio.sleep(0)
 
     def route_deleted(self, slot: int, filter: bytes) -> None:
         """A route of a slot went from the log; amid an entry."""
@@ -76,7 +96,12 @@ class Hosting:
 
     def _route_anew(self, slot: int, filter: bytes) -> None:
         if (slot, filter) in self.router.wanted and slot in self._routes:
-            self._routes[slot].put([filter], _nobody_asks)
+            self._routes[slot].put([filter], self._routed)
+
+    def _routed(self, reason: int) -> None:
+        """Nobody waits for it, so nobody asks again."""
+        if reason >= 0x80:
+            self._misses = True
 
     # What residents ask of the cluster.
 
@@ -103,7 +128,7 @@ class Hosting:
         return self._zones.get(zone) or self._zones["default"]
 
     def changed(self) -> None:
-        self._intake.changed()
+        self.intake.changed()
 
     # What their subscriptions ask.
 
@@ -140,7 +165,7 @@ class Hosting:
         for filter in filters:
             if is_exclusive(filter):
                 self._filters.claim_again(client_id, filter)
-        self.route_slot(slot, filters, _nobody_asks)
+        self.route_slot(slot, filters, self._routed)
 
     def see_retained(self, then: Callable[[bool], None]) -> None:
         self._node.spawn(self._see_retained(then))
@@ -167,7 +192,3 @@ class Hosting:
 
     def _is_wanted(self, slot: int, filter: bytes) -> bool:
         return (slot, filter) in self.router.wanted
-
-
-def _nobody_asks(reason: int) -> None:
-    """What isn't routed now is when its session subscribes again, or the log is back."""

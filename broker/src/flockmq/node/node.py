@@ -141,7 +141,13 @@ class Node(NodePort):
         self.clients.must_authorize = self.access.must_authorize
         auth.authorizer.on_change = self.authorization_changed
         hooking.on_change = self.authorization_changed
-        self.remote = RemoteRoutes(router, self.incarnation, cluster.peer, on_slot_delete=self._slot_route_deleted)
+        self.remote = RemoteRoutes(
+            router,
+            self.incarnation,
+            cluster.peer,
+            on_slot_delete=self._slot_route_deleted,
+            on_swap=self._routes_swapped,
+        )
         self.filters = Filters(self.incarnation, partial(rlog.submit, ROUTE), self.holders, router)
         self.remote_shares = RemoteShares(router, self.incarnation)
         router.shared.find_peer = cluster.peer
@@ -394,6 +400,10 @@ class Node(NodePort):
     def _slot_route_deleted(self, slot: int, filter: bytes) -> None:
         if self.hosting is not None:
             self.hosting.route_deleted(slot, filter)
+
+    def _routes_swapped(self) -> None:
+        if self.hosting is not None:
+            self.hosting.routes_swapped()
 
     def _node_gone(self, incarnation: str) -> None:
         self.router.shared.others_changed()

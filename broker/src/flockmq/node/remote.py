@@ -50,7 +50,9 @@ class _Placed:
 
 class RemoteRoutes:
     """Listens to `routes`; `members` listens to `nodes`. `find_peer` gives None for a node that isn't a member: it must
-    know of a node before `members` hears of it. `on_slot_delete` is told of each route (slot, filter) that goes."""
+    know of a node before `members` hears of it. `on_slot_delete` is told of each route (slot, filter) that goes;
+    `on_swap` that all of them are others, of which it isn't.
+    """
 
     def __init__(
         self,
@@ -59,12 +61,14 @@ class RemoteRoutes:
         find_peer: FindPeer,
         max_shapes: int = REMOTE_SHAPES_MAX,
         on_slot_delete: Callable[[int, bytes], None] | None = None,
+        on_swap: Callable[[], None] | None = None,
     ) -> None:
         self._router = router
         self._me = me
         self._find_peer = find_peer
         self._max_shapes = max_shapes
         self._on_slot_delete = on_slot_delete
+        self._on_swap = on_swap
         self._index = FilterIndex(max_shapes)
         self._placed: dict[str, _Placed] = {}
         self._everywhere: list[Peer | Slot] = []
@@ -121,7 +125,7 @@ class RemoteRoutes:
                 del self._unplaced[incarnation]
 
     def fresh(self) -> Self:
-        return type(self)(self._router, self._me, self._find_peer, self._max_shapes, self._on_slot_delete)
+        return type(self)(self._router, self._me, self._find_peer, self._max_shapes)
 
     def swap(self, fresh: Self) -> None:
         self._index, self._placed, self._unplaced = fresh._index, fresh._placed, fresh._unplaced
@@ -129,6 +133,8 @@ class RemoteRoutes:
         self.go_live()
         for incarnation in list(self._unplaced):  # those who joined while the fresh one was filled
             self.joined(incarnation)
+        if self._on_swap is not None:
+            self._on_swap()
 
     def joined(self, incarnation: str) -> None:
         """The node is a member now: place the rows that came before."""

@@ -10,7 +10,7 @@ import pytest
 
 from flockmq.mqtt.reason import Reason
 from flockmq.node.hosting import Hosting
-from flockmq.node.remote import slot_owner
+from flockmq.node.remote import RemoteRoutes, slot_owner
 from flockmq.session.counters import Counters
 from flockmq.session.limits import Limits
 from flockmq.session.router import Router
@@ -36,6 +36,7 @@ class Hosted:
             retained=SimpleNamespace(),
             caught_up=lambda shard: None,
             flush_soon=lambda: None,
+            spawn=asyncio.ensure_future,
             rlog=SimpleNamespace(submit=lambda shard, ops: self.log.submit(ops)),
             holders=self.log.holders,
         )
@@ -107,3 +108,45 @@ async def test_a_slot_that_went_has_its_routes_written_by_its_next_home(hosted: 
     hosted.hosting.unrouted_slot(SLOT, [])
     await asyncio.sleep(0)
     assert hosted.log.waiting() == 0
+
+
+async def rest() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_route_that_a_bootstrap_did_not_bring_is_written_again(hosted: Hosted) -> None:
+    await hosted.subscribe(b"a/#")
+    await hosted.subscribe(b"b/#")
+    routes = RemoteRoutes(Router(Counters(), 1 << 20), "me@0", lambda _: None, on_swap=hosted.hosting.routes_swapped)
+    hosted.log.rows = {b"b/#": {OWNER}}
+    routes.swap(routes.fresh())
+    await rest()
+    assert hosted.log.waiting() == 1
+    await hosted.log.answer()
+    assert hosted.log.rows == {b"a/#": {OWNER}, b"b/#": {OWNER}}
+
+
+async def test_a_route_that_could_not_be_written_is_tried_again(hosted: Hosted) -> None:
+    await hosted.subscribe(b"a/#")
+    hosted.log.rows.clear()
+    hosted.hosting.route_deleted(SLOT, b"a/#")
+    await rest()
+    await hosted.log.answer(applied=False)
+    hosted.hosting.try_again()
+    await rest()
+    await hosted.log.answer()
+    assert hosted.log.holders(b"a/#") == {OWNER}
+    hosted.hosting.try_again()
+    await rest()
+    assert hosted.log.waiting() == 0
+
+
+async def test_routes_of_a_session_that_came_are_tried_again(hosted: Hosted) -> None:
+    hosted.hosting.router.add(Subscription(hosted.session, b"a/#", 1))
+    hosted.hosting.came_with(SLOT, b"c", [b"a/#"])
+    await hosted.log.answer(applied=False)
+    hosted.hosting.try_again()
+    await rest()
+    await hosted.log.answer()
+    assert hosted.log.holders(b"a/#") == {OWNER}
