@@ -150,6 +150,11 @@ class Intake:
         """Something waits that could be taken when the log goes on."""
         return any(sender.waiting for sender in self._senders.values())
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What all senders sent and isn't durable."""
+        return sum(sender.size_bytes for sender in self._senders.values())
+
     def held_bytes(self, sender: str) -> int:
         """What one sender sent and isn't durable."""
         known = self._senders.get(sender)

@@ -138,6 +138,28 @@ class View:
             yield Sample("flockmq_rlog_weight", status.weight)
             yield Sample("flockmq_rlog_replicants", status.replicants)
 
+    def _home_samples(self) -> Iterator[Sample]:
+        """Messages on their way to sessions that last, and those sessions."""
+        lanes = self._node.cluster.courier.lanes
+        yield Sample("flockmq_courier_messages", lanes.waiting_messages)
+        yield Sample("flockmq_courier_bytes", lanes.waiting_bytes)
+        yield Sample("flockmq_courier_parked_messages", lanes.parked_messages)
+        yield Sample("flockmq_courier_congested_lanes", lanes.congested)
+        yield Sample("flockmq_courier_dropped_bytes", lanes.dropped_bytes)
+        hosting = self._node.hosting
+        yield Sample("flockmq_sessions_persistent", 0 if hosting is None else len(hosting.residents))
+        if hosting is not None:
+            slots, store = hosting.residents.holding.slots.values(), hosting.store
+            yield Sample("flockmq_home_slots", len(slots))
+            yield Sample("flockmq_home_slots_loading", sum(not slot.loaded for slot in slots))
+            yield Sample("flockmq_home_wills", sum(len(slot.wills) for slot in slots))
+            yield Sample("flockmq_home_intake_bytes", hosting.intake.waiting_bytes)
+            yield Sample("flockmq_home_store_queue_bytes", store.queued_bytes)
+            yield Sample("flockmq_home_store_commits", store.commits)
+            yield Sample("flockmq_home_store_bytes", store.committed_bytes)
+            yield Sample("flockmq_home_store_retries", store.retries)
+            yield Sample("flockmq_home_store_redis_full", store.redis_full)
+
     def samples(self) -> Sequence[Sample]:
         node = self._node
         return [
@@ -148,7 +170,6 @@ class View:
             *node.hooking.samples(),
             *(Sample(*sample) for sample in node.access.auth.samples()),
             Sample("flockmq_sessions", node.counters.connections + node.counters.sessions_away),
-            Sample("flockmq_sessions_persistent", 0 if node.hosting is None else len(node.hosting.residents)),
             *(
                 Sample("flockmq_listener_connections", listener.connections, (listener.name,))
                 for listener in node.engine.listeners.values()
@@ -164,6 +185,9 @@ class View:
             Sample("flockmq_queue_length", node.homes.attaching, ("attaches",)),
             Sample("flockmq_queue_length", node.cluster.resend_messages, ("resend_messages",)),
             Sample("flockmq_queue_length", node.rlog.pending_bytes, ("log_pending_bytes",)),
+            Sample("flockmq_queue_length", len(node.publishing), ("offered_messages",)),
+            Sample("flockmq_queue_length", node.publishing.waiting_bytes, ("offered_bytes",)),
+            *self._home_samples(),
             *self._log_samples(),
             Sample("flockmq_rlog_redis_lost_data", node.rlog.redis_lost_data),
             Sample("flockmq_rlog_digest_mismatches", node.rlog.digest_mismatches),
