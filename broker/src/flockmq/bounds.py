@@ -103,8 +103,10 @@ ATTACHES_MAX_BYTES: Final = 64 * 1024 * 1024
 """Client ids, with their wills, whose homes haven't answered yet; a CONNECT beyond them is refused with 0x88."""
 HOME_BATCH_MAX: Final = 4096
 HOME_OUT_MAX: Final = 100_000
-"""Notes for one node while there is no link to it; more are dropped: stale ones are found when kicked."""
+"""Answers and kicks, each, for one node while there is no link to it; more are dropped: when it is linked it asks anew,
+and registers whom it has."""
 REGISTERS_EARLY_MAX: Final = 100_000
+"""What nodes said of slots whose sessions aren't here yet; of more they are asked again when these are."""
 EARLY_KEPT_S: Final = 10.0
 """What a node says of a slot that this core hasn't heard to be its own is kept for so long."""
 HOME_RETURN_S: Final = 5.0

@@ -86,8 +86,9 @@ class NoSessions(Nobody):
         token: int,
         opening: wire.Opening | None,
         answer: Callable[[int], None],
-    ) -> None:
+    ) -> bool:
         answer(0)
+        return True
 
 
 class Node:

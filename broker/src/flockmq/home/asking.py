@@ -32,6 +32,10 @@ class HomeUnreachable(AttachError):
     """No home answered in time: CONNACK 0x88, the client may try again."""
 
 
+class HomeFull(AttachError):
+    """So much waits at its home to be durable that no more is taken: CONNACK 0x88, the client may try again."""
+
+
 class Superseded(AttachError):
     """A newer connection of the same client id took its place: 0x8E."""
 
@@ -105,8 +109,7 @@ class _Pending:
 
     def size(self) -> int:
         """What it counts for, in bytes."""
-        will = None if self.opening is None else self.opening.will
-        return len(self.client_id) + (0 if will is None else len(will.packet))
+        return wire.size_of(self.client_id, self.opening)
 
 
 class _Question:
@@ -214,7 +217,9 @@ class Asking:
             return
         self._take_pending(number)
         kicked = max(self._kicked.get(pending.client_id, 0), self._kicked_before.get(pending.client_id, 0))
-        if status == wire.SUPERSEDED or token <= kicked:
+        if status == wire.FULL:
+            pending.done(HomeFull(f"the home of {pending.client_id!r} takes no more sessions before Redis has them"))
+        elif status == wire.SUPERSEDED or token <= kicked:
             pending.done(Superseded(f"a newer connection has the client id {pending.client_id!r}"))
         else:
             pending.done(Admission(token, bool(flags & wire.LASTS), bool(flags & wire.PRESENT)))

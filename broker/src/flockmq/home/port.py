@@ -1,8 +1,8 @@
-"""The seams of a home: what the service of client ids, the sessions that run here and their node ask of one another."""
+"""The seams of a home: what its client ids, its sessions, their node and the cluster ask of one another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container, Mapping
 from typing import Protocol
 
 from flockmq.home import wire
@@ -11,6 +11,32 @@ from flockmq.home.subscribing import Desk
 from flockmq.session.limits import Limits
 from flockmq.session.publish import Publish
 from flockmq.session.session import Session
+
+
+class Cluster(Protocol):
+    """What homes need of `cluster.Cluster`."""
+
+    incarnation: str
+    on_node_gone: list[Callable[[str], None]]
+    on_slot: list[Callable[[int, str], None]]
+    on_core_linked: list[Callable[[str], None]]
+    on_link_lost: list[Callable[[str], None]]
+    on_delivery: Callable[[str, bytes], None]
+
+    @property
+    def slots(self) -> Mapping[int, str]: ...
+    @property
+    def is_surely_member(self) -> bool: ...
+    @property
+    def nodes_table(self) -> Container[str]:
+        """The incarnations that are members."""
+        ...
+
+    def epoch(self) -> int: ...
+    def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None: ...
+    def is_linked(self, incarnation: str) -> bool: ...
+    def tell(self, incarnation: str, method: str, body: bytes) -> bool: ...
+    def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool: ...
 
 
 class Residents(Protocol):

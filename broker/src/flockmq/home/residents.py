@@ -1,8 +1,8 @@
-"""The connections of the sessions that run at this home, and what they say and get: those sessions that last, of the
-slots that this core holds (`holding`).
+"""The connections of the sessions that run at this home, and what they say: those sessions that last, of the slots that
+this core holds (`holding`).
 
 What always holds:
-- Nothing is answered before it is durable: an attach, a SUBSCRIBE, what a client acknowledged, a batch of letters.
+- Nothing is answered before it is durable: an attach, a SUBSCRIBE, what a client acknowledged.
 - Whoever comes back is told that its session is present exactly if it is; a CONNECT that asks again, because its answer
   was lost, is told the same as before.
 - A connection whose deliveries may be lost gets nothing more before it gets all of it again.
@@ -12,29 +12,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 from flockmq import bounds
 from flockmq.home import wire
 from flockmq.home.asking import Answered
-from flockmq.home.barriers import All
 from flockmq.home.edges import Node, ToFront
 from flockmq.home.holding import Holding
-from flockmq.home.marks import number_bytes
+from flockmq.home.letters import Letters
 from flockmq.home.port import Homes, Host
 from flockmq.home.registry import slot_of
 from flockmq.home.slices import Slices
 from flockmq.home.store import Store
 from flockmq.home.subscribing import Subscribing
-from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
+from flockmq.mqtt.reason import Reason
 from flockmq.session.durable import DurableSession
-from flockmq.session.forwarded import take_run
-from flockmq.session.homed import HomedRouter, message_of
+from flockmq.session.homed import HomedRouter
 from flockmq.session.journal import Journal, Meta
-from flockmq.session.letter import Letter
 from flockmq.session.opening import Will
 from flockmq.session.origin import session_source
 from flockmq.session.publish import parse_publish
@@ -44,11 +41,12 @@ log: Final = logging.getLogger(__name__)
 
 
 class Residents:
-    """One per core; it is also the receiver of letters (`intake.Residents`)."""
+    """One per core."""
 
     def __init__(self, host: Host, homes: Homes, store: Store, router: HomedRouter) -> None:
         self._slices = Slices(host.soon)
         self.holding = Holding(host, store, router, self, self._slices)
+        self.letters = Letters(host, self.holding, store)
         self.router = router
         self.sessions = self.holding.sessions
         self._host = host
@@ -131,7 +129,9 @@ class Residents:
         token: int,
         opening: wire.Opening | None,
         answer: Callable[[int], None],
-    ) -> None:
+    ) -> bool:
+        if opening is not None and not self._has_room(client_id, opening):
+            return False
         self.holding.now()
         slot = self.holding.slots[slot_of(client_id)]
         known = self._without_connection(client_id)
@@ -142,7 +142,7 @@ class Residents:
                 self.holding.settle(slot.number, partial(answer, 0))
             else:
                 answer(0)
-            return
+            return True
         source = session_source(opening.nonce)
         fresh = self._made(slot.journal, source, opening, incarnation, client_id, token)
         asked_before = isinstance(known, DurableSession) and known.meta.will_source == opening.nonce
@@ -154,11 +154,20 @@ class Residents:
             session.abandon()  # it is the connection's own
             self.holding.seal()
             self.holding.settle(slot.number, partial(answer, 0))
-            return
+            return True
         slot.clients.add(client_id)
         self._attach(session, token)
         self.holding.seal()
         self._store.barrier(slot.number, partial(self._opened, session, token, present, answer))
+        return True
+
+    def _has_room(self, client_id: bytes, opening: wire.Opening) -> bool:
+        """For what is put at the least: of a Redis that is full those get back to their sessions who have one, for what
+        they acknowledge makes room.
+        """
+        if client_id in self.sessions.by_id and not opening.clean_start:
+            return not self._store.is_backed_up()
+        return not opening.expiry_s or not self._store.is_full()
 
     def _without_connection(self, client_id: bytes) -> Session | None:
         """The session that is here; if its connection went with its node, and it wasn't its turn yet, it leaves now."""
@@ -335,74 +344,12 @@ class Residents:
                 reasons = self.sessions.unsubscribe(session, filters)
                 self.holding.seal()
                 self.holding.settle(session.journal.slot, partial(answer, wire.encode(reasons)))
+            case wire.Subscribe(wanted=wanted) if self._store.is_full():
+                answer(wire.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
             case wire.Subscribe():
                 settle = partial(self.holding.settle, session.journal.slot)
                 Subscribing(self._host, self.router, session, question, settle, answer).start()
                 self.holding.seal()
-
-    # --- letters ------------------------------------------------------------------------------------------------------
-
-    def epoch(self) -> int:
-        return self.holding.epoch()
-
-    def view(self) -> int:
-        return self.holding.view
-
-    def is_loading(self) -> bool:
-        """Or so much waits for Redis that letters wait at their senders."""
-        return self.holding.is_loading() or self._store.is_full()
-
-    def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
-        """Put each letter to every session that matches, once; `done` when all of them are durable."""
-        self.holding.now()
-        touched: set[int] = set()
-        for letter in letters:
-            try:
-                self._take_one(letter, epoch, touched)
-            except PacketError as error:
-                log.error("%s sent a letter that can't be delivered: %s", sender, error)
-        self.holding.seal()
-        if touched:
-            waits = All(len(touched), done)
-            for slot in touched:
-                self._store.barrier(slot, waits.one)
-        else:
-            done(True)
-        self._host.flush_soon()
-
-    def _take_one(self, letter: Letter, epoch: int, touched: set[int]) -> None:
-        message = message_of(letter)
-        self.router.counters.messages_arrived += 1
-        is_new: dict[int, bool] = {}
-        for subscription in self.router.route(message.topic).fanout.deliveries:
-            session = subscription.session
-            assert isinstance(session, DurableSession)
-            slot = session.journal.slot
-            state = self.holding.slots.get(slot)
-            if state is None or state.gained_at > epoch:
-                continue
-            if slot not in is_new:
-                is_new[slot] = state.marks.is_new(letter.source, letter.number)
-            if is_new[slot]:
-                self.router.give(subscription, message)
-        number = number_bytes(letter.number)
-        for slot, new in is_new.items():
-            touched.add(slot)
-            if new:
-                fell_out = self.holding.slots[slot].marks.set(letter.source, letter.number)
-                self._store.mark(slot, letter.source, number)
-                if fell_out:
-                    self._store.unmark(slot, fell_out)
-
-    def take_runs(self, letters: Sequence[Letter]) -> None:
-        """Of QoS 0."""
-        self.holding.now()
-        for letter in letters:
-            try:
-                take_run(self.router, letter.version, letter.packet, letter.publisher)
-            except PacketError as error:
-                log.error("a run of QoS 0 can't be delivered: %s", error)
-        self._host.flush_soon()
 
 
 def _will_of(opening: wire.Opening) -> Will | None:

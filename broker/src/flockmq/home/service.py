@@ -15,6 +15,8 @@ Where this node is the home itself all of that is a call, not a note. What alway
   such a node is back it registers the older connection, and is told that it is to go.
 - A home that was just given a slot admits nobody before it has the slot's sessions, and one that may have been
   purged admits nobody: its slots may be another's.
+- A home hears of connections from members only: who isn't one asks again, and what it registers waits until it is.
+- Who wants to put more into a store that is full is refused at once; so is who would wait for it with too many others.
 """
 
 from __future__ import annotations
@@ -23,39 +25,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from flockmq import bounds
 from flockmq.home import wire
 from flockmq.home.asking import Answered, Asking, Clients, Done
+from flockmq.home.early import Early
 from flockmq.home.outbox import Outbox
-from flockmq.home.port import Nobody, Residents
+from flockmq.home.port import Cluster, Nobody, Residents
 from flockmq.home.registry import Attached, Kick, Registry, slot_of
 
 log: Final = logging.getLogger(__name__)
 
 BEAT_S: Final = 0.1
-
-
-class Cluster(Protocol):
-    """What homes need of `cluster.Cluster`."""
-
-    incarnation: str
-    on_node_gone: list[Callable[[str], None]]
-    on_slot: list[Callable[[int, str], None]]
-    on_core_linked: list[Callable[[str], None]]
-    on_link_lost: list[Callable[[str], None]]
-    on_delivery: Callable[[str, bytes], None]
-
-    @property
-    def slots(self) -> Mapping[int, str]: ...
-    @property
-    def is_surely_member(self) -> bool: ...
-    def epoch(self) -> int: ...
-    def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None: ...
-    def is_linked(self, incarnation: str) -> bool: ...
-    def tell(self, incarnation: str, method: str, body: bytes) -> bool: ...
-    def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool: ...
 
 
 class _Waiting:
@@ -74,14 +56,9 @@ class _Waiting:
         self.kick: Kick | None = None
         self.deadline = 0.0
 
-
-class _Early(NamedTuple):
-    """A REGISTER or a DETACH that came before the sessions of its slot."""
-
-    incarnation: str
-    method: str
-    item: wire.Register | wire.Detach
-    came_at: float
+    def size(self) -> int:
+        """What it counts for, in bytes."""
+        return wire.size_of(self.client_id, self.opening)
 
 
 class Homes:
@@ -97,10 +74,11 @@ class Homes:
         self._asking = Asking(self, clients)
         self._outbox = Outbox(cluster, self._asking.untold, self._link_lost)
         self._waiting: dict[int, _Waiting] = {}
-        self._loading: dict[int, list[_Waiting]] = {}
-        self._early: dict[int, list[_Early]] = {}
-        """Of slots whose sessions aren't here yet, in their order."""
-        self._early_count = 0
+        self._loading: dict[int, dict[int, _Waiting]] = {}
+        """Slot -> token -> who waits for the slot's sessions."""
+        self._loading_count = 0
+        self._loading_bytes = 0
+        self._early = Early(self._loop.time)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -131,6 +109,10 @@ class Homes:
     def attaching(self) -> int:
         """Connections of this node whose home has not answered yet."""
         return len(self._asking)
+
+    def dropped(self) -> tuple[tuple[str, int], ...]:
+        """Notes that found no room, and why: they are said again when there is."""
+        return ("unloaded", self._early.dropped), ("unlinked", self._outbox.dropped)
 
     # --- for the node's own clients ---------------------------------------------------------------------------------
 
@@ -168,11 +150,14 @@ class Homes:
 
     def loaded(self, slot: int) -> None:
         """The slot's sessions are here: whoever waited goes on."""
-        for waiting in self._loading.pop(slot, ()):
+        for waiting in self._loading_of(slot):
             self._open(waiting)
-        early = self._early.pop(slot, [])
-        self._early_count -= len(early)
-        for note in early:
+        self._hear(slot)
+        for incarnation in self._early.missed(slot):
+            self.say(incarnation, wire.AGAIN, slot)
+
+    def _hear(self, slot: int) -> None:
+        for note in self._early.take(slot):
             self._take(note.incarnation, note.method, note.item)
 
     # --- notes ------------------------------------------------------------------------------------------------------
@@ -208,7 +193,7 @@ class Homes:
             case wire.DETACH, (bytes(client_id), bytes(raw), int(expiry_s), bool(with_will)):
                 slot = slot_of(client_id)
                 if not self.residents.has_loaded(slot):
-                    self._hold(slot, incarnation, wire.DETACH, (client_id, raw, expiry_s, with_will))
+                    self._early.put(slot, incarnation, wire.DETACH, (client_id, raw, expiry_s, with_will))
                 self._detach_here(client_id, wire.unpack_token(raw), expiry_s, with_will)
             case wire.REGISTER, (bytes(client_id), bytes(raw), opening, bytes(pairs)):
                 assert opening is None or isinstance(opening, wire.Opening)
@@ -219,6 +204,8 @@ class Homes:
                 assert isinstance(question, wire.Question)
                 answer = partial(self._tell, incarnation, number)
                 self.residents.ask(client_id, wire.unpack_token(raw), question, answer)
+            case wire.AGAIN, int(slot):
+                self._asking.slots_moved([slot])
             case wire.TOLD, (int(number), bytes(answer)):
                 self._asking.told(number, answer)
             case _:
@@ -230,7 +217,7 @@ class Homes:
     # --- as a home --------------------------------------------------------------------------------------------------
 
     def _attach_here(self, incarnation: str, number: int, client_id: bytes, opening: wire.Opening | None) -> None:
-        if not self.registry.owns(slot_of(client_id)) or not self._cluster.is_surely_member:
+        if not self.registry.owns(slot_of(client_id)) or not self._may_attach(incarnation):
             self.say(incarnation, wire.ANSWER, (number, wire.NOT_HOME, b"", 0))
             return
         attached: Attached = self.registry.attach(client_id, incarnation, self._cluster.epoch())
@@ -247,20 +234,46 @@ class Homes:
         else:
             self._kick(attached.kick)
 
+    def _may_attach(self, incarnation: str) -> bool:
+        """A purged node may still be linked, and may not know yet."""
+        return self._cluster.is_surely_member and (incarnation == self._me or incarnation in self._cluster.nodes_table)
+
     def _admit(self, waiting: _Waiting) -> None:
         slot = slot_of(waiting.client_id)
         if self.residents.has_loaded(slot):
             self._open(waiting)
+        elif self._loading_count >= bounds.ATTACHES_MAX or self._loading_bytes >= bounds.ATTACHES_MAX_BYTES:
+            self._no_room(waiting)
         else:
-            self._loading.setdefault(slot, []).append(waiting)
+            self._loading.setdefault(slot, {})[waiting.token] = waiting
+            self._loading_count += 1
+            self._loading_bytes += waiting.size()
+
+    def _loading_of(self, slot: int) -> list[_Waiting]:
+        """Who waited for the slot's sessions, and doesn't any more."""
+        waiting = list(self._loading.pop(slot, {}).values())
+        self._loading_count -= len(waiting)
+        self._loading_bytes -= sum(one.size() for one in waiting)
+        return waiting
+
+    def _loading_ended(self, slot: int, token: int) -> None:
+        waiting = self._loading.get(slot, {}).pop(token, None)
+        if waiting is not None:
+            self._loading_count -= 1
+            self._loading_bytes -= waiting.size()
+
+    def _no_room(self, waiting: _Waiting) -> None:
+        self.say(waiting.incarnation, wire.ANSWER, (waiting.number, wire.FULL, b"", 0))
+        self._free(waiting.client_id, waiting.token)
 
     def _open(self, waiting: _Waiting) -> None:
-        if not self._cluster.is_surely_member:
+        if not self._may_attach(waiting.incarnation):
             self.say(waiting.incarnation, wire.ANSWER, (waiting.number, wire.NOT_HOME, b"", 0))
-            self._detach_here(waiting.client_id, waiting.token, -1, False)
+            self._free(waiting.client_id, waiting.token)
             return
         answer = partial(self._admitted, waiting)
-        self.residents.open(waiting.client_id, waiting.incarnation, waiting.token, waiting.opening, answer)
+        if not self.residents.open(waiting.client_id, waiting.incarnation, waiting.token, waiting.opening, answer):
+            self._no_room(waiting)
 
     def _admitted(self, waiting: _Waiting, flags: int) -> None:
         token = wire.pack_token(waiting.token)
@@ -273,10 +286,13 @@ class Homes:
     def _detach_here(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
         slot = slot_of(client_id)
         waiting = self._waiting.pop(token, None)
-        if (loading := self._loading.get(slot)) is not None:
-            self._loading[slot] = [other for other in loading if other.token != token]
+        self._loading_ended(slot, token)
         if waiting is None:
             self.residents.leave(client_id, token, expiry_s, with_will)
+        self._free(client_id, token)
+
+    def _free(self, client_id: bytes, token: int) -> None:
+        """The token holds nothing any more: who waited for it is admitted."""
         admitted = self.registry.detach(client_id, token)
         if admitted is not None and (next_one := self._waiting.pop(admitted[1], None)) is not None:
             self._admit(next_one)
@@ -288,8 +304,8 @@ class Homes:
         self, incarnation: str, client_id: bytes, raw: bytes, opening: wire.Opening | None, pairs: bytes
     ) -> None:
         slot, token = slot_of(client_id), wire.unpack_token(raw)
-        if not self.registry.owns(slot) or not self.residents.has_loaded(slot):
-            self._hold(slot, incarnation, wire.REGISTER, (client_id, raw, opening, pairs))
+        if not self.residents.has_loaded(slot) or not self._is_heard(slot, incarnation):
+            self._early.put(slot, incarnation, wire.REGISTER, (client_id, raw, opening, pairs))
             return
         kick = self.registry.register(client_id, incarnation, token)
         if kick is not None:
@@ -299,23 +315,10 @@ class Homes:
         if not self.residents.resume(client_id, incarnation, token, opening, pairs):
             self._kick(Kick(incarnation, client_id, token))
 
-    def _hold(self, slot: int, incarnation: str, method: str, item: wire.Register | wire.Detach) -> None:
-        """Its sessions are on their way, or its node saw the slot's new row before this one."""
-        if self._early_count < bounds.REGISTERS_EARLY_MAX:
-            self._early_count += 1
-            self._early.setdefault(slot, []).append(_Early(incarnation, method, item, self._loop.time()))
-
-    def _forget_early(self, is_void: Callable[[int, _Early], bool]) -> None:
-        for slot, early in list(self._early.items()):
-            kept = [note for note in early if not is_void(slot, note)]
-            self._early_count -= len(early) - len(kept)
-            if kept:
-                self._early[slot] = kept
-            else:
-                del self._early[slot]
-
-    def _is_void(self, slot: int, note: _Early) -> bool:
-        return not self.registry.owns(slot) and note.came_at < self._loop.time() - bounds.EARLY_KEPT_S
+    def _is_heard(self, slot: int, incarnation: str) -> bool:
+        """What it says of the slot is this core's to hear."""
+        is_member = incarnation == self._me or incarnation in self._cluster.nodes_table
+        return is_member and self.registry.owns(slot)
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
@@ -327,7 +330,7 @@ class Homes:
         elif self.registry.owns(slot):
             tokens = [token for _, (_, token) in self.registry.disown(slot)]
             self.residents.disown(slot)
-            for waiting in self._loading.pop(slot, ()):
+            for waiting in self._loading_of(slot):
                 self._waiting[waiting.token] = waiting
                 tokens.append(waiting.token)
             for token in tokens:
@@ -337,8 +340,13 @@ class Homes:
 
     def _node_gone(self, incarnation: str) -> None:
         self._outbox.forget(incarnation)
-        self._forget_early(lambda _, note: note.incarnation == incarnation)
+        self._early.node_gone(incarnation)
         self.residents.node_gone(incarnation)
+        for slot, loading in self._loading.items():
+            for token in [token for token, waiting in loading.items() if waiting.incarnation == incarnation]:
+                self._loading_ended(slot, token)
+        for token in [token for token, waiting in self._waiting.items() if waiting.incarnation == incarnation]:
+            del self._waiting[token]
         for _, (_, token) in self.registry.node_gone(incarnation):
             if (waiting := self._waiting.pop(token, None)) is not None:
                 self._admit(waiting)
@@ -368,6 +376,9 @@ class Homes:
     def _beat_once(self, now: float) -> None:
         self._outbox.schedule()
         self._asking.beat(now)
+        for slot in self._early.slots():
+            if self.residents.has_loaded(slot):
+                self._hear(slot)
         for waiting in self._waiting.values():
             if waiting.kick and not self.is_linked(waiting.kick.incarnation):
                 waiting.deadline = min(waiting.deadline, now + bounds.KICK_UNLINKED_S)
@@ -380,7 +391,7 @@ class Homes:
         """Free what purged nodes held, a little at a time, and what was said of slots that never came here."""
         while True:
             await asyncio.sleep(1.0)
-            self._forget_early(self._is_void)
+            self._early.sweep(self._is_heard)
             for _ in self.registry.sweep():
                 await asyncio.sleep(0)
 
@@ -395,4 +406,5 @@ _DECODERS: Final[Mapping[str, Callable[[bytes], Sequence[object]]]] = {
     wire.REPORT: wire.decode_reports,
     wire.ASK: wire.decode_asks,
     wire.TOLD: wire.decode_tolds,
+    wire.AGAIN: wire.decode_slots,
 }

@@ -88,7 +88,11 @@ class Store:
 
     def is_full(self) -> bool:
         """Refuse new messages. What acknowledges or deletes is always taken."""
-        return self.redis_full or self.queued_bytes >= bounds.STORE_QUEUE_MAX_BYTES
+        return self.redis_full or self.is_backed_up()
+
+    def is_backed_up(self) -> bool:
+        """Take nothing that adds to what waits, but acknowledgements and deletes."""
+        return self.queued_bytes >= bounds.STORE_QUEUE_MAX_BYTES
 
     # --- what is written ----------------------------------------------------------------------------------------------
 

@@ -22,7 +22,8 @@ REPORT: Final = "home.report"
 ASK: Final = "home.ask"
 TOLD: Final = "home.told"
 OVERFLOW: Final = "home.overflow"
-ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, DETACH, ATTACH)
+AGAIN: Final = "home.again"
+ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, DETACH, ATTACH, AGAIN)
 """Of the notes of one turn. Answers before kicks, so that a node knows the token it is asked to close; what a client
 did before that it is gone.
 """
@@ -30,6 +31,7 @@ did before that it is gone.
 ADMITTED: Final = 0
 SUPERSEDED: Final = 1
 NOT_HOME: Final = 2
+FULL: Final = 3
 
 LASTS: Final = 1
 """The session runs at its home; without it, on the node of its connection."""
@@ -95,7 +97,7 @@ Question = Subscribe | Unsubscribe | Receive
 Attach = tuple[int, bytes, Opening | None]
 """(number of the request at its node, client id, what it opens; None: a session that starts and ends with it)"""
 Answer = tuple[int, int, bytes, int]
-"""(number of the request, ADMITTED | SUPERSEDED | NOT_HOME, token, LASTS | PRESENT)"""
+"""(number of the request, ADMITTED | SUPERSEDED | NOT_HOME | FULL, token, LASTS | PRESENT)"""
 ClientToken = tuple[bytes, bytes]
 """(client id, token): of KICK and OVERFLOW"""
 Detach = tuple[bytes, bytes, int, bool]
@@ -109,6 +111,9 @@ Ask = tuple[int, bytes, bytes, Question]
 Told = tuple[int, bytes]
 """(number, answer in msgpack; b"": this home can't tell, ask again)"""
 
+Again = int
+"""A slot, of which the home missed something: register anew, and say again who left."""
+
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_attaches: Final = msgspec.msgpack.Decoder(list[Attach]).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
@@ -118,8 +123,15 @@ decode_registers: Final = msgspec.msgpack.Decoder(list[Register]).decode
 decode_reports: Final = msgspec.msgpack.Decoder(list[Report]).decode
 decode_asks: Final = msgspec.msgpack.Decoder(list[Ask]).decode
 decode_tolds: Final = msgspec.msgpack.Decoder(list[Told]).decode
+decode_slots: Final = msgspec.msgpack.Decoder(list[Again]).decode
 decode_reasons: Final = msgspec.msgpack.Decoder(list[int]).decode
 decode_origin: Final = msgspec.msgpack.Decoder(bytes).decode
+
+
+def size_of(client_id: bytes, opening: Opening | None) -> int:
+    """What an attach counts for, in bytes."""
+    will = None if opening is None else opening.will
+    return len(client_id) + (0 if will is None else len(will.packet))
 
 
 def pack_token(token: int) -> bytes:

@@ -51,7 +51,7 @@ class Hosting:
         self._misses = False
         """A route that is wanted couldn't be written."""
         self._feeds = Feeds(node.retained, self.router, partial(node.caught_up, RETAINED), node.flush_soon)
-        self.intake = Intake(self.residents, node.cluster.nodes_table.__contains__, self.soon, loop.time)
+        self.intake = Intake(self.residents.letters, node.cluster.nodes_table.__contains__, self.soon, loop.time)
         node.cluster.courier.receiver = self.intake
         node.homes.residents = self.residents
 

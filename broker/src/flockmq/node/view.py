@@ -183,6 +183,7 @@ class View:
             Sample("flockmq_delayed_bytes", node.rlog.tables.delayed.bytes),
             Sample("flockmq_delayed_published", node.delayed.published),
             Sample("flockmq_queue_length", node.homes.attaching, ("attaches",)),
+            *(Sample("flockmq_home_notes_dropped", notes, (why,)) for why, notes in node.homes.dropped()),
             Sample("flockmq_queue_length", node.cluster.resend_messages, ("resend_messages",)),
             Sample("flockmq_queue_length", node.rlog.pending_bytes, ("log_pending_bytes",)),
             Sample("flockmq_queue_length", len(node.publishing), ("offered_messages",)),

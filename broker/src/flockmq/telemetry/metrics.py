@@ -42,6 +42,12 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_sessions", "Sessions whose state this node holds now."),
     Metric("gauge", "flockmq_sessions_persistent", "Sessions of this node that outlive their connections."),
     Metric("gauge", "flockmq_sessions_away", "Sessions of this node whose clients are not connected."),
+    Metric(
+        "counter",
+        "flockmq_home_notes_dropped",
+        "What nodes and homes had to say of client ids and found no room; it is asked for again.",
+        ("why",),
+    ),
     Metric("counter", "flockmq_sessions_expired", "Sessions that ended because their clients stayed away too long."),
     Metric("counter", "flockmq_sessions_resumed", "Connections that went on with a session that was there."),
     Metric("gauge", "flockmq_subscriptions", "Subscriptions of the sessions on this node."),

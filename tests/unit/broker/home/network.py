@@ -34,6 +34,10 @@ class Member:
     def slots(self) -> Mapping[int, str]:
         return self._network.slots
 
+    @property
+    def nodes_table(self) -> set[str]:
+        return self._network.members
+
     def epoch(self) -> int:
         return self._network.epoch
 
@@ -108,6 +112,7 @@ class Sessions:
     def __init__(self) -> None:
         self.homes: Homes
         self.loads_at_once = True
+        self.full = False
         self.loaded: set[int] = set()
         self.opened: list[tuple[bytes, str, wire.Opening | None]] = []
         self.left: list[tuple[bytes, int, int, bool]] = []
@@ -139,9 +144,12 @@ class Sessions:
         token: int,
         opening: wire.Opening | None,
         answer: Callable[[int], None],
-    ) -> None:
+    ) -> bool:
+        if self.full:
+            return False
         self.opened.append((client_id, incarnation, opening))
         answer(0 if opening is None else wire.LASTS)
+        return True
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
         self.left.append((client_id, token, expiry_s, with_will))
@@ -184,6 +192,7 @@ class Network:
         self.slots: dict[int, str] = {}
         self.epoch = 1
         self.nodes: dict[str, Node] = {}
+        self.members: set[str] = set()
         self.loses: set[str] = set()
         self.holds: set[str] = set()
         self.said: list[tuple[str, str, str]] = []
@@ -197,6 +206,7 @@ class Network:
         self.slots = {slot: cores[slot % len(cores)] for slot in range(SLOTS)}
         for node in started:
             self.nodes[node.incarnation] = node
+            self.members.add(node.incarnation)
             node.homes.start()
         await self.settle()
         return started
@@ -246,9 +256,14 @@ class Network:
         """It crashes, and is purged."""
         del self.nodes[lost.incarnation]
         await lost.homes.stop()
+        self.purge(lost)
+
+    def purge(self, gone: Node) -> None:
+        """Its links may be up."""
+        self.members.discard(gone.incarnation)
         for node in self.nodes.values():
             for listener in node.member.on_node_gone:
-                listener(lost.incarnation)
+                listener(gone.incarnation)
 
     async def settle(self) -> None:
         """Until all that can come has come."""

@@ -38,6 +38,7 @@ class Disk(Store):
         self.redis = redis
         self.holds = False
         self.full = False
+        self.backed_up = False
         self._ours: dict[int, Fence] = {}
         self._waiting: dict[int, list[tuple[Change | None, Barrier | None]]] = {}
 
@@ -57,7 +58,10 @@ class Disk(Store):
         self._later(slot, lambda data: _discard(data.marks, source))
 
     def is_full(self) -> bool:
-        return self.full
+        return self.full or self.backed_up
+
+    def is_backed_up(self) -> bool:
+        return self.backed_up
 
     def barrier(self, slot: int, done: Barrier) -> None:
         if slot not in self._ours:

@@ -164,7 +164,7 @@ class Home:
         """Letters with these numbers, whose payload they are; what the sender hears."""
         done: list[bool] = []
         letters = [Letter(SOURCE, n, b"", 4, publish(4, "a/b", str(n), qos=1, packet_id=9)) for n in numbers]
-        self.residents.take(letters, self.epoch if epoch is None else epoch, SENDER, done.append)
+        self.residents.letters.take(letters, self.epoch if epoch is None else epoch, SENDER, done.append)
         return done
 
     def packets(self) -> list[bytes]:

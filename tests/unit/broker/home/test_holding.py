@@ -49,11 +49,11 @@ async def test_a_fenced_slot_takes_nothing(redis: Redis, home: Home) -> None:
     await home.commit()
     assert done == [False]
     assert home.payloads() == []
-    assert home.residents.is_loading(), "it takes nothing for any slot until its table says whose the slot is"
+    assert home.residents.letters.is_loading(), "it takes nothing for any slot until its table says whose the slot is"
     home.residents.disown(SLOT)
-    assert home.residents.is_loading(), "its loss isn't in the view"
+    assert home.residents.letters.is_loading(), "its loss isn't in the view"
     await home.settle()
-    assert not home.residents.is_loading()
+    assert not home.residents.letters.is_loading()
     assert len(home.residents) == 0
 
 
@@ -62,7 +62,7 @@ async def test_a_slot_that_another_took_first_is_not_loaded(redis: Redis) -> Non
     earlier = Home(redis, "core-0@1", 1)
     await earlier.own(SLOT)
     assert not earlier.residents.has_loaded(SLOT)
-    assert earlier.residents.is_loading()
+    assert earlier.residents.letters.is_loading()
 
 
 async def test_the_sessions_of_a_slot_that_is_let_go_of_leave_some_a_turn_and_come_back_when_all_are_out(
@@ -138,13 +138,14 @@ async def test_slots_wait_for_Redis(redis: Redis, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_the_view_rises_with_each_slot_that_comes_or_goes(home: Home) -> None:
-    assert home.residents.view() == 1
+    assert home.residents.letters.view() == 1
     home.epoch = 5
     home.residents.own(SLOT + 1)
-    assert (home.residents.epoch(), home.residents.is_loading()) == (1, True)
+    assert (home.residents.letters.epoch(), home.residents.letters.is_loading()) == (1, True)
     home.residents.disown(SLOT + 1)
     await home.settle()
-    assert (home.residents.view(), home.residents.epoch(), home.residents.is_loading()) == (5, 5, False)
+    letters = home.residents.letters
+    assert (letters.view(), letters.epoch(), letters.is_loading()) == (5, 5, False)
 
 
 async def test_marks_of_nodes_that_are_gone_are_forgotten_in_time(

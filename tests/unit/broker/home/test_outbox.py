@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -18,6 +19,7 @@ class Links:
 
     def __init__(self) -> None:
         self.up = True
+        self.nodes_table = {THERE}
         self.told: list[tuple[str, str]] = []
         self.frames: list[list[tuple[int, bytes]]] = []
         self.untold: list[tuple[str, str]] = []
@@ -131,3 +133,36 @@ async def test_notes_that_wait_are_bounded(sending: Sending, monkeypatch: pytest
     sending.outbox.schedule()
     await asyncio.sleep(0)
     assert len(sending.links.told) == 10
+
+
+async def test_what_waits_for_a_node_goes_with_it(sending: Sending) -> None:
+    """Also what is put when it is gone already."""
+    sending.links.up = False
+    sending.outbox.put(THERE, wire.DETACH, (1,))
+    await asyncio.sleep(0)
+    sending.links.nodes_table.clear()
+    sending.outbox.put("gone@1", wire.KICK, (2,))
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    sending.links.up = True
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert sending.links.told == []
+
+
+async def test_beyond_the_bound_only_what_the_next_link_mends_is_dropped(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_OUT_MAX", 1)
+    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
+    kinds = {wire.ANSWER: 1, wire.KICK: 1, wire.TOLD: 1, wire.DETACH: 2, wire.OVERFLOW: 2}
+    sending.links.up = False
+    for method in kinds:
+        for number in range(2):
+            sending.outbox.put(THERE, method, (number,))
+    await asyncio.sleep(0)
+    assert sending.outbox.dropped == 3
+    sending.links.up = True
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert Counter(method for _, method in sending.links.told) == kinds

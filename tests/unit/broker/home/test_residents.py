@@ -6,6 +6,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.home import wire
+from flockmq.mqtt.reason import Reason
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
 from flockmq.session.settling import PUBACK, SETTLED, pair
@@ -34,6 +35,34 @@ async def test_a_SUBSCRIBE_is_answered_when_it_is_routed_and_durable(home: Home)
     assert home.routed == [(SLOT, b"a/#")]
     await home.commit()
     assert [wire.decode_reasons(answer) for answer in answers] == [[1]]
+
+
+async def test_no_session_and_no_subscription_begins_while_too_much_waits_for_Redis(redis: Redis, home: Home) -> None:
+    home.open(1, opening())
+    home.residents.leave(ID, 1, -1, False)
+    other = roommates(1)[0]
+    before = {client_id: fields.copy() for client_id, fields in redis.slot(SLOT).sessions.items()}
+    home.disk.backed_up = True
+    assert not home.residents.open(ID, EDGE, 2, opening(2), lambda _: None), "it would put what it is told"
+    assert not home.residents.open(other, EDGE, 3, opening(3), lambda _: None)
+    assert home.open(4, opening(4, expiry_s=0), other) == [0], "a connection's own puts nothing"
+    assert redis.slot(SLOT).sessions == before
+    assert list(home.residents.sessions.away) == [ID]
+
+
+async def test_of_a_Redis_that_is_full_who_has_a_session_gets_back_to_it(home: Home) -> None:
+    """What it acknowledges makes room."""
+    subscribed(home)
+    home.residents.leave(ID, 1, -1, False)
+    home.disk.full = True
+    assert not home.residents.open(ID, EDGE, 2, opening(2, clean=True), lambda _: None)
+    assert not home.residents.open(roommates(1)[0], EDGE, 3, opening(3), lambda _: None)
+    assert home.open(4, opening(4)) == [wire.LASTS | wire.PRESENT]
+    [answer] = home.subscribe(4, b"b/#")
+    assert wire.decode_reasons(answer) == [Reason.QUOTA_EXCEEDED]
+    assert home.routed == [(SLOT, b"a/#")]
+    [answer] = home.ask(4, wire.Unsubscribe([b"a/#"]))
+    assert wire.decode_reasons(answer) == [0]
 
 
 async def test_a_letter_is_accepted_and_sent_when_it_is_durable(home: Home) -> None:
@@ -166,9 +195,9 @@ async def test_letters_are_for_slots_that_were_gained_by_their_epoch(home: Home)
 
 async def test_no_letters_are_taken_while_too_much_waits_for_Redis(home: Home) -> None:
     """They wait at their senders, which have bounds of their own."""
-    assert not home.residents.is_loading()
+    assert not home.residents.letters.is_loading()
     home.disk.full = True
-    assert home.residents.is_loading()
+    assert home.residents.letters.is_loading()
 
 
 async def test_letters_that_can_not_be_read_are_let_go(home: Home) -> None:
@@ -176,7 +205,7 @@ async def test_letters_that_can_not_be_read_are_let_go(home: Home) -> None:
     done: list[bool] = []
     good = publish(4, "a/b", "2", qos=1, packet_id=9)
     letters = [Letter(SOURCE, 1, b"", 4, b"\x32\x02\x00\x09"), Letter(SOURCE, 2, b"", 4, good)]
-    home.residents.take(letters, home.epoch, SENDER, done.append)
+    home.residents.letters.take(letters, home.epoch, SENDER, done.append)
     await home.settle()
     assert done == [True]
     assert home.payloads() == [b"2"]
@@ -185,7 +214,7 @@ async def test_letters_that_can_not_be_read_are_let_go(home: Home) -> None:
 async def test_QoS_0_goes_to_who_is_there(home: Home) -> None:
     subscribed(home)
     run = publish(4, "a/b", "now") + publish(4, "b/c", "elsewhere")
-    home.residents.take_runs([Letter(b"", 0, b"", 4, run)])
+    home.residents.letters.take_runs([Letter(b"", 0, b"", 4, run)])
     assert home.packets() == [publish(4, "a/b", "now")]
 
 

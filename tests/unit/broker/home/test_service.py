@@ -8,7 +8,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.home import wire
-from flockmq.home.asking import Admission, AttachError, HomeUnreachable, Superseded
+from flockmq.home.asking import Admission, AttachError, HomeFull, HomeUnreachable, Superseded
 from flockmq.home.registry import slot_of
 from unit.broker.home.network import Network, Node
 
@@ -246,6 +246,94 @@ async def test_a_node_that_registers_and_is_purged_before_the_sessions_are_there
     assert len(later.homes.registry) == 0
 
 
+async def test_what_finds_no_room_before_the_sessions_are_there_is_asked_for_again(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    slot = slot_of(ID)
+    network.move(range(bounds.SLOTS), former)
+    other = next(client_id for client_id in (b"%d" % n for n in range(99_999)) if slot_of(client_id) == slot)
+    kept = edge.clients.connect(other, LASTING)
+    gone = edge.clients.connect(ID, LASTING)
+    await network.settle()
+    later.sessions.loads_at_once = False
+    monkeypatch.setattr(bounds, "REGISTERS_EARLY_MAX", 0)
+    network.move([slot], later)
+    await network.settle()
+    edge.clients.let_go(ID, 7, with_will=True)
+    await network.settle()
+    assert dict(later.homes.dropped())["unloaded"] == 3
+    later.sessions.left.clear()
+    later.sessions.load(slot)
+    await network.settle()
+    assert later.sessions.resumed == [(other, edge.incarnation, token_of(kept), b"")]
+    assert later.sessions.left == [(ID, token_of(gone), 7, True)]
+
+
+async def test_a_node_that_was_purged_and_is_linked_yet_has_no_clients_here(network: Network) -> None:
+    core, edge, other = await network.start("core-0", "edge-0", "edge-1")
+    await connected(network, edge)
+    core.sessions.loaded.discard(slot_of(b"1"))
+    waits = edge.clients.connect(b"1")
+    await network.settle()
+    network.purge(edge)
+    answers = edge.clients.connect(b"2", LASTING)
+    edge.homes.rename(edge.incarnation)  # registers all
+    await network.settle()
+    core.sessions.load(slot_of(b"1"))
+    await network.settle()
+    assert waits == answers == []
+    assert core.sessions.resumed == []
+    assert [client_id for client_id, _, _ in core.sessions.opened] == [ID]
+    newer = other.clients.connect(ID)
+    await network.settle()
+    assert token_of(newer)
+    assert edge.clients.kicked == []
+
+
+async def test_what_a_node_says_before_it_is_known_as_a_member_is_heard_when_it_is(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    token = token_of(await connected(network, edge))
+    network.purge(edge)
+    edge.homes.rename(edge.incarnation)
+    answers = edge.clients.connect(b"1", LASTING)
+    await network.settle()
+    assert core.sessions.resumed == []
+    network.members.add(edge.incarnation)
+    await network.settle()
+    assert core.sessions.resumed == [(ID, edge.incarnation, token, b"")]
+    assert token_of(answers)
+
+
+async def test_who_would_wait_for_a_store_that_is_full_is_refused_and_holds_nothing(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    core.sessions.full = True
+    answers = edge.clients.connect(ID, LASTING)
+    await network.settle()
+    assert [type(answer) for answer in answers] == [HomeFull]
+    assert len(core.homes.registry) == 0
+    core.sessions.full = False
+    assert isinstance((await connected(network, edge))[0], Admission)
+
+
+@pytest.mark.parametrize("bound", ["ATTACHES_MAX", "ATTACHES_MAX_BYTES"])
+async def test_attaches_that_wait_at_their_home_for_its_sessions_are_bounded(
+    network: Network, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core.sessions.loaded.clear()
+    waits = first.clients.connect(b"1", LASTING)
+    await network.settle()
+    monkeypatch.setattr(bounds, bound, 1)
+    core.homes._attach_here(second.incarnation, 1, b"2", LASTING)
+    assert len(core.homes.registry) == 1
+    core.sessions.load(slot_of(b"1"))
+    await network.settle()
+    assert token_of(waits)
+    core.homes._attach_here(second.incarnation, 2, b"2", LASTING)
+    assert len(core.homes.registry) == 2, "there is room again"
+
+
 async def test_an_attach_moves_with_its_slot(network: Network) -> None:
     former, later, edge = await network.start("core-0", "core-1", "edge-0")
     slot = slot_of(ID)
@@ -337,10 +425,10 @@ async def test_one_that_can_not_be_helped_holds_up_no_other_of_its_note(
     core, edge = await network.start("core-0", "edge-0")
     takes = core.sessions.open
 
-    def fails_once(client_id: bytes, *rest: Any) -> None:
+    def fails_once(client_id: bytes, *rest: Any) -> bool:
         if client_id == b"1":
             raise RuntimeError(client_id)
-        takes(client_id, *rest)
+        return takes(client_id, *rest)
 
     monkeypatch.setattr(core.sessions, "open", fails_once)
     answers = [edge.clients.connect(b"%d" % number) for number in range(3)]

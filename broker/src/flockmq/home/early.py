@@ -1,0 +1,78 @@
+"""What nodes say of a slot before this core can hear it: its sessions are on their way, or the node saw the slot's new
+row before this one, or the node's own row is on its way. Pure.
+
+What always holds: notes of a slot stay in their order. Of those that find no room the node is remembered, and asked
+again what it has of the slot once the slot is here (`missed`). What never can be heard is forgotten after EARLY_KEPT_S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from flockmq import bounds
+from flockmq.home import wire
+
+
+class EarlyNote(NamedTuple):
+    """A REGISTER or a DETACH."""
+
+    incarnation: str
+    method: str
+    item: wire.Register | wire.Detach
+    came_at: float
+
+
+class Early:
+    """One per core; `now` is in seconds."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.dropped = 0
+        """Notes that found no room."""
+        self._now = now
+        self._notes: dict[int, list[EarlyNote]] = {}
+        self._count = 0
+        self._missed: dict[int, set[str]] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, slot: int, incarnation: str, method: str, item: wire.Register | wire.Detach) -> None:
+        if self._count < bounds.REGISTERS_EARLY_MAX:
+            self._count += 1
+            self._notes.setdefault(slot, []).append(EarlyNote(incarnation, method, item, self._now()))
+        else:
+            self.dropped += 1
+            self._missed.setdefault(slot, set()).add(incarnation)
+
+    def slots(self) -> list[int]:
+        return [*self._notes]
+
+    def take(self, slot: int) -> list[EarlyNote]:
+        """What was said of the slot, to be heard now, or put again."""
+        notes = self._notes.pop(slot, [])
+        self._count -= len(notes)
+        return notes
+
+    def missed(self, slot: int) -> set[str]:
+        """Who is to be asked again what it has of the slot."""
+        return self._missed.pop(slot, set())
+
+    def node_gone(self, incarnation: str) -> None:
+        self._keep_those(lambda _, note: note.incarnation != incarnation)
+        for nodes in self._missed.values():
+            nodes.discard(incarnation)
+
+    def sweep(self, may_be_heard: Callable[[int, str], bool]) -> None:
+        """Forget what waited for too long; `may_be_heard(slot, incarnation)`: only the slot's sessions are missing."""
+        horizon = self._now() - bounds.EARLY_KEPT_S
+        self._keep_those(lambda slot, note: note.came_at >= horizon or may_be_heard(slot, note.incarnation))
+
+    def _keep_those(self, is_kept: Callable[[int, EarlyNote], bool]) -> None:
+        for slot, notes in list(self._notes.items()):
+            kept = [note for note in notes if is_kept(slot, note)]
+            self._count -= len(notes) - len(kept)
+            if kept:
+                self._notes[slot] = kept
+            else:
+                del self._notes[slot]
