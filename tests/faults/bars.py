@@ -22,7 +22,9 @@ import uvloop
 from faults import sandbox
 from faults.history import Acknowledged, AnyEvent, Asked, Closed, Connected, Delivered, Published
 from faults.lab import Lab
-from faults.load import Player, Publisher, Stage, Subscriber
+from faults.player import Player, Stage
+from faults.publisher import Publisher
+from faults.subscriber import Subscriber
 
 CORE_FAILOVER_MAX_S: Final = 3.0
 REPLICANT_FAILOVER_MAX_S: Final = 1.0

@@ -8,7 +8,10 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
+
+if TYPE_CHECKING:
+    from flockmq.session.durable import DurableSession, Entry
 
 EVERY: Final = 50
 """One run of forwarded messages in so many."""
@@ -35,23 +38,41 @@ def reorder() -> None:
 
 
 def stale_fence() -> None:
-    """Redis takes what was meant for another life of it, and cores go on where they should begin a generation."""
-    from flockmq.rlog import generation
+    """A slot's store takes what a home writes that another one has deposed."""
+    from flockmq.home import store
 
-    _in_redis("if life_of(keys) ~= life then", "if false then")
-
-    def whatever_is_found(found: generation.Found, mine: generation.Report) -> bool:
-        return found.life is not None
-
-    _everywhere(generation.is_settled, whatever_is_found)
+    _in_redis(store.FUNCTIONS, "if fence ~= before and fence ~= after then", "if false then")
 
 
 def late_write() -> None:
-    """Redis takes what purged incarnations still write, and the tables what it took: routes of nodes that are gone."""
-    _in_redis(
-        "local mark = marks[incarnation] or mark_of(keys, incarnation)",
-        "local mark = marks[incarnation] or mark_of(keys, incarnation) or { number = first - 1 }",
-    )
+    """The log takes what purged incarnations still write: routes of nodes that are gone."""
+    from flockmq.rlog import committer
+
+    mark = "local mark = marks[incarnation] or mark_of(keys, incarnation)"
+    _in_redis(committer.FUNCTIONS, mark, f"{mark} or {{ number = first - 1 }}")
+
+
+def settle() -> None:
+    """A home settles some messages of sessions that last without having sent them."""
+    from flockmq.session.durable import DurableSession
+    from flockmq.session.journal import sequence_field
+
+    send_first, count = DurableSession._send_first, itertools.count(1)
+
+    def broken(session: DurableSession, inflight: dict[int, int], packet_id: int, entry: Entry) -> None:
+        if next(count) % EVERY:
+            send_first(session, inflight, packet_id, entry)
+        else:
+            session.journal.delete(session.client_id, sequence_field(entry.sequence))
+
+    setattr(DurableSession, send_first.__name__, broken)
+
+
+def repeat() -> None:
+    """A slot takes what it has taken before: couriers send again whatever they don't know to be accepted."""
+    from flockmq.home.marks import Marks
+
+    setattr(Marks, Marks.is_new.__name__, lambda marks, source, number: True)
 
 
 BUGS: Final[dict[str, Callable[[], None]]] = {
@@ -60,6 +81,8 @@ BUGS: Final[dict[str, Callable[[], None]]] = {
     "reorder": reorder,
     "stale-fence": stale_fence,
     "late-write": late_write,
+    "settle": settle,
+    "repeat": repeat,
 }
 
 Run = tuple[object, str, int, bytes]
@@ -92,12 +115,10 @@ def _instead_of_delivering(strange: Callable[[Deliver, Run, list[Run]], None]) -
     setattr(Node, deliver.__name__, broken)
 
 
-def _in_redis(right: str, wrong: str) -> None:
-    """In the functions of the log that every core loads into Redis."""
-    from flockmq.rlog import committer
-
-    assert right in committer.FUNCTIONS, f"the functions have no {right!r} any more"
-    _everywhere(committer.FUNCTIONS, committer.FUNCTIONS.replace(right, wrong))
+def _in_redis(functions: str, right: str, wrong: str) -> None:
+    """In the functions that every core loads into Redis."""
+    assert right in functions, f"the functions have no {right!r} any more"
+    _everywhere(functions, functions.replace(right, wrong))
 
 
 def _everywhere(right: object, wrong: object) -> None:

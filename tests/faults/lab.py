@@ -26,7 +26,7 @@ from typing import Any, Final
 import aiohttp
 
 from faults import sandbox
-from faults.load import Node
+from faults.player import Node
 from flockmq.config import schema
 from flockmq.embedded import server_binary
 

@@ -1,4 +1,4 @@
-"""Which faults, on whom, for how long: all of it from one seed, before anything runs. Pure."""
+"""Which faults, on whom, for how long: all from one seed, before anything runs; or a script for one hazard. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ LEADER: Final = "leader"
 """Whichever core leads when the fault begins."""
 REDIS: Final = "redis"
 
-AT_ONCE_SHARE: Final = 0.15
+AT_ONCE_SHARE: Final = 0.35
 AT_ONCE_MAX: Final = 3
 APART_MAX_S: Final = 1.0
-PAUSE_S: Final = (0.3, 3.0)
+PAUSE_S: Final = (0.2, 2.0)
 """Between the end of a fault and the next: mostly too short for everything to be well again."""
 
 
@@ -40,6 +40,8 @@ class Step(NamedTuple):
 
     faults: tuple[Planned, ...]
     pause_s: float
+    calm: bool = False
+    """And then until all nodes are ready and all clients connected."""
 
 
 class Kind(NamedTuple):
@@ -78,6 +80,31 @@ KINDS: Final = {
 }
 """Kinds of faults, by name; `older`: Redis failed over to a replica that lacks the last writes."""
 CLOCK_JUMPS_S: Final = (-86_400.0, -600.0, -5.0, 5.0, 600.0, 86_400.0)
+
+
+def _deposed(core: str, *others: str) -> tuple[Step, ...]:
+    """A home stands still, with writes in hand, until others have its slots; then it writes. Each slot moves once more
+    after that, so whatever it wrote is read."""
+    cut = Planned("cut core redis", (core, REDIS), 6.5)
+    stop = Planned("stop core", (core,), 5.0, after_s=1.0)
+    kills = (Step((Planned("kill core", (other,), 1.0),), 2.0, calm=True) for other in others)
+    return Step((cut, stop), 3.0), *kills
+
+
+def _late(core: str, *replicants: str) -> Step:
+    """What replicants write is in the hands of a core that stands still while they are killed and purged; it passes it
+    on when it goes on."""
+    kills = (Planned("kill replicant", (replicant,), 5.0, after_s=2.0) for replicant in replicants)
+    return Step((Planned("stop core", (core,), 7.5), *kills), 1.0, calm=True)
+
+
+SCRIPTS: Final = {
+    "deposed-home": _deposed("core-1", "core-2", "core-3"),
+    "late-write": tuple(
+        _late(core, "replicant-1", "replicant-2", "replicant-3") for core in ("core-1", "core-2", "core-3")
+    ),
+}
+"""For labs of three cores and three replicants."""
 
 
 def plan(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from faults import sandbox
+from faults import bugs, checker, sandbox, schedule
 
 LAST_LINE = re.compile(r"faults=(\d+) acked=(\d+) lost=(\d+) duplicated=(\d+) reordered=(\d+)")
 
@@ -37,16 +37,37 @@ def test_nothing_is_lost_doubled_or_out_of_order(tmp_path: Path) -> None:
     assert code == 0
 
 
-FOUND = {
-    "drop": ("lost", ("-n", "2", "--kinds", "kill core")),
-    "duplicate": ("duplicated", ("-n", "2", "--kinds", "kill core")),
-    "reorder": ("reordered", ("-n", "2", "--kinds", "kill core")),
+SCRIPTS = {
+    "deposed-home": ("--script", "deposed-home", "--sessions", "durable"),
+    "late-write": ("--script", "late-write", "--sessions", "clean", "--churners", "8", "--rate", "60"),
 }
 
 
-@pytest.mark.parametrize("bug", FOUND)
+@pytest.mark.parametrize("script", schedule.SCRIPTS)
+def test_a_script_finds_nothing_where_no_bug_is(tmp_path: Path, script: str) -> None:
+    code, lines = campaign(tmp_path, *SCRIPTS[script])
+    assert LAST_LINE.fullmatch(lines[-1])
+    assert code == 0
+
+
+def kills(role: str, sessions: str) -> tuple[str, ...]:
+    return "-n", "2", "--seed", "3", "--kinds", f"kill {role}", "--sessions", sessions
+
+
+FOUND = {
+    "drop": (checker.LOST, kills("core", "clean")),
+    "duplicate": (checker.DUPLICATED, kills("core", "clean")),
+    "reorder": (checker.REORDERED, kills("core", "clean")),
+    "settle": (checker.LOST, kills("replicant", "durable")),
+    "repeat": (checker.DUPLICATED, kills("core", "durable")),
+    "stale-fence": (checker.DUPLICATED, SCRIPTS["deposed-home"]),
+    "late-write": (checker.ROUTES_LEFT, SCRIPTS["late-write"]),
+}
+
+
+@pytest.mark.parametrize("bug", bugs.BUGS)
 def test_a_bug_is_found(tmp_path: Path, bug: str) -> None:
     finding, arguments = FOUND[bug]
-    code, lines = campaign(tmp_path, "--sessions", "clean", "--seed", "3", *arguments, bug=bug)
+    code, lines = campaign(tmp_path, "--patience", "5", *arguments, bug=bug)
     assert code == 1
     assert any(re.search(rf"'{finding}': [1-9]", line) for line in lines)

@@ -28,10 +28,12 @@ from conftest import SYSTEM, image_settings
 from harness import ROOT, SERVICE_HOST, SERVICE_PORT, MqttCluster, Namespace, helm, is_ready, kubectl
 
 from faults import checker, history
-from faults.campaign import Load, Tally, say
+from faults.campaign import say
 from faults.checker import Rules, judge
 from faults.history import AnyEvent, FaultBegan, FaultEnded
-from faults.load import Node, Stage
+from faults.load import Load
+from faults.player import Node, Stage
+from faults.tally import Tally
 
 HERE: Final = pathlib.Path(__file__).resolve().parent
 SERVICE: Final = tuple(Node(f"service-{way}", (SERVICE_HOST, int(SERVICE_PORT))) for way in "ab")
@@ -114,7 +116,7 @@ async def campaign(options: argparse.Namespace, cluster: MqttCluster) -> int:
                 for component in options.components
             )
         )
-        await load.settle()
+        await load.settle(SETTLE_MAX_S)
         verdict = await judged(events)
         tally.add(events, verdict)
         say(f"chapter {number}: {verdict.acknowledged} acked, {dict(verdict.by_kind()) or 'nothing found'}")
@@ -122,7 +124,7 @@ async def campaign(options: argparse.Namespace, cluster: MqttCluster) -> int:
             say(*(f"  {finding}" for finding in verdict.findings[:20]))
             history.save(events, options.out / f"chapter-{number}.jsonl")
             (options.out / f"chapter-{number}.logs").write_text(logs(cluster))
-        await load.leave()
+        await load.leave(SETTLE_MAX_S)
     say(*tally.table(), tally.last_line())
     return int(tally.found.total() > 0)
 
