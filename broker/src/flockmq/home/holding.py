@@ -274,8 +274,10 @@ class Holding:
         slot.clients.add(client_id)
         if not meta.left_ms:
             self._guests.came(session, left_s)
-        filters = [subscription.filter for subscription in session.all_subscriptions()]
-        self._host.came_with(slot.number, client_id, filters)
+        subscriptions = session.all_subscriptions()
+        self._host.came_with(slot.number, client_id, [subscription.filter for subscription in subscriptions])
+        if owed := [subscription for subscription in subscriptions if session.is_owed(subscription.filter)]:
+            self._host.owe(owed, saw_all=False)
 
     # --- letting go ---------------------------------------------------------------------------------------------------
 

@@ -108,8 +108,12 @@ class Subscribing:
                 continue
             self._reasons[position] = placed.qos
             self._made.append(placed)
-            if is_owed(wanted.filter, wanted.options >> RETAIN_HANDLING_SHIFT & 3, older is None):
+            is_new = older is None
+            if is_owed(wanted.filter, wanted.options >> RETAIN_HANDLING_SHIFT & 3, is_new) or session.is_owed(
+                wanted.filter
+            ):
                 self._owed.append(placed)
+                session.owe(placed)
         if self._made:
             self._desk.route_slot(session.journal.slot, [made.filter for made in self._made], self._routed)
         else:

@@ -23,6 +23,7 @@ from flockmq.node.remote import slot_owner
 from flockmq.node.retained import Feeds
 from flockmq.node.routes import OwnRoutes
 from flockmq.rlog.shards import RETAINED, ROUTE
+from flockmq.session.durable import DurableSession
 from flockmq.session.homed import HomedRouter
 from flockmq.session.limits import Limits
 from flockmq.session.publish import Publish
@@ -50,7 +51,7 @@ class Hosting:
         self._routes: dict[int, OwnRoutes] = {}
         self._misses = False
         """A route that is wanted couldn't be written."""
-        self._feeds = Feeds(node.retained, self.router, partial(node.caught_up, RETAINED), node.flush_soon)
+        self._feeds = Feeds(node.retained, self.router, partial(node.caught_up, RETAINED), node.flush_soon, _given)
         self.intake = Intake(self.residents.letters, node.cluster.nodes_table.__contains__, self.soon, loop.time)
         node.cluster.courier.receiver = self.intake
         node.homes.residents = self.residents
@@ -192,3 +193,9 @@ class Hosting:
 
     def _is_wanted(self, slot: int, filter: bytes) -> bool:
         return (slot, filter) in self.router.wanted
+
+
+def _given(subscription: Subscription) -> None:
+    session = subscription.session
+    assert isinstance(session, DurableSession)
+    session.gave(subscription)

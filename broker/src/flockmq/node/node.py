@@ -157,7 +157,7 @@ class Node(NodePort):
             router, self._retain, self.delayed.take, self.spawn, self.engine.soon, time.monotonic
         )
         self.retained = Retained()
-        self.feeds = Feeds(self.retained, router, partial(self.caught_up, RETAINED), self.engine.soon)
+        self.feeds = Feeds(self.retained, router, partial(self.caught_up, RETAINED), self.engine.soon, _ignore)
         self.hosting = None if store is None else Hosting(self, store, router, zones)
         self.state = "starting"
         self._tasks: set[asyncio.Task[None]] = set()
@@ -509,6 +509,10 @@ class DelayedHost:
 
     async def publish(self, message: Publish) -> bool:
         return await self._node.publishing.publish_due(message)
+
+
+def _ignore(subscription: Subscription) -> None:
+    """What a session that ends with its connection is owed ends with it too."""
 
 
 def _nobody_waits() -> None:

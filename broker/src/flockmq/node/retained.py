@@ -104,15 +104,23 @@ class Owed:
 
 
 class Feeds:
-    """`catch_up` returns when the table has all that was retained before; `flush` has what was put written."""
+    """`catch_up` returns when the table has all that was retained before; `flush` has what was put written; `given` is
+    told which subscription was given all.
+    """
 
     def __init__(
-        self, retained: Retained, router: Router, catch_up: Callable[[], Awaitable[object]], flush: Callable[[], None]
+        self,
+        retained: Retained,
+        router: Router,
+        catch_up: Callable[[], Awaitable[object]],
+        flush: Callable[[], None],
+        given: Callable[[Subscription], None],
     ) -> None:
         self._retained = retained
         self._router = router
         self._catch_up = catch_up
         self._flush = flush
+        self._given = given
         self._owed: dict[Session, dict[bytes, Owed]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -147,6 +155,8 @@ class Feeds:
                 self._retained.owed.discard(owed)
                 if queue.get(owed.subscription.filter) is owed:
                     del queue[owed.subscription.filter]
+                    if session.subscription(owed.subscription.filter) is owed.subscription:
+                        self._given(owed.subscription)
         finally:
             self._retained.owed.difference_update(queue.values())
             del self._owed[session]

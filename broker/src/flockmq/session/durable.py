@@ -39,9 +39,6 @@ from flockmq.session.journal import (
     message_value,
     received_field,
     sequence_field,
-    subscription_field,
-    subscription_of,
-    subscription_value,
 )
 from flockmq.session.journaled import HomeSink, JournaledSession
 from flockmq.session.limits import Limits
@@ -370,7 +367,7 @@ class DurableSession(JournaledSession):
         journal.drop(client_id)
         self._write_meta()
         for subscription in self.all_subscriptions():
-            journal.put(client_id, subscription_field(subscription.filter), subscription_value(subscription))
+            self._write_subscription(subscription)
         for packet_id, number in (self.numbers or {}).items():
             journal.put(client_id, received_field(packet_id), number.to_bytes(8, "big"))
         for entry in (self.kept or {}).values():
@@ -399,7 +396,7 @@ class DurableSession(JournaledSession):
             elif kind == RECEIVED:
                 self._restore_number(int.from_bytes(field[1:], "big"), int.from_bytes(value, "big"), now_s)
             elif kind == SUBSCRIPTION:
-                self._restore_subscription(subscription_of(self, field[1:], value))
+                self._restore_subscription(field[1:], value)
         messages.sort()
         started = self.meta.started if self.meta.left_ms else self.meta.sequences
         for sequence, value in messages:

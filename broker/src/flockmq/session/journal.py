@@ -4,7 +4,8 @@
     m                   what CONNECT said of the session, and what must never be used twice (`Meta`)
     q, sequence (8)     a message of QoS ≥ 1 on its way to the client, until its exchange is complete
     r, packet id (2)    the number (8) of a QoS 2 message from the client, until PUBREL
-    s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), its encoded identifiers
+    s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), and whether it is owed what is
+                        retained; its encoded identifiers
 
 Integers are unsigned, big end first; times are wall time in ms. Puts and deletes are absolute and reach the store in
 their order, so what it has is always the session as it was at some moment. Pure.
@@ -38,6 +39,9 @@ WAITS: Final = 0
 """Sent or not: it is sent until it is acknowledged."""
 RELEASED: Final = 1
 """PUBREC came, so what is left is PUBREL; the packet isn't kept."""
+
+OWED: Final = 0x80
+"""Among a subscription's options: not all that is retained was put for it yet."""
 
 IDENTITY_BYTES: Final = 16
 
@@ -183,8 +187,10 @@ def subscription_field(filter: bytes) -> bytes:
     return b"s" + filter
 
 
-def subscription_value(subscription: Subscription) -> bytes:
+def subscription_value(subscription: Subscription, is_owed: bool) -> bytes:
     options = subscription.qos
+    if is_owed:
+        options |= OWED
     if subscription.no_local:
         options |= NO_LOCAL
     if subscription.retain_as_published:

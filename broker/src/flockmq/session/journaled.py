@@ -14,11 +14,13 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import NUMBERS_RESERVED
 from flockmq.session.journal import (
     META,
+    OWED,
     Journal,
     Ledger,
     Meta,
     received_field,
     subscription_field,
+    subscription_of,
     subscription_value,
 )
 from flockmq.session.limits import Limits
@@ -76,7 +78,7 @@ class JournaledSession(Session):
 
     __slots__ = (
         "_durable", "_effects", "_ended", "_front", "_is_unsealed", "_last", "_last_number", "_seals", "journal",
-        "ledger", "meta", "numbers",
+        "ledger", "meta", "numbers", "owed",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +97,7 @@ class JournaledSession(Session):
         self.ledger = ledger
         self.meta = meta
         self.numbers: dict[int, int] | None = None
+        self.owed: set[bytes] | None = None
         self._front: HomeSink | None = sink if isinstance(sink, HomeSink) else None
         self._last: int = 0
         self._last_number: int = 0
@@ -145,16 +148,44 @@ class JournaledSession(Session):
 
     def add_subscription(self, subscription: Subscription) -> None:
         super().add_subscription(subscription)
-        self.journal.put(self.client_id, subscription_field(subscription.filter), subscription_value(subscription))
+        self._write_subscription(subscription)
+
+    def _write_subscription(self, subscription: Subscription) -> None:
+        filter = subscription.filter
+        value = subscription_value(subscription, self.is_owed(filter))
+        self.journal.put(self.client_id, subscription_field(filter), value)
+
+    def owe(self, subscription: Subscription) -> None:
+        """It is to get what is retained: here, or at the next home."""
+        if self.owed is None:
+            self.owed = set()
+        self.owed.add(subscription.filter)
+        self._write_subscription(subscription)
+
+    def gave(self, subscription: Subscription) -> None:
+        """All of that was put for it."""
+        owed = self.owed
+        if not self._ended and owed is not None and subscription.filter in owed:
+            owed.discard(subscription.filter)
+            self._write_subscription(subscription)
+
+    def is_owed(self, filter: bytes) -> bool:
+        return self.owed is not None and filter in self.owed
 
     def remove_subscription(self, filter: bytes) -> Subscription | None:
         removed = super().remove_subscription(filter)
         if removed is not None:
+            if self.owed is not None:
+                self.owed.discard(filter)
             self.journal.delete(self.client_id, subscription_field(filter))
         return removed
 
-    def _restore_subscription(self, subscription: Subscription) -> None:
-        super().add_subscription(subscription)
+    def _restore_subscription(self, filter: bytes, value: bytes) -> None:
+        super().add_subscription(subscription_of(self, filter, value))
+        if value[0] & OWED:
+            if self.owed is None:
+                self.owed = set()
+            self.owed.add(filter)
 
     # QoS 2 from the client.
 

@@ -56,6 +56,7 @@ class Home:
         self.overflown: list[tuple[str, bytes, int]] = []
         self.published: list[Publish] = []
         self.accepted: list[Callable[[], None]] = []
+        self.owed: list[tuple[Subscription, bool]] = []
         self.linked = True
         self.routed: list[tuple[int, bytes]] = []
         self.came: list[tuple[int, bytes, list[bytes]]] = []
@@ -110,7 +111,8 @@ class Home:
     def see_retained(self, then: Callable[[bool], None]) -> None:
         then(True)
 
-    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None: ...
+    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        self.owed += [(subscription, saw_all) for subscription in subscriptions]
 
     # What homes are.
 

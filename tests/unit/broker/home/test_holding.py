@@ -8,9 +8,14 @@ import pytest
 
 from flockmq import bounds
 from flockmq.home import wire
+from flockmq.session.durable import DurableSession
 from flockmq.session.settling import PUBACK, pair
+from flockmq.session.subscription import Subscription
 from unit.broker.home.redis import Redis
 from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, Home, another, opening, roommates, subscribed, will
+
+NEVER_RETAINED = 2 << 4
+"""Retain Handling 2."""
 
 # From home to home.
 
@@ -224,3 +229,42 @@ async def test_a_session_that_Redis_has_again_and_that_ended_here_goes(redis: Re
     home.disk.on_lost(SLOT)
     await home.settle()
     assert redis.slot(SLOT).sessions == {}
+
+
+async def test_what_is_retained_is_owed_until_it_was_given(redis: Redis, home: Home) -> None:
+    home.open(1, opening())
+    home.subscribe(1, b"a/#")
+    home.subscribe(1, b"b/#")
+    first = home.owed[0][0]
+    gave(first)
+    home.residents.leave(ID, 1, -1, False)
+    later = await another(redis)
+    assert [(owed.filter, saw_all) for owed, saw_all in later.owed] == [(b"b/#", False)]
+    later.open(2, opening(2))
+    later.ask(2, wire.Subscribe([wire.Wanted(b"b/#", 1 | NEVER_RETAINED)], b""))
+    [_, (again, _)] = later.owed
+    assert again is not later.owed[0][0], "who asks for it anew gets it by the new one"
+    gave(again)
+    last = Home(redis, "core-2@1", 3)
+    await last.own(SLOT)
+    assert last.owed == []
+
+
+async def test_what_is_owed_is_written_again_and_ends_with_its_subscription(redis: Redis, home: Home) -> None:
+    home.open(1, opening())
+    home.subscribe(1, b"a/#")
+    home.subscribe(1, b"b/#")
+    home.disk.holds = True
+    redis.slots.clear()
+    home.ask(1, wire.Unsubscribe([b"a/#"]))
+    await home.commit()
+    await home.commit()
+    home.disk.holds = False
+    home.subscribe(1, b"a/#", 1 | NEVER_RETAINED)
+    gave(home.owed[0][0])
+    assert [owed.filter for owed, _ in (await another(redis)).owed] == [b"b/#"]
+
+
+def gave(subscription: Subscription) -> None:
+    assert isinstance(subscription.session, DurableSession)
+    subscription.session.gave(subscription)

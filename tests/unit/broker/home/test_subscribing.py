@@ -108,6 +108,15 @@ def test_a_filter_that_was_there_gets_no_retained_messages_if_only_new_ones_do(a
         asked.desk.routes.pop()[1](Reason.SUCCESS)
         assert len(asked.desk.seeing) == seen
         asked.desk.seeing[0](True)
+        for subscription in asked.session.all_subscriptions():
+            asked.session.gave(subscription)
+
+
+def test_a_filter_that_is_still_owed_what_is_retained_is_owed_it_by_the_new_subscription(asked: Asked) -> None:
+    for _ in range(2):
+        asked.subscribe((OTHER, 1 | NEW_ONLY))
+        asked.desk.routes.pop()[1](Reason.SUCCESS)
+    assert len(asked.desk.seeing) == 2
 
 
 def test_filters_that_the_log_did_not_take_are_out_again(asked: Asked) -> None:

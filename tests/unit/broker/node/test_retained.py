@@ -30,10 +30,14 @@ class Fed(Port):
         self.saw_all = True
         self.caught_up = asyncio.Event()
         self.caught_up.set()
-        self.feeds = Feeds(self.table, self.node.router, self.caught_up.wait, self.node.turn)
+        self.through: list[bytes] = []
+        self.feeds = Feeds(self.table, self.node.router, self.caught_up.wait, self.node.turn, self.all_given)
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self.feeds.owe(subscriptions, self.saw_all)
+
+    def all_given(self, subscription: Subscription) -> None:
+        self.through.append(subscription.filter)
 
     def hold_back(self) -> None:
         """The log is away: what is retained isn't known to be all there until `caught_up`."""
@@ -81,8 +85,10 @@ async def test_a_new_subscription_gets_all_of_it_once(fed: Fed, qos: int, count:
     fed.retain_many(count, b"x" * payload_bytes)
     client = fed.node.client("c")
     fed.node.subscribe(client, ("r/#", qos))
+    assert fed.through == []
     assert await fed.read(client) == [b"r/%05d" % number for number in range(count)]
     assert client.state == CONNECTED
+    assert fed.through == [b"r/#"]
 
 
 @pytest.mark.parametrize("max_mqueue_len", [0, 1, 10])
