@@ -340,8 +340,11 @@ class Residents:
                 origin = session.origin(number) if number else b""
                 self.holding.seal()
                 self.holding.settle(session.journal.slot, partial(answer, wire.encode(origin)))
-            case wire.Unsubscribe(filters=filters):
-                reasons = self.sessions.unsubscribe(session, filters)
+            case wire.Unsubscribe(filters, nonce):
+                reasons = session.unsubscribed(nonce)
+                if reasons is None:
+                    reasons = self.sessions.unsubscribe(session, filters)
+                    session.note_unsubscribed(nonce, reasons)
                 self.holding.seal()
                 self.holding.settle(session.journal.slot, partial(answer, wire.encode(reasons)))
             case wire.Subscribe(wanted=wanted) if self._store.is_full():

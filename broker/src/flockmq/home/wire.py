@@ -79,9 +79,10 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=0):
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Answered with a list of reason codes."""
+    """Answered with a list of reason codes, the same however often it is asked; `nonce` is this UNSUBSCRIBE's."""
 
     filters: list[bytes]
+    nonce: bytes
 
 
 class Receive(msgspec.Struct, frozen=True, array_like=True, tag=2):

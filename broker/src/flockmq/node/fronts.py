@@ -7,6 +7,7 @@ reach its home in their order, once a turn; a front is here exactly as long as i
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -145,7 +146,7 @@ class Fronts:
     def unsubscribe(self, channel: Channel, packet_id: int, filters: list[bytes], token: int) -> None:
         """Have its home unsubscribe the client: `channel.unsubscribed`."""
         answered = partial(self._unsubscribed, channel, packet_id, filters)
-        self.homes.ask(channel.client_id(), token, wire.Unsubscribe(filters), answered)
+        self.homes.ask(channel.client_id(), token, wire.Unsubscribe(filters, secrets.token_bytes(8)), answered)
 
     def _unsubscribed(self, channel: Channel, packet_id: int, filters: list[bytes], answer: bytes) -> None:
         if answer and not channel.has_ended():

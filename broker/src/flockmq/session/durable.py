@@ -30,6 +30,7 @@ from flockmq.session.journal import (
     RECEIVED,
     RELEASED,
     SUBSCRIPTION,
+    UNSUBSCRIBED,
     WAITS,
     Journal,
     Ledger,
@@ -39,6 +40,7 @@ from flockmq.session.journal import (
     message_value,
     received_field,
     sequence_field,
+    unsubscribed_field,
 )
 from flockmq.session.journaled import HomeSink, JournaledSession
 from flockmq.session.limits import Limits
@@ -119,6 +121,8 @@ class DurableSession(JournaledSession):
         """Hold back what is sent until `send_again`: CONNACK comes first."""
         assert isinstance(fresh, DurableSession)
         meta = self.meta
+        if meta.will_source != fresh.meta.will_source:
+            self.forget_unsubscribed()
         meta.will = fresh.meta.will
         meta.will_source = fresh.meta.will_source
         self.expiry_s = fresh.expiry_s
@@ -368,6 +372,8 @@ class DurableSession(JournaledSession):
         self._write_meta()
         for subscription in self.all_subscriptions():
             self._write_subscription(subscription)
+        for nonce, reasons in (self.unsubscribes or {}).items():
+            journal.put(client_id, unsubscribed_field(nonce), reasons)
         for packet_id, number in (self.numbers or {}).items():
             journal.put(client_id, received_field(packet_id), number.to_bytes(8, "big"))
         for entry in (self.kept or {}).values():
@@ -397,6 +403,8 @@ class DurableSession(JournaledSession):
                 self._restore_number(int.from_bytes(field[1:], "big"), int.from_bytes(value, "big"), now_s)
             elif kind == SUBSCRIPTION:
                 self._restore_subscription(field[1:], value)
+            elif kind == UNSUBSCRIBED:
+                self._restore_unsubscribed(field[1:], value)
         messages.sort()
         started = self.meta.started if self.meta.left_ms else self.meta.sequences
         for sequence, value in messages:

@@ -6,6 +6,7 @@
     r, packet id (2)    the number (8) of a QoS 2 message from the client, until PUBREL
     s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), and whether it is owed what is
                         retained; its encoded identifiers
+    u, nonce            the reason codes that an UNSUBSCRIBE of this connection was answered with
 
 Integers are unsigned, big end first; times are wall time in ms. Puts and deletes are absolute and reach the store in
 their order, so what it has is always the session as it was at some moment. Pure.
@@ -33,6 +34,7 @@ META: Final = b"m"
 MESSAGE: Final = 0x71
 RECEIVED: Final = 0x72
 SUBSCRIPTION: Final = 0x73
+UNSUBSCRIBED: Final = 0x75
 """The first byte of the other fields."""
 
 WAITS: Final = 0
@@ -181,6 +183,10 @@ def message_parts(value: bytes) -> tuple[int, int, int, int, bytes, bytes]:
 
 def received_field(packet_id: int) -> bytes:
     return b"r" + packet_id.to_bytes(2, "big")
+
+
+def unsubscribed_field(nonce: bytes) -> bytes:
+    return b"u" + nonce
 
 
 def subscription_field(filter: bytes) -> bytes:

@@ -11,7 +11,8 @@ from hashlib import blake2b
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import NUMBERS_RESERVED
+from flockmq.bounds import NUMBERS_RESERVED, SUBSCRIBES_WAITING_MAX
+from flockmq.mqtt.reason import Reason
 from flockmq.session.journal import (
     META,
     OWED,
@@ -22,6 +23,7 @@ from flockmq.session.journal import (
     subscription_field,
     subscription_of,
     subscription_value,
+    unsubscribed_field,
 )
 from flockmq.session.limits import Limits
 from flockmq.session.origin import SOURCE_BYTES, origin_of, session_source
@@ -78,7 +80,7 @@ class JournaledSession(Session):
 
     __slots__ = (
         "_durable", "_effects", "_ended", "_front", "_is_unsealed", "_last", "_last_number", "_seals", "journal",
-        "ledger", "meta", "numbers", "owed",
+        "ledger", "meta", "numbers", "owed", "unsubscribes",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +100,7 @@ class JournaledSession(Session):
         self.meta = meta
         self.numbers: dict[int, int] | None = None
         self.owed: set[bytes] | None = None
+        self.unsubscribes: dict[bytes, bytes] | None = None
         self._front: HomeSink | None = sink if isinstance(sink, HomeSink) else None
         self._last: int = 0
         self._last_number: int = 0
@@ -179,6 +182,41 @@ class JournaledSession(Session):
                 self.owed.discard(filter)
             self.journal.delete(self.client_id, subscription_field(filter))
         return removed
+
+    # UNSUBSCRIBEs whose answers may be lost with a home.
+
+    def unsubscribed(self, nonce: bytes) -> list[int] | None:
+        """The reason codes of one that was asked before."""
+        reasons = None if self.unsubscribes is None else self.unsubscribes.get(nonce)
+        return None if reasons is None else list(reasons)
+
+    def note_unsubscribed(self, nonce: bytes, reasons: list[int]) -> None:
+        """It removed something: whoever asks again is told so. The client has no more than these under way."""
+        if Reason.SUCCESS not in reasons:
+            return
+        known = self.unsubscribes
+        if known is None:
+            self.unsubscribes = known = {}
+        elif len(known) >= SUBSCRIBES_WAITING_MAX:
+            self._forget_unsubscribed(next(iter(known)))
+        known[nonce] = bytes(reasons)
+        self.journal.put(self.client_id, unsubscribed_field(nonce), known[nonce])
+
+    def forget_unsubscribed(self) -> None:
+        """The client has another connection, on which it asks for nothing of that again."""
+        for nonce in list(self.unsubscribes or ()):
+            self._forget_unsubscribed(nonce)
+        self.unsubscribes = None
+
+    def _forget_unsubscribed(self, nonce: bytes) -> None:
+        assert self.unsubscribes is not None
+        del self.unsubscribes[nonce]
+        self.journal.delete(self.client_id, unsubscribed_field(nonce))
+
+    def _restore_unsubscribed(self, nonce: bytes, reasons: bytes) -> None:
+        if self.unsubscribes is None:
+            self.unsubscribes = {}
+        self.unsubscribes[nonce] = reasons
 
     def _restore_subscription(self, filter: bytes, value: bytes) -> None:
         super().add_subscription(subscription_of(self, filter, value))

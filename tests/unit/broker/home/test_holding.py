@@ -256,7 +256,7 @@ async def test_what_is_owed_is_written_again_and_ends_with_its_subscription(redi
     home.subscribe(1, b"b/#")
     home.disk.holds = True
     redis.slots.clear()
-    home.ask(1, wire.Unsubscribe([b"a/#"]))
+    home.ask(1, wire.Unsubscribe([b"a/#"], b"1"))
     await home.commit()
     await home.commit()
     home.disk.holds = False
@@ -268,3 +268,33 @@ async def test_what_is_owed_is_written_again_and_ends_with_its_subscription(redi
 def gave(subscription: Subscription) -> None:
     assert isinstance(subscription.session, DurableSession)
     subscription.session.gave(subscription)
+
+
+# UNSUBSCRIBE asked again.
+
+
+async def test_what_an_UNSUBSCRIBE_removed_it_is_told_however_often_it_asks(redis: Redis, home: Home) -> None:
+    """[MQTT-3.11.3]"""
+    subscribed(home)
+    question = wire.Unsubscribe([b"a/#", b"never"], b"nonce")
+    answer = home.ask(1, question)
+    assert wire.decode_reasons(answer[0]) == [0, 0x11]
+    assert home.ask(1, question) == answer
+    later = await another(redis)
+    later.residents.resume(ID, EDGE, 1, opening(1), b"")
+    assert later.ask(1, question) == answer, "the first home crashed amid its answer"
+    assert later.ask(1, wire.Unsubscribe([b"a/#"], b"other")) == [wire.encode([0x11])]
+    later.residents.leave(ID, 1, -1, False)
+    later.open(2, opening(2))
+    assert [field for field in redis.slot(SLOT).sessions[ID] if field[:1] == b"u"] == []
+
+
+async def test_of_UNSUBSCRIBEs_no_more_are_kept_than_one_client_has_under_way(redis: Redis, home: Home) -> None:
+    home.open(1, opening())
+    for number in range(bounds.SUBSCRIBES_WAITING_MAX + 3):
+        home.subscribe(1)
+        home.ask(1, wire.Unsubscribe([b"a/#"], b"%d" % number))
+    kept = [field for field in redis.slot(SLOT).sessions[ID] if field[:1] == b"u"]
+    assert len(kept) == bounds.SUBSCRIBES_WAITING_MAX
+    assert home.ask(1, wire.Unsubscribe([b"a/#"], b"0")) == [wire.encode([0x11])]
+    assert home.ask(1, wire.Unsubscribe([b"a/#"], b"3")) == [wire.encode([0])]

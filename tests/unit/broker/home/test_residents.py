@@ -61,7 +61,7 @@ async def test_of_a_Redis_that_is_full_who_has_a_session_gets_back_to_it(home: H
     [answer] = home.subscribe(4, b"b/#")
     assert wire.decode_reasons(answer) == [Reason.QUOTA_EXCEEDED]
     assert home.routed == [(SLOT, b"a/#")]
-    [answer] = home.ask(4, wire.Unsubscribe([b"a/#"]))
+    [answer] = home.ask(4, wire.Unsubscribe([b"a/#"], b"1"))
     assert wire.decode_reasons(answer) == [0]
 
 
@@ -121,7 +121,7 @@ async def test_who_has_no_session_here_is_told_to_ask_again(home: Home) -> None:
 async def test_a_route_goes_when_it_is_durable_that_nobody_wants_it(home: Home) -> None:
     subscribed(home)
     home.disk.holds = True
-    answers = home.ask(1, wire.Unsubscribe([b"a/#", b"never"]))
+    answers = home.ask(1, wire.Unsubscribe([b"a/#", b"never"], b"1"))
     assert (answers, home.routed) == ([], [(SLOT, b"a/#")])
     await home.commit()
     assert [wire.decode_reasons(answer) for answer in answers] == [[0, 0x11]]

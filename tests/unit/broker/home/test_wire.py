@@ -23,7 +23,7 @@ TOKEN = wire.pack_token((7 << 112) + 3)
             wire.decode_asks,
             [
                 (1, b"c", TOKEN, wire.Subscribe([wire.Wanted(b"a/#", 2)], b"\x0b\1")),
-                (2, b"c", TOKEN, wire.Unsubscribe([b"a/#"])),
+                (2, b"c", TOKEN, wire.Unsubscribe([b"a/#"], b"nonce")),
                 (3, b"c", TOKEN, wire.Receive(9)),
             ],
         ),
