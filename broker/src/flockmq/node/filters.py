@@ -48,9 +48,9 @@ class Filters:
             answered = partial(_claimed, set(filters), answers, done, filter)
             self.exclusive.claim(matching(filter), client_id, answered)
 
-    def claim_again(self, client_id: bytes, filter: bytes) -> None:
+    def claim_again(self, client_id: bytes, filter: bytes, done: Callable[[int], None]) -> None:
         """A filter that the client had alone, on the node where its session was before."""
-        self.exclusive.claim(matching(filter), client_id, _nobody_asks)
+        self.exclusive.claim(matching(filter), client_id, done)
 
     def route(self, filters: list[bytes], done: Callable[[int], None]) -> None:
         """Have the log route filters of any kind to this node; `done` gets the worst reason code."""
@@ -117,7 +117,3 @@ def _claimed(
     answers[filter] = reason
     if answers.keys() == filters:
         done({filter: reason for filter, reason in answers.items() if reason >= 0x80})
-
-
-def _nobody_asks(reason: int) -> None:
-    """The session goes on as it was."""

@@ -51,6 +51,8 @@ class Hosting:
         self._routes: dict[int, OwnRoutes] = {}
         self._misses = False
         """A route that is wanted couldn't be written."""
+        self._unclaimed: set[tuple[bytes, bytes]] = set()
+        """(client id, exclusive filter) of sessions that came with a filter whose claim doesn't stand."""
         self._feeds = Feeds(node.retained, self.router, partial(node.caught_up, RETAINED), node.flush_soon, _given)
         self.intake = Intake(self.residents.letters, node.cluster.nodes_table.__contains__, self.soon, loop.time)
         node.cluster.courier.receiver = self.intake
@@ -73,6 +75,9 @@ class Hosting:
             routes.delete_again()
         if self._misses:
             self.routes_swapped()
+        unclaimed, self._unclaimed = self._unclaimed, set()
+        for client_id, filter in unclaimed:
+            self._claim_again(client_id, filter)
 
     def routes_swapped(self) -> None:
         """After a bootstrap nobody says which routes went: look for all that are wanted. Amid an entry."""
@@ -165,8 +170,18 @@ class Hosting:
     def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         for filter in filters:
             if is_exclusive(filter):
-                self._filters.claim_again(client_id, filter)
+                self._claim_again(client_id, filter)
         self.route_slot(slot, filters, self._routed)
+
+    def _claim_again(self, client_id: bytes, filter: bytes) -> None:
+        session = self.residents.sessions.by_id.get(client_id)
+        if session is not None and session.subscription(filter) is not None:
+            self._filters.claim_again(client_id, filter, partial(self._claimed, client_id, filter))
+
+    def _claimed(self, client_id: bytes, filter: bytes, reason: int) -> None:
+        """The session goes on as it was; the claim is tried until it stands, or the subscription goes."""
+        if reason >= 0x80:
+            self._unclaimed.add((client_id, filter))
 
     def see_retained(self, then: Callable[[bool], None]) -> None:
         self._node.spawn(self._see_retained(then))

@@ -106,6 +106,6 @@ async def test_a_write_that_was_given_up_is_an_error() -> None:
 
 async def test_each_kind_of_filter_has_its_table(written: Written) -> None:
     written.filters.route([b"a", SHARED], written.answers.append)
-    written.filters.claim_again(b"c", EXCLUSIVE)
+    written.filters.claim_again(b"c", EXCLUSIVE, written.answers.append)
     names = [table for ops, _ in written.log.writes for table, *_ in ops]
     assert names == [SHARES.number, ROUTES.number, CLAIMS.number]

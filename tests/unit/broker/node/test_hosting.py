@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from flockmq.mqtt.reason import Reason
+from flockmq.node.filters import Filters
 from flockmq.node.hosting import Hosting
 from flockmq.node.remote import RemoteRoutes, slot_owner
 from flockmq.session.counters import Counters
@@ -150,3 +152,28 @@ async def test_routes_of_a_session_that_came_are_tried_again(hosted: Hosted) -> 
     await rest()
     await hosted.log.answer()
     assert hosted.log.holders(b"a/#") == {OWNER}
+
+
+async def test_the_claim_of_a_filter_that_a_session_came_with_is_tried_until_it_stands_or_the_filter_goes(
+    hosted: Hosted,
+) -> None:
+    exclusive = b"$exclusive/e"
+    claims: list[Callable[[int], None]] = []
+    shares = SimpleNamespace(has=lambda filter: True)
+    claim_again = lambda client_id, filter, done: claims.append(done)  # noqa: E731
+    hosted.hosting._filters = cast(Filters, SimpleNamespace(claim_again=claim_again, shares=shares))
+    session = hosted.session
+    session.add_subscription(Subscription(session, exclusive, 1))
+    hosted.hosting.residents.sessions.by_id[session.client_id] = session
+    hosted.hosting.came_with(SLOT, session.client_id, [exclusive])
+    for _ in range(2):
+        claims.pop()(Reason.UNSPECIFIED_ERROR)
+        hosted.hosting.try_again()
+    claims.pop()(Reason.SUCCESS)
+    hosted.hosting.try_again()
+    assert claims == []
+    hosted.hosting.came_with(SLOT, session.client_id, [exclusive])
+    claims.pop()(Reason.QUOTA_EXCEEDED)
+    session.remove_subscription(exclusive)
+    hosted.hosting.try_again()
+    assert claims == []
