@@ -16,21 +16,30 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 PATIENCE_S: Final = 60
 """How long an event may take on a busy machine before the test gives up."""
+
+LOG_SHOWN: Final = 8000
+"""Characters."""
 
 
 class Command:
     """One running `flockmq` and all processes below it."""
 
     def __init__(self, arguments: tuple[str, ...], environment: dict[str, str], ready_fd: int | None) -> None:
+        self.arguments = arguments
         self.folder = tempfile.mkdtemp(prefix="flockmq-test-")
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "flockmq", *arguments],
+        self._log = Path(f"{self.folder}.log")
+        with self._log.open("ab") as log:
+            self.process = self._start(environment, ready_fd, log)
+
+    def _start(self, environment: dict[str, str], ready_fd: int | None, log: IO[bytes]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "flockmq", *self.arguments],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=log,
             text=True,
             env=os.environ | environment | {"TMPDIR": self.folder},
             pass_fds=() if ready_fd is None else (ready_fd,),
@@ -75,8 +84,14 @@ class Command:
         raise AssertionError(f"{text!r} isn't in:\n{''.join(seen)}\n{self.errors()}")
 
     def errors(self) -> str:
-        assert self.process.stderr is not None
-        return self.process.stderr.read()
+        """What it has written to standard error until now."""
+        return self._log.read_text()
+
+    def forget(self) -> None:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        shutil.rmtree(self.folder)
+        self._log.unlink()
 
     def end(self, number: signal.Signals) -> int:
         """Send a signal; gives the exit code."""
@@ -111,16 +126,19 @@ class Commands:
     def refused(self, *arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
         """A command that can't work: its exit code, and its one error line without the prefix."""
         command = self.start(*arguments, environment=environment)
-        _, errors = command.process.communicate(timeout=PATIENCE_S)
+        command.process.communicate(timeout=PATIENCE_S)
+        errors = command.errors()
         assert "Traceback" not in errors
         last = errors.splitlines()[-1]
         assert last.startswith("flockmq: error: ")
         return command.process.returncode, last.removeprefix("flockmq: error: ")
 
     def end_all(self) -> None:
+        """Prints the end of each one's log, which pytest shows where the test failed."""
         for command in self._started:
             for pid in command.pids():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            command.process.communicate()
-            shutil.rmtree(command.folder)
+            command.process.wait(PATIENCE_S)
+            print(f"--- {' '.join(command.arguments)}\n{command.errors()[-LOG_SHOWN:]}")
+            command.forget()
