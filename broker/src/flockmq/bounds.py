@@ -24,6 +24,8 @@ LINK_TRANSPORT_HIGH_BYTES: Final = 256 * 1024
 """What was handed to the transport can't be overtaken any more."""
 LINK_CONTROL_MAX_BYTES: Final = 64 * 1024 * 1024
 """A peer that leaves this much control unread is closed."""
+LINK_CONTROL_CHOKED_BYTES: Final = 16 * 1024 * 1024
+"""Beyond it, notes of homes wait; the largest of them fits in before the link is closed."""
 LINK_REQUESTS_MAX: Final = 4096
 LINK_STREAMS_MAX: Final = 64
 LINK_STREAM_CREDIT_ITEMS: Final = 8
@@ -111,10 +113,14 @@ EARLY_KEPT_S: Final = 10.0
 """What a node says of a slot that this core hasn't heard to be its own is kept for so long."""
 HOME_RETURN_S: Final = 5.0
 """For so long a home that took over a session waits for its connection before it holds its client for gone."""
-MARKS_KEPT_S: Final = 60.0
-"""A node that is purged may come back as another incarnation, and repeat what it sent before."""
+MARKS_KEPT_S: Final = 3600.0
+"""A node that is purged may come back for so long, as another incarnation, and repeat what it sent before."""
+MARKS_STRANGERS_MAX: Final = 256
+"""Such nodes at once; of more those that went first are forgotten."""
 HOME_TURN_MAX_S: Final = 0.005
 """Work on all sessions of a node, or of slots that went or came, gives the loop back after so long."""
+HOME_PACE_S: Final = 0.01
+"""How often a home, or a node, whose link takes no more notes is looked at."""
 HOME_BEHIND_S: Final = 0.25
 """Sessions whose deliveries found no link or no room send them again after so long."""
 INTAKE_SENDER_MAX_BYTES: Final = 64 * 1024 * 1024

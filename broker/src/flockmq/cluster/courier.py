@@ -84,9 +84,8 @@ class HomeCourier:
         self._timer: asyncio.TimerHandle | None = None
 
     def rename(self, me: str) -> None:
-        """This node is another incarnation; what isn't accepted keeps the numbers, and the source, that it has."""
+        """This node is another incarnation, and the same source: what isn't accepted keeps its numbers."""
         self._me = me
-        self.lanes.rename(me)
         if self.receiver is not None:
             self.receiver.begin_anew()
 

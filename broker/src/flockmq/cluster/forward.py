@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from flockmq import bounds
 from flockmq.cluster.frames import forward_header, numbered_header
-from flockmq.cluster.membership import process_of
+from flockmq.session.origin import process_of
 from flockmq.session.shared import SHARED
 from flockmq.session.sink import CONGESTED, FLOWING, Peer, Sink
 

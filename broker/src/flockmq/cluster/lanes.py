@@ -292,10 +292,6 @@ class Lanes(Courier):
 
     # --- for the router ---------------------------------------------------------------------------------------------
 
-    def rename(self, me: str) -> None:
-        """What is put from now on has another source; what isn't accepted yet keeps the one it has."""
-        self.source = node_source(me)
-
     def put_run(self, fan: Fanout, version: int, chunk: bytes, publisher: bytes) -> None:
         run = Letter(b"", 0, publisher, version, chunk)
         for lane in self._lanes_of(fan):

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from flockmq import bounds
+from flockmq.session.origin import process_of
 
 CORE_ROLES: Final = frozenset({"core", "single"})
 
@@ -103,11 +104,6 @@ def new_incarnation(name: str, former: str = "") -> str:
     process = process_of(former) if former else f"{name}@{secrets.token_hex(8)}"
     life = int(former[-4:], 16) + 1 if former else 0
     return f"{process}{life % 0x10000:04x}"
-
-
-def process_of(incarnation: str) -> str:
-    """What all incarnations of one process have in common."""
-    return incarnation[:-4]
 
 
 def electorate(configured: int, cores: Iterable[str]) -> int:

@@ -371,16 +371,27 @@ class Holding:
     # --- marks of nodes that went -------------------------------------------------------------------------------------
 
     def node_gone(self, incarnation: str) -> None:
-        self._strange[node_source(incarnation)] = self.router.now_s + bounds.MARKS_KEPT_S
+        """It may come back as another incarnation, and repeat what it wasn't told to be accepted."""
+        source = node_source(incarnation)
+        self._strange.pop(source, None)
+        self._strange[source] = self.router.now_s + bounds.MARKS_KEPT_S
 
     def forget_strangers(self) -> None:
-        """Nodes that went long enough ago: those that come back as another incarnation repeat what they sent before."""
-        for source, until_s in list(self._strange.items()):
-            if until_s <= self.router.now_s:
-                del self._strange[source]
-                for slot in self.slots.values():
-                    if slot.loaded and slot.marks.forget(source):
-                        self._store.unmark(slot.number, source)
+        """Nodes that went long enough ago, and of too many those that went first; those that are back aren't any."""
+        surplus = list(self._strange)[: max(0, len(self._strange) - bounds.MARKS_STRANGERS_MAX)]
+        due = [source for source, until_s in self._strange.items() if until_s <= self.router.now_s]
+        if not surplus and not due:
+            return
+        members = {node_source(member) for member in self._host.members()}
+        for source in dict.fromkeys((*surplus, *due)):
+            del self._strange[source]
+            if source not in members:
+                self._forget(source)
+
+    def _forget(self, source: bytes) -> None:
+        for slot in self.slots.values():
+            if slot.loaded and slot.marks.forget(source):
+                self._store.unmark(slot.number, source)
 
     # --- notes --------------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """The 128-bit id of a message: who numbers it (a source, 8 bytes) and its number there (u64), which only grows.
 
-A source is an incarnation of a node, or a session whose QoS 2 messages keep their numbers when they are sent again
-from another node. Messages of one source come in the order of their numbers, so whoever remembers the last number that
-it took knows a repeat. Pure.
+A source is a node, from its start to its end, or a session whose QoS 2 messages keep their numbers when they are sent
+again from another node. Messages of one source come in the order of their numbers, so whoever remembers the last number
+that it took knows a repeat. Pure.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ ORIGIN: Final = 0x40
 """Added to the MQTT version of what is forwarded: each packet comes behind its origin."""
 SOURCE_BYTES: Final = 8
 ORIGIN_BYTES: Final = 16
+PROCESS_DIGITS: Final = 16
 
 
 def origin_of(source: bytes, number: int) -> bytes:
@@ -32,9 +33,17 @@ def number_of(origin: bytes) -> int:
     return int.from_bytes(origin[8:16], "big")
 
 
+def process_of(incarnation: str) -> str:
+    """What all incarnations of one process have in common: `name@`, and 16 hex digits of 20."""
+    name, _, digits = incarnation.rpartition("@")
+    return f"{name}@{digits[:PROCESS_DIGITS]}"
+
+
 def node_source(incarnation: str) -> bytes:
-    """The source of an incarnation of a node; its first bit is set."""
-    digest = blake2b(incarnation.encode(), digest_size=SOURCE_BYTES).digest()
+    """The source of a node, from its start to its end, whatever incarnation it is; its first bit is set. A node that
+    was purged and comes back repeats what wasn't accepted, and goes on with its numbers.
+    """
+    digest = blake2b(process_of(incarnation).encode(), digest_size=SOURCE_BYTES).digest()
     return bytes((digest[0] | 0x80,)) + digest[1:]
 
 

@@ -61,6 +61,7 @@ class Home:
         self.routed: list[tuple[int, bytes]] = []
         self.came: list[tuple[int, bytes, list[bytes]]] = []
         self.changes = 0
+        self.nodes = [EDGE, SENDER]
 
     # What a host is.
 
@@ -68,7 +69,7 @@ class Home:
         return self.epoch
 
     def members(self) -> Collection[str]:
-        return [EDGE, SENDER]
+        return self.nodes
 
     def limits(self, zone: str) -> Limits:
         return Limits()

@@ -189,6 +189,8 @@ def test_an_origin_is_a_source_and_a_number() -> None:
     assert is_node_source(node_source("a@1"))
     assert not is_node_source(session_source(b"\xff" * 8))
     assert node_source("a@1") != node_source("a@2")
+    process = "a@0123456789abcdef"
+    assert node_source(f"{process}0000") == node_source(f"{process}0001"), "whichever of its lives it is"
 
 
 def test_of_many_sources_those_are_known_that_were_heard_last() -> None:
