@@ -12,7 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-HOT_MODULES: Final = ("mqtt/*.py", "routing/*.py", "session/*.py", "listeners/*.py")
+HOT_MODULES: Final = (
+    *("mqtt/*.py", "routing/*.py", "session/*.py", "listeners/*.py"),
+    *("rlog/change.py", "rlog/route_table.py", "rlog/spec.py", "rlog/table.py"),
+)
 """Globs below the package's folder: what mypyc compiles, as one group."""
 
 PACKAGE: Final = Path(__file__).parent

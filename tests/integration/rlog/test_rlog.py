@@ -7,6 +7,7 @@ from typing import Self
 
 import pytest
 
+from flockmq.rlog.change import gather
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import StreamId, encode_transaction
 from flockmq.rlog.errors import LogFenced, LogFull, LogGap, LogLost, LogRefused, LogUnavailable, RedisUnreachable
@@ -124,7 +125,9 @@ async def test_of_a_retained_message_and_a_route_written_at_once_one_sees_the_ot
 async def test_a_repeated_append_is_answered_with_the_id_it_got_before(nodes) -> None:
     core = core_of(await nodes.core())
     await core.register(ROUTE, "w@1")
-    transactions = [encode_transaction("w@1", n, [ROUTES.put((b"f/%d" % n, "w@1"), None)]) for n in (1, 2, 3)]
+    transactions = [
+        encode_transaction("w@1", n, gather([ROUTES.put((b"f/%d" % n, "w@1"), None)]).runs) for n in (1, 2, 3)
+    ]
     one = await core.append(ROUTE, "w@1", 1, transactions[:2])
     assert await core.append(ROUTE, "w@1", 1, transactions[:2]) == one
     assert await core.append(ROUTE, "w@1", 2, transactions[1:2]) == one
@@ -240,18 +243,18 @@ async def test_writes_beyond_the_bounds_are_refused_before_they_are_kept(nodes, 
     with pytest.raises(LogFull, match="bytes of writes wait"):
         await done[1]
     await done[0]
-    object.__setattr__(ROUTES, "max_rows", 1)
+    ROUTES.max_rows = 1
     try:
         with pytest.raises(LogFull, match="table routes holds 1 rows"):
             await core.write(ROUTE, [route(core, 1)])
         await core.write(ROUTE, [ROUTES.delete((b"x" * 60, core.incarnation))])
     finally:
-        object.__setattr__(ROUTES, "max_rows", 10_000_000)
+        ROUTES.max_rows = 10_000_000
 
 
 async def test_a_burst_is_refused_by_what_is_written_and_not_yet_applied(nodes, monkeypatch) -> None:
     core = await nodes.core()
-    object.__setattr__(ROUTES, "max_rows", 10)
+    ROUTES.max_rows = 10
     try:
         done = [core.submit(ROUTE, [route(core, n), route(core, n + 100)]) for n in range(20)]
         results = await asyncio.gather(*done, return_exceptions=True)
@@ -260,7 +263,7 @@ async def test_a_burst_is_refused_by_what_is_written_and_not_yet_applied(nodes, 
         await core.write(ROUTE, [ROUTES.delete((b"f/0", core.incarnation))])
         await core.write(ROUTE, [route(core, 50)])
     finally:
-        object.__setattr__(ROUTES, "max_rows", 10_000_000)
+        ROUTES.max_rows = 10_000_000
 
 
 async def test_a_node_bootstraps_while_others_write(nodes, monkeypatch) -> None:

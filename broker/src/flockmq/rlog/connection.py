@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -83,11 +83,12 @@ async def open_connection(config: RedisConfig, server: Server, *, to_sentinel: b
         options["path"] = server.host
         kind = UnixDomainSocketConnection
     connection = kind(**options)
+    connect: Callable[[], Awaitable[None]] = connection.connect
     if isinstance(connection, SSLConnection):
         connection.ssl_context.context = _tls(config)
     try:
         async with asyncio.timeout(bounds.REDIS_CONNECT_MAX_S):
-            await connection.connect()  # type: ignore[no-untyped-call]
+            await connect()
     except (RedisError, OSError, TimeoutError) as error:
         await connection.disconnect(nowait=True)
         raise unreachable(server, error, to_sentinel=to_sentinel) from None
@@ -141,11 +142,12 @@ def unreachable(server: Server, error: BaseException, *, to_sentinel: bool = Fal
 
 async def _reply(connection: AbstractConnection) -> Reply | ResponseError:
     try:
-        return await connection.read_response()  # type: ignore[no-any-return]
+        reply: Reply = await connection.read_response()
     except BusyLoadingError:
         raise
     except ResponseError as error:
         return error
+    return reply
 
 
 def _password(config: RedisConfig, to_sentinel: bool) -> str | None:

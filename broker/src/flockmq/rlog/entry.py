@@ -64,24 +64,8 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Transaction])
 
 
-def runs_of(ops: Sequence[Op]) -> list[Run]:
-    """Gather consecutive ops of the same table, kind and owner, in order."""
-    runs: list[Run] = []
-    head: tuple[int, int, str] | None = None
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    for table, kind, owner, key, value in ops:
-        if head is None or table != head[0] or kind != head[1] or owner != head[2]:
-            head, keys, values = (table, kind, owner), [], []
-            runs.append((table, kind, owner, keys, values))
-        keys.append(key)
-        if kind in (PUT, DROP):
-            values.append(value)
-    return runs
-
-
-def encode_transaction(incarnation: str, number: int, ops: Sequence[Op]) -> bytes:
-    return _encoder.encode((incarnation, number, runs_of(ops)))
+def encode_transaction(incarnation: str, number: int, runs: Sequence[Run]) -> bytes:
+    return _encoder.encode((incarnation, number, runs))
 
 
 def encode_registration(incarnation: str) -> bytes:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from flockmq.rlog.catchup import CatchUp
+from flockmq.rlog.change import Puts, gather
 from flockmq.rlog.core import Core
 from flockmq.rlog.digests import Checked
 from flockmq.rlog.entry import START, Op, StreamId
@@ -35,10 +36,11 @@ from flockmq.rlog.mending import Mending
 from flockmq.rlog.port import Alone, Ballot, CorePort
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.replica import Replica
-from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, Alarm, K, V
+from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, Alarm
+from flockmq.rlog.spec import K, V
 from flockmq.rlog.table import Listener
 from flockmq.rlog.tables import Tables
-from flockmq.rlog.writer import Puts, Writer
+from flockmq.rlog.writer import Writer
 
 log = logging.getLogger(__name__)
 
@@ -131,10 +133,10 @@ class Rlog:
         written), LogUnavailable after LOG_WRITE_DEADLINE_S (it may still be applied: undo it by the inverse write,
         which is ordered behind it), LogRefused when this incarnation was purged.
         """
-        puts = Puts(ops)
-        full = self._full(shard, puts)
+        change = gather(ops)
+        full = self._full(shard, change.puts)
         if full is None and ops:
-            return self._writers[shard].submit(ops, puts)
+            return self._writers[shard].submit(change)
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         if full is not None:
             done.set_exception(full)

@@ -8,7 +8,7 @@ from xxhash import xxh3_64_intdigest
 
 from flockmq import bounds
 from flockmq.rlog.entry import PUT, Run
-from flockmq.rlog.shards import TableSpec
+from flockmq.rlog.spec import TableSpec
 from flockmq.rlog.table import Sum, Table
 
 
@@ -59,9 +59,9 @@ class RouteTable(Table[tuple[bytes, str], None]):
         digest = size = rows = 0
         for topic_filter in keys:
             bucket = buckets[hash(topic_filter) & mask]
-            nodes = bucket.get(topic_filter)
-            if nodes is None:
-                bucket[topic_filter] = alone
+            filters = len(bucket)
+            nodes = bucket.setdefault(topic_filter, alone)
+            if len(bucket) != filters:
                 alone.rows += 1
             elif owner in nodes.members:
                 continue

@@ -7,17 +7,12 @@ in the log. Fields may only be added to the end of a value, with a default.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import msgspec
 
 from flockmq import bounds
-from flockmq.rlog.entry import DELETE, PUT, Op
-
-K = TypeVar("K")
-V = TypeVar("V")
+from flockmq.rlog.spec import TableSpec, join_owned, no_value, nothing, split_owned
 
 CLUSTER: Final = "cluster"
 ROUTE: Final = "route"
@@ -105,30 +100,6 @@ class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
     expiry_s: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class TableSpec(Generic[K, V]):
-    """A table: how to write to it. `split` gives (owner, key bytes) of a row to put; `join` gives the key back."""
-
-    number: int
-    name: str
-    shard: str
-    split: Callable[[K, V | None], tuple[str, bytes]]
-    join: Callable[[str, bytes], K]
-    encode: Callable[[V], bytes]
-    decode: Callable[[bytes], V]
-    buckets: int = 16
-    max_rows: int = bounds.LOG_TABLE_MAX_ROWS
-    max_bytes: int = bounds.LOG_TABLE_MAX_BYTES
-
-    def put(self, key: K, value: V) -> Op:
-        owner, raw = self.split(key, value)
-        return self.number, PUT, owner, raw, self.encode(value)
-
-    def delete(self, key: K) -> Op:
-        owner, raw = self.split(key, None)
-        return self.number, DELETE, owner, raw, b""
-
-
 def _int_key(raw: bytes) -> int:
     return int.from_bytes(raw, "big")
 
@@ -141,14 +112,6 @@ def _pair(key: tuple[str, str]) -> bytes:
 def _unpair(raw: bytes) -> tuple[str, str]:
     first, _, second = raw.decode().partition("\0")
     return first, second
-
-
-def _no_value(_: None) -> bytes:
-    return b""
-
-
-def _none(_: bytes) -> None:
-    return None
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -180,17 +143,15 @@ ALARMS: Final[TableSpec[str, Alarm]] = TableSpec(
 
 ROUTES: Final[TableSpec[tuple[bytes, str], None]] = TableSpec(
     3, "routes", ROUTE,
-    split=lambda key, _: (key[1], key[0]),
-    join=lambda owner, raw: (raw, owner),
-    encode=_no_value, decode=_none,
-    buckets=1024, max_rows=bounds.MAX_ROUTES,
+    split=split_owned, join=join_owned,
+    encode=no_value, decode=nothing,
+    buckets=256, max_rows=bounds.MAX_ROUTES,
 )  # fmt: skip
 """(topic filter, incarnation that wants it) → nothing; owned by that incarnation."""
 
 SHARES: Final[TableSpec[tuple[bytes, str], Members]] = TableSpec(
     10, "shares", ROUTE,
-    split=lambda key, _: (key[1], key[0]),
-    join=lambda owner, raw: (raw, owner),
+    split=split_owned, join=join_owned,
     encode=_pack, decode=msgspec.msgpack.Decoder(Members).decode,
     buckets=256, max_rows=bounds.MAX_ROUTES,
 )  # fmt: skip
@@ -198,8 +159,7 @@ SHARES: Final[TableSpec[tuple[bytes, str], Members]] = TableSpec(
 
 CLAIMS: Final[TableSpec[tuple[bytes, str], bytes]] = TableSpec(
     11, "claims", ROUTE,
-    split=lambda key, _: (key[1], key[0]),
-    join=lambda owner, raw: (raw, owner),
+    split=split_owned, join=join_owned,
     encode=bytes, decode=bytes,
     buckets=256, max_rows=bounds.EXCLUSIVE_MAX,
 )  # fmt: skip

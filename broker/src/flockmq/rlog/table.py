@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
-import msgspec
 from xxhash import xxh3_64_intdigest
 
 from flockmq import bounds
 from flockmq.rlog.entry import DELETE, DROP, PUT, Op, Run
 from flockmq.rlog.errors import LogCorrupt
-from flockmq.rlog.shards import K, TableSpec, V
+from flockmq.rlog.row import Row
+from flockmq.rlog.spec import K, TableSpec, V
 
 DIGEST_MASK = (1 << 64) - 1
 K_contra = TypeVar("K_contra", contravariant=True)
@@ -72,7 +72,7 @@ class Table(Generic[K, V]):
 
     @property
     def digest(self) -> int:
-        return sum(total.digest for total in self._sums.values()) & DIGEST_MASK
+        return sum([total.digest for total in self._sums.values()]) & DIGEST_MASK
 
     def apply(self, kind: int, owner: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """One run. Raises LogCorrupt if the run is not one of this table's."""
@@ -142,15 +142,6 @@ class Table(Generic[K, V]):
         if total is None:
             total = self._sums[owner] = Sum()
         return total
-
-
-class Row(msgspec.Struct, Generic[V], frozen=True, gc=False):
-    """Nothing that the garbage collector would have to look at, of which there may be a million."""
-
-    value: V
-    owner: str
-    bytes: int
-    digest: int
 
 
 class RowTable(Table[K, V]):

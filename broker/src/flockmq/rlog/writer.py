@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
 
 from flockmq import bounds
-from flockmq.rlog.entry import PUT, START, Op, StreamId, encode_transaction
+from flockmq.rlog.change import Change, Puts
+from flockmq.rlog.entry import START, StreamId, encode_transaction
 from flockmq.rlog.errors import LogError, LogFull, LogGap, LogRefused, LogUnavailable
 from flockmq.rlog.port import CorePort
 
@@ -38,30 +38,6 @@ class _Transaction:
     """Where the own tables have it."""
 
 
-class Puts:
-    """What transactions put into tables: table → (rows, bytes). Rows that are there already count as well."""
-
-    __slots__ = ("of",)
-
-    def __init__(self, ops: Sequence[Op] = ()) -> None:
-        self.of: dict[int, tuple[int, int]] = {}
-        for table, kind, _, key, value in ops:
-            if kind == PUT:
-                rows, size = self.of.get(table, _NONE)
-                self.of[table] = rows + 1, size + len(key) + len(value)
-
-    def add(self, other: Puts, sign: int = 1) -> None:
-        for table, (more_rows, more_bytes) in other.of.items():
-            rows, size = self.of.get(table, _NONE)
-            self.of[table] = rows + sign * more_rows, size + sign * more_bytes
-
-    def get(self, table: int) -> tuple[int, int]:
-        return self.of.get(table, _NONE)
-
-
-_NONE: Final = (0, 0)
-
-
 class Writer:
     """One shard's writes of one incarnation. `awaits_answer`: a transaction is done only when a core answered it."""
 
@@ -75,13 +51,11 @@ class Writer:
         """Transactions that Redis had lost and that were written again."""
         self._port = port
         self._awaits_answer = awaits_answer
-        self._turn_puts = Puts()
         self._applied = (0, START)
         self._kept: deque[_Transaction] = deque()
         self._kept_bytes = 0
         self._losses = 0
-        self._turn: list[Op] = []
-        self._turn_bytes = 0
+        self._turn = Change()
         self._turn_waiting: list[asyncio.Future[StreamId]] = []
         self._pending: deque[_Transaction] = deque()
         self._next = 1
@@ -109,27 +83,25 @@ class Writer:
             await asyncio.wait([self._sender])
         self._refuse(LogUnavailable("this node is stopping"))
 
-    def submit(self, ops: Sequence[Op], puts: Puts) -> asyncio.Future[StreamId]:
-        """Write ops, of which `puts` are those that need room, as part of this turn's transaction. The future gets the
-        Stream ID at which this node's tables have them, or LogFull, LogUnavailable, LogRefused."""
+    def submit(self, change: Change) -> asyncio.Future[StreamId]:
+        """Write it, taking it over, as part of this turn's transaction. The future gets the Stream ID at which this
+        node's tables have it, or LogFull, LogUnavailable, LogRefused."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[StreamId] = loop.create_future()
-        size = sum([len(key) + len(value) for _, _, _, key, value in ops])
+        turn = self._turn
         if self.refused is not None:
             done.set_exception(self.refused)
             return done
-        if self.pending_bytes + self._turn_bytes + size > bounds.LOG_PENDING_MAX_BYTES:
+        if self.pending_bytes + turn.bytes + change.bytes > bounds.LOG_PENDING_MAX_BYTES:
             done.set_exception(LogFull(f"shard {self.shard}: {self.pending_bytes} bytes of writes wait for the log"))
             return done
-        if not self._turn:
+        if not turn.runs:
             loop.call_soon(self._number)
-        elif self._turn_bytes + size > bounds.LOG_TRANSACTION_MAX_BYTES:
+        elif turn.bytes + change.bytes > bounds.LOG_TRANSACTION_MAX_BYTES:
             self._number()
             loop.call_soon(self._number)
-        self._turn.extend(ops)
-        self._turn_bytes += size
-        self._turn_puts.add(puts)
-        self.pending.add(puts)
+        self.pending.add(change.puts)
+        self._turn.add(change)
         self._turn_waiting.append(done)
         return done
 
@@ -180,18 +152,18 @@ class Writer:
         self._numbered.set()
 
     def _number(self) -> None:
-        """The turn's ops become a transaction."""
-        if not self._turn:
+        """The turn's changes become a transaction."""
+        if not self._turn.runs:
             return
-        data = encode_transaction(self.incarnation, self._next, self._turn)
-        transaction = _Transaction(self._next, data, self._turn_waiting, self._turn_puts)
+        data = encode_transaction(self.incarnation, self._next, self._turn.runs)
+        transaction = _Transaction(self._next, data, self._turn_waiting, self._turn.puts)
         transaction.deadline = asyncio.get_running_loop().call_later(
             bounds.LOG_WRITE_DEADLINE_S, self._give_up, transaction
         )
         self._pending.append(transaction)
         self.pending_bytes += len(data)
         self._next += 1
-        self._turn, self._turn_waiting, self._turn_bytes, self._turn_puts = [], [], 0, Puts()
+        self._turn, self._turn_waiting = Change(), []
         self._numbered.set()
 
     async def _send(self) -> None:
@@ -274,8 +246,8 @@ class Writer:
         self._fail(self._turn_waiting, error)
         self._pending.clear()
         self._kept.clear()
-        self._turn, self._turn_waiting, self._turn_bytes, self.pending_bytes, self._kept_bytes = [], [], 0, 0, 0
-        self.pending, self._turn_puts = Puts(), Puts()
+        self._turn, self._turn_waiting, self.pending_bytes, self._kept_bytes = Change(), [], 0, 0
+        self.pending = Puts()
 
     @staticmethod
     def _fail(waiting: Sequence[asyncio.Future[StreamId]], error: LogError) -> None:

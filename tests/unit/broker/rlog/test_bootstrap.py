@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import Framer, Header, LogEntry, Receiver, Slice, Trailer
+from flockmq.rlog.change import gather
 from flockmq.rlog.entry import (
     BATCH_FIELD,
     SEAL_FIELD,
@@ -56,7 +57,7 @@ def entry(shard: Shard, action: str, argument: object) -> LogEntry:
         assert isinstance(argument, str)
         return LogEntry(following, BATCH_FIELD, encode_batch([encode_purge(argument), encode_registration(argument)]))
     assert isinstance(argument, list)
-    return LogEntry(following, BATCH_FIELD, encode_batch([encode_transaction("w@1", 1, argument)]))
+    return LogEntry(following, BATCH_FIELD, encode_batch([encode_transaction("w@1", 1, gather(argument).runs)]))
 
 
 def rows(shard: Shard) -> dict[str, set[tuple[object, object]]]:
@@ -118,7 +119,9 @@ def filled() -> Tables:
     tables = Tables()
     route = tables.shards[ROUTE]
     ops = [ROUTES.put((b"f/%d" % n, "a@1"), None) for n in range(100)]
-    apply_entry(route, LogEntry(StreamId(0, 1), BATCH_FIELD, encode_batch([encode_transaction("a@1", 1, ops)])))
+    apply_entry(
+        route, LogEntry(StreamId(0, 1), BATCH_FIELD, encode_batch([encode_transaction("a@1", 1, gather(ops).runs)]))
+    )
     return tables
 
 

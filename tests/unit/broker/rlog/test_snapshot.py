@@ -8,6 +8,7 @@ import pytest
 
 from flockmq.rlog import snapshot
 from flockmq.rlog.bootstrap import LogEntry
+from flockmq.rlog.change import gather
 from flockmq.rlog.entry import BATCH_FIELD, StreamId, encode_batch, encode_transaction
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.reading import apply_entry
@@ -17,7 +18,9 @@ from flockmq.rlog.tables import Shard, Tables
 
 def entry(sequence: int) -> LogEntry:
     op = ROUTES.put((b"f/%d" % sequence, "a@1"), None)
-    return LogEntry(StreamId(0, sequence), BATCH_FIELD, encode_batch([encode_transaction("a@1", sequence, [op])]))
+    return LogEntry(
+        StreamId(0, sequence), BATCH_FIELD, encode_batch([encode_transaction("a@1", sequence, gather([op]).runs)])
+    )
 
 
 def names(directory: Path) -> list[str]:

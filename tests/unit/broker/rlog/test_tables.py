@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flockmq.rlog.change import gather
 from flockmq.rlog.entry import (
     Op,
     StreamId,
@@ -39,7 +40,7 @@ def apply(shard: Shard, *blobs: bytes) -> None:
 
 
 def write(shard: Shard, *ops: Op, writer: str = A, number: int = 1) -> None:
-    apply(shard, encode_transaction(writer, number, ops))
+    apply(shard, encode_transaction(writer, number, gather(ops).runs))
 
 
 def sweep(shard: Shard) -> None:
@@ -131,7 +132,7 @@ def test_a_slot_of_a_purged_node_can_be_given_away_before_it_is_swept() -> None:
     tables = Tables()
     cluster, copy = tables.shards[CLUSTER], listen(tables, "slots")
     write(cluster, SLOTS.put(1, A), SLOTS.put(2, A))
-    apply(cluster, encode_purge(A), encode_transaction(B, 1, [SLOTS.put(1, B)]))
+    apply(cluster, encode_purge(A), encode_transaction(B, 1, gather([SLOTS.put(1, B)]).runs))
     assert (tables.slots.get(1), tables.slots.get(2), len(tables.slots)) == (B, None, 1)
     sweep(cluster)
     assert copy.rows == {1: B}
