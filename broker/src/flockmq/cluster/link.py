@@ -1,6 +1,7 @@
 """One connection between two nodes: first the handshake, then frames both ways.
 
 Requests with replies, one-way notes, streams with credit, and runs of messages share it. What always holds:
+- A link tells the peer who this node is now: one whose handshake began as another incarnation doesn't come up.
 - Nothing is believed before the peer proved the cluster key; until then it may cost LINK_GREETING_MAX_BYTES a frame
   and LINK_HANDSHAKE_MAX_S, no more.
 - It is always read. Control overtakes data: what is written goes through two queues here, and no more than
@@ -43,6 +44,8 @@ class Refusal(Exception):
 class LinkOwner(Protocol):
     """What a node does with its links. All but the two coroutine makers are called synchronously while reading."""
 
+    incarnation: str
+
     def link_up(self, link: Link) -> None: ...
     def link_down(self, link: Link, reason: str) -> None: ...
     def link_heartbeat(self, link: Link, status: frames.Status) -> None: ...
@@ -80,6 +83,7 @@ class Link(asyncio.Protocol):
         self.resumed = False
         """The peer said what it accepted: numbered messages may go."""
         self.data_bytes = 0
+        self.control_bytes = 0
         self.tunnelled_bytes = 0
         """Of tunnels, that wait here."""
         self.sent_bytes = 0
@@ -100,7 +104,6 @@ class Link(asyncio.Protocol):
         self._paused = False
         self._pumping = False
         self._control: list[bytes] = []
-        self._control_bytes = 0
         self._data: deque[tuple[int, list[bytes]]] = deque()
         self._tunnelled: deque[tuple[int, list[bytes]]] = deque()
         self._last_id = 0
@@ -206,9 +209,9 @@ class Link(asyncio.Protocol):
         if not self.up:
             return
         self._control.append(encoded)
-        self._control_bytes += len(encoded)
-        if self._control_bytes > bounds.LINK_CONTROL_MAX_BYTES:
-            self.close(f"it left {self._control_bytes} bytes of control frames unread")
+        self.control_bytes += len(encoded)
+        if self.control_bytes > bounds.LINK_CONTROL_MAX_BYTES:
+            self.close(f"it left {self.control_bytes} bytes of control frames unread")
         self._schedule()
 
     def _schedule(self) -> None:
@@ -221,7 +224,7 @@ class Link(asyncio.Protocol):
         transport = self._transport
         while transport is not None and not transport.is_closing() and not self._paused:
             batch = self._control
-            self._control, self._control_bytes = [], 0
+            self._control, self.control_bytes = [], 0
             room = bounds.LINK_TRANSPORT_HIGH_BYTES
             while (self._data or self._tunnelled) and (room > 0 or all_of_it):
                 if self._data:
@@ -289,7 +292,7 @@ class Link(asyncio.Protocol):
         self._data.clear()
         self._tunnelled.clear()
         self._control.clear()
-        self.data_bytes = self.tunnelled_bytes = self._control_bytes = 0
+        self.data_bytes = self.tunnelled_bytes = self.control_bytes = 0
         lost = LinkLost(f"link to {self.peer.incarnation or self.address}: {reason}")
         for answer in self._requests.values():
             if not answer.done():
@@ -316,6 +319,8 @@ class Link(asyncio.Protocol):
         if kind != frames.GREETING:
             raise HandshakeError("it doesn't speak the cluster protocol")
         answer = self._handshake.receive(body)
+        if self._handshake.me.incarnation != self._owner.incarnation:
+            raise HandshakeError(f"this node goes on as {self._owner.incarnation}")
         assert self._transport is not None
         if answer:
             self._transport.write(answer)

@@ -310,6 +310,11 @@ class Cluster:
         link.note(method, body)
         return True
 
+    def is_choked(self, incarnation: str) -> bool:
+        """So many notes wait on the link to it that no more should be told: at LINK_CONTROL_MAX_BYTES it is closed."""
+        link = self.mesh.link_of(incarnation)
+        return link is not None and link.control_bytes > bounds.LINK_CONTROL_CHOKED_BYTES
+
     def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
         """Packets for clients of another node, whose sessions run here. False: there is no link, or no room on it."""
         link = self.mesh.link_of(incarnation)

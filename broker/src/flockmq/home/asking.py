@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol
 
 from flockmq import bounds
 from flockmq.home import wire
+from flockmq.home.outbox import NOTE_BYTES
 from flockmq.home.registry import slot_of
 
 DETACHED_AGAIN_S: Final = 10.0
@@ -72,6 +73,9 @@ class Clients(Protocol):
         ...
 
     def connections(self) -> Iterable[Connection]: ...
+    def holds(self, client_id: bytes, token: int) -> bool:
+        """This connection is there still."""
+        ...
 
     def delivered(self, home: str, token: int, packets: bytes) -> None:
         """A home sends this to the client; one that isn't its session's any more isn't heard."""
@@ -87,6 +91,10 @@ class Home(Protocol):
 
     def owner(self, slot: int) -> str:
         """The incarnation of a slot's home, "" for none."""
+        ...
+
+    def waits(self, owner: str) -> bool:
+        """What was said to it isn't all gone yet: no more should be, but for what can't wait."""
         ...
 
     def say(self, to: str, method: str, item: object) -> None:
@@ -269,11 +277,13 @@ class Asking:
         while self._moved:
             await asyncio.sleep(0)
             moved, self._moved = self._moved, set()
+            said_bytes = 0
             for count, connection in enumerate(list(self._clients.connections()), start=1):
                 if slot_of(connection.client_id) in moved:
-                    self._register_one(connection)
-                if count % bounds.HOME_BATCH_MAX == 0:
-                    await asyncio.sleep(0)
+                    said_bytes += self._register_one(connection)
+                if count % bounds.HOME_BATCH_MAX == 0 or said_bytes >= NOTE_BYTES:
+                    said_bytes = 0
+                    await self._homes_take_more()
             horizon = self._loop.time() - DETACHED_AGAIN_S
             for at, item in list(self._detached):
                 owner = self._home.owner(slot_of(item[0]))
@@ -282,13 +292,24 @@ class Asking:
             self._ask_again([n for n, pending in self._pending.items() if slot_of(pending.client_id) in moved])
             self._put_again([n for n, asked in self._questions.items() if slot_of(asked.client_id) in moved])
 
-    def _register_one(self, connection: Connection) -> None:
+    async def _homes_take_more(self) -> None:
+        """Wills are as large as clients like, and all have to go over few links."""
+        while True:
+            await asyncio.sleep(0)
+            owners = {self._home.owner(slot) for slot in range(bounds.SLOTS)} - {""}
+            if not any(self._home.waits(owner) for owner in owners):
+                return
+            await asyncio.sleep(bounds.HOME_PACE_S)
+
+    def _register_one(self, connection: Connection) -> int:
+        """Of how many bytes that was; none, where its home or the connection itself is gone meanwhile."""
         client_id, token, opening = connection
         owner = self._home.owner(slot_of(client_id))
-        if not owner:
-            return
+        if not owner or not self._clients.holds(client_id, token):
+            return 0
         pairs = b"" if opening is None else self._clients.unsettled(token)
         self._home.say(owner, wire.REGISTER, (client_id, wire.pack_token(token), opening, pairs))
+        return wire.size_of(client_id, opening) + len(pairs)
 
     def _end_question(self, number: int) -> _Question:
         """It has no number any more."""

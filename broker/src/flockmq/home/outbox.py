@@ -1,6 +1,7 @@
 """What this node has to say to others about client ids and sessions: gathered for a turn, one note a node and kind.
 
-What always holds: notes to one node leave in `wire.ORDER`, and deliveries behind the notes of their turn. What can't
+What always holds: notes to one node leave in `wire.ORDER`, as fast as its link takes them, and deliveries behind the
+notes of their turn. What can't
 be told waits for a link while the node is a member, within HOME_OUT_MAX notes a node and kind. Beyond it what the
 next link mends is dropped, and counted: the node then asks anew what wasn't answered, and registers whom it has,
 which finds who is to be kicked. That a connection is gone, or is to go for want of room, is said in any case: there
@@ -32,6 +33,10 @@ class Cluster(Protocol):
         ...
 
     def tell(self, incarnation: str, method: str, body: bytes) -> bool: ...
+    def is_choked(self, incarnation: str) -> bool:
+        """So much that was told waits on its link that no more should be."""
+        ...
+
     def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
         """One DELIVERY frame; False: there is no link, or too much waits on it already."""
         ...
@@ -50,6 +55,7 @@ class Outbox:
         self._notes: dict[tuple[str, str], list[object]] = {}
         self._deliveries: dict[str, list[bytes]] = {}
         self._flushing = False
+        self._timer: asyncio.TimerHandle | None = None
         self.dropped = 0
         """Notes that found no room."""
 
@@ -76,18 +82,52 @@ class Outbox:
         for key in [key for key in self._notes if key[0] == incarnation]:
             del self._notes[key]
 
+    def waits(self, incarnation: str) -> bool:
+        """What was put for the node isn't all on its link, or waits there."""
+        return self._cluster.is_choked(incarnation) or any(to == incarnation for to, _ in self._notes)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
     def _flush(self) -> None:
         self._flushing = False
+        choked: set[str] = set()
         for incarnation, method in sorted(self._notes, key=lambda key: wire.ORDER.index(key[1])):
-            notes = wire.batches(self._notes[incarnation, method], bounds.HOME_BATCH_MAX, NOTE_BYTES)
-            told = all(self._cluster.tell(incarnation, method, note) for note in notes)
-            if told or method in ASKED_AGAIN or incarnation not in self._cluster.nodes_table:
-                del self._notes[incarnation, method]
-            if not told and method in ASKED_AGAIN:
-                self._untold(incarnation, method)
+            if incarnation not in choked and not self._tell(incarnation, method):
+                choked.add(incarnation)
+        if choked and self._timer is None:
+            self._timer = self._loop.call_later(bounds.HOME_PACE_S, self._go_on)
         deliveries, self._deliveries = self._deliveries, {}
         for incarnation, parts in deliveries.items():
-            self._send(incarnation, parts)
+            if incarnation in choked:  # they would pass what they must come behind
+                self._behind(incarnation)
+            else:
+                self._send(incarnation, parts)
+
+    def _go_on(self) -> None:
+        self._timer = None
+        self.schedule()
+
+    def _tell(self, incarnation: str, method: str) -> bool:
+        """All of one kind; False: the rest of it, and what comes behind, waits until the link took more."""
+        items = self._notes[incarnation, method]
+        told = 0
+        for count, note in wire.batches(items, bounds.HOME_BATCH_MAX, NOTE_BYTES):
+            if self._cluster.is_choked(incarnation):
+                del items[:told]
+                return False
+            if not self._cluster.tell(incarnation, method, note):
+                break
+            told += count
+        is_told = told == len(items)
+        if is_told or method in ASKED_AGAIN or incarnation not in self._cluster.nodes_table:
+            del self._notes[incarnation, method]
+        else:
+            del items[:told]
+        if not is_told and method in ASKED_AGAIN:
+            self._untold(incarnation, method)
+        return True
 
     def _send(self, incarnation: str, parts: list[bytes]) -> None:
         frame: list[bytes] = []

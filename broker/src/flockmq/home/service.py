@@ -99,6 +99,7 @@ class Homes:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._asking.stop()
+        self._outbox.stop()
 
     def rename(self, me: str) -> None:
         """This node is another incarnation: every home is told anew who is connected here."""
@@ -161,6 +162,9 @@ class Homes:
             self._take(note.incarnation, note.method, note.item)
 
     # --- notes ------------------------------------------------------------------------------------------------------
+
+    def waits(self, owner: str) -> bool:
+        return owner != self._me and self._outbox.waits(owner)
 
     def say(self, to: str, method: str, item: object) -> None:
         if to == self._me:

@@ -143,17 +143,15 @@ def unpack_token(raw: bytes) -> int:
     return int.from_bytes(raw, "big")
 
 
-def batches(items: Sequence[object], limit: int, max_bytes: int) -> list[bytes]:
-    """Encoded notes of at most `limit` items, and of about `max_bytes` or of one item, each."""
-    notes: list[bytes] = []
+def batches(items: Sequence[object], limit: int, max_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """Notes of at most `limit` items, and of about `max_bytes` or of one item, each: how many it has, encoded."""
     for start in range(0, len(items), limit):
         some = items[start : start + limit]
         note = encode(some)
         if len(note) <= max_bytes or len(some) == 1:
-            notes.append(note)
+            yield len(some), note
         else:  # wills and filters are as large as clients like
-            notes += batches(some, (len(some) + 1) // 2, max_bytes)
-    return notes
+            yield from batches(some, (len(some) + 1) // 2, max_bytes)
 
 
 _LENGTH_BYTES: Final = 4

@@ -191,6 +191,9 @@ class Clients:
             if isinstance(channel.token, int):
                 yield Connection(client_id, channel.token, self._fronts.opening(channel.token))
 
+    def holds(self, client_id: bytes, token: int) -> bool:
+        return self._holder(client_id, token) is not None
+
     def delivered(self, home: str, token: int, packets: bytes) -> None:
         self._fronts.delivered(home, token, packets)
 

@@ -28,6 +28,7 @@ class Member:
         self.on_link_lost: list[Callable[[str], None]] = []
         self.on_delivery: Callable[[str, bytes], None] = _nobody
         self.handlers: dict[str, Callable[[str, bytes], None]] = {}
+        self.choked = False
         self._network = network
 
     @property
@@ -49,6 +50,9 @@ class Member:
 
     def tell(self, incarnation: str, method: str, body: bytes) -> bool:
         return self._network.put(self.incarnation, incarnation, method, body)
+
+    def is_choked(self, incarnation: str) -> bool:
+        return self.choked
 
     def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
         return self._network.put(self.incarnation, incarnation, DELIVERY, b"".join(parts))
@@ -83,6 +87,9 @@ class Clients:
 
     def connections(self) -> Iterable[Connection]:
         return [Connection(client_id, token, self.openings[token]) for client_id, token in self.held.items()]
+
+    def holds(self, client_id: bytes, token: int) -> bool:
+        return self.held.get(client_id) == token
 
     def delivered(self, home: str, token: int, packets: bytes) -> None:
         self.packets.append((home, token, packets))

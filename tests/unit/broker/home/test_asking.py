@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from flockmq import bounds
-from flockmq.home import wire
+from flockmq.home import asking, wire
 from flockmq.home.asking import Admission, HomeUnreachable, Superseded
 from flockmq.home.registry import slot_of
 from unit.broker.home.network import Network, Node
@@ -194,3 +194,25 @@ async def test_a_client_id_that_is_granted_when_nobody_waits_for_it_is_let_go(
     network.holds.clear()
     await network.settle()
     assert len(core.homes.registry) == 0
+
+
+async def test_who_goes_while_homes_take_no_more_is_not_registered(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Registering waits for links; a connection that is gone by then was detached, and must not come back."""
+    monkeypatch.setattr(asking, "NOTE_BYTES", 1)
+    monkeypatch.setattr(bounds, "HOME_PACE_S", 0.0)
+    edge, network = connected.edge, connected.network
+    edge.clients.connect(b"gone", LASTING)
+    edge.clients.connect(b"stays", LASTING)
+    await network.settle()
+    edge.member.choked = True
+    network.move(range(bounds.SLOTS), connected.later)
+    await network.settle()
+    assert connected.later.sessions.resumed == []
+    edge.clients.let_go(b"gone")
+    edge.member.choked = False
+    while len(connected.later.sessions.resumed) < 2:
+        await network.settle()
+    await network.settle()
+    assert [client_id for client_id, _, _, _ in connected.later.sessions.resumed] == [ID, b"stays"]

@@ -19,6 +19,7 @@ class Links:
 
     def __init__(self) -> None:
         self.up = True
+        self.room = 1 << 30
         self.nodes_table = {THERE}
         self.told: list[tuple[str, str]] = []
         self.frames: list[list[tuple[int, bytes]]] = []
@@ -28,7 +29,11 @@ class Links:
     def tell(self, incarnation: str, method: str, body: bytes) -> bool:
         if self.up:
             self.told.append((incarnation, method))
+            self.room -= len(body)
         return self.up
+
+    def is_choked(self, incarnation: str) -> bool:
+        return self.room <= 0
 
     def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
         if self.up:
@@ -166,3 +171,35 @@ async def test_beyond_the_bound_only_what_the_next_link_mends_is_dropped(
     sending.outbox.schedule()
     await asyncio.sleep(0)
     assert Counter(method for _, method in sending.links.told) == kinds
+
+
+async def test_notes_leave_as_fast_as_the_link_takes_them_and_in_their_order(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home went, and thousands of clients with large wills are registered at the next one."""
+    monkeypatch.setattr(bounds, "HOME_PACE_S", 0.0)
+    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 2)
+    for number in range(10):
+        sending.outbox.put(THERE, wire.REGISTER, (number, bytes(1000)))
+    sending.outbox.put(THERE, wire.ASK, (1,))
+    sending.outbox.deliver(THERE, 1, b"packet")
+    sending.links.room = 5000
+    await asyncio.sleep(0)
+    assert sending.links.told == [(THERE, wire.REGISTER)] * 3
+    assert sending.links.behind == [THERE], "what a session sends comes behind, again"
+    assert sending.outbox.waits(THERE)
+    sending.outbox.put(THERE, wire.KICK, (1,))
+    sending.links.room = 1 << 30
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not sending.outbox.waits(THERE)
+    assert [method for _, method in sending.links.told[3:]] == [wire.KICK, wire.REGISTER, wire.REGISTER, wire.ASK]
+
+
+async def test_one_full_link_holds_up_no_other_node(sending: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending.links, "is_choked", lambda incarnation: incarnation == THERE)
+    for to in (THERE, "other@1"):
+        sending.outbox.put(to, wire.REGISTER, (1,))
+    await asyncio.sleep(0)
+    assert sending.links.told == [("other@1", wire.REGISTER)]
+    sending.outbox.stop()

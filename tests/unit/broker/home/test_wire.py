@@ -32,7 +32,7 @@ TOKEN = wire.pack_token((7 << 112) + 3)
 )
 def test_notes_come_as_they_were_put(decode: object, items: list[object]) -> None:
     assert callable(decode)
-    first, *others = wire.batches(items, 1, 1)
+    first, *others = (note for _, note in wire.batches(items, 1, 1))
     assert decode(first) + [item for other in others for item in decode(other)] == items
 
 
@@ -55,7 +55,8 @@ def test_a_frame_that_ends_amid_packets_is_refused(cut: int) -> None:
 
 def test_a_note_is_no_larger_than_a_link_takes() -> None:
     items = [(number, bytes(1000)) for number in range(50)]
-    notes = wire.batches(items, 20, 5000)
+    counts, notes = zip(*wire.batches(items, 20, 5000), strict=True)
+    assert sum(counts) == len(items)
     assert all(len(note) <= 5000 for note in notes)
     assert [item for note in notes for item in wire.decode_tolds(note)] == items
-    assert len(wire.batches(items[:1], 20, 10)) == 1
+    assert len(list(wire.batches(items[:1], 20, 10))) == 1
