@@ -23,7 +23,8 @@ class End:
     """One side's LinkOwner."""
 
     def __init__(self, name: str, *seeds: Address, certificates: LinkCertificates | None = None) -> None:
-        self.mesh = Mesh(self, Identity(f"{name}@0123456789abcdef", "core"), KEY, seeds, certificates)
+        self.incarnation = f"{name}@0123456789abcdef"
+        self.mesh = Mesh(self, Identity(self.incarnation, "core"), KEY, seeds, certificates)
         self.arrived: list[str] = []
         self.produced = 0
         self.hold = asyncio.Event()
@@ -184,3 +185,17 @@ async def test_strangers_who_say_nothing_make_room_for_the_next(ends: tuple[End,
     for _, writer in silent:
         writer.close()
     await honest.mesh.stop()
+
+
+async def test_a_handshake_that_began_as_another_incarnation_brings_no_link(
+    ends: tuple[End, End, Link], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, listener, _ = ends
+    former, listener.incarnation = listener.incarnation, "listener@fedcba9876543210"
+    late = End("late", ("127.0.0.1", listener.mesh.port), certificates=listener.mesh._certificates)
+    late.mesh.start()
+    await until(lambda: f"this node goes on as {listener.incarnation}" in caplog.text)
+    listener.mesh.rename(Identity(listener.incarnation, "core"))
+    await until(lambda: late.mesh.link_of(listener.incarnation) is not None)
+    assert late.mesh.link_of(former) is None
+    await late.mesh.stop()

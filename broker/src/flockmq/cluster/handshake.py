@@ -78,8 +78,8 @@ class Dialer:
         self.peer: Identity | None = None
         self.itself = False
         """This node dialled itself: no fault, one of the seeds is its own address."""
+        self.me = me
         self._key = key
-        self._me = me
         self._hello = _encode(Hello(PROTOCOL_VERSION, me, secrets.token_bytes(_NONCE_BYTES)))
         self._challenge: tuple[Identity, bytes] | None = None
 
@@ -91,7 +91,7 @@ class Dialer:
         greeting = _parse(body)
         if isinstance(greeting, Challenge) and self._challenge is None:
             _check(greeting)
-            if greeting.identity.incarnation == self._me.incarnation:
+            if greeting.identity.incarnation == self.me.incarnation:
                 self.itself = True
                 raise HandshakeError("that is this node itself")
             self._challenge = (greeting.identity, body)
@@ -110,6 +110,7 @@ class Listener:
 
     def __init__(self, key: bytes, me: Identity) -> None:
         self.peer: Identity | None = None
+        self.me = me
         self._key = key
         self._challenge = _encode(Challenge(PROTOCOL_VERSION, me, secrets.token_bytes(_NONCE_BYTES)))
         self._hello: tuple[Identity, bytes] | None = None
