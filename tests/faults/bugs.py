@@ -96,9 +96,9 @@ def install(bug: str) -> None:
 
 def _instead_of_delivering(strange: Callable[[Deliver, Run, list[Run]], None]) -> None:
     """`strange(deliver, run, held)` stands in for one delivery in EVERY; what it holds comes half as many later."""
-    from flockmq.node.node import Node
+    from flockmq.cluster.service import Cluster
 
-    deliver = cast(Deliver, Node._forwarded)
+    deliver = cast(Deliver, Cluster._forwarded)
     count, held = itertools.count(1), list[Run]()
 
     def broken(self: object, incarnation: str, version: int, chunk: bytes) -> None:
@@ -112,7 +112,7 @@ def _instead_of_delivering(strange: Callable[[Deliver, Run, list[Run]], None]) -
             while held:
                 deliver(*held.pop())
 
-    setattr(Node, deliver.__name__, broken)
+    setattr(Cluster, deliver.__name__, broken)
 
 
 def _in_redis(functions: str, right: str, wrong: str) -> None:

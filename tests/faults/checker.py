@@ -3,15 +3,15 @@
 A *life* is one session of one client: it begins where CONNACK says that no session was present. A clean one ends with
 its connection, one that lasts with the next CONNACK that says so again. What is judged of each life:
 
-- Lost: a message that was sent after the SUBACK, and acknowledged to its publisher `max_stale_s` after it (and the
-  slack of one busy process' clock), comes to a life that is still there at the end. A connection that ended may have
+- Lost: a message that was sent `max_stale_s` after the SUBACK (and the slack of one busy process' clock), and
+  acknowledged to its publisher, comes to a life that is still there at the end. A connection that ended may have
   had anything under way, so for a life that is over a gap counts: it never came, but a later one of its publisher's
   connection and topic.
 - Duplicated: a QoS 2 message comes once to a life.
 - Repeated: any message comes once to a connection whose session had no other and whose publisher sent it once.
 - Reordered: the messages of a publisher and topic at one QoS come in their order, each seen where it came first; to a
   clean session, as far as one connection of the publisher goes: its next may be to a node with a shorter way, and
-  what was sent on both may come by either.
+  what was sent on both may come by either. What was sent before the subscription, and again after it, comes late.
 
 And of each client: whether CONNACK was right about the session; whether an older connection was closed when a newer
 one was there. And of the nodes: whether their tables are the same once all is quiet, and empty when everybody left.
@@ -110,8 +110,9 @@ class Sent:
     qos: int
     connections: list[int] = field(default_factory=list)
     """Once for each time that it was sent."""
+    first_sent_at: float = FOREVER
     sent_at: float = 0.0
-    """The last time."""
+    """The last time; at QoS 2 the first, for sent again it is the message that it was."""
     acknowledged_at: float = FOREVER
 
 
@@ -166,7 +167,8 @@ class Story:
                 message = Message(event.client, event.number)
                 sent = self.sent.setdefault(message, Sent(message, event.topic, event.qos))
                 sent.connections.append(event.connection)
-                if event.qos < 2 or len(sent.connections) == 1:  # sent again, a QoS 2 message is the one it was
+                sent.first_sent_at = min(sent.first_sent_at, event.at)
+                if event.qos < 2 or len(sent.connections) == 1:
                     sent.sent_at = event.at
             case Acknowledged():
                 sent = self.sent[Message(event.client, event.number)]
@@ -289,7 +291,7 @@ def _judge_losses(story: Story, rules: Rules, life: Life, streams: Streams) -> N
                 continue
             numbers = came[publisher, topic]
             first, end = (bisect_left(stream, at, key=_acknowledged_at) for at in (since, until))
-            due = (sent for sent in stream[first:end] if sent.qos and sent.sent_at >= window.since)
+            due = (sent for sent in stream[first:end] if sent.qos and sent.sent_at >= since)
             missing = [sent for sent in due if sent.message.number not in numbers]
             for sent in missing:
                 if is_whole or _was_passed(sent, stream, numbers, until):
@@ -329,14 +331,22 @@ def _judge_order(story: Story, life: Life) -> None:
         if message in seen:
             continue
         seen.add(message)
+        sent = story.sent[message]
+        if len(sent.connections) > 1 and _was_sent_before_subscribed(sent, life, delivered.at):
+            continue
         whole = life.lasts and delivered.publisher in story.lasting
-        parts = [0] if whole else story.sent[message].connections
+        parts = [0] if whole else sent.connections
         stream = (delivered.publisher, delivered.topic, delivered.qos)
         if all(delivered.number < last[*stream, part] for part in parts):
             text = f"{delivered.publisher} {delivered.number} on {delivered.topic} came to {delivered.client}"
             story.found(REORDERED, delivered.at, f"{text} after {max(last[*stream, part] for part in parts)}")
         elif len(parts) == 1:
             last[*stream, parts[0]] = delivered.number
+
+
+def _was_sent_before_subscribed(sent: Sent, life: Life, at: float) -> bool:
+    windows = (window for window in life.windows if window.since <= at and matches(window.filter, sent.topic))
+    return sent.first_sent_at < max((window.since for window in windows), default=FOREVER)
 
 
 def _judge_connections(story: Story, rules: Rules) -> None:

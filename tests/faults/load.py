@@ -23,19 +23,22 @@ class Load:
 
     def __init__(self, stage: Stage, chapter: int, sessions: str, rate: float, churners: int) -> None:
         kinds = [lasts for lasts, name in ((False, "clean"), (True, "durable")) if sessions in (name, "both")]
+        root = f"load{chapter}"  # what comes late by a node that stood still comes to nobody of the next chapter
         self.publishers: list[Publisher] = []
         self.subscribers: list[Subscriber] = []
         for lasts in kinds:
             prefix = f"{chapter}-{'durable' if lasts else 'clean'}"
             each = rate / len(kinds) / 3
-            self.publishers += [Publisher(stage, f"{prefix}-pub{i}", lasts=lasts, rate=each) for i in range(3)]
+            self.publishers += [
+                Publisher(stage, f"{prefix}-pub{i}", lasts=lasts, rate=each, root=root) for i in range(3)
+            ]
             self.subscribers += [
-                Subscriber(stage, f"{prefix}-all", [("load/#", 2)], lasts=lasts),
-                Subscriber(stage, f"{prefix}-one", [("load/+/1/+", 1)], lasts=lasts),
-                Subscriber(stage, f"{prefix}-roves", [("load/+/2/+", 2)], lasts=lasts, roves=True),
+                Subscriber(stage, f"{prefix}-all", [(f"{root}/#", 2)], lasts=lasts),
+                Subscriber(stage, f"{prefix}-one", [(f"{root}/+/1/+", 1)], lasts=lasts),
+                Subscriber(stage, f"{prefix}-roves", [(f"{root}/+/2/+", 2)], lasts=lasts, roves=True),
             ]
             for i in range(churners):
-                filters = [(f"load/+/1/{i % TOPICS}", 1), (f"load/+/2/{i % TOPICS}", 2)]
+                filters = [(f"{root}/+/1/{i % TOPICS}", 1), (f"{root}/+/2/{i % TOPICS}", 2)]
                 filters += [(f"own/{prefix}/{i}/{j}", 1) for j in range(OWN_FILTERS)]
                 self.subscribers.append(Subscriber(stage, f"{prefix}-churns{i}", filters, lasts=lasts, churns=True))
         self._tasks: list[asyncio.Task[None]] = []

@@ -32,7 +32,7 @@ class Pending:
 
 
 class Publisher(Player):
-    """At each QoS of `qos` in turn, `rate` messages a second in all, at random times or steadily."""
+    """To topics below `root`, at each QoS of `qos` in turn, `rate` messages a second in all, by chance or steadily."""
 
     def __init__(
         self,
@@ -41,12 +41,14 @@ class Publisher(Player):
         *,
         lasts: bool,
         rate: float,
+        root: str = "load",
         qos: tuple[int, ...] = (1, 2),
         steady: bool = False,
     ) -> None:
         super().__init__(stage, name, lasts=lasts)
         self.acknowledged = 0
         self.refused = 0
+        self._root = root
         self._rate = rate
         self._qos = qos
         self._steady = steady
@@ -118,7 +120,7 @@ class Publisher(Player):
 
     def _topic_of(self, number: int) -> tuple[str, int]:
         turn, which = divmod(number, len(self._qos))
-        return f"load/{self.name}/{self._qos[which]}/{turn % TOPICS}", self._qos[which]
+        return f"{self._root}/{self.name}/{self._qos[which]}/{turn % TOPICS}", self._qos[which]
 
     def _next_packet_id(self) -> int:
         while True:

@@ -38,7 +38,7 @@ def test_nothing_is_lost_doubled_or_out_of_order(tmp_path: Path) -> None:
 
 
 SCRIPTS = {
-    "deposed-home": ("--script", "deposed-home", "--sessions", "durable"),
+    "deposed-home": ("--script", "deposed-home", "--sessions", "durable", "--churners", "8"),
     "late-write": ("--script", "late-write", "--sessions", "clean", "--churners", "8", "--rate", "60"),
 }
 

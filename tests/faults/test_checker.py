@@ -40,15 +40,15 @@ def test_in_a_good_history_any_change_for_the_worse_is_found(seed: int) -> None:
 # Losses.
 
 
-def test_what_is_acknowledged_while_a_subscription_is_young_need_not_come() -> None:
+def test_what_is_sent_while_a_subscription_is_young_need_not_come_however_late_it_is_acknowledged() -> None:
     script = Script()
     script.connect("pub")
     script.connect("sub")
     script.subscribe("sub")
     script.publish("pub", 1)
+    script.tick(1.0)
     script.acknowledge("pub", 1)
     assert script.found() == {}
-    script.tick(1.0)
     script.publish("pub", 2)
     script.acknowledge("pub", 2)
     assert script.found() == {checker.LOST: 1}
@@ -218,6 +218,22 @@ def test_what_was_sent_on_two_connections_may_come_to_a_clean_session_late_by_th
     script.deliver("sub", "pub", 5)
     script.deliver("sub", "pub", 4)
     assert script.found() == {"reordered": 1}
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_sent_before_the_subscription_and_again_after_it_comes_late(qos: int) -> None:
+    script = Script()
+    script.connect("pub")
+    script.connect("sub")
+    script.publish("pub", 1, qos=qos)
+    script.subscribe("sub")
+    script.publish("pub", 2, qos=qos)
+    script.deliver("sub", "pub", 2, qos=qos)
+    script.close("pub")
+    script.connect("pub", present=True, node="b")
+    script.publish("pub", 1, qos=qos, again=True)
+    script.deliver("sub", "pub", 1, qos=qos)
+    assert script.found() == {}
 
 
 def test_what_nobody_sent_is_found() -> None:
