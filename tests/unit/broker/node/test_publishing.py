@@ -10,6 +10,8 @@ import pytest
 from flockmq.mqtt.reason import Reason
 from flockmq.node import publishing
 from flockmq.node.publishing import Publishing
+from flockmq.node.shared import RemoteShares
+from flockmq.rlog.shards import Members
 from flockmq.session.fanout import Fanout
 from flockmq.session.publish import Publish, publication
 from flockmq.session.sink import Courier, Peer, Sink, Slot
@@ -137,14 +139,20 @@ async def test_nobody_is_given_a_message_again_because_one_node_has_no_room_for_
 
 async def test_a_shared_group_without_room_gets_it_later_and_alone(published: Published) -> None:
     router = published.router
-    member, rooms = published.node.client("m"), [-1, -1, 0]
-    published.node.subscribe(member, ("$share/g/t", 1))
-    dispatch = router.shared.dispatch
-    router.shared.dispatch = lambda *asked: rooms.pop(0) or dispatch(*asked)  # type: ignore[method-assign]
+    full = OtherNode(router.turn)
+    router.shared.find_peer = {"other@0": full}.get
+    shares = RemoteShares(router, "me@0")
+    shares.go_live()
+    shares.put((b"$share/g/t", "other@0"), Members(1, 0), None)
+    full.has_room = False
     published.publish("will")
     await published.rest()
-    assert (published.got(), len(member.packets()), published.accepted) == (1, 1, ["will"])
-    assert router.counters.dropped_no_room == -2, "a group counts what it refuses; here it didn't"
+    assert (published.got(), full.taken) == (1, [])
+    full.has_room = True
+    await published.rest()
+    assert (published.got(), len(full.taken)) == (0, 1)
+    full.waiting[0]()
+    assert published.accepted == ["will"]
 
 
 async def test_with_old_tables_only_QoS_0_is_published(published: Published) -> None:
