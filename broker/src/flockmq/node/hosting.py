@@ -22,7 +22,7 @@ from flockmq.node.filters import Both, reason_of
 from flockmq.node.remote import slot_owner
 from flockmq.node.retained import Feeds
 from flockmq.node.routes import OwnRoutes
-from flockmq.rlog.shards import RETAINED, ROUTE
+from flockmq.rlog.shards import ROUTE
 from flockmq.session.durable import DurableSession
 from flockmq.session.homed import HomedRouter
 from flockmq.session.limits import Limits
@@ -53,7 +53,7 @@ class Hosting:
         """A route that is wanted couldn't be written."""
         self._unclaimed: set[tuple[bytes, bytes]] = set()
         """(client id, exclusive filter) of sessions that came with a filter whose claim doesn't stand."""
-        self._feeds = Feeds(node.retained, self.router, partial(node.caught_up, RETAINED), node.flush_soon, _given)
+        self._feeds = Feeds(node.retained, self.router, node.retaining.caught_up, node.flush_soon, _given)
         self.intake = Intake(self.residents.letters, node.cluster.nodes_table.__contains__, self.soon, loop.time)
         node.cluster.courier.receiver = self.intake
         node.homes.residents = self.residents
@@ -187,7 +187,7 @@ class Hosting:
         self._node.spawn(self._see_retained(then))
 
     async def _see_retained(self, then: Callable[[bool], None]) -> None:
-        then(await self._node.sees_retained())
+        then(await self._node.retaining.seen())
         self.flush_soon()
 
     def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:

@@ -10,7 +10,6 @@ the other.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -19,11 +18,7 @@ from typing import Final
 
 from flockmq.auth.service import Auth
 from flockmq.bounds import (
-    AUTHORIZATION_SLICE_CLIENTS,
-    HELD_LINES_PER_TURN,
     LAG_SAMPLE_INTERVAL_S,
-    RETAINED_EXPIRED_MAX,
-    RETAINED_SEEN_MAX_S,
     SESSIONS_TICK_S,
     WILLS_MAX_S,
 )
@@ -38,6 +33,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access import Access
+from flockmq.node.arrivals import Arrivals
 from flockmq.node.clients import Clients
 from flockmq.node.delayed import Delayed, is_delayed
 from flockmq.node.filters import Filters, reason_of
@@ -46,8 +42,10 @@ from flockmq.node.hooking import Hooking
 from flockmq.node.hosting import Hosting
 from flockmq.node.overview import Overview
 from flockmq.node.publishing import Publishing
+from flockmq.node.reauthorizing import Reauthorizing
 from flockmq.node.remote import RemoteRoutes
 from flockmq.node.retained import Feeds, Retained
+from flockmq.node.retaining import Retaining
 from flockmq.node.shared import RemoteShares
 from flockmq.node.system import About, System
 from flockmq.node.view import View
@@ -65,23 +63,19 @@ from flockmq.rlog.shards import (
     SHARDS,
     SHARES,
     DelayedMessage,
-    RetainedMessage,
 )
-from flockmq.session import forwarded
-from flockmq.session.channel import CONNECTED, Channel
+from flockmq.session.channel import Channel
 from flockmq.session.counters import Counters
 from flockmq.session.front import Front
 from flockmq.session.inbound import Inbound
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
 from flockmq.session.port import NodePort
-from flockmq.session.publish import NO_EXPIRY, Publish, publication
+from flockmq.session.publish import Publish, publication
 from flockmq.session.publisher import Publisher
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
-from flockmq.session.shared import SHARED
-from flockmq.session.sink import Sink
 from flockmq.session.subscribing import Subscribing
 from flockmq.session.subscription import Subscription
 from flockmq.telemetry.loop import LoopWatch
@@ -139,8 +133,9 @@ class Node(NodePort):
             self.engine.soon,
         )
         self.clients.must_authorize = self.access.must_authorize
-        auth.authorizer.on_change = self.authorization_changed
-        hooking.on_change = self.authorization_changed
+        reauthorizing = Reauthorizing(self._connections, self.access.must_authorize)
+        auth.authorizer.on_change = reauthorizing.rules_changed
+        hooking.on_change = reauthorizing.rules_changed
         self.remote = RemoteRoutes(
             router,
             self.incarnation,
@@ -152,17 +147,16 @@ class Node(NodePort):
         self.remote_shares = RemoteShares(router, self.incarnation)
         router.shared.find_peer = cluster.peer
         router.courier = cluster.courier.lanes
+        self.retained = Retained()
+        self.retaining = Retaining(rlog, self.retained, lambda: cluster.is_leader)
         self.delayed = Delayed(DelayedHost(self), reason_of, time.time)
         self.publishing = Publishing(
-            router, self._retain, self.delayed.take, self.spawn, self.engine.soon, time.monotonic
+            router, self.retaining.retain, self.delayed.take, self.spawn, self.engine.soon, time.monotonic
         )
-        self.retained = Retained()
-        self.feeds = Feeds(self.retained, router, partial(self.caught_up, RETAINED), self.engine.soon, _ignore)
+        self.feeds = Feeds(self.retained, router, self.retaining.caught_up, self.engine.soon, _ignore)
         self.hosting = None if store is None else Hosting(self, store, router, zones)
         self.state = "starting"
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asking_anew: asyncio.Task[None] | None = None
-        self._rules_changed = False
         cluster.watch(rlog)  # first, because the cluster must know a member before its routes are placed
         rlog.on_change(NODES.name, self.remote.members)
         rlog.on_change(ROUTES.name, self.remote)
@@ -172,13 +166,8 @@ class Node(NodePort):
         rlog.on_change(DELAYED.name, self.delayed.schedule)
         self.remote.go_live()
         self.remote_shares.go_live()
-        cluster.on_node_gone.append(self._node_gone)
-        cluster.on_returned = self._returned
-        cluster.on_forward = self._forwarded
-        cluster.on_drained = self._peer_drained
-        cluster.courier.on_drained = self._peer_drained
+        Arrivals(router, self.engine.soon, self.spawn).listen(cluster)
         cluster.local_status = self._local_status
-        cluster.freshness.on_change = self._stale
 
     def flush_soon(self) -> None:
         self.engine.soon()
@@ -234,26 +223,6 @@ class Node(NodePort):
     def _connections(self) -> Sequence[Channel | None]:
         return self.engine.connections
 
-    def authorization_changed(self) -> None:
-        """Whatever clients were allowed before, they are to be asked about again: all of them within a few turns."""
-        self._rules_changed = True
-        if self._asking_anew is None:
-            self._asking_anew = asyncio.ensure_future(self._ask_anew())
-
-    async def _ask_anew(self) -> None:
-        """All to the last, and again if the rules changed meanwhile: however fast they do, everybody has its turn."""
-        try:
-            while self._rules_changed:
-                self._rules_changed = False
-                connections = self.engine.connections
-                for first in range(0, len(connections), AUTHORIZATION_SLICE_CLIENTS):
-                    for connection in connections[first : first + AUTHORIZATION_SLICE_CLIENTS]:
-                        if connection is not None and connection.state == CONNECTED:
-                            connection.must_be_asked_about(self.clients.must_authorize(connection.principal))
-                    await asyncio.sleep(0)
-        finally:
-            self._asking_anew = None
-
     def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
         return self.hooking.intercept(channel, message)
 
@@ -299,16 +268,9 @@ class Node(NodePort):
             self.engine.soon()
 
     async def _see_retained(self, subscribing: Subscribing) -> None:
-        subscribing.saw_retained = await self.sees_retained()
+        subscribing.saw_retained = await self.retaining.seen()
         subscribing.finish(Reason.SUCCESS)
         self.engine.soon()
-
-    async def sees_retained(self) -> bool:
-        """While the log is away SUBACK waits for a moment only; the retained messages then come when it is back."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(RETAINED_SEEN_MAX_S):
-                return await self.caught_up(RETAINED)
-        return False
 
     def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
         reasons = self.sessions.unsubscribe(session, filters)
@@ -343,59 +305,13 @@ class Node(NodePort):
         if is_delayed(inbound.message.topic):
             inbound.logged(await self.delayed.take(inbound.message), deliver=False)
         else:
-            inbound.logged(await self._retain(inbound.message))
+            inbound.logged(await self.retaining.retain(inbound.message))
 
     def publish(self, message: Publish, session: Session) -> None:
         self.publishing.publish(message, _nobody_waits)
 
     def send_as_plugin(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
         self.publishing.publish(publication(4, qos, retain, topic, payload, b""), _nobody_waits)
-
-    def _stale(self, stale: bool) -> None:
-        self.router.stale = stale
-        if stale:
-            log.warning("the tables may be old: QoS 1 and 2 wait")
-        else:
-            self.spawn(self._go_on())
-
-    async def _go_on(self) -> None:
-        """Match what waited while the tables were stale, some clients a turn."""
-        more = True
-        while more:
-            more = self.router.go_on(HELD_LINES_PER_TURN)
-            self.engine.soon()
-            await asyncio.sleep(0)
-
-    async def _retain(self, message: Publish) -> int:
-        """Write, then see every route that was written before: the reason code for the publisher."""
-        payload = message.payload()
-        if payload:
-            expires_ms = 0 if message.expiry_s == NO_EXPIRY else time.time_ns() // 1_000_000 + message.expiry_s * 1000
-            row = RetainedMessage(payload, message.qos, message.properties, message.version, expires_ms)
-            op = MESSAGES.put(message.topic, row)
-        else:
-            op = MESSAGES.delete(message.topic)  # [MQTT-3.3.1-6]
-        written = self.rlog.submit(RETAINED, [op])
-        await asyncio.wait([written])
-        reason = reason_of(written)
-        if reason == Reason.SUCCESS and not self.rlog.has_all(ROUTE, when=RETAINED) and not await self.caught_up(ROUTE):
-            return Reason.UNSPECIFIED_ERROR
-        return reason
-
-    async def caught_up(self, shard: str) -> bool:
-        try:
-            await self.rlog.catch_up(shard)
-        except Exception as error:
-            log.warning("shard %s: %s", shard, error)
-            return False
-        return True
-
-    def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
-        try:
-            forwarded.take(self.router, version, chunk)
-        except PacketError as error:
-            log.error("%s forwarded what can't be delivered: %s", incarnation, error)
-        self.engine.soon()
 
     def _slot_route_deleted(self, slot: int, filter: bytes) -> None:
         if self.hosting is not None:
@@ -404,34 +320,6 @@ class Node(NodePort):
     def _routes_swapped(self) -> None:
         if self.hosting is not None:
             self.hosting.routes_swapped()
-
-    def _node_gone(self, incarnation: str) -> None:
-        self.router.shared.others_changed()
-
-    def _returned(self, batches: list[tuple[int, bytes]]) -> None:
-        self.spawn(self._share_again(batches))
-
-    async def _share_again(self, batches: list[tuple[int, bytes]]) -> None:
-        """Shared deliveries that a purged node never accepted, a batch a turn."""
-        self.router.shared.others_changed()
-        for version, chunk in batches:
-            self.router.shared.returned(version & ~SHARED, chunk)
-            self.engine.soon()
-            await asyncio.sleep(0)
-
-    def _peer_drained(self, peer: Sink) -> None:
-        self.router.release(peer)
-        self.engine.soon()
-
-    def _delete_expired(self) -> None:
-        """The leader takes retained messages that expired out of the log; nobody is given them meanwhile."""
-        if not self.cluster.is_leader:
-            return
-        table = self.rlog.tables.messages
-        topics = self.retained.expired(time.time_ns() // 1_000_000, RETAINED_EXPIRED_MAX)
-        ops = [op for op in map(table.drop, topics) if op is not None]
-        if ops:
-            self.rlog.submit(RETAINED, ops).add_done_callback(reason_of)
 
     # Life.
 
@@ -450,7 +338,7 @@ class Node(NodePort):
             self.filters.try_again()
             if self.hosting is not None:
                 self.hosting.try_again()
-            self._delete_expired()
+            self.retaining.delete_expired()
             at_ms = time.time_ns() // 1_000_000
             lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
             samples = [(at_ms, self.name, shard, entries, round(ms)) for shard, entries, ms in lags]
@@ -505,7 +393,7 @@ class DelayedHost:
         return self._node.rlog.submit(RETAINED, ops)
 
     async def caught_up(self) -> bool:
-        return await self._node.caught_up(RETAINED)
+        return await self._node.retaining.caught_up()
 
     async def publish(self, message: Publish) -> bool:
         return await self._node.publishing.publish_due(message)

@@ -36,7 +36,7 @@ class Hosted:
             filters=SimpleNamespace(),
             homes=SimpleNamespace(),
             retained=SimpleNamespace(),
-            caught_up=lambda shard: None,
+            retaining=SimpleNamespace(caught_up=lambda: None),
             flush_soon=lambda: None,
             spawn=asyncio.ensure_future,
             rlog=SimpleNamespace(submit=lambda shard, ops: self.log.submit(ops)),

@@ -1,12 +1,12 @@
-"""What a node does of its own: everybody is asked about again when the rules change."""
+"""Everybody is asked about again when the rules change."""
 
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
-from flockmq.node.node import AUTHORIZATION_SLICE_CLIENTS, Node
+from flockmq.bounds import AUTHORIZATION_SLICE_CLIENTS
+from flockmq.node.reauthorizing import Reauthorizing
 from flockmq.session.channel import CONNECTED
 
 
@@ -23,16 +23,13 @@ class Connection:
 
 
 async def test_rules_that_change_all_the_time_reach_the_last_client_too() -> None:
-    node: Any = Node.__new__(Node)
     last = Connection()
-    node.engine = SimpleNamespace(connections=[None] * (3 * AUTHORIZATION_SLICE_CLIENTS) + [last])
-    node.clients = SimpleNamespace(must_authorize=lambda principal: True)
-    node._asking_anew, node._rules_changed = None, False
+    connections: Any = [None] * (3 * AUTHORIZATION_SLICE_CLIENTS) + [last]
+    reauthorizing = Reauthorizing(lambda: connections, lambda principal: True)
     for _ in range(20):
-        node.authorization_changed()
+        reauthorizing.rules_changed()
         await asyncio.sleep(0)
     assert last.asked > 1
     before = last.asked
-    await node._asking_anew
+    await reauthorizing.done()
     assert last.asked > before, "the last change counts"
-    assert node._asking_anew is None

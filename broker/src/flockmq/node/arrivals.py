@@ -1,0 +1,79 @@
+"""What comes to this node from others, for its own clients; and how it goes on when they, or its tables, are behind.
+
+What always holds: nothing of QoS ≥ 1 is matched while the tables may be old; whoever was paused for another node goes
+on when that flows again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from flockmq.bounds import HELD_LINES_PER_TURN
+from flockmq.cluster.service import Cluster
+from flockmq.mqtt.errors import PacketError
+from flockmq.session import forwarded
+from flockmq.session.router import Router
+from flockmq.session.shared import SHARED
+from flockmq.session.sink import Sink
+
+log: Final = logging.getLogger(__name__)
+
+
+class Arrivals:
+    """`flush` has what was put written; `spawn` runs what takes turns."""
+
+    def __init__(self, router: Router, flush: Callable[[], None], spawn: Callable[[Awaitable[None]], None]) -> None:
+        self._router = router
+        self._flush = flush
+        self._spawn = spawn
+
+    def listen(self, cluster: Cluster) -> None:
+        cluster.on_node_gone.append(self._node_gone)
+        cluster.on_returned = self._returned
+        cluster.on_forward = self._forwarded
+        cluster.on_drained = self._drained
+        cluster.courier.on_drained = self._drained
+        cluster.freshness.on_change = self._stale
+
+    def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
+        try:
+            forwarded.take(self._router, version, chunk)
+        except PacketError as error:
+            log.error("%s forwarded what can't be delivered: %s", incarnation, error)
+        self._flush()
+
+    def _drained(self, peer: Sink) -> None:
+        self._router.release(peer)
+        self._flush()
+
+    def _node_gone(self, incarnation: str) -> None:
+        self._router.shared.others_changed()
+
+    def _returned(self, batches: list[tuple[int, bytes]]) -> None:
+        self._spawn(self._share_again(batches))
+
+    async def _share_again(self, batches: list[tuple[int, bytes]]) -> None:
+        """Shared deliveries that a purged node never accepted, a batch a turn."""
+        self._router.shared.others_changed()
+        for version, chunk in batches:
+            self._router.shared.returned(version & ~SHARED, chunk)
+            self._flush()
+            await asyncio.sleep(0)
+
+    def _stale(self, stale: bool) -> None:
+        self._router.stale = stale
+        if stale:
+            log.warning("the tables may be old: QoS 1 and 2 wait")
+        else:
+            self._spawn(self._go_on())
+
+    async def _go_on(self) -> None:
+        """Match what waited while the tables were stale, some clients a turn."""
+        more = True
+        while more:
+            more = self._router.go_on(HELD_LINES_PER_TURN)
+            self._flush()
+            await asyncio.sleep(0)

@@ -1,0 +1,79 @@
+"""Retained messages and the log: written, seen, and taken out when they expired.
+
+What always holds: a retained message is in the log, and this node has seen every route that was written before it, when
+its publisher is answered and it is matched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from flockmq.bounds import RETAINED_EXPIRED_MAX, RETAINED_SEEN_MAX_S
+from flockmq.mqtt.reason import Reason
+from flockmq.node.filters import reason_of
+from flockmq.node.retained import Retained
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, RetainedMessage
+from flockmq.session.publish import NO_EXPIRY, Publish
+
+log: Final = logging.getLogger(__name__)
+
+
+class Retaining:
+    """`is_leader`: this node takes out what expired."""
+
+    def __init__(self, rlog: Rlog, retained: Retained, is_leader: Callable[[], bool]) -> None:
+        self._rlog = rlog
+        self._retained = retained
+        self._is_leader = is_leader
+
+    async def retain(self, message: Publish) -> int:
+        """Write, then see every route that was written before: the reason code for the publisher."""
+        payload = message.payload()
+        if payload:
+            expires_ms = 0 if message.expiry_s == NO_EXPIRY else time.time_ns() // 1_000_000 + message.expiry_s * 1000
+            row = RetainedMessage(payload, message.qos, message.properties, message.version, expires_ms)
+            op = MESSAGES.put(message.topic, row)
+        else:
+            op = MESSAGES.delete(message.topic)  # [MQTT-3.3.1-6]
+        written = self._rlog.submit(RETAINED, [op])
+        await asyncio.wait([written])
+        reason = reason_of(written)
+        if (
+            reason == Reason.SUCCESS
+            and not self._rlog.has_all(ROUTE, when=RETAINED)
+            and not await self.caught_up(ROUTE)
+        ):
+            return Reason.UNSPECIFIED_ERROR
+        return reason
+
+    async def caught_up(self, shard: str = RETAINED) -> bool:
+        """Returns when this node has all that any node wrote to the shard before; False: it can't be told."""
+        try:
+            await self._rlog.catch_up(shard)
+        except Exception as error:
+            log.warning("shard %s: %s", shard, error)
+            return False
+        return True
+
+    async def seen(self) -> bool:
+        """While the log is away SUBACK waits for a moment only; the retained messages then come when it is back."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RETAINED_SEEN_MAX_S):
+                return await self.caught_up()
+        return False
+
+    def delete_expired(self) -> None:
+        """The leader takes retained messages that expired out of the log; nobody is given them meanwhile."""
+        if not self._is_leader():
+            return
+        table = self._rlog.tables.messages
+        topics = self._retained.expired(time.time_ns() // 1_000_000, RETAINED_EXPIRED_MAX)
+        ops = [op for op in map(table.drop, topics) if op is not None]
+        if ops:
+            self._rlog.submit(RETAINED, ops).add_done_callback(reason_of)
