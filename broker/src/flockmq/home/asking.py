@@ -5,6 +5,8 @@ What always holds:
   beat, counted anew when the slot moves.
 - An answer that was lost costs nothing but time: the request goes again under another number, and what the home holds
   for the lost one is kicked and found to be gone. A question goes again until its connection is gone.
+- A home answers what a connection asks in its order: each question says which one it stands behind. Numbers of QoS 2
+  messages grow with them, so that none passes for a repeat.
 - After a slot moved, or a link to a core was lost, each node registers its connections at their home and reports again
   what its clients answered and the home hasn't settled.
 """
@@ -203,12 +205,14 @@ class Asking:
         self._last_number += 1
         number = self._last_number
         self._questions[number] = question
-        self._asked_by.setdefault(question.token, set()).add(number)
+        unanswered = self._asked_by.setdefault(question.token, set())
+        behind = max(unanswered, default=0)
+        unanswered.add(number)
         question.asked = "" if question.token in self._unasked else self._home.owner(slot_of(question.client_id))
         if not question.asked:
             self._unasked.add(question.token)
         else:
-            item = (number, question.client_id, wire.pack_token(question.token), question.question)
+            item = (number, behind, question.client_id, wire.pack_token(question.token), question.question)
             self._home.say(question.asked, wire.ASK, item)
 
     # What homes say.

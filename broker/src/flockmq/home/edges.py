@@ -77,7 +77,7 @@ class Node:
 class ToFront(HomeSink):
     """The way to the connection's node, once a turn. `cuts`: those of the node after which all of it went again."""
 
-    __slots__ = ("client_id", "cuts", "deliver", "node", "on_overflow", "token")
+    __slots__ = ("client_id", "cuts", "deliver", "heard", "node", "on_overflow", "token")
 
     def __init__(
         self,
@@ -94,6 +94,8 @@ class ToFront(HomeSink):
         self.on_overflow = on_overflow
         self.node = node
         self.cuts = node.cuts
+        self.heard = 0
+        """The number of the last question of its connection."""
         self.client_id = client_id
         self.token = token
 

@@ -78,7 +78,11 @@ class Residents(Protocol):
 
     def report(self, incarnation: str, token: int, pairs: bytes) -> None: ...
 
-    def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None: ...
+    def ask(
+        self, client_id: bytes, token: int, place: tuple[int, int], question: wire.Question, answer: Answered
+    ) -> None:
+        """`place`: its number, and that of the one before it of this connection while that isn't answered, or 0."""
+        ...
 
     def cut(self, incarnation: str) -> None:
         """A link to a node was lost, and maybe what was on it; or deliveries found none, or no room."""
@@ -118,7 +122,9 @@ class Nobody:
     def report(self, incarnation: str, token: int, pairs: bytes) -> None:
         """Whoever reports will hear of the session's home."""
 
-    def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None:
+    def ask(
+        self, client_id: bytes, token: int, place: tuple[int, int], question: wire.Question, answer: Answered
+    ) -> None:
         answer(b"")
 
     def cut(self, incarnation: str) -> None:

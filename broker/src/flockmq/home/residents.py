@@ -328,9 +328,11 @@ class Residents:
         self.holding.seal()
         self._host.flush_soon()
 
-    def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None:
+    def ask(
+        self, client_id: bytes, token: int, place: tuple[int, int], question: wire.Question, answer: Answered
+    ) -> None:
         session = self._heard(token)
-        if session is None:
+        if session is None or not _is_next(session, *place):
             answer(b"")
             return
         self.holding.now()
@@ -353,6 +355,16 @@ class Residents:
                 settle = partial(self.holding.settle, session.journal.slot)
                 Subscribing(self._host, self.router, session, question, settle, answer).start()
                 self.holding.seal()
+
+
+def _is_next(session: DurableSession, number: int, behind: int) -> bool:
+    """The question before it was heard here, on this connection, or answered before: none passes another."""
+    sink = session.sink
+    assert isinstance(sink, ToFront)
+    if behind not in (0, sink.heard):
+        return False
+    sink.heard = number
+    return True
 
 
 def _will_of(opening: wire.Opening) -> Will | None:

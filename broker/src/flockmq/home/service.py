@@ -204,10 +204,10 @@ class Homes:
                 self._register_here(incarnation, client_id, raw, opening, pairs)
             case wire.REPORT, (bytes(raw), bytes(pairs)):
                 self.residents.report(incarnation, wire.unpack_token(raw), pairs)
-            case wire.ASK, (int(number), bytes(client_id), bytes(raw), question):
+            case wire.ASK, (int(number), int(behind), bytes(client_id), bytes(raw), question):
                 assert isinstance(question, wire.Question)
                 answer = partial(self._tell, incarnation, number)
-                self.residents.ask(client_id, wire.unpack_token(raw), question, answer)
+                self.residents.ask(client_id, wire.unpack_token(raw), (number, behind), question, answer)
             case wire.AGAIN, int(slot):
                 self._asking.slots_moved([slot])
             case wire.TOLD, (int(number), bytes(answer)):

@@ -107,8 +107,9 @@ Register = tuple[bytes, bytes, Opening | None, bytes]
 """(client id, token, what it opened, where its session runs at its home, and all that it reported and isn't settled)"""
 Report = tuple[bytes, bytes]
 """(token, (kind, packet id) of 3 bytes each): what a client answered"""
-Ask = tuple[int, bytes, bytes, Question]
-"""(number at its node, client id, token, question)"""
+Ask = tuple[int, int, bytes, bytes, Question]
+"""(number at its node, that of the connection's question before it if that isn't answered, or 0; client id, token,
+question)"""
 Told = tuple[int, bytes]
 """(number, answer in msgpack; b"": this home can't tell, ask again)"""
 

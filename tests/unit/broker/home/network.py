@@ -126,6 +126,7 @@ class Sessions:
         self.resumed: list[tuple[bytes, str, int, bytes]] = []
         self.reports: list[tuple[str, int, bytes]] = []
         self.questions: list[tuple[bytes, wire.Question, Answered]] = []
+        self.places: list[tuple[int, int]] = []
         self.ended = False
         self.cuts: list[str] = []
         self.gone: list[str] = []
@@ -169,8 +170,11 @@ class Sessions:
     def report(self, incarnation: str, token: int, pairs: bytes) -> None:
         self.reports.append((incarnation, token, pairs))
 
-    def ask(self, client_id: bytes, token: int, question: wire.Question, answer: Answered) -> None:
+    def ask(
+        self, client_id: bytes, token: int, place: tuple[int, int], question: wire.Question, answer: Answered
+    ) -> None:
         self.questions.append((client_id, question, answer))
+        self.places.append(place)
 
     def cut(self, incarnation: str) -> None:
         self.cuts.append(incarnation)

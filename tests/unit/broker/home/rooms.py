@@ -155,9 +155,9 @@ class Home:
         await asyncio.sleep(0)
         self.flush_soon()
 
-    def ask(self, token: int, question: wire.Question) -> list[bytes]:
+    def ask(self, token: int, question: wire.Question, number: int = 1, behind: int = 0) -> list[bytes]:
         answers: list[bytes] = []
-        self.residents.ask(ID, token, question, answers.append)
+        self.residents.ask(ID, token, (number, behind), question, answers.append)
         return answers
 
     def subscribe(self, token: int, filter: bytes = b"a/#", qos: int = 1) -> list[bytes]:

@@ -98,6 +98,18 @@ async def test_a_question_that_its_home_can_not_answer_is_put_again_before_later
     assert connected.answers == [b"yes", b"yes"]
 
 
+async def test_questions_say_which_one_they_stand_behind(connected: Connected) -> None:
+    connected.ask(1)
+    connected.ask(2)
+    await connected.network.settle()
+    connected.answer(connected.former)
+    await connected.network.settle()
+    connected.ask(3)
+    await connected.network.settle()
+    (first, nobody), (_, behind), (_, again) = connected.former.sessions.places
+    assert (nobody, behind, again) == (0, first, 0)
+
+
 async def test_questions_without_a_home_wait_for_one(connected: Connected) -> None:
     network = connected.network
     network.move([slot_of(ID)], None)

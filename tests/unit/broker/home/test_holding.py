@@ -118,7 +118,7 @@ async def test_what_a_session_on_its_way_out_says_is_nothing(
     await home.pass_turn()
     for token, client_id in enumerate(clients, start=1):
         answers: list[bytes] = []
-        home.residents.ask(client_id, token, wire.Subscribe([wire.Wanted(b"a/#", 1)], b""), answers.append)
+        home.residents.ask(client_id, token, (1, 0), wire.Subscribe([wire.Wanted(b"a/#", 1)], b""), answers.append)
         assert answers == [b""], "ask again, another home"
     assert home.routed == []
     assert redis.slot(SLOT).sessions == before

@@ -114,6 +114,27 @@ async def test_a_QoS_2_message_gets_its_origin_when_that_is_durable_and_the_same
     assert len(wire.decode_origin(first[0])) == 16
 
 
+async def test_a_message_is_numbered_behind_those_that_its_client_published_before(home: Home) -> None:
+    """Or it would be taken for a repeat: the home that was asked first didn't answer, and may have answered later ones
+    that were on their way."""
+    home.open(1, opening())
+    assert home.ask(1, wire.Receive(8), number=11, behind=10) == [b""], "10 isn't answered, and wasn't heard here"
+    numbers = []
+    for packet_id, number, behind in ((7, 12, 0), (8, 13, 12), (9, 14, 13), (10, 20, 0)):
+        answers = home.ask(1, wire.Receive(packet_id), number, behind)
+        await home.settle()
+        numbers.append(wire.decode_origin(answers[0]))
+    assert numbers == sorted(numbers)
+    assert len(set(numbers)) == 4
+
+
+async def test_a_home_that_has_a_connection_anew_hears_its_questions_from_the_first_on(home: Home) -> None:
+    home.open(1, opening())
+    home.ask(1, wire.Receive(7), number=10)
+    home.residents.resume(ID, EDGE, 1, opening(), b"")
+    assert home.ask(1, wire.Receive(8), number=11, behind=10) == [b""]
+
+
 async def test_who_has_no_session_here_is_told_to_ask_again(home: Home) -> None:
     assert home.ask(1, wire.Receive(7)) == [b""]
 
@@ -342,7 +363,7 @@ async def test_what_was_lost_on_its_way_to_many_goes_again_some_a_turn(
     clients = roommates(8)
     for token, client_id in enumerate(clients, start=1):
         home.open(token, opening(token), client_id)
-        home.residents.ask(client_id, token, wire.Subscribe([wire.Wanted(b"a/#", 1)], b""), lambda _: None)
+        home.residents.ask(client_id, token, (1, 0), wire.Subscribe([wire.Wanted(b"a/#", 1)], b""), lambda _: None)
     home.residents.cut(EDGE)
     home.take(1)
     sent = []

@@ -22,9 +22,9 @@ TOKEN = wire.pack_token((7 << 112) + 3)
         (
             wire.decode_asks,
             [
-                (1, b"c", TOKEN, wire.Subscribe([wire.Wanted(b"a/#", 2)], b"\x0b\1")),
-                (2, b"c", TOKEN, wire.Unsubscribe([b"a/#"], b"nonce")),
-                (3, b"c", TOKEN, wire.Receive(9)),
+                (1, 0, b"c", TOKEN, wire.Subscribe([wire.Wanted(b"a/#", 2)], b"\x0b\1")),
+                (2, 0, b"c", TOKEN, wire.Unsubscribe([b"a/#"], b"nonce")),
+                (3, 0, b"c", TOKEN, wire.Receive(9)),
             ],
         ),
         (wire.decode_tolds, [(1, b"")]),
