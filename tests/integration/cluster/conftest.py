@@ -46,6 +46,9 @@ class Clients:
     def connections(self) -> Iterable[Connection]:
         return [Connection(client_id, token, None) for client_id, token in self.held.items()]
 
+    def holds(self, client_id: bytes, token: int) -> bool:
+        return self.held.get(client_id) == token
+
     def delivered(self, home: str, token: int, packets: bytes) -> None:
         raise AssertionError("no session of these tests lasts")
 
