@@ -70,7 +70,8 @@ test-compiled: $(VENV)/.dev ## the broker's tests once more, on the compiled mod
 	else \
 	  printf '\n*** NOT TESTED: the compiled broker (see the line above).\n\n'; [ -z "$$CI" ]; \
 	fi
-BROKER_TESTS := tests/unit/broker tests/conformance $(filter-out tests/integration/analytics tests/integration/operator,$(wildcard tests/integration/*))
+# Those that reach compiled modules by more than starting a node.
+BROKER_TESTS := tests/unit/broker tests/conformance $(addprefix tests/integration/,broker cluster home rlog)
 
 SECONDS ?= 3600
 fuzz: $(VENV)/.dev ## look for bytes that break the codec or a connection, SECONDS=3600 each; finds are kept in build/fuzz
