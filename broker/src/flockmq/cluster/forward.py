@@ -271,95 +271,45 @@ class PeerSink(Peer):
             self._timer = self._loop.call_later(max(delay, 0.01), self._overdue)
 
 
-class Arrival:
-    """A batch that came, until all that it brought to sessions that last is durable: then `done` is called, unless it
-    was so at once."""
-
-    __slots__ = ("_done", "_left", "number")
-
-    def __init__(self, number: int, done: Callable[[], None]) -> None:
-        self.number = number
-        self._done = done
-        self._left = 0
-
-    def one(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self._done()
-
-    def waits_for(self, answers: int) -> bool:
-        """So many in all, those that came already among them: whether some are still to come."""
-        self._left += answers
-        return self._left > 0
-
-    @property
-    def lasts(self) -> bool:
-        return self._left <= 0
-
-
-class _Source:
-    """What came from one process."""
-
-    __slots__ = ("arrivals", "last")
-
-    def __init__(self, last: int) -> None:
-        self.last = last
-        self.arrivals: deque[Arrival] = deque()
-        """Those that don't last yet, or stand behind one of them."""
-
-    def accepted(self) -> int:
-        while self.arrivals and self.arrivals[0].lasts:
-            self.arrivals.popleft()
-        return self.arrivals[0].number - 1 if self.arrivals else self.last
-
-
 class Inbox:
-    """The last number that came from each node, and the last that is accepted: by its process, because a node that was
-    purged wrongly goes on with its numbers as another incarnation."""
+    """The last number accepted from each node: by its process, because a node that was purged wrongly goes on with its
+    numbers as another incarnation."""
 
     def __init__(self) -> None:
-        self._sources: dict[str, _Source] = {}
-        self._former: dict[str, _Source] = {}
+        self._accepted: dict[str, int] = {}
+        self._former: dict[str, int] = {}
 
-    def accepted(self, incarnation: str) -> int:
-        source = self._sources.get(process_of(incarnation))
-        return 0 if source is None else source.accepted()
-
-    def hold(self, incarnation: str, arrival: Arrival) -> None:
-        """Neither the batch that came last nor later ones are accepted before it lasts."""
-        self._sources[process_of(incarnation)].arrivals.append(arrival)
+    def last(self, incarnation: str) -> int:
+        return self._accepted.get(process_of(incarnation), 0)
 
     def meet(self, incarnation: str) -> int:
         """There is a link to it: the last number accepted, before it was purged as well."""
         process = process_of(incarnation)
-        if process not in self._sources and process in self._former:
-            self._sources[process] = self._former.pop(process)
-        return self.accepted(incarnation)
+        if process not in self._accepted and process in self._former:
+            self._accepted[process] = self._former.pop(process)
+        return self._accepted.get(process, 0)
 
     def accept(self, incarnation: str, number: int) -> bool:
         """True: new, deliver it. False: a repeat. Raises ValueError on a gap: the peer always resends from the first
         number that isn't accepted, so a gap means that one of the two is wrong about the other."""
         process = process_of(incarnation)
-        source = self._sources.get(process)
-        if source is None:
-            self._sources[process] = _Source(number)
-            return True
-        if number <= source.last:
+        last = self._accepted.get(process)
+        if last is not None and number <= last:
             return False
-        if number != source.last + 1:
-            raise ValueError(f"batch {number} from {incarnation} came after {source.last}")
-        source.last = number
+        if last is not None and number != last + 1:
+            raise ValueError(f"batch {number} from {incarnation} came after {last}")
+        self._accepted[process] = number
         return True
 
     def forget(self, incarnation: str) -> None:
         """It was purged; it may come back."""
         process = process_of(incarnation)
-        if (source := self._sources.pop(process, None)) is not None:
-            self._former[process] = source
+        if (last := self._accepted.pop(process, None)) is not None:
+            self._former[process] = last
             if len(self._former) > bounds.PEERS_FORMER_MAX:
                 del self._former[next(iter(self._former))]
 
     def begin_anew(self) -> None:
         """This node is another incarnation: everybody numbers from 1 for it."""
-        self._sources.clear()
+        self._accepted.clear()
         self._former.clear()

@@ -8,22 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from flockmq.cluster import frames
-from flockmq.cluster.forward import Arrival, Inbox, PeerSink
+from flockmq.cluster.forward import Inbox, PeerSink
 from flockmq.cluster.link import Link
 from flockmq.cluster.mesh import Mesh
-from flockmq.session.origin import process_of
 from flockmq.session.sink import Sink
 
 log: Final = logging.getLogger(__name__)
 
 
 class Forwarding:
-    """`deliver(incarnation, MQTT version, run, on_durable)` takes what comes, and says how many times it will call
-    `on_durable`, before which the run isn't accepted; `drained(peer)` is told who flows again;
+    """`deliver(incarnation, MQTT version, run)` takes what comes; `drained(peer)` is told who flows again;
     `returned` takes the shared deliveries that a purged node never accepted: (MQTT version, chunk) each.
     """
 
@@ -32,7 +29,7 @@ class Forwarding:
         turn: list[Sink],
         mesh: Mesh,
         link_wanted: Callable[[str], None],
-        deliver: Callable[[str, int, bytes, Callable[[], None]], int],
+        deliver: Callable[[str, int, bytes], None],
         drained: Callable[[PeerSink], None],
         returned: Callable[[list[tuple[int, bytes]]], None],
         is_fenced: Callable[[], bool],
@@ -123,10 +120,10 @@ class Forwarding:
 
     def take_run(self, link: Link, version: int, chunk: bytes) -> None:
         link.used_at = link.heard_at
-        self._deliver(link.peer.incarnation, version, chunk, _nobody_waits)
+        self._deliver(link.peer.incarnation, version, chunk)
 
     def take_batch(self, link: Link, number: int, version: int, chunk: bytes) -> None:
-        """Delivered once; accepted when all before it are, and what it brought lasts: one answer a turn."""
+        """Delivered once, accepted always: one answer a turn."""
         link.used_at = link.heard_at
         incarnation = link.peer.incarnation
         try:
@@ -135,37 +132,19 @@ class Forwarding:
             link.close(str(error))
             return
         if new:
-            arrival = Arrival(number, partial(self._lasts, incarnation))
-            waits = self._deliver(incarnation, version, chunk, arrival.one)
-            if arrival.waits_for(waits):
-                self._inbox.hold(incarnation, arrival)
-        self._accept(link)
-
-    def _lasts(self, incarnation: str) -> None:
-        """What a batch brought is durable; whoever forwarded it may have other links by now, as another incarnation."""
-        process = process_of(incarnation)
-        for peer in self._mesh.linked():
-            if process_of(peer) == process:
-                self._accept(self._mesh.links_of(peer)[0])
-
-    def _accept(self, link: Link) -> None:
+            self._deliver(incarnation, version, chunk)
         if not self._accepting:
             self._loop.call_soon(self._send_accepted)
-        self._accepting[link] = self._inbox.accepted(link.peer.incarnation)
+        self._accepting[link] = self._inbox.last(incarnation)
 
     def _send_accepted(self) -> None:
         accepting, self._accepting = self._accepting, {}
         for link, number in accepting.items():
             link.control(frames.Accepted(number))
 
-    def _deliver(self, incarnation: str, version: int, chunk: bytes, on_durable: Callable[[], None]) -> int:
+    def _deliver(self, incarnation: str, version: int, chunk: bytes) -> None:
         """A run that the engine chokes on would come again and again if it weren't accepted: it is lost, and logged."""
         try:
-            return self._deliver_to(incarnation, version, chunk, on_durable)
+            self._deliver_to(incarnation, version, chunk)
         except Exception:
             log.exception("messages of %d bytes from %s could not be delivered", len(chunk), incarnation)
-            return 0
-
-
-def _nobody_waits() -> None:
-    """QoS 0 is never accepted."""

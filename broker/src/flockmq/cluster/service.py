@@ -63,10 +63,6 @@ from flockmq.session.sink import Sink
 log: Final = logging.getLogger(__name__)
 
 
-def _keep_nothing(*_: object) -> int:
-    return 0
-
-
 def _ignore(*_: object) -> None:
     return None
 
@@ -87,9 +83,8 @@ class Cluster:
         self.link_port = 0
 
         self.local_status: Callable[[], LocalStatus] = LocalStatus
-        self.on_forward: Callable[[str, int, bytes, Callable[[], None]], int] = _keep_nothing
-        """(incarnation, MQTT version, run of PUBLISH packets, on_durable) from another node: how many times
-        `on_durable` will be called before the run is accepted."""
+        self.on_forward: Callable[[str, int, bytes], None] = _ignore
+        """(incarnation, MQTT version, run of PUBLISH packets) from another node."""
         self.on_drained: Callable[[PeerSink], None] = _ignore
         """A peer that was congested flows again."""
         self.on_returned: Callable[[list[tuple[int, bytes]]], None] = _ignore
@@ -433,8 +428,8 @@ class Cluster:
         if self.is_core:
             self._balance.look(now)
 
-    def _forwarded(self, incarnation: str, version: int, chunk: bytes, on_durable: Callable[[], None]) -> int:
-        return self.on_forward(incarnation, version, chunk, on_durable)
+    def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
+        self.on_forward(incarnation, version, chunk)
 
     def _drained(self, peer: PeerSink) -> None:
         self.on_drained(peer)

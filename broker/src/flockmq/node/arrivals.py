@@ -38,14 +38,12 @@ class Arrivals:
         cluster.courier.on_drained = self._drained
         cluster.freshness.on_change = self._stale
 
-    def _forwarded(self, incarnation: str, version: int, chunk: bytes, on_durable: Callable[[], None]) -> int:
-        waits = 0
+    def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
         try:
-            waits = forwarded.take(self._router, version, chunk, on_durable)
+            forwarded.take(self._router, version, chunk)
         except PacketError as error:
             log.error("%s forwarded what can't be delivered: %s", incarnation, error)
         self._flush()
-        return waits
 
     def _drained(self, peer: Sink) -> None:
         self._router.release(peer)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from flockmq.mqtt import frame
 from flockmq.mqtt.errors import malformed
 from flockmq.session import ingress
@@ -13,21 +11,16 @@ from flockmq.session.router import Router
 from flockmq.session.shared import SHARED
 
 
-def take(router: Router, version: int, chunk: bytes, on_durable: Callable[[], None]) -> int:
+def take(router: Router, version: int, chunk: bytes) -> None:
     """Deliver a run of whole PUBLISH packets that another node forwarded, or, where `version` says so, shared
-    deliveries, or packets behind their origins: how many times `on_durable` will be called, once members whose sessions
-    last have what they got for good. Raises PacketError for what no node of ours sends.
+    deliveries, or packets behind their origins. Raises PacketError for what no node of ours sends.
     """
     if version & SHARED:
-        return router.shared.take(version & ~SHARED, chunk, on_durable)
+        router.shared.take(version & ~SHARED, chunk)
+        return
     if version & ORIGIN:
         _take_once(router, version & ~ORIGIN, chunk)
-        return 0
-    _take_all(router, version, chunk)
-    return 0
-
-
-def _take_all(router: Router, version: int, chunk: bytes) -> None:
+        return
     at = 0
     end = len(chunk)
     while at < end:
@@ -42,7 +35,7 @@ def take_run(router: Router, version: int, chunk: bytes, publisher: bytes) -> No
     """Deliver QoS 0 packets that `publisher`, a client id, published (for no-local). Raises PacketError."""
     router.publishing = publisher
     try:
-        _take_all(router, version, chunk)
+        take(router, version, chunk)
     finally:
         router.publishing = b""
 

@@ -7,7 +7,6 @@ ever; a journal that refuses a barrier belongs to another home, and from then on
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from hashlib import blake2b
 
 from mypy_extensions import mypyc_attr
@@ -276,10 +275,6 @@ class JournaledSession(Session):
         self.remember(packet_id, now_s)
 
     # Durability.
-
-    def when_durable(self, done: Callable[[bool], None]) -> bool:
-        self.journal.barrier(done)
-        return True
 
     def _when_durable(self, kind: int, packet_id: int) -> None:
         """What is to be said when all that was put so far is durable."""

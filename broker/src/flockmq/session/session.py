@@ -15,7 +15,6 @@ PUBLISH to PUBREL.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
@@ -178,11 +177,6 @@ class Session:
             self._keep(packet_id, packet, stored)
         self._put(packet)
         return SENT
-
-    def when_durable(self, done: Callable[[bool], None]) -> bool:
-        """`done` is called once all that was put until now is durable, with False if it never will be by this node;
-        returns False, and `done` isn't called, where the session lasts no longer than its node."""
-        return False
 
     def is_away(self) -> bool:
         """No connection has this session now."""

@@ -5,8 +5,8 @@ Where the member is on another node the message is forwarded as an *item*: the g
 picked, flags, and whole PUBLISH packets; that node gives it to its member of that number. If it has no member any more
 it passes the item on, once.
 
-What always holds: a message is put to one member, or counted as dropped; one that is acknowledged is with a member,
-durably where the member's session lasts, or in the resend buffer of the link to its node. Pure.
+What always holds: a message is put to one member, or counted as dropped; one that is acknowledged is with a member, or
+in the resend buffer of the link to its node. Pure.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class Shared(Groups):
     def dispatch(
         self, group: Group, message: Publish, publisher: Publisher | None, on_accepted: Callable[[], None]
     ) -> int:
-        """One message, to one member: 1 if `on_accepted` will be called (at QoS ≥ 1, once another node has it, or once
-        it is durable), 0 if not; -1: there was no room for it. Where one node or member has no room another is tried.
+        """One message, to one member: 1 if it is on another node, which will call `on_accepted` (at QoS ≥ 1), 0 if not;
+        -1: there was no room for it. Where one node or member has no room another is tried.
         """
         counters = self._router.counters
         if self.lay_out(group) == 0:
@@ -129,7 +129,7 @@ class Shared(Groups):
             if peer is None:
                 assert target.subscription is not None
                 if self._put(group, target.subscription, message, publisher):
-                    return self._await(group, target.subscription, message, on_accepted)
+                    return 0
             elif self._send(peer, group, target.number, 0, message, on_accepted):
                 return 0 if message.qos == 0 else 1
             else:
@@ -163,18 +163,8 @@ class Shared(Groups):
             router.pause(session.sink, publisher)
         return taken
 
-    def _await(self, group: Group, member: Subscription, message: Publish, on_accepted: Callable[[], None]) -> int:
-        """1: the member's session lasts, and `on_accepted` is called once it is durable that it has the message; 0: it
-        has it."""
-        if message.qos == 0 or member.qos == 0:
-            return 0
-        return 1 if member.session.when_durable(_Lasting(self, group, member, message, on_accepted).answered) else 0
-
-    def take(self, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> int:
-        """Items that another node forwarded, for members here: how many times `on_accepted` will be called, once all
-        that lasts of them is durable. Raises PacketError for what no node of ours sends.
-        """
-        waits = 0
+    def take(self, version: int, chunk: bytes) -> None:
+        """Items that another node forwarded, for members here. Raises PacketError for what no node of ours sends."""
         for item in unwrap(chunk):
             group = self.groups.get(item.filter)
             if group is None:
@@ -188,11 +178,8 @@ class Shared(Groups):
                 continue
             message = _message(item.run, version)
             self._router.counters.messages_arrived += 1
-            if self._put(group, member, message, None):
-                waits += self._await(group, member, message, on_accepted)
-            else:
-                waits += max(0, self.dispatch(group, message, None, on_accepted))
-        return waits
+            if not self._put(group, member, message, None):
+                self.dispatch(group, message, None, _nobody_waits)
 
     def _pass_on(self, item: Item, version: int) -> None:
         """There is no member here any more: the items go to another node, once."""
@@ -255,29 +242,6 @@ class Shared(Groups):
             self._router.counters.dropped_no_member += 1
         elif self.dispatch(group, message, None, _nobody_waits) >= 0:
             self._router.counters.shared_redispatched += 1
-
-
-class _Lasting:
-    """A message that a member has whose session lasts, until it is durable. If it never will be by this home, the
-    member is another home's, which doesn't know of it: another member gets it."""
-
-    __slots__ = ("_group", "_member", "_message", "_on_accepted", "_shared")
-
-    def __init__(
-        self, shared: Shared, group: Group, member: Subscription, message: Publish, on_accepted: Callable[[], None]
-    ) -> None:
-        self._shared = shared
-        self._group = group
-        self._member = member
-        self._message = message
-        self._on_accepted = on_accepted
-
-    def answered(self, durable: bool) -> None:
-        if not durable:
-            self._shared.remove(self._member)
-            if self._shared.dispatch(self._group, self._message, None, self._on_accepted) > 0:
-                return
-        self._on_accepted()
 
 
 # Items.

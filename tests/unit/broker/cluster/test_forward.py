@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flockmq import bounds
-from flockmq.cluster.forward import Arrival, Inbox, PeerSink
+from flockmq.cluster.forward import Inbox, PeerSink
 from flockmq.cluster.frames import FORWARD, FrameReader, parse_forward, parse_numbered
 from flockmq.cluster.membership import new_incarnation
 from flockmq.session.sink import CONGESTED, FLOWING, Sink
@@ -67,70 +67,22 @@ def test_whatever_is_cut_each_message_is_accepted_once_and_in_order(actions: lis
             elif action == "carry" and wire is not None and wire.frames:
                 carry(wire)
             elif action == "accept" and wire is not None:
-                sink.accepted(inbox.accepted("a@00000001"))
+                sink.accepted(inbox.last("a@00000001"))
             elif action == "cut" and wire is not None:
                 wire = None
                 sink.disconnected()
             elif action == "connect" and wire is None:
                 wire = Wire()
-                sink.connected(wire, inbox.accepted("a@00000001"))
+                sink.connected(wire, inbox.last("a@00000001"))
         while wire is not None and wire.frames:
             carry(wire)
-        sink.accepted(inbox.accepted("a@00000001"))
+        sink.accepted(inbox.last("a@00000001"))
         assert arrived == b"".join(b"%03d" % n for n in range(sent))
         assert accepted == list(range(sent))
         assert (sink.resend_bytes, sink.resend_messages) == (0, 0)
         sink.purge()
 
     asyncio.run(play())
-
-
-class Held:
-    """An inbox that was sent batches 1 to `count`, each of which waits for some answers; who `lasts`, when it does."""
-
-    def __init__(self, count: int) -> None:
-        self.inbox = Inbox()
-        self.lasts: list[int] = []
-        self.arrivals = [Arrival(number, lambda n=number: self.lasts.append(n)) for number in range(1, count + 1)]  # type: ignore[misc]
-
-    def come(self, number: int, answers: int) -> None:
-        assert self.inbox.accept("a@00000001", number)
-        if self.arrivals[number - 1].waits_for(answers):
-            self.inbox.hold("a@00000001", self.arrivals[number - 1])
-
-    def accepted(self) -> int:
-        return self.inbox.accepted("a@00000001")
-
-
-def test_a_batch_is_accepted_when_what_it_and_those_before_it_brought_lasts() -> None:
-    held = Held(4)
-    held.come(1, 0)
-    held.come(2, 2)
-    held.come(3, 0)
-    held.come(4, 1)
-    assert held.accepted() == 1
-    held.arrivals[3].one()
-    held.arrivals[1].one()
-    assert (held.accepted(), held.lasts) == (1, [4])
-    held.arrivals[1].one()
-    assert (held.accepted(), held.lasts) == (4, [4, 2])
-
-
-def test_a_batch_whose_answers_come_at_once_is_not_waited_for() -> None:
-    held = Held(1)
-    held.arrivals[0].one()
-    held.come(1, 1)
-    assert (held.accepted(), held.lasts) == (1, [])
-
-
-def test_a_batch_that_does_not_last_yet_is_a_repeat_when_it_comes_again() -> None:
-    held = Held(1)
-    held.come(1, 1)
-    assert not held.inbox.accept("a@00000001", 1)
-    assert held.inbox.meet("a@00000001") == 0
-    held.inbox.forget("a@00000001")
-    held.arrivals[0].one()
-    assert held.inbox.meet("a@00000001") == 1, "purged wrongly: what it brought is kept"
 
 
 async def test_publishers_wait_no_longer_than_forward_wait() -> None:

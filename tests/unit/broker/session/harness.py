@@ -214,10 +214,6 @@ def publish(
     )
 
 
-def nobody_waits() -> None:
-    """For what isn't acknowledged."""
-
-
 def split(data: bytes) -> list[bytes]:
     """Whole packets."""
     packets = []

@@ -22,7 +22,7 @@ from flockmq.session.groups import STRATEGIES
 from flockmq.session.limits import Limits
 from flockmq.session.shared import SHARED, unwrap, without_identifiers, wrap
 from flockmq.session.sink import Peer
-from unit.broker.session.harness import Client, Node, nobody_waits, publish
+from unit.broker.session.harness import Client, Node, publish
 
 GROUP = "$share/g/t/#"
 
@@ -48,8 +48,8 @@ class Link(Peer):
     def deliver(self) -> None:
         waiting, self.waiting = self.waiting, []
         for version, chunk, on_accepted in waiting:
-            waits = forwarded.take(self.there.router, version, chunk, on_accepted or nobody_waits)
-            if on_accepted is not None and not waits:
+            forwarded.take(self.there.router, version, chunk)
+            if on_accepted is not None:
                 on_accepted()
         self.there.turn()
 

@@ -22,7 +22,7 @@ from flockmq.session.origin import (
 )
 from flockmq.session.publish import Publish, publication
 from flockmq.session.sink import CONGESTED, Courier, Peer, Sink, Slot
-from unit.broker.session.harness import Client, Node, nobody_waits, publish
+from unit.broker.session.harness import Client, Node, publish
 
 NO_LOCAL = 0x05
 SESSION = session_source(b"12345678")
@@ -146,7 +146,7 @@ def test_no_local_goes_by_the_client_id_where_the_connection_is_elsewhere() -> N
     homed.router.deliver(homed.router.route(b"a").fanout, message, None)
     homed.turn()
     assert (len(me.packets()), other.packets()) == (1, [])
-    forwarded.take(homed.router, 5, run, nobody_waits)
+    forwarded.take(homed.router, 5, run)
     homed.turn()
     assert me.packets() == other.packets() == [run]
 
@@ -166,7 +166,7 @@ def test_a_message_with_an_origin_is_forwarded_with_it_and_delivered_once() -> N
         here.router.deliver(fan, message, None)
     for version, chunk in link.taken:
         assert version == 4 | ORIGIN
-        forwarded.take(there.router, version, chunk, nobody_waits)
+        forwarded.take(there.router, version, chunk)
     for node, client in ((here, local), (there, remote)):
         node.turn()
         assert [packet[-1:] for packet in client.packets()] == [b"1", b"2", b"3"]
@@ -178,7 +178,7 @@ def test_many_packets_with_their_origins_come_in_one_chunk() -> None:
     there.subscribe(client, ("a", 2))
     packets = [publication(4, 2, False, b"a", b"%d" % number, b"").packet for number in range(3)]
     chunk = b"".join(origin_of(SESSION, number) + packet for number, packet in enumerate(packets))
-    forwarded.take(there.router, 4 | ORIGIN, chunk + chunk, nobody_waits)
+    forwarded.take(there.router, 4 | ORIGIN, chunk + chunk)
     there.turn()
     assert len(client.packets()) == 3
 
