@@ -68,15 +68,13 @@ class Posted(Letter):
 
     def __init__(
         self,
-        source: bytes,
-        number: int,
-        message: Publish,
+        letter: Letter,
         slots: list[int],
         order: int,
         on_accepted: Callable[[], None],
         since_s: float,
     ) -> None:
-        super().__init__(source, number, message.publisher, message.version, message.packet)
+        super().__init__(letter.source, letter.number, letter.publisher, letter.version, letter.packet)
         self.since_s = since_s
         self.slots = slots
         self.order = order
@@ -307,17 +305,45 @@ class Lanes(Courier):
         if message.origin:
             source, number = source_of(message.origin), number_of(message.origin)
         else:
-            self._last_number += 1
-            source, number = self.source, self._last_number
-        self._last_order += 1
+            source, number = self.source, self._next_number()
+        letter = Letter(source, number, message.publisher, message.version, message.packet)
         since_s = self._now_s() if message.expiry_s != NO_EXPIRY and message.version == 5 else 0.0
-        letter = Posted(source, number, message, fan.slots, self._last_order, on_accepted, since_s)
-        for lane in self._lanes_of(fan):
-            lane.post(letter)
+        self._post(letter, fan.slots, self._lanes_of(fan), on_accepted, since_s)
         return 1
+
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
+
+    def _post(
+        self,
+        letter: Letter,
+        slots: list[int],
+        lanes: list[Lane],
+        on_accepted: Callable[[], None],
+        since_s: float,
+    ) -> None:
+        self._last_order += 1
+        posted = Posted(letter, slots, self._last_order, on_accepted, since_s)
+        for lane in lanes:
+            lane.post(posted)
 
     def slow_lanes(self, fan: Fanout) -> list[Sink]:
         return [lane for lane in self._lanes_of(fan) if lane.flow != FLOWING]
+
+    def lane_to(self, slot: int) -> Lane:
+        return self._lane(self._owners[slot])
+
+    def put_shared_run(self, slot: int, version: int, chunk: bytes) -> None:
+        self.lane_to(slot).post_run(Letter(b"", 0, b"", version, chunk))
+
+    def put_shared(self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> bool:
+        lane = self.lane_to(slot)
+        if not lane.takes(LETTER_BYTES + len(chunk)):
+            return False
+        letter = Letter(self.source, self._next_number(), b"", version, chunk)
+        self._post(letter, [slot], [lane], on_accepted, 0.0)
+        return True
 
     def _lanes_of(self, fan: Fanout) -> list[Lane]:
         """Kept with the fan-out until some slot moves."""

@@ -20,6 +20,8 @@ from flockmq.session.durable import DurableSession
 from flockmq.session.forwarded import take_run
 from flockmq.session.homed import message_of
 from flockmq.session.letter import Letter
+from flockmq.session.shared import SHARED
+from flockmq.session.slotted import addressed
 
 log: Final = logging.getLogger(__name__)
 
@@ -49,7 +51,10 @@ class Letters:
         touched: set[int] = set()
         for letter in letters:
             try:
-                self._take_one(letter, epoch, touched)
+                if letter.version & SHARED:
+                    self._deal(letter, epoch, touched)
+                else:
+                    self._take_one(letter, epoch, touched)
             except PacketError as error:
                 log.error("%s sent a letter that can't be delivered: %s", sender, error)
         self._holding.seal()
@@ -76,21 +81,38 @@ class Letters:
                 is_new[slot] = state.marks.is_new(letter.source, letter.number)
             if is_new[slot]:
                 self._router.give(subscription, message)
-        number = number_bytes(letter.number)
         for slot, new in is_new.items():
             touched.add(slot)
             if new:
-                fell_out = self._holding.slots[slot].marks.set(letter.source, letter.number)
-                self._store.mark(slot, letter.source, number)
-                if fell_out:
-                    self._store.unmark(slot, fell_out)
+                self._mark(slot, letter)
+
+    def _deal(self, letter: Letter, epoch: int, touched: set[int]) -> None:
+        """To one member of a shared subscription, of one slot."""
+        slot, chunk = addressed(letter.packet)
+        state = self._holding.slots.get(slot)
+        if state is None or state.gained_at > epoch:
+            return
+        touched.add(slot)
+        if state.marks.is_new(letter.source, letter.number):
+            self._router.deal(slot, letter.version & ~SHARED, chunk)
+            self._mark(slot, letter)
+
+    def _mark(self, slot: int, letter: Letter) -> None:
+        fell_out = self._holding.slots[slot].marks.set(letter.source, letter.number)
+        self._store.mark(slot, letter.source, number_bytes(letter.number))
+        if fell_out:
+            self._store.unmark(slot, fell_out)
 
     def take_runs(self, letters: Sequence[Letter]) -> None:
         """Of QoS 0."""
         self._holding.now()
         for letter in letters:
             try:
-                take_run(self._router, letter.version, letter.packet, letter.publisher)
+                if letter.version & SHARED:
+                    slot, chunk = addressed(letter.packet)
+                    self._router.deal(slot, letter.version & ~SHARED, chunk)
+                else:
+                    take_run(self._router, letter.version, letter.packet, letter.publisher)
             except PacketError as error:
                 log.error("a run of QoS 0 can't be delivered: %s", error)
         self._host.flush_soon()

@@ -2,6 +2,7 @@
 
 What always holds: a route of a slot is in the log while a session of the slot that runs here wants it; it is deleted
 when that it isn't wanted is durable, and written again if a former home of the slot deletes it late, or it couldn't be.
+How many members of shared subscriptions a slot has is in the log likewise.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from flockmq.node.filters import Both, reason_of
 from flockmq.node.remote import slot_owner
 from flockmq.node.retained import Feeds
 from flockmq.node.routes import OwnRoutes
+from flockmq.node.shared import OwnShares
 from flockmq.rlog.shards import ROUTE
 from flockmq.session.durable import DurableSession
 from flockmq.session.homed import HomedRouter
@@ -41,7 +43,9 @@ class Hosting:
     def __init__(self, node: Node, store: Store, router: Router, zones: Mapping[str, Limits]) -> None:
         loop = asyncio.get_running_loop()
         self.soon: Callable[[Callable[[], None]], object] = loop.call_soon
-        self.router = HomedRouter(router)
+        self.router = HomedRouter(router, node.slot_peers)
+        self.router.on_count = self._members_changed
+        self.router.on_missing = self._members_missing
         self.residents = Residents(self, node.homes, store, self.router)
         self.store = store
         self._node = node
@@ -49,6 +53,7 @@ class Hosting:
         self._filters = node.filters
         self._zones = zones
         self._routes: dict[int, OwnRoutes] = {}
+        self._shares: dict[int, OwnShares] = {}
         self._misses = False
         """A route that is wanted couldn't be written."""
         self._unclaimed: set[tuple[bytes, bytes]] = set()
@@ -94,6 +99,25 @@ class Hosting:
                 if (routes := self._routes.get(slot)) is not None and not routes.has(filter):
                     self._route_anew(slot, filter)
             await asyncio.sleep(0)
+        shared = [(slot, share_filter) for slot, by_filter in self.router.groups.items() for share_filter in by_filter]
+        for first in range(0, len(shared), REJOIN_SLICE_FILTERS):
+            for slot, share_filter in shared[first : first + REJOIN_SLICE_FILTERS]:
+                self.share_written(slot, share_filter)
+            await asyncio.sleep(0)
+
+    def share_written(self, slot: int, share_filter: bytes) -> None:
+        """The log has another number of members than before."""
+        counts = self._node.remote_shares.count(share_filter, slot_owner(slot))
+        if slot in self._shares and counts != self.router.count(slot, share_filter):
+            self._shares[slot].doubt(share_filter)
+
+    def _members_changed(self, slot: int, share_filter: bytes) -> None:
+        if slot in self._shares:
+            self._shares[slot].changed(share_filter)
+
+    def _members_missing(self, slot: int, share_filter: bytes) -> None:
+        """Somebody thinks that there are some."""
+        self._shares_of(slot).doubt(share_filter)
 
     def route_deleted(self, slot: int, filter: bytes) -> None:
         """A route of a slot went from the log; amid an entry."""
@@ -146,12 +170,12 @@ class Hosting:
             self._filters.exclusive.release(matching(filter))
 
     def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
-        routes = self._routes_of(slot)
-        shared = [filter for filter in filters if is_shared(filter) and not self._filters.shares.has(filter)]
+        routes, shares = self._routes_of(slot), self._shares_of(slot)
+        shared = [filter for filter in filters if is_shared(filter) and not shares.has(filter)]
         others = [matching(f) for f in filters if not is_shared(f) and not routes.has(matching(f))]
         both = Both(done)
         if shared:
-            self._filters.shares.put(shared, both.done)
+            shares.put(shared, both.done)
         else:
             both.done(Reason.SUCCESS)
         if others:
@@ -196,6 +220,8 @@ class Hosting:
 
     def slot_gone(self, slot: int) -> None:
         self._routes.pop(slot, None)
+        if (shares := self._shares.pop(slot, None)) is not None:
+            shares.stop()
 
     def _routes_of(self, slot: int) -> OwnRoutes:
         routes = self._routes.get(slot)
@@ -205,6 +231,14 @@ class Hosting:
             routes = OwnRoutes(slot_owner(slot), submit, self._node.holders, is_wanted, reason_of)
             self._routes[slot] = routes
         return routes
+
+    def _shares_of(self, slot: int) -> OwnShares:
+        shares = self._shares.get(slot)
+        if shares is None:
+            submit = partial(self._node.rlog.submit, ROUTE)
+            count = partial(self.router.count, slot)
+            shares = self._shares[slot] = OwnShares(slot_owner(slot), submit, count, reason_of)
+        return shares
 
     def _is_wanted(self, slot: int, filter: bytes) -> bool:
         return (slot, filter) in self.router.wanted

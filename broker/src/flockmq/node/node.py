@@ -43,7 +43,7 @@ from flockmq.node.hosting import Hosting
 from flockmq.node.overview import Overview
 from flockmq.node.publishing import Publishing
 from flockmq.node.reauthorizing import Reauthorizing
-from flockmq.node.remote import RemoteRoutes
+from flockmq.node.remote import RemoteRoutes, slot_of_owner
 from flockmq.node.retained import Feeds, Retained
 from flockmq.node.retaining import Retaining
 from flockmq.node.shared import RemoteShares
@@ -76,6 +76,8 @@ from flockmq.session.publisher import Publisher
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
+from flockmq.session.sink import Peer
+from flockmq.session.slotted import SlotPeers
 from flockmq.session.subscribing import Subscribing
 from flockmq.session.subscription import Subscription
 from flockmq.telemetry.loop import LoopWatch
@@ -144,8 +146,9 @@ class Node(NodePort):
             on_swap=self._routes_swapped,
         )
         self.filters = Filters(self.incarnation, partial(rlog.submit, ROUTE), self.holders, router)
-        self.remote_shares = RemoteShares(router, self.incarnation)
-        router.shared.find_peer = cluster.peer
+        self.remote_shares = RemoteShares(router, self.incarnation, self._slot_share_written)
+        self.slot_peers = SlotPeers(router.turn, cluster.courier.lanes)
+        router.shared.find_peer = self._find_target
         router.courier = cluster.courier.lanes
         self.retained = Retained()
         self.retaining = Retaining(rlog, self.retained, lambda: cluster.is_leader)
@@ -320,6 +323,15 @@ class Node(NodePort):
     def _routes_swapped(self) -> None:
         if self.hosting is not None:
             self.hosting.routes_swapped()
+
+    def _slot_share_written(self, slot: int, share_filter: bytes) -> None:
+        if self.hosting is not None:
+            self.hosting.share_written(slot, share_filter)
+
+    def _find_target(self, owner: str) -> Peer | None:
+        """Who gets shared deliveries for an owner of rows of `shares`."""
+        slot = slot_of_owner(owner)
+        return self.cluster.peer(owner) if slot < 0 else self.slot_peers.peer(slot)
 
     # Life.
 

@@ -1,7 +1,8 @@
-"""Shared subscriptions in the log: how many members each node has, and this node's own counts.
+"""Shared subscriptions in the log: how many members each node and each slot has, and the counts of those here.
 
-What always holds: `RemoteShares` has what the `shares` table has of other nodes; a group counts as routed only while
-the table has this node's row and no delete of it may still come; counts follow within SHARED_COUNTS_S and a write.
+A row is owned by an incarnation, or by `#N`, slot N, whoever is its home, so that a slot that moves changes nothing
+here. What always holds: `RemoteShares` has what the `shares` table has of others; a group counts as routed only while
+the table has the owner's row and no delete of it may still come; counts follow within SHARED_COUNTS_S and a write.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Self
 
 from flockmq.bounds import SHARED_COUNTS_S, SHARED_RETRY_S, SHARED_SHAPES_MAX
 from flockmq.mqtt.topics import matching
+from flockmq.node.remote import slot_of_owner
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import SHARES, Members
 from flockmq.routing.matcher import FilterIndex
@@ -24,11 +26,14 @@ Reason = Callable[["asyncio.Future[StreamId]"], int]
 
 
 class RemoteShares:
-    """Listens to `shares`."""
+    """Listens to `shares`. `on_slot_row` is told which slot's row of a filter says something new, or went; but for a
+    bootstrap, when all of them may.
+    """
 
-    def __init__(self, router: Router, me: str) -> None:
+    def __init__(self, router: Router, me: str, on_slot_row: Callable[[int, bytes], None] | None = None) -> None:
         self._router = router
         self._me = me
+        self._on_slot_row = on_slot_row
         self._index = FilterIndex(SHARED_SHAPES_MAX)
         self._elsewhere: dict[bytes, Elsewhere] = {}
         self._live = False
@@ -52,8 +57,7 @@ class RemoteShares:
             self._index.add(matching(share_filter), others)
             self._changed(share_filter)
         others.nodes[incarnation] = (value.connected, value.away)
-        if self._live:
-            self._router.shared.others_changed()
+        self._counted(share_filter, incarnation)
 
     def delete(self, key: tuple[bytes, str], old: Members) -> None:
         share_filter, incarnation = key
@@ -64,8 +68,12 @@ class RemoteShares:
             del self._elsewhere[share_filter]
             self._index.remove(matching(share_filter), others)
             self._changed(share_filter)
-        if self._live:
-            self._router.shared.others_changed()
+        self._counted(share_filter, incarnation)
+
+    def count(self, share_filter: bytes, owner: str) -> tuple[int, int]:
+        """What the table says of an owner that isn't this node: (connected, away)."""
+        others = self._elsewhere.get(share_filter)
+        return (0, 0) if others is None else others.nodes.get(owner, (0, 0))
 
     def fresh(self) -> Self:
         return type(self)(self._router, self._me)
@@ -74,13 +82,21 @@ class RemoteShares:
         self._index, self._elsewhere = fresh._index, fresh._elsewhere
         self.go_live()
 
+    def _counted(self, share_filter: bytes, owner: str) -> None:
+        if self._live:
+            self._router.shared.others_changed()
+            if self._on_slot_row is not None and (slot := slot_of_owner(owner)) >= 0:
+                self._on_slot_row(slot, share_filter)
+
     def _changed(self, share_filter: bytes) -> None:
         if self._live:
             self._router.changed(matching(share_filter))
 
 
 class OwnShares:
-    """`count` gives (connected, away) of a group here; `reason` what a write came to."""
+    """The rows of one owner, a node or a slot. `count` gives (connected, away) of a group here; `reason` what a write
+    came to.
+    """
 
     def __init__(self, me: str, submit: Submit, count: Callable[[bytes], tuple[int, int]], reason: Reason) -> None:
         self._me = me
@@ -94,6 +110,7 @@ class OwnShares:
         self._serial = 0
         self._dirty: set[bytes] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
 
     def rename(self, me: str) -> None:
         """This node is another incarnation, without rows."""
@@ -102,8 +119,20 @@ class OwnShares:
         self._written.clear()
         self._latest.clear()
 
+    def stop(self) -> None:
+        """The rows are written by another from now on."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
     def has(self, share_filter: bytes) -> bool:
         return share_filter in self._routed
+
+    def doubt(self, share_filter: bytes) -> None:
+        """The table may have another count, written by whoever wrote these rows before."""
+        self._routed.discard(share_filter)
+        self._written[share_filter] = None
+        self.changed(share_filter)
 
     def put(self, share_filters: list[bytes], done: Callable[[int], None]) -> None:
         """Write the counts now; `done` gets the reason code once this node's table has them, or won't."""
@@ -115,7 +144,7 @@ class OwnShares:
         self._write_in(SHARED_COUNTS_S)
 
     def _write_in(self, seconds: float) -> None:
-        if self._timer is None:
+        if self._timer is None and not self._is_stopped:
             self._timer = self._loop.call_later(seconds, self._write_dirty)
 
     def _write_dirty(self) -> None:

@@ -160,6 +160,13 @@ class View:
             yield Sample("flockmq_home_store_retries", store.retries)
             yield Sample("flockmq_home_store_redis_full", store.redis_full)
 
+    def _shared_samples(self) -> Iterator[Sample]:
+        shared, hosting = self._node.router.shared, self._node.hosting
+        homed = {} if hosting is None else hosting.router.groups
+        groups = shared.groups.keys() | {share_filter for by_filter in homed.values() for share_filter in by_filter}
+        yield Sample("flockmq_shared_groups", len(groups))
+        yield Sample("flockmq_shared_subscriptions", shared.members() + (hosting.router.members() if hosting else 0))
+
     def samples(self) -> Sequence[Sample]:
         node = self._node
         return [
@@ -176,8 +183,7 @@ class View:
             ),
             Sample("flockmq_routes", len(node.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(node.retained.index)),
-            Sample("flockmq_shared_groups", len(node.router.shared.groups)),
-            Sample("flockmq_shared_subscriptions", node.router.shared.members()),
+            *self._shared_samples(),
             Sample("flockmq_exclusive_subscriptions", len(node.filters.exclusive)),
             Sample("flockmq_delayed_messages", len(node.rlog.tables.delayed)),
             Sample("flockmq_delayed_bytes", node.rlog.tables.delayed.bytes),

@@ -82,7 +82,7 @@ class Import(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Members(msgspec.Struct, frozen=True, array_like=True):
-    """How many members of a shared subscription one node has: connected, and sessions whose clients are away."""
+    """How many members of a shared subscription one node, or slot, has: connected, and whose clients are away."""
 
     connected: int
     away: int
@@ -155,7 +155,7 @@ SHARES: Final[TableSpec[tuple[bytes, str], Members]] = TableSpec(
     encode=_pack, decode=msgspec.msgpack.Decoder(Members).decode,
     buckets=256, max_rows=bounds.MAX_ROUTES,
 )  # fmt: skip
-"""(`$share/group/filter`, incarnation that has members) → how many; owned by that incarnation."""
+"""(`$share/group/filter`, incarnation or `#slot` that has members) → how many; owned by that incarnation."""
 
 CLAIMS: Final[TableSpec[tuple[bytes, str], bytes]] = TableSpec(
     11, "claims", ROUTE,

@@ -1,8 +1,9 @@
 """Who is a member of which shared subscription, and how one of them is picked.
 
-A node knows its own members one by one, and of every other node how many it has. To pick is to choose one of the
-numbers from 0 on, all members of the cluster counted node by node in the order of the incarnations: so a member is as
-likely as any other, whatever node it is on, and two nodes that hash the same key choose the same member.
+A node knows its own members one by one, and of every other node, and of every slot of sessions that last, how many it
+has. To pick is to choose one of the numbers from 0 on, all members of the cluster counted node by node, and slot by
+slot, in the order of their names: so a member is as likely as any other, wherever it is, and two nodes that hash the
+same key choose the same member.
 
 What always holds: members that are connected come before sessions whose clients are away; a group whose last member
 anywhere is gone is not kept. Pure; chance comes from a seed.
@@ -76,8 +77,8 @@ class Roster:
 
 
 class Group:
-    """All members of one shared subscription. `peers` (None: this node) have the numbers below `ends`, in turn, as of
-    the count of changes `laid_out`.
+    """All members of one shared subscription on this node, or in one slot whose home it is. `peers` (None: this node)
+    have the numbers below `ends`, in turn, as of the count of changes `laid_out`.
     """
 
     __slots__ = ("away", "connected", "ends", "filter", "laid_out", "peers", "topic_filter", "turn")
@@ -100,7 +101,7 @@ class Group:
 
 
 class Elsewhere:
-    """Other nodes' members of one group: incarnation → (connected, away)."""
+    """Members of one group elsewhere: incarnation, or slot, as the log names it → (connected, away)."""
 
     __slots__ = ("filter", "group", "nodes")
 
@@ -122,7 +123,8 @@ class Target:
 
 
 class Groups:
-    """One per router. `me` is this node's incarnation; `find_peer` gives None for a node that isn't a member;
+    """One per router. `me` is this node's incarnation; `find_peer` gives None for a node that isn't a member, and a
+    slot's peer for a slot;
     `on_count` hears of a group whose members here changed, `on_filter` of a filter that got or lost a group.
     """
 

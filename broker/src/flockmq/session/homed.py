@@ -1,49 +1,60 @@
 """The router of a home: of the sessions that run there, and of nobody else. Messages reach it as letters.
 
 What always holds: `wanted` counts, slot by slot, the subscriptions of sessions of that slot by filter: what the log
-routes to the slot. Members of shared subscriptions stand among those of the node's own clients.
+routes to the slot. Members of shared subscriptions stand slot by slot, for the log has their number by slot.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.routing.matcher import FilterIndex
 from flockmq.session.durable import DurableSession
+from flockmq.session.groups import Group
 from flockmq.session.letter import Letter
 from flockmq.session.publish import Publish, parse_publish
 from flockmq.session.router import Router
+from flockmq.session.session import Session
+from flockmq.session.shared import unwrap
+from flockmq.session.slotted import SlotPeers
 from flockmq.session.subscription import Subscription
 
 
 class HomedRouter(Router):
-    """`own` is the router of this node's clients, with which it shares the turn, the counters and the groups."""
+    """`own` is the router of this node's clients, with which it shares the turn, the counters and who deals out shared
+    messages. `on_count` hears of a slot and share filter whose members changed, `on_missing` of one that got a message
+    without having any.
+    """
 
-    def __init__(self, own: Router) -> None:
+    def __init__(self, own: Router, slots: SlotPeers) -> None:
         super().__init__(own.counters, own.max_packet_size, own.max_topic_levels)
         self.turn = own.turn
         self.away4.turn = self.away5.turn = own.turn
         self.shared = own.shared
+        self.on_count: Callable[[int, bytes], None] = _nobody_listens
+        self.on_missing: Callable[[int, bytes], None] = _nobody_listens
         self.wanted: dict[tuple[int, bytes], int] = {}
-        self._members: dict[int, dict[Subscription, None]] = {}
-        """Slot -> its members of shared subscriptions."""
+        self.groups: dict[int, dict[bytes, Group]] = {}
+        """Slot -> share filter -> its members."""
+        self._slots = slots
+        self._shapes = FilterIndex()
+        """Of the groups' filters, for the bound on their shapes."""
 
     def add(self, subscription: Subscription) -> None:
-        super().add(subscription)
         if is_shared(subscription.filter):
-            self._members.setdefault(slot_of(subscription), {})[subscription] = None
+            self._join(subscription)
         else:
+            super().add(subscription)
             key = (slot_of(subscription), matching(subscription.filter))
             self.wanted[key] = self.wanted.get(key, 0) + 1
 
     def remove(self, subscription: Subscription) -> None:
-        super().remove(subscription)
         if is_shared(subscription.filter):
-            members = self._members.get(slot_of(subscription))
-            if members is not None:
-                members.pop(subscription, None)
-                if not members:
-                    del self._members[slot_of(subscription)]
+            self._leave(subscription)
         else:
+            super().remove(subscription)
             key = (slot_of(subscription), matching(subscription.filter))
             left = self.wanted.get(key, 0) - 1
             if left > 0:
@@ -52,19 +63,89 @@ class HomedRouter(Router):
                 self.wanted.pop(key, None)
 
     def is_unwanted(self, subscription: Subscription) -> bool:
-        filter = subscription.filter
+        filter, slot = subscription.filter, slot_of(subscription)
         if is_shared(filter):
-            return not self.shared.has(filter)
-        return is_exclusive(filter) or (slot_of(subscription), matching(filter)) not in self.wanted
+            return self._group(slot, filter) is None
+        return is_exclusive(filter) or (slot, matching(filter)) not in self.wanted
 
-    def give_up_shared(self, slot: int) -> None:
-        """The slot is another home's: its members of shared subscriptions get nothing more here."""
-        for member in self._members.pop(slot, {}):
-            self.shared.remove(member)
+    def reached_anew(self, session: Session) -> None:
+        for subscription in session.all_subscriptions():
+            if is_shared(subscription.filter):
+                group = self._group(slot_of(subscription), subscription.filter)
+                if group is not None:
+                    self._place(group, subscription)
+            else:
+                self.changed(matching(subscription.filter))
 
     def give(self, subscription: Subscription, message: Publish) -> None:
         """One message to one session."""
         self._deliver(subscription, message, None)
+
+    # Shared subscriptions.
+
+    def count(self, slot: int, share_filter: bytes) -> tuple[int, int]:
+        """Members of the slot: (connected, away)."""
+        group = self._group(slot, share_filter)
+        return (0, 0) if group is None else (len(group.connected), len(group.away))
+
+    def members(self) -> int:
+        """Of all shared subscriptions."""
+        groups = [group for by_filter in self.groups.values() for group in by_filter.values()]
+        return sum(len(group.connected) + len(group.away) for group in groups)
+
+    def deal(self, slot: int, version: int, chunk: bytes) -> None:
+        """What was dealt out to members of a slot. Raises PacketError for what no node of ours sends."""
+        for item in unwrap(chunk):
+            group = self._group(slot, item.filter)
+            if group is None:
+                self.shared.pass_on(item, version, self._slots.peer(slot))
+                self.on_missing(slot, item.filter)
+            else:
+                self.shared.deal(group, item, version)
+
+    def give_up_shared(self, slot: int) -> None:
+        """The slot is another home's: its members of shared subscriptions get nothing more here."""
+        for group in self.groups.pop(slot, {}).values():
+            self._shapes.remove(group.topic_filter, group)
+
+    def _group(self, slot: int, share_filter: bytes) -> Group | None:
+        by_filter = self.groups.get(slot)
+        return None if by_filter is None else by_filter.get(share_filter)
+
+    def _join(self, member: Subscription) -> None:
+        slot = slot_of(member)
+        group = self._group(slot, member.filter)
+        if group is None:
+            group = Group(member.filter)
+            self._shapes.add(group.topic_filter, group)
+            self.groups.setdefault(slot, {})[member.filter] = group
+        self._place(group, member)
+
+    def _place(self, group: Group, member: Subscription) -> None:
+        """Among those who are connected, or among the others."""
+        away = member.session.is_away()
+        (group.connected if away else group.away).discard(member)
+        (group.away if away else group.connected).add(member)
+        self.on_count(slot_of(member), member.filter)
+
+    def _leave(self, member: Subscription) -> None:
+        slot = slot_of(member)
+        group = self._group(slot, member.filter)
+        if group is None:
+            return
+        group.connected.discard(member)
+        group.away.discard(member)
+        if group.is_empty():
+            self._shapes.remove(group.topic_filter, group)
+            by_filter = self.groups[slot]
+            del by_filter[member.filter]
+            if not by_filter:
+                del self.groups[slot]
+        self.on_count(slot, member.filter)
+
+
+def _nobody_listens(slot: int, share_filter: bytes) -> None:
+    """Until there is a log."""
 
 
 def slot_of(subscription: Subscription) -> int:

@@ -2,11 +2,12 @@
 section 4.8.2), wherever in the cluster that member is.
 
 Where the member is on another node the message is forwarded as an *item*: the group's filter, the number that was
-picked, flags, and whole PUBLISH packets; that node gives it to its member of that number. If it has no member any more
-it passes the item on, once.
+picked, flags, and whole PUBLISH packets; that node gives it to its member of that number. Where the member's session
+lasts the item goes to its slot, by the courier (`session.slotted`). If there is no member any more the item is passed
+on, once.
 
-What always holds: a message is put to one member, or counted as dropped; one that is acknowledged is with a member, or
-in the resend buffer of the link to its node. Pure.
+What always holds: a message is put to one member, or counted as dropped; one that is acknowledged is with a member,
+durably where its session lasts, or in the resend buffer of the link to its node. Pure.
 """
 
 from __future__ import annotations
@@ -97,8 +98,9 @@ class Shared(Groups):
             return
         peer.put_run(version | SHARED, wrap(group.filter, target.number, _PLAIN, run))
         self._router.counters.messages_forwarded += count
-        if publisher is not None and peer.flow != FLOWING:
-            self._router.pause(peer, publisher)
+        way = peer.way()
+        if publisher is not None and way.flow != FLOWING:
+            self._router.pause(way, publisher)
 
     def _run_here(
         self, group: Group, member: Subscription, run: bytes, version: int, count: int, publisher: Publisher | None
@@ -168,31 +170,41 @@ class Shared(Groups):
         for item in unwrap(chunk):
             group = self.groups.get(item.filter)
             if group is None:
-                self._pass_on(item, version)
-                continue
-            member = self.member_here(group, item.number)
-            if item.flags & _PLAIN:
-                count = len(_packets(item.run))
-                self._router.counters.messages_arrived += count
-                self._run_here(group, member, item.run, version, count, None)
-                continue
-            message = _message(item.run, version)
-            self._router.counters.messages_arrived += 1
-            if not self._put(group, member, message, None):
-                self.dispatch(group, message, None, _nobody_waits)
+                self.pass_on(item, version, None)
+            else:
+                self.deal(group, item, version)
 
-    def _pass_on(self, item: Item, version: int) -> None:
-        """There is no member here any more: the items go to another node, once."""
+    def deal(self, group: Group, item: Item, version: int) -> None:
+        """To the member here of that number, or, where it has no room, to any other. Raises PacketError."""
+        member = self.member_here(group, item.number)
+        if item.flags & _PLAIN:
+            count = len(_packets(item.run))
+            self._router.counters.messages_arrived += count
+            self._run_here(group, member, item.run, version, count, None)
+            return
+        message = _message(item.run, version)
+        self._router.counters.messages_arrived += 1
+        if not self._put(group, member, message, None):
+            others = self.group(item.filter)
+            if others is None:
+                self._router.counters.dropped_no_member += 1
+            else:
+                self.dispatch(others, message, None, _nobody_waits)
+
+    def pass_on(self, item: Item, version: int, here: Peer | None) -> None:
+        """No member is `here` any more (None: on this node): the items go to another, once. Raises PacketError."""
         packets = _packets(item.run)
         group = None if item.flags & _HOPPED else self.group(item.filter)
-        total = 0 if group is None else self.lay_out(group)
-        if group is None or total == 0:
+        target = None if group is None else self.another(group, [] if here is None else [here])
+        if group is None or target is None:
             self._router.counters.dropped_no_member += len(packets)
             return
-        target = self.at(group, item.number % total)
-        assert target.peer is not None
         for packet in packets:
-            if not self._send(target.peer, group, target.number, _HOPPED, _message(packet, version), _nobody_waits):
+            message = _message(packet, version)
+            if target.peer is None:
+                assert target.subscription is not None
+                self._put(group, target.subscription, message, None)
+            elif not self._send(target.peer, group, target.number, _HOPPED, message, _nobody_waits):
                 self._router.counters.dropped_no_room += 1
 
     def returned(self, version: int, chunk: bytes) -> None:

@@ -76,6 +76,10 @@ class Peer(Sink):
 
     __slots__ = ()
 
+    def way(self) -> Sink:
+        """What a publisher waits for, where it doesn't flow."""
+        return self
+
     def put_run(self, version: int, chunk: bytes) -> None:
         """Forward a run of whole QoS 0 PUBLISH packets, encoded for MQTT `version` (4 or 5). Never waits."""
         raise NotImplementedError(type(self).__name__)
@@ -127,4 +131,18 @@ class Courier:
 
     def slow_lanes(self, fan: Fanout) -> list[Sink]:
         """The lanes of a fan-out whose publishers should pause."""
+        raise NotImplementedError(type(self).__name__)
+
+    def lane_to(self, slot: int) -> Sink:
+        """The lane that a slot's messages take now."""
+        raise NotImplementedError(type(self).__name__)
+
+    def put_shared_run(self, slot: int, version: int, chunk: bytes) -> None:
+        """As `put_run`, of a shared delivery for one slot."""
+        raise NotImplementedError(type(self).__name__)
+
+    def put_shared(self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> bool:
+        """Bring one shared delivery of QoS ≥ 1 to one slot; `on_accepted` is called once, when it is durable there.
+        False: its lane has no room, nothing was taken.
+        """
         raise NotImplementedError(type(self).__name__)

@@ -13,6 +13,7 @@ from flockmq.session.fanout import Fanout
 from flockmq.session.letter import Letter
 from flockmq.session.origin import origin_of, session_source
 from flockmq.session.publish import Publish, parse_publish, publication
+from flockmq.session.shared import SHARED
 from flockmq.session.sink import Sink
 
 
@@ -135,6 +136,38 @@ def test_what_has_no_owner_waits_for_one(sender: Sender) -> None:
     assert sender.accepted == []
     sender.lanes.accepted("b@1", 2, 9)
     assert sender.accepted == [1, 2]
+
+
+def test_a_shared_delivery_goes_to_the_one_slot_wherever_it_moves(sender: Sender) -> None:
+    lanes = sender.lanes
+    assert lanes.put_shared(3, 4 | SHARED, b"dealt", sender.told(1))
+    sender.put(2, 1)
+    sender.end_turn()
+    assert sender.wires["a@1"].take() == [(1, 7, packets(2))]
+    lanes.look(8, sender.owners | {3: "b@1"})
+    ((_, epoch, (letter,)),) = sender.wires["b@1"].batches
+    assert (epoch, letter.source, letter.number, letter.version, letter.packet) == (
+        8, lanes.source, 1, 4 | SHARED, b"dealt",
+    )  # fmt: skip
+    assert sender.accepted == []
+    lanes.accepted("b@1", 1, 8)
+    assert sender.accepted == [1]
+    assert lanes.lane_to(3) is lanes.lane_to(2)
+
+
+def test_a_shared_delivery_finds_no_room_in_a_full_lane(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "COURIER_LANE_MAX_BYTES", 100)
+    assert sender.lanes.put_shared(0, 4 | SHARED, bytes(60), sender.told(1))
+    assert not sender.lanes.put_shared(1, 4 | SHARED, bytes(60), sender.told(2))
+    assert sender.lanes.put_shared(2, 4 | SHARED, bytes(60), sender.told(3))
+
+
+def test_a_shared_run_goes_to_the_one_slot_or_is_dropped(sender: Sender) -> None:
+    sender.lanes.put_shared_run(2, 4 | SHARED, b"run")
+    sender.lanes.put_shared_run(3, 4 | SHARED, b"lost")
+    sender.end_turn()
+    assert sender.wires["b@1"].take() == [(0, 7, [b"run"])]
+    assert sender.lanes.dropped_bytes == 4
 
 
 def test_a_lane_whose_slots_stay_is_left_alone(sender: Sender) -> None:

@@ -20,7 +20,8 @@ from flockmq.session.publish import Publish, publication
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.settling import SETTLED
-from flockmq.session.sink import Sink
+from flockmq.session.sink import Courier, Sink
+from flockmq.session.slotted import SlotPeers
 from flockmq.session.subscription import Subscription
 from unit.broker.home.redis import Disk, Redis
 from unit.broker.session.harness import publish, split
@@ -41,6 +42,20 @@ def will() -> Will:
     return Will(publication(4, 1, False, b"w", b"gone", b""), 0)
 
 
+class Post(Courier):
+    """Keeps what is dealt out to slots."""
+
+    __slots__ = ("shared",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared: list[tuple[int, bytes]] = []
+
+    def put_shared(self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> bool:
+        self.shared.append((slot, chunk))
+        return True
+
+
 class Home:
     """Residents with the node and the network around them: `host`, `homes` and `store` in one."""
 
@@ -49,7 +64,9 @@ class Home:
         self.epoch = epoch
         self.turn: list[Sink] = []
         router = Router(Counters(), 1 << 20)
-        self.router = HomedRouter(router)
+        self.courier = Post()
+        self.slot_peers = SlotPeers(router.turn, self.courier)
+        self.router = HomedRouter(router, self.slot_peers)
         self.disk = Disk(redis)
         self.residents = Residents(self, self, self.disk, self.router)
         self.delivered: list[tuple[str, int, bytes]] = []

@@ -127,11 +127,12 @@ async def test_what_a_session_on_its_way_out_says_is_nothing(
 async def test_a_member_of_a_shared_subscription_gets_nothing_once_its_slot_is_let_go_of(home: Home) -> None:
     home.open(1, opening())
     home.subscribe(1, b"$share/g/a/#")
-    assert home.router.shared.count(b"$share/g/a/#") == (1, 0)
+    assert home.router.count(SLOT, b"$share/g/a/#") == (1, 0)
     home.residents.disown(SLOT)
-    assert home.router.shared.count(b"$share/g/a/#") == (0, 0)
+    assert home.router.count(SLOT, b"$share/g/a/#") == (0, 0)
     await home.settle()
-    assert home.router.shared.count(b"$share/g/a/#") == (0, 0)
+    assert home.router.count(SLOT, b"$share/g/a/#") == (0, 0)
+    assert not home.router.groups
 
 
 async def test_slots_wait_for_Redis(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:

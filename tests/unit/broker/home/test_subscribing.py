@@ -12,6 +12,8 @@ from flockmq.mqtt.reason import Reason
 from flockmq.session.counters import Counters
 from flockmq.session.homed import HomedRouter
 from flockmq.session.router import Router
+from flockmq.session.sink import Courier
+from flockmq.session.slotted import SlotPeers
 from flockmq.session.subscription import Subscription
 from unit.broker.session.homes import Home
 
@@ -59,7 +61,8 @@ class Desk:
 class Asked:
     def __init__(self) -> None:
         self.home = Home()
-        self.router = HomedRouter(Router(Counters(), 1 << 20))
+        own = Router(Counters(), 1 << 20)
+        self.router = HomedRouter(own, SlotPeers(own.turn, Courier()))
         self.session = self.home.opened(version=5)
         self.desk = Desk()
         self.answers: list[list[int]] = []

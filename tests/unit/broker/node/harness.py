@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.errors import LogUnavailable
@@ -14,11 +14,14 @@ class RouteLog:
 
     def __init__(self) -> None:
         self.rows: dict[bytes, set[str]] = {}
+        self.submitted = asyncio.Event()
+        self.on_apply: Callable[[Op], None] = lambda op: None
         self._waiting: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
 
     def submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         self._waiting.append((ops, done))
+        self.submitted.set()
         return done
 
     def holders(self, filter: bytes) -> set[str]:
@@ -30,6 +33,8 @@ class RouteLog:
     async def answer(self, applied: bool = True) -> None:
         """Callbacks ran when it returns."""
         ops, done = self._waiting.pop(0)
+        if not self._waiting:
+            self.submitted.clear()
         if applied:
             self.apply(ops)
             done.set_result(StreamId(1, 1))
@@ -45,3 +50,4 @@ class RouteLog:
                 holders.add(incarnation)
             else:
                 holders.discard(incarnation)
+            self.on_apply(op)

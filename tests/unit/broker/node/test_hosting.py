@@ -13,9 +13,14 @@ from flockmq.mqtt.reason import Reason
 from flockmq.node.filters import Filters
 from flockmq.node.hosting import Hosting
 from flockmq.node.remote import RemoteRoutes, slot_owner
+from flockmq.node.shared import RemoteShares
+from flockmq.rlog.entry import PUT, Op
+from flockmq.rlog.shards import SHARES, Members
 from flockmq.session.counters import Counters
 from flockmq.session.limits import Limits
 from flockmq.session.router import Router
+from flockmq.session.sink import Courier
+from flockmq.session.slotted import SlotPeers
 from flockmq.session.subscription import Subscription
 from unit.broker.home.redis import Disk, Redis
 from unit.broker.node.harness import RouteLog
@@ -24,6 +29,7 @@ from unit.broker.session.homes import Home
 SLOT = 7
 """Of the sessions that `Home` makes."""
 OWNER = slot_owner(SLOT)
+GROUP = b"$share/g/a/#"
 
 
 class Hosted:
@@ -41,8 +47,12 @@ class Hosted:
             spawn=asyncio.ensure_future,
             rlog=SimpleNamespace(submit=lambda shard, ops: self.log.submit(ops)),
             holders=self.log.holders,
+            slot_peers=SlotPeers([], Courier()),
         )
-        self.hosting = Hosting(node, Disk(Redis()), Router(Counters(), 1 << 20), {"default": Limits()})
+        router = Router(Counters(), 1 << 20)
+        self.hosting = Hosting(node, Disk(Redis()), router, {"default": Limits()})
+        self.shares = node.remote_shares = RemoteShares(router, "me@0", self.hosting.share_written)
+        self.shares.go_live()
         self.session = Home().opened()
         self.answers: list[int] = []
 
@@ -110,6 +120,88 @@ async def test_a_slot_that_went_has_its_routes_written_by_its_next_home(hosted: 
     hosted.hosting.unrouted_slot(SLOT, [])
     await asyncio.sleep(0)
     assert hosted.log.waiting() == 0
+
+
+# Members of shared subscriptions.
+
+
+class Shared(Hosted):
+    """What is written goes into the table that everybody reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log.on_apply = self._applied
+
+    def _applied(self, op: Op) -> None:
+        _, kind, owner, filter, value = op
+        if kind == PUT:
+            self.shares.put((filter, owner), SHARES.decode(value), None)
+        else:
+            self.shares.delete((filter, owner), Members(0, 0))
+
+    def row(self) -> tuple[int, int]:
+        return self.shares.count(GROUP, OWNER)
+
+    async def write(self) -> None:
+        """Until there is something to write, and it is written."""
+        await asyncio.wait_for(self.log.submitted.wait(), 10)
+        while self.log.waiting():
+            await self.log.answer()
+
+
+@pytest.fixture
+async def shared(monkeypatch: pytest.MonkeyPatch) -> Shared:
+    monkeypatch.setattr("flockmq.node.shared.SHARED_COUNTS_S", 0.001)
+    return Shared()
+
+
+async def test_members_are_counted_by_slot(shared: Shared) -> None:
+    first = await shared.subscribe(GROUP)
+    assert (shared.row(), shared.answers) == ((1, 0), [Reason.SUCCESS])
+    second = Subscription(Home().opened(), GROUP, 1)
+    shared.hosting.router.add(second)
+    await shared.write()
+    assert shared.row() == (2, 0)
+    shared.unsubscribe(first)
+    shared.unsubscribe(second)
+    await shared.write()
+    assert shared.log.holders(GROUP) == set()
+
+
+@pytest.mark.parametrize("late", [None, Members(7, 1)])
+async def test_what_a_former_home_writes_late_of_its_members_is_corrected(shared: Shared, late: Members | None) -> None:
+    await shared.subscribe(GROUP)
+    await rest()
+    if late is None:
+        shared.shares.delete((GROUP, OWNER), Members(1, 0))
+    else:
+        shared.shares.put((GROUP, OWNER), late, Members(1, 0))
+    await shared.write()
+    assert shared.row() == (1, 0)
+
+
+async def test_a_row_without_members_goes_when_it_is_noticed(shared: Shared) -> None:
+    shared.shares.put((GROUP, OWNER), Members(1, 0), None)
+    shared.hosting.router.on_missing(SLOT, GROUP)
+    await shared.write()
+    assert shared.row() == (0, 0)
+
+
+async def test_members_that_a_bootstrap_did_not_bring_are_written_again(shared: Shared) -> None:
+    await shared.subscribe(GROUP)
+    shared.shares.swap(shared.shares.fresh())
+    shared.hosting.routes_swapped()
+    await shared.write()
+    assert shared.row() == (1, 0)
+
+
+async def test_who_let_go_of_a_slot_counts_its_members_no_more(shared: Shared) -> None:
+    await shared.subscribe(GROUP)
+    shared.hosting.slot_gone(SLOT)
+    shared.shares.put((GROUP, OWNER), Members(3, 0), Members(1, 0))
+    shared.hosting.router.give_up_shared(SLOT)
+    await asyncio.sleep(0.01)
+    assert (shared.log.waiting(), shared.row()) == (0, (3, 0))
 
 
 async def rest() -> None:

@@ -192,3 +192,18 @@ def test_a_bootstrap_replaces_them_all() -> None:
     assert cluster.total(b"t/1") == [7]
     cluster.shares.delete((H, "b@1"), Members(7, 0))
     assert cluster.total(b"t/1") == []
+
+
+def test_members_in_slots_are_counted_and_told() -> None:
+    cluster = Cluster()
+    told: list[tuple[int, bytes]] = []
+    shares = RemoteShares(cluster.router, ME, lambda *where: told.append(where))
+    shares.go_live()
+    shares.put((G, "a@1"), Members(2, 0), None)
+    shares.put((G, "#7"), Members(3, 1), None)
+    cluster.peers["#7"] = Peer(cluster.router.turn, 5)
+    assert cluster.total(b"t/1") == [5]
+    assert (told, shares.count(G, "#7")) == ([(7, G)], (3, 1))
+    shares.delete((G, "#7"), Members(3, 1))
+    assert (told, shares.count(G, "#7")) == ([(7, G)] * 2, (0, 0))
+    assert cluster.total(b"t/1") == [2]

@@ -1,0 +1,63 @@
+"""Members of shared subscriptions whose sessions last, as whoever deals out messages sees them: a slot has so many.
+
+A slot stands among the nodes that have members, and gets its shared deliveries by the courier: they wait for a slot
+without a home, go on when it moves, and are accepted when they are durable. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.mqtt.errors import malformed
+from flockmq.session.sink import Courier, Peer, Sink
+
+_SLOT_BYTES: Final = 2
+
+
+@mypyc_attr(acyclic=True)
+class SlotPeer(Peer):
+    """What is dealt out to it stands behind the slot's number."""
+
+    __slots__ = ("courier", "slot")
+
+    def __init__(self, turn: list[Sink], courier: Courier, slot: int) -> None:
+        super().__init__(turn, 5)
+        self.courier = courier
+        self.slot = slot
+
+    def way(self) -> Sink:
+        return self.courier.lane_to(self.slot)
+
+    def put_run(self, version: int, chunk: bytes) -> None:
+        self.courier.put_shared_run(self.slot, version, self._addressed(chunk))
+
+    def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        return self.courier.put_shared(self.slot, version, self._addressed(packet), on_accepted)
+
+    def _addressed(self, chunk: bytes) -> bytes:
+        return self.slot.to_bytes(_SLOT_BYTES, "big") + chunk
+
+
+class SlotPeers:
+    """Each slot's, once it is asked for."""
+
+    def __init__(self, turn: list[Sink], courier: Courier) -> None:
+        self._turn = turn
+        self._courier = courier
+        self._peers: dict[int, SlotPeer] = {}
+
+    def peer(self, slot: int) -> SlotPeer:
+        known = self._peers.get(slot)
+        if known is None:
+            known = self._peers[slot] = SlotPeer(self._turn, self._courier, slot)
+        return known
+
+
+def addressed(packet: bytes) -> tuple[int, bytes]:
+    """The slot, and what is for it. Raises PacketError for what no node of ours sends."""
+    if len(packet) < _SLOT_BYTES:
+        raise malformed("a shared delivery without a slot")
+    return int.from_bytes(packet[:_SLOT_BYTES], "big"), packet[_SLOT_BYTES:]
