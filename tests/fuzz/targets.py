@@ -106,7 +106,14 @@ def _fields(packet: object) -> object:
     return {name: _fields(getattr(packet, name)) for name in names}
 
 
-SMALL: Final = Limits(max_packet_size=4096, max_inflight=3, max_mqueue_len=8, max_awaiting_rel=3, max_topic_alias=4)
+SMALL: Final = Limits(
+    max_packet_size=4096,
+    max_inflight=3,
+    max_mqueue_len=8,
+    max_awaiting_rel=3,
+    max_topic_alias=4,
+    max_session_expiry_interval=2**32 - 2,  # one more is for ever
+)
 
 
 def connection(data: bytes) -> None:

@@ -138,7 +138,7 @@ class DurableSession(JournaledSession):
         self._write_meta()
 
     def send_again(self) -> None:
-        """What was not acknowledged, in its order and under its packet ids [MQTT-4.4.0-1], then what waits. It may be
+        """What was not acknowledged under its packet ids, PUBRELs first [MQTT-4.4.0-1], then what waits. It may be
         called again on a connection, where something may have been lost on its way to the front.
         """
         inflight = self.inflight
@@ -146,7 +146,9 @@ class DurableSession(JournaledSession):
             return
         self._held = False
         self.sink.put(AGAIN)
-        self._unsent = deque([packet_id for packet_id, state in inflight.items() if state != _AWAITS_RELEASE])
+        # what was received has a place in the client's window, where what comes behind it may never have been
+        self._unsent = deque([packet_id for packet_id, state in inflight.items() if state == AWAITS_PUBCOMP])
+        self._unsent += [i for i, state in inflight.items() if state not in (AWAITS_PUBCOMP, _AWAITS_RELEASE)]
         self._send_waiting(inflight)
 
     def leave(self, away: Sink, will: Will | None = None) -> None:

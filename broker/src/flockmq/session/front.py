@@ -4,7 +4,8 @@
                          └─ PUBREC ─▶ RECEIVED ── PUBREL arrived ─▶ RELEASED ── PUBCOMP ─▶ ANSWERED
 
 What always holds: the client gets each PUBLISH and each PUBREL of an exchange once on this connection, however often
-its home, or the next one, sends them [MQTT-4.4.0-1]; what the client answered is reported until it is settled. Pure.
+its home, or the next one, sends them [MQTT-4.4.0-1], and has no more exchanges open than it takes [MQTT-3.3.4-9]: the
+next home may begin with others than are under way here. What the client answered is reported until it is settled. Pure.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Front(Session):
     `take_reports`, once until it was taken.
     """
 
-    __slots__ = ("_dropping", "_on_report", "_releasing", "_reports", "_states")
+    __slots__ = ("_dropping", "_held", "_on_report", "_open", "_releasing", "_reports", "_states")
 
     def __init__(self, session: Session, on_report: Callable[[], None]) -> None:
         super().__init__(
@@ -57,6 +58,10 @@ class Front(Session):
         self.aliases = session.aliases
         self._on_report = on_report
         self._states: dict[int, int] = {}
+        self._open: int = 0
+        """Exchanges that the client has to answer."""
+        self._held: dict[int, bytes] | None = None
+        """Packet id -> PUBLISH that waits for one of them to end; a home has no more than the window under way."""
         self._releasing: dict[int, bool] | None = None
         self._dropping: dict[int, bool] | None = None
         self._reports: list[bytes] | None = None
@@ -97,15 +102,39 @@ class Front(Session):
         packet_id = packet[id_at] << 8 | packet[id_at + 1]
         if packet_id in self._states:
             return False
-        self._states[packet_id] = packet[0] >> 1 & 3
+        if self._open >= self.window:
+            if self._held is None:
+                self._held = {}
+            self._held[packet_id] = packet
+            return False
+        self._begin(packet_id, packet)
         return True
+
+    def _begin(self, packet_id: int, packet: bytes) -> None:
+        self._states[packet_id] = packet[0] >> 1 & 3
+        self._open += 1
 
     def _pubrel(self, packet_id: int) -> bool:
         state = self._states.get(packet_id)
-        if state is None or state in (PUBREC, _SENT_QOS2):
-            self._states[packet_id] = _RELEASED
-            return True
-        return False
+        if state is None:
+            self._open += 1
+        elif state not in (PUBREC, _SENT_QOS2):
+            return False
+        self._states[packet_id] = _RELEASED
+        return True
+
+    def _end(self) -> None:
+        """An exchange is over, for the client: another may begin."""
+        self._open -= 1
+        held = self._held
+        if held is None or self._open >= self.window:
+            return
+        packet_id = next(iter(held))
+        packet = held.pop(packet_id)
+        if not held:
+            self._held = None
+        self._begin(packet_id, packet)
+        self._put(packet)
 
     def _settled(self, kind: int, packet_id: int) -> bytes:
         """What was reported is durable; what the client is told of it."""
@@ -144,6 +173,7 @@ class Front(Session):
             return False
         self._states[packet_id] = PUBACK
         self._report(PUBACK, packet_id)
+        self._end()
         return True
 
     def received(self, packet_id: int, refused: bool) -> int:
@@ -153,6 +183,8 @@ class Front(Session):
             del self._states[packet_id]
             self._states[packet_id] = kind  # behind those that were received before [MQTT-4.6.0-4]
             self._report(kind, packet_id)
+            if refused:
+                self._end()
             return LATER
         if state == PUBREC and not refused:
             return LATER
@@ -163,6 +195,7 @@ class Front(Session):
             return False
         self._states[packet_id] = PUBCOMP
         self._report(PUBCOMP, packet_id)
+        self._end()
         return True
 
     def released(self, packet_id: int) -> int:

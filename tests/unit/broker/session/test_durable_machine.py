@@ -108,6 +108,9 @@ class Connection:
             assert heard != UNKNOWN
             if heard == DONE:
                 self.to_client.append(b"\x62\x02" + packet[2:4])
+        for held in self.sink.out:
+            self._put(held)
+        self.sink.out.clear()
         self.take_reports()
 
 

@@ -70,6 +70,27 @@ def test_what_is_new_passes_as_it_is(front: Front) -> None:
     assert front.take_reports() == b""
 
 
+@pytest.mark.parametrize("refuses", [False, True])
+def test_the_next_home_may_begin_with_others_than_are_under_way(asked: Asked, refuses: bool) -> None:
+    front = Front(Session(Sink([], 5), b"c", Limits(), 2, expiry_s=9), asked)
+    sent(front, 4)
+    sent(front, 5, 2)
+    first, second = (publish(4, "t", "x", qos=1, packet_id=packet_id, dup=True) for packet_id in (1, 2))
+    for _ in range(2):
+        assert front.arrived(first + second) == b""
+    assert front.acknowledged(4)
+    assert front.sink.out == [first]
+    assert front.received(5, refuses) == LATER
+    if not refuses:
+        front.arrived(encode.pub_ack(frame.PUBREL, 4, 5))
+        assert front.sink.out == [first]
+        assert front.completed(5)
+    assert front.sink.out == [first, second]
+    assert front.acknowledged(1)
+    assert front.acknowledged(2)
+    assert front.arrived(second) == b"", "it is answered and not settled"
+
+
 def test_a_report_is_asked_for_once_until_it_is_taken(front: Front, asked: Asked) -> None:
     sent(front, 1)
     sent(front, 2)

@@ -181,7 +181,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     # What others do.
 
-    @precondition(lambda self: self.model is None or len(self.model.waiting) < QUEUE)
+    @precondition(lambda self: self.model is None or len(self.model.waiting) < self.takes())
     @rule(qos=st.integers(0, 2))
     def is_published_to(self, qos: int) -> None:
         self.number += 1
@@ -210,6 +210,10 @@ class SessionMachine(RuleBasedStateMachine):
             assert self.hears() == []
 
     # How it is driven.
+
+    def takes(self) -> int:
+        """How many messages may wait: a device that is there and half of whose queue is full pauses its publishers."""
+        return QUEUE if self.device is None else QUEUE // 2
 
     def gets_new(self, heard: list[Packet]) -> None:
         """New messages, in the order in which they waited, under identifiers that nothing else has."""
