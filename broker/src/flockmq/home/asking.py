@@ -14,6 +14,7 @@ What always holds:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple, Protocol
@@ -22,6 +23,8 @@ from flockmq import bounds
 from flockmq.home import wire
 from flockmq.home.outbox import NOTE_BYTES
 from flockmq.home.registry import slot_of
+
+log: Final = logging.getLogger(__name__)
 
 DETACHED_AGAIN_S: Final = 10.0
 """A detach that may have been lost with its link is said again within so long."""
@@ -202,6 +205,9 @@ class Asking:
             self._home.say(pending.asked, wire.ATTACH, (number, pending.client_id, pending.opening))
 
     def _put_question(self, question: _Question) -> None:
+        if not self._clients.holds(question.client_id, question.token):
+            question.answered(b"")  # it went before its question could be put: nobody would end that
+            return
         self._last_number += 1
         number = self._last_number
         self._questions[number] = question
@@ -284,14 +290,17 @@ class Asking:
             said_bytes = 0
             for count, connection in enumerate(list(self._clients.connections()), start=1):
                 if slot_of(connection.client_id) in moved:
-                    said_bytes += self._register_one(connection)
+                    try:
+                        said_bytes += self._register_one(connection)
+                    except Exception:  # the others have no part in it
+                        log.exception("the connection of %r could not be registered", connection.client_id)
                 if count % bounds.HOME_BATCH_MAX == 0 or said_bytes >= NOTE_BYTES:
                     said_bytes = 0
                     await self._homes_take_more()
-            horizon = self._loop.time() - DETACHED_AGAIN_S
-            for at, item in list(self._detached):
+            self._forget_detached(self._loop.time())
+            for _, item in list(self._detached):
                 owner = self._home.owner(slot_of(item[0]))
-                if at > horizon and owner and slot_of(item[0]) in moved:
+                if owner and slot_of(item[0]) in moved:
                     self._home.say(owner, wire.DETACH, item)
             self._ask_again([n for n, pending in self._pending.items() if slot_of(pending.client_id) in moved])
             self._put_again([n for n, asked in self._questions.items() if slot_of(asked.client_id) in moved])
@@ -314,6 +323,10 @@ class Asking:
         pairs = b"" if opening is None else self._clients.unsettled(token)
         self._home.say(owner, wire.REGISTER, (client_id, wire.pack_token(token), opening, pairs))
         return wire.size_of(client_id, opening) + len(pairs)
+
+    def _forget_detached(self, now: float) -> None:
+        while self._detached and self._detached[0][0] <= now - DETACHED_AGAIN_S:
+            self._detached.popleft()
 
     def _end_question(self, number: int) -> _Question:
         """It has no number any more."""
@@ -350,6 +363,7 @@ class Asking:
         if now - self._rotated_at > bounds.ATTACH_WAIT_S:
             self._rotated_at = now
             self._kicked_before, self._kicked = self._kicked, {}
+        self._forget_detached(now)
         self._ask_again([number for number, pending in self._pending.items() if not pending.asked])
         self._put_again([n for n, question in self._questions.items() if question.token in self._unasked])
         for number in [number for number, pending in self._pending.items() if pending.deadline <= now]:

@@ -133,6 +133,42 @@ async def test_questions_end_with_their_connection(connected: Connected) -> None
     assert connected.answers == [b""]
 
 
+async def test_a_question_of_a_connection_that_is_gone_ends_at_once(connected: Connected) -> None:
+    """A verdict on what it published came late."""
+    connected.edge.clients.let_go(ID)
+    connected.ask(1)
+    await connected.network.settle()
+    assert connected.answers == [b""]
+    assert connected.former.sessions.questions == []
+
+
+async def test_who_left_long_ago_is_forgotten(connected: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = connected.edge.homes._asking
+    connected.edge.clients.let_go(ID)
+    assert len(asked._detached) == 1
+    monkeypatch.setattr(asking, "DETACHED_AGAIN_S", -1.0)
+    await connected.network.settle()
+    assert len(asked._detached) == 0
+
+
+async def test_a_connection_that_can_not_be_registered_holds_up_no_other(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, clients = connected.network, connected.edge.clients
+    clients.connect(b"other", LASTING)
+    await network.settle()
+
+    def unsettled(token: int) -> bytes:
+        if token == connected.token:
+            raise RuntimeError(token)
+        return b""
+
+    monkeypatch.setattr(clients, "unsettled", unsettled)
+    network.move(range(bounds.SLOTS), connected.later)
+    await network.settle()
+    assert [client_id for client_id, _, _, _ in connected.later.sessions.resumed] == [b"other"]
+
+
 async def test_reports_come_in_their_order_and_are_the_clients_to_repeat(connected: Connected) -> None:
     network = connected.network
     connected.edge.homes.report(ID, connected.token, PAIR)
