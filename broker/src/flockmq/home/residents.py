@@ -134,11 +134,15 @@ class Residents:
             return False
         self.holding.now()
         slot = self.holding.slots[slot_of(client_id)]
+        if client_id in self._left:
+            del self._expected[client_id]
+            self._gone(client_id)
         known = self._without_connection(client_id)
         if opening is None:
             if known is not None:
                 self.sessions.end(known)
-                self.holding.seal()
+            self.holding.seal()
+            if self._store.is_ending(slot.number, client_id):
                 self.holding.settle(slot.number, partial(answer, 0))
             else:
                 answer(0)
@@ -146,6 +150,7 @@ class Residents:
         source = session_source(opening.nonce)
         fresh = self._made(slot.journal, source, opening, incarnation, client_id, token)
         asked_before = isinstance(known, DurableSession) and known.meta.will_source == opening.nonce
+        former_expiry_s = -1 if known is None else known.expiry_s
         session, present = self.sessions.open(fresh, opening.clean_start and not asked_before)
         assert isinstance(session, DurableSession)
         if present and asked_before:
@@ -156,7 +161,7 @@ class Residents:
             self.holding.settle(slot.number, partial(answer, 0))
             return True
         slot.clients.add(client_id)
-        self._attach(session, token)
+        self._attach(session, token).former_expiry_s = former_expiry_s
         self.holding.seal()
         self._store.barrier(slot.number, partial(self._opened, session, token, present, answer))
         return True
@@ -183,6 +188,8 @@ class Residents:
         if not durable or self._attached.get(token) is not session:
             return
         self.holding.now()
+        assert isinstance(session.sink, ToFront)
+        session.sink.is_told = True
         answer(wire.LASTS | wire.PRESENT if present else wire.LASTS)
         session.send_again()
         self.holding.seal()
@@ -191,14 +198,21 @@ class Residents:
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
         session = self._heard(token)
         if session is None:
-            if client_id in self._expected and not with_will:
+            if client_id in self._expected and expiry_s >= 0 and not with_will:
                 self._left[client_id] = expiry_s  # unless a newer connection of it says that it is there
             return
+        sink = session.sink
+        assert isinstance(sink, ToFront)
         self._detach(session)
         self.holding.now()
         if expiry_s >= 0:
             session.expiry_s = expiry_s
-        self.sessions.leave(session, token, session.meta.will if with_will else None, self.router.now_s)
+        elif not with_will and sink.former_expiry_s >= 0:
+            session.expiry_s = sink.former_expiry_s  # its CONNECT came to nothing
+        if not sink.is_told and session.meta.source == session_source(session.meta.will_source):
+            self.sessions.end(session)  # it began with a CONNECT that was never answered
+        else:
+            self.sessions.leave(session, token, session.meta.will if with_will else None, self.router.now_s)
         self.holding.seal()
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
@@ -208,12 +222,13 @@ class Residents:
         if not isinstance(session, DurableSession):
             return False
         fresh = self._made(session.journal, session.meta.source, opening, incarnation, client_id, token)
-        if self._attached.get(token) is session:
+        is_attached = self._attached.get(token) is session
+        self._detach(session)  # from its node, which may be another incarnation now
+        if is_attached:
             session.attach(fresh.sink, session.limits, opening.window, opening.max_packet_bytes)
         else:
-            self._detach(session)
             self.sessions.open(fresh, False)
-            self._attach(session, token)
+        self._attach(session, token).is_told = True
         session.reported(pairs)
         session.send_again()
         self.holding.seal()
@@ -241,11 +256,12 @@ class Residents:
         else:
             self.leave(sink.client_id, sink.token, -1, True)
 
-    def _attach(self, session: DurableSession, token: int) -> None:
+    def _attach(self, session: DurableSession, token: int) -> ToFront:
         """Its connection has the token."""
         sink = session.sink
         assert isinstance(sink, ToFront)
         self._attached[token] = sink.node.sessions[token] = session
+        return sink
 
     def _detach(self, session: DurableSession) -> None:
         sink = session.sink

@@ -114,6 +114,8 @@ class JournaledSession(Session):
     # The life of the session.
 
     def opened(self) -> None:
+        """Whatever the store has of the client id is another's: one that couldn't be restored."""
+        self.journal.drop(self.client_id)
         self._write_meta()
 
     def will_published(self) -> None:

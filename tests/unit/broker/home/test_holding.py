@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -222,6 +223,44 @@ async def test_what_a_purged_node_repeats_is_known_to_a_home_that_took_the_slot_
     assert not redis.slot(SLOT).marks
 
 
+async def test_a_session_that_can_not_be_brought_in_holds_up_no_other_and_no_slot(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = roommates(1)[0]
+    home.open(1, opening())
+    home.open(2, opening(2), other)
+    later = Home(redis, "core-1@1", 2)
+
+    def fails_once(slot: int, client_id: bytes, filters: list[bytes]) -> None:
+        if client_id == ID:
+            raise RuntimeError(client_id)
+
+    monkeypatch.setattr(later, "came_with", fails_once)
+    await later.own(SLOT, SLOT + 1)
+    assert later.residents.has_loaded(SLOT)
+    assert later.residents.has_loaded(SLOT + 1)
+    assert other in later.residents.sessions.by_id
+    assert not later.residents.letters.is_loading()
+
+
+async def test_a_slot_whose_taking_fails_is_taken_again(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "LOG_RETRY_MAX_S", 0.0)
+    home = Home(redis, "core-0@1", 1)
+    tells = home.loaded
+    failures = [RuntimeError("once")]
+
+    def fails_once(slot: int) -> None:
+        if failures:
+            raise failures.pop()
+        tells(slot)
+
+    monkeypatch.setattr(home, "loaded", fails_once)
+    await home.own(SLOT, SLOT + 1)
+    assert home.residents.has_loaded(SLOT)
+    assert home.residents.has_loaded(SLOT + 1)
+    assert not home.residents.letters.is_loading()
+
+
 async def test_a_session_that_can_not_be_read_is_left_where_it_is_and_the_others_come(redis: Redis, home: Home) -> None:
     home.open(1, opening())
     data = redis.slot(SLOT)
@@ -231,6 +270,18 @@ async def test_a_session_that_can_not_be_read_is_left_where_it_is_and_the_others
     assert later.residents.has_loaded(SLOT)
     assert list(later.residents.sessions.by_id) == [ID]
     assert data.sessions[b"broken"] == broken
+
+
+async def test_who_begins_anew_gets_nothing_of_a_session_that_could_not_be_read(redis: Redis, home: Home) -> None:
+    subscribed(home)
+    home.take(1)
+    home.residents.leave(ID, 1, -1, False)
+    readable = redis.slot(SLOT).sessions[ID].copy()
+    redis.slot(SLOT).sessions[ID][b"s"] = b""
+    later = await another(redis)
+    assert later.open(2, opening(2, clean=True)) == [wire.LASTS]
+    assert len(readable) == 3
+    assert list(redis.slot(SLOT).sessions[ID]) == [b"m"]
 
 
 # Redis lost its data.
@@ -267,6 +318,51 @@ async def test_a_session_that_Redis_has_again_and_that_ended_here_goes(redis: Re
     home.disk.on_lost(SLOT)
     await home.settle()
     assert redis.slot(SLOT).sessions == {}
+
+
+async def test_what_Redis_loses_while_a_slot_is_loaded_is_written_again_too(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    clients = roommates(4)
+    for token, client_id in enumerate(clients, start=1):
+        home.open(token, opening(token), client_id)
+    later = Home(redis, "core-1@1", 2)
+    later.residents.own(SLOT)
+    while not len(later.residents):
+        await later.pass_turn()
+    assert not later.residents.has_loaded(SLOT)
+    redis.slots.clear()
+    later.disk.on_lost(SLOT)
+    await later.settle()
+    assert later.residents.has_loaded(SLOT)
+    assert set(redis.slot(SLOT).sessions) == set(clients)
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+async def test_of_a_slot_that_goes_while_it_is_taken_again_nothing_is_written_by_its_former_owner(
+    redis: Redis, home: Home, comes_back: bool
+) -> None:
+    home.open(1, opening())
+    before = redis.slot(SLOT).sessions[ID].copy()
+    redis.slow = asyncio.Event()
+    home.disk.on_lost(SLOT)
+    await home.settle()
+    home.residents.disown(SLOT)
+    await home.settle()
+    if comes_back:
+        redis.slow, slow = None, redis.slow
+        home.epoch = 3
+        await home.own(SLOT)
+        slow.set()
+    else:
+        redis.slow.set()
+    await home.settle()
+    assert redis.slot(SLOT).sessions == {ID: before}
+    assert home.residents.has_loaded(SLOT) == comes_back
+    if comes_back:
+        assert home.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
+        assert redis.slot(SLOT).sessions[ID] != before
 
 
 async def test_what_is_retained_is_owed_until_it_was_given(redis: Redis, home: Home) -> None:

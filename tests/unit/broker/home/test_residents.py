@@ -185,6 +185,59 @@ async def test_a_CONNECT_that_asks_again_after_a_crash_is_told_the_same(redis: R
     assert later.open(3, opening(2)) == [wire.LASTS | wire.PRESENT]
 
 
+async def test_who_ended_its_session_while_the_slot_moved_finds_none(redis: Redis, home: Home) -> None:
+    home.open(1, opening(1))
+    later = await another(redis)
+    later.residents.leave(ID, 1, 0, False)
+    assert later.open(2, opening(2)) == [wire.LASTS]
+
+
+async def test_who_left_in_order_while_the_slot_moved_and_is_back_has_what_it_left(redis: Redis, home: Home) -> None:
+    subscribed(home)
+    later = await another(redis)
+    later.residents.leave(ID, 1, 30, False)
+    assert later.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
+    later.take(1)
+    await later.settle()
+    assert later.payloads() == [b"1"]
+
+
+async def test_an_ended_session_is_not_there_for_who_begins_without_one(redis: Redis, home: Home) -> None:
+    """That it ended must be durable first, or it is back after a crash."""
+    subscribed(home)
+    home.disk.holds = True
+    home.residents.leave(ID, 1, 0, False)
+    answers = home.open(2, None)
+    other = home.open(3, None, roommates(1)[0])
+    await home.settle()
+    assert (answers, other) == ([], [0]), "others begin while Redis is away"
+    await home.commit()
+    assert answers == [0]
+
+
+async def test_a_session_whose_CONNECT_was_never_answered_is_not_present(redis: Redis, home: Home) -> None:
+    home.disk.holds = True
+    answers = home.open(1, opening(1))
+    home.residents.leave(ID, 1, -1, False)
+    later = home.open(2, opening(2))
+    await home.commit()
+    assert (answers, later) == ([], [wire.LASTS])
+
+
+async def test_a_CONNECT_that_asks_again_has_the_session_that_it_ends_with_its_connection(home: Home) -> None:
+    subscribed(home)
+    home.residents.leave(ID, 1, -1, False)
+    home.take(1)
+    for token in (2, 3):
+        assert home.open(token, opening(9, expiry_s=0)) == [wire.LASTS | wire.PRESENT]
+        await home.settle()
+        assert home.payloads() == [b"1"]
+        home.residents.leave(ID, token, -1, False)
+    home.open(4, opening(9, expiry_s=0))
+    home.residents.leave(ID, 4, 0, False)
+    assert len(home.residents) == 0
+
+
 async def test_a_session_that_ends_with_its_connection_ends_what_is_here(redis: Redis, home: Home) -> None:
     subscribed(home)
     home.residents.leave(ID, 1, -1, False)
@@ -269,6 +322,23 @@ async def test_the_connections_of_a_node_that_is_gone_leave_some_a_turn(
     assert len(home.published) == len(clients)
 
 
+async def test_a_node_that_was_purged_and_is_back_before_its_connections_left_keeps_them(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribed(home)
+    home.residents.node_gone(EDGE)
+    home.nodes[0] = again = "edge-0@2"
+    assert home.residents.resume(ID, again, 1, opening(1), b"")
+    await home.settle()
+    home.delivered.clear()
+    home.take(1)
+    await home.settle()
+    assert [incarnation for incarnation, _, _ in home.delivered] == [again]
+    home.residents.node_gone(again)
+    await home.settle()
+    assert list(home.residents.sessions.away) == [ID]
+
+
 async def test_who_comes_back_before_its_connection_left_with_its_node_has_its_session_and_its_will_is_published(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +389,18 @@ async def test_a_client_that_left_in_order_while_its_slot_moved_left_so(
     assert later.published == []
     assert later.residents.sessions.away[ID].session.expiry_s == 5
     assert later.router.counters.sessions_away == 1
+
+
+async def test_a_connection_that_never_was_says_nothing_of_the_one_before_it(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever finds none to be kicked says that it is gone."""
+    monkeypatch.setattr(bounds, "HOME_RETURN_S", -1.0)
+    home.open(1, opening(will=will()))
+    later = await another(redis)
+    later.residents.leave(ID, 2, -1, False)
+    later.residents.tick()
+    assert [message.topic for message in later.published] == [b"w"]
 
 
 async def test_a_session_expires_when_its_time_is_up_also_after_a_crash(redis: Redis, home: Home) -> None:
