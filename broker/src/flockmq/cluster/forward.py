@@ -315,34 +315,27 @@ class _Source:
 
 class Inbox:
     """The last number that came from each node, and the last that is accepted: by its process, because a node that was
-    purged wrongly goes on with its numbers as another incarnation."""
+    purged wrongly goes on with its numbers as another incarnation, which may be here before the purge is."""
 
     def __init__(self) -> None:
         self._sources: dict[str, _Source] = {}
         self._former: dict[str, _Source] = {}
 
     def accepted(self, incarnation: str) -> int:
-        source = self._sources.get(process_of(incarnation))
+        """The last number accepted, before it was purged as well."""
+        source = self._source(incarnation)
         return 0 if source is None else source.accepted()
 
     def hold(self, incarnation: str, arrival: Arrival) -> None:
         """Neither the batch that came last nor later ones are accepted before it lasts."""
         self._sources[process_of(incarnation)].arrivals.append(arrival)
 
-    def meet(self, incarnation: str) -> int:
-        """There is a link to it: the last number accepted, before it was purged as well."""
-        process = process_of(incarnation)
-        if process not in self._sources and process in self._former:
-            self._sources[process] = self._former.pop(process)
-        return self.accepted(incarnation)
-
     def accept(self, incarnation: str, number: int) -> bool:
         """True: new, deliver it. False: a repeat. Raises ValueError on a gap: the peer always resends from the first
         number that isn't accepted, so a gap means that one of the two is wrong about the other."""
-        process = process_of(incarnation)
-        source = self._sources.get(process)
+        source = self._source(incarnation)
         if source is None:
-            self._sources[process] = _Source(number)
+            self._sources[process_of(incarnation)] = _Source(number)
             return True
         if number <= source.last:
             return False
@@ -358,6 +351,12 @@ class Inbox:
             self._former[process] = source
             if len(self._former) > bounds.PEERS_FORMER_MAX:
                 del self._former[next(iter(self._former))]
+
+    def _source(self, incarnation: str) -> _Source | None:
+        process = process_of(incarnation)
+        if (former := self._former.pop(process, None)) is not None:
+            self._sources[process] = former
+        return self._sources.get(process)
 
     def begin_anew(self) -> None:
         """This node is another incarnation: everybody numbers from 1 for it."""

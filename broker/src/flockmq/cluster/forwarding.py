@@ -115,7 +115,7 @@ class Forwarding:
     # --- incoming ---------------------------------------------------------------------------------------------------
 
     def last_accepted(self, incarnation: str) -> int:
-        return self._inbox.meet(incarnation)
+        return self._inbox.accepted(incarnation)
 
     def begin_anew(self) -> None:
         """This node is another incarnation. What others haven't accepted stays, with its numbers."""

@@ -127,10 +127,10 @@ def test_a_batch_that_does_not_last_yet_is_a_repeat_when_it_comes_again() -> Non
     held = Held(1)
     held.come(1, 1)
     assert not held.inbox.accept("a@00000001", 1)
-    assert held.inbox.meet("a@00000001") == 0
+    assert held.inbox.accepted("a@00000001") == 0
     held.inbox.forget("a@00000001")
     held.arrivals[0].one()
-    assert held.inbox.meet("a@00000001") == 1, "purged wrongly: what it brought is kept"
+    assert held.inbox.accepted("a@00000001") == 1, "purged wrongly: what it brought is kept"
 
 
 async def test_publishers_wait_no_longer_than_forward_wait() -> None:
@@ -233,17 +233,35 @@ def test_a_node_that_was_purged_and_came_back_goes_on_with_its_numbers() -> None
     assert inbox.accept(former, 1)
     assert inbox.accept(former, 2)
     inbox.forget(former)
-    assert inbox.meet(later) == 2
+    assert inbox.accepted(later) == 2
     assert not inbox.accept(later, 2)
     assert inbox.accept(later, 3)
-    assert inbox.meet(new_incarnation("a")) == 0
+    assert inbox.accepted(new_incarnation("a")) == 0
+
+
+def test_a_node_that_came_back_before_its_purge_was_seen_goes_on_with_what_it_brought() -> None:
+    inbox = Inbox()
+    former = new_incarnation("a")
+    later = new_incarnation("a", former)
+    lasts = Arrival(1, lambda: None)
+    assert inbox.accept(former, 1)
+    assert lasts.waits_for(1)
+    inbox.hold(former, lasts)
+    assert inbox.accepted(later) == 0
+    inbox.forget(former)
+    assert not inbox.accept(later, 1)
+    assert inbox.accept(later, 2)
+    assert inbox.accepted(later) == 0, "nothing behind what isn't durable is accepted"
+    inbox.forget(former)
+    lasts.one()
+    assert inbox.accepted(later) == 2
 
 
 def test_a_node_that_came_back_itself_is_numbered_from_one_by_everybody() -> None:
     inbox = Inbox()
     assert inbox.accept("b@00000001", 7)
     inbox.begin_anew()
-    assert inbox.meet("b@00000001") == 0
+    assert inbox.accepted("b@00000001") == 0
     assert inbox.accept("b@00000001", 1)
 
 
@@ -254,7 +272,7 @@ def test_purged_nodes_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPa
     for incarnation in purged:
         inbox.accept(incarnation, 5)
         inbox.forget(incarnation)
-    assert [inbox.meet(incarnation) for incarnation in purged] == [0, 5, 5]
+    assert [inbox.accepted(incarnation) for incarnation in purged] == [0, 5, 5]
 
 
 async def test_a_node_that_may_be_purged_lets_publishers_wait(monkeypatch: pytest.MonkeyPatch) -> None:
