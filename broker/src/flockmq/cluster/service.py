@@ -459,8 +459,8 @@ class Cluster:
         elif info.link_port:
             self.mesh.want(incarnation, (info.host, info.link_port))
 
-    def _choose_core(self) -> Link | None:
-        return self._balance.choose()
+    def _choose_core(self, unable: Link | None = None) -> Link | None:
+        return self._balance.choose(unable)
 
     def _hears_majority(self) -> bool:
         """Members or not: after a purge it may be that no core is one."""
