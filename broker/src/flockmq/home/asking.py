@@ -26,8 +26,10 @@ from flockmq.home.registry import slot_of
 
 log: Final = logging.getLogger(__name__)
 
-DETACHED_AGAIN_S: Final = 10.0
-"""A detach that may have been lost with its link is said again within so long."""
+DETACHED_AGAIN_S: Final = 60.0
+"""A detach that may have been lost with its link, or found no home, is said again within so long: homes may be without
+Redis for half a minute.
+"""
 
 
 class AttachError(Exception):

@@ -168,9 +168,9 @@ class Holding:
         return held is not None and held.loaded
 
     def holds(self, session: DurableSession) -> bool:
-        """It runs here, and isn't on its way out."""
+        """It runs here, and isn't on its way out, nor another core's already."""
         held = self.slots.get(session.journal.slot)
-        return held is not None and held.journal is session.journal
+        return held is not None and held.journal is session.journal and not held.is_lost
 
     def epoch(self) -> int:
         return self._dealt_at if self._noticed else self._host.slots_epoch()
@@ -240,7 +240,7 @@ class Holding:
         elif isinstance(taken, StoreFenced):
             self._note("another core took them before their sessions were here", number)
             slot.is_lost = True
-        elif not slot.loaded and await self._load(slot, taken):
+        elif not slot.loaded and await self._load(slot, taken) and not slot.is_lost:
             slot.loaded = True
             self._unloaded.discard(number)
             if slot.was_emptied:
@@ -335,7 +335,7 @@ class Holding:
         letters for this one would be accepted, and be nowhere.
         """
         slot = self.slots.get(number)
-        if slot is not None and slot.loaded:
+        if slot is not None and not slot.is_lost:
             self._note("another core took them, what they have here stops", number)
             slot.loaded = False
             slot.is_lost = True

@@ -75,7 +75,10 @@ class Letters:
             if slot not in is_new:
                 is_new[slot] = state.marks.is_new(letter.source, letter.number)
             if is_new[slot]:
-                self._router.give(subscription, message)
+                try:
+                    self._router.give(subscription, message)
+                except Exception:  # the other sessions, and the other letters, have no part in it
+                    log.exception("a message to %r could not be given to %r", message.topic, session.client_id)
         number = number_bytes(letter.number)
         for slot, new in is_new.items():
             touched.add(slot)

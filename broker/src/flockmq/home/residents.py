@@ -188,8 +188,10 @@ class Residents:
         if not durable or self._attached.get(token) is not session:
             return
         self.holding.now()
-        assert isinstance(session.sink, ToFront)
-        session.sink.is_told = True
+        sink = session.sink
+        assert isinstance(sink, ToFront)
+        sink.is_told = True
+        sink.cuts = sink.node.cuts
         answer(wire.LASTS | wire.PRESENT if present else wire.LASTS)
         session.send_again()
         self.holding.seal()
@@ -304,7 +306,9 @@ class Residents:
 
     def _send_again(self, session: DurableSession) -> None:
         sink = session.sink
-        if isinstance(sink, ToFront) and sink.cuts != sink.node.cuts and self.holding.holds(session):
+        if not isinstance(sink, ToFront) or not sink.is_told:
+            return  # when it is admitted it gets all of it
+        if sink.cuts != sink.node.cuts and self.holding.holds(session):
             self.holding.now()
             sink.cuts = sink.node.cuts
             session.send_again()

@@ -167,7 +167,8 @@ class Homes:
     # --- notes ------------------------------------------------------------------------------------------------------
 
     def waits(self, owner: str) -> bool:
-        return owner != self._me and self._outbox.waits(owner)
+        """Without a link, what is to be said once there is one may wait for long, and holds up nobody."""
+        return owner != self._me and self._cluster.is_linked(owner) and self._outbox.waits(owner)
 
     def say(self, to: str, method: str, item: object) -> None:
         if to == self._me:
@@ -239,10 +240,13 @@ class Homes:
         waiting.kick = attached.kick
         waiting.deadline = self._loop.time() + bounds.KICK_WAIT_S
         self._waiting[attached.token] = waiting
-        if attached.superseded is not None:
-            self._refuse(attached.superseded[1], wire.SUPERSEDED)
-        else:
+        if attached.superseded is None:
             self._kick(attached.kick)
+            return
+        superseded = attached.superseded[1]
+        if superseded in self._waiting:
+            waiting.deadline = self._waiting[superseded].deadline  # of the same kick
+        self._refuse(superseded, wire.SUPERSEDED)
 
     def _may_attach(self, incarnation: str) -> bool:
         """A purged node may still be linked, and may not know yet."""
@@ -288,7 +292,7 @@ class Homes:
     def _open_alone(self, waiting: _Waiting) -> None:
         try:
             self._open(waiting)
-        except Exception:  # the others that waited for the slot have no part in it
+        except Exception:  # the others that are admitted with it have no part in it
             log.exception("the session of %r could not be opened", waiting.client_id)
 
     def _admitted(self, waiting: _Waiting, flags: int) -> None:

@@ -142,6 +142,44 @@ async def test_a_question_of_a_connection_that_is_gone_ends_at_once(connected: C
     assert connected.former.sessions.questions == []
 
 
+async def test_who_left_in_order_while_there_was_no_home_for_half_a_minute_left_so(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as Redis may be away: else its will is published, and the session that it ended is there."""
+    network, edge, token = connected.network, connected.edge, connected.token
+    network.move(range(bounds.SLOTS), None)
+    await network.settle()
+    edge.clients.let_go(ID, 0)
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + 35)
+    await network.settle()
+    network.move(range(bounds.SLOTS), connected.later)
+    await network.settle()
+    assert (ID, token, 0, False) in connected.later.sessions.left
+
+
+async def test_who_is_registered_waits_for_no_core_without_a_link(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for that one may wait for long."""
+    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
+    monkeypatch.setattr(bounds, "HOME_PACE_S", 0.0)
+    network, edge, other = connected.network, connected.edge, connected.later
+    edge.clients.connect(b"gone", LASTING)
+    edge.clients.connect(b"stays", LASTING)
+    await network.settle()
+    network.move([slot_of(b"gone")], other)
+    await network.settle()
+    network.cut(edge, other)
+    edge.clients.let_go(b"gone")
+    await network.settle()
+    network.cut(edge, connected.former)
+    network.mend(edge, connected.former)
+    await network.settle()
+    assert {client_id for client_id, _, _, _ in connected.former.sessions.resumed} == {ID, b"stays"}
+
+
 async def test_who_left_long_ago_is_forgotten(connected: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = connected.edge.homes._asking
     connected.edge.clients.let_go(ID)

@@ -66,6 +66,37 @@ async def test_a_fenced_slot_takes_nothing(redis: Redis, home: Home) -> None:
     assert len(home.residents) == 0
 
 
+async def test_a_fenced_slot_sends_no_more_whatever_its_clients_answer(redis: Redis, home: Home) -> None:
+    subscribed(home)
+    home.take(*range(1, 41))
+    await home.settle()
+    assert len(home.packets()) == 32, "the window"
+    await another(redis)
+    home.disk.release(SLOT)
+    home.disk.on_fenced(SLOT)
+    home.residents.report(EDGE, 1, pair(PUBACK, 1))
+    home.residents.leave(ID, 1, -1, True)
+    await home.settle()
+    assert home.packets() == []
+
+
+async def test_a_slot_that_another_takes_while_it_is_loaded_is_not(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    for token, client_id in enumerate(roommates(4), start=1):
+        home.open(token, opening(token), client_id)
+    later = Home(redis, "core-1@1", 2)
+    later.residents.own(SLOT)
+    while not len(later.residents):
+        await later.pass_turn()
+    later.disk.release(SLOT)
+    later.disk.on_fenced(SLOT)
+    await later.settle()
+    assert not later.residents.has_loaded(SLOT)
+    assert later.residents.letters.is_loading()
+
+
 async def test_a_slot_that_another_took_first_is_not_loaded(redis: Redis) -> None:
     await another(redis)
     earlier = Home(redis, "core-0@1", 1)

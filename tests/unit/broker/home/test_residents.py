@@ -9,7 +9,9 @@ from flockmq.home import wire
 from flockmq.mqtt.reason import Reason
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
+from flockmq.session.publish import Publish
 from flockmq.session.settling import PUBACK, SETTLED, pair
+from flockmq.session.subscription import Subscription
 from unit.broker.home.redis import Redis
 from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Home, another, opening, roommates, subscribed, will
 from unit.broker.session.harness import publish
@@ -285,6 +287,23 @@ async def test_letters_that_can_not_be_read_are_let_go(home: Home) -> None:
     assert home.payloads() == [b"2"]
 
 
+async def test_a_session_that_can_not_take_a_letter_keeps_it_from_no_other(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribed(home)
+    gives = home.router.give
+
+    def fails_once(subscription: Subscription, message: Publish) -> None:
+        if message.payload() == b"1":
+            raise RuntimeError(message)
+        gives(subscription, message)
+
+    monkeypatch.setattr(home.router, "give", fails_once)
+    assert home.take(1, 2) == [True]
+    await home.settle()
+    assert home.payloads() == [b"2"]
+
+
 async def test_QoS_0_goes_to_who_is_there(home: Home) -> None:
     subscribed(home)
     run = publish(4, "a/b", "now") + publish(4, "b/c", "elsewhere")
@@ -453,6 +472,24 @@ async def test_what_was_lost_on_its_way_to_many_goes_again_some_a_turn(
         await home.pass_turn()
         sent.append(len(home.packets()))
     assert max(sent) == 1
+
+
+async def test_nothing_goes_again_before_its_connection_is_admitted(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_BEHIND_S", 0.0)
+    subscribed(home)
+    home.residents.leave(ID, 1, -1, False)
+    home.take(1)
+    home.disk.holds = True
+    answers = home.open(2, opening(2))
+    home.residents.cut(EDGE)
+    await home.settle()
+    assert (answers, home.packets()) == ([], [])
+    await home.commit()
+    await home.settle()
+    assert len(answers) == 1
+    assert home.payloads() == [b"1"]
 
 
 async def test_a_link_that_is_found_lost_after_its_front_had_said_so_holds_nothing_back(

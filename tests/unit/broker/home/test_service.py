@@ -135,6 +135,19 @@ async def test_one_that_is_not_closed_in_time_is_not_waited_for(
     assert core.sessions.left == [(ID, token_of(older), -1, True)], "and its will is due"
 
 
+async def test_who_asks_again_and_again_waits_no_longer_for_one_that_is_not_closed(network: Network) -> None:
+    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    await connected(network, first)
+    first.clients.holds_on = True
+    second.clients.connect(ID, LASTING)
+    await network.settle()
+    [waiting] = core.homes._waiting.values()
+    core.homes._attach_here(second.incarnation, 99, ID, LASTING)
+    [another] = core.homes._waiting.values()
+    assert another is not waiting
+    assert another.deadline == waiting.deadline
+
+
 async def test_one_behind_a_cut_link_is_not_waited_for_and_goes_when_it_is_back(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
