@@ -231,7 +231,8 @@ class Store:
     async def _fence(self, link: RedisLink, slots: list[SlotQueue]) -> list[StoreFenced | None]:
         """Set our fence for each, and say where a higher one is."""
         number = next(self._numbers)
-        replies = await link.write([(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots])
+        takes = [(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots]
+        replies = await link.write(takes, repeats_write=True)
         answers: list[StoreFenced | None] = []
         for state, reply in zip(slots, replies, strict=True):
             if isinstance(reply, ResponseError):
@@ -302,7 +303,8 @@ class Store:
             state.after = state.after or b"%b %d" % (state.fence, next(self._numbers))
         function = WRITE_FULL if self.redis_full else WRITE
         replies = await link.write(
-            [state.batches[0].call(function, state.keys, state.before, state.after) for state in group]
+            [state.batches[0].call(function, state.keys, state.before, state.after) for state in group],
+            repeats_write=True,
         )
         failure = ""
         for state, reply in zip(group, replies, strict=True):
