@@ -349,9 +349,12 @@ class Cluster:
         incarnation = link.peer.incarnation
         log.info("link to %s ended: %s", incarnation, reason)
         self.mesh.remove(link)
+        is_member = incarnation in self.nodes_table
         self._members.unlinked(incarnation, self._loop.time())
+        if not is_member:
+            self._members.forget(incarnation)
         self._forwarding.link_down(link)
-        self.courier.link_down(link, incarnation in self.nodes_table)
+        self.courier.link_down(link, is_member)
         for lost in self.on_link_lost:
             lost(incarnation)
         if self.mesh.link_of(incarnation) is None:
