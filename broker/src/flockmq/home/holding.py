@@ -276,8 +276,7 @@ class Holding:
         return True
 
     def _restore(self, slot: Slot, client_id: bytes, fields: dict[bytes, bytes]) -> None:
-        limits = self._host.limits("default")
-        session = restored(slot.journal, self.ledger, client_id, fields, self.router, limits)
+        session = restored(slot.journal, self.ledger, client_id, fields, self.router, self._host.limits)
         meta = session.meta
         now_s = self.router.now_s
         left_s = self.ledger.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S

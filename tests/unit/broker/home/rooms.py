@@ -62,6 +62,7 @@ class Home:
         self.came: list[tuple[int, bytes, list[bytes]]] = []
         self.changes = 0
         self.nodes = [EDGE, SENDER]
+        self.zones: dict[str, Limits] = {}
 
     # What a host is.
 
@@ -72,7 +73,7 @@ class Home:
         return self.nodes
 
     def limits(self, zone: str) -> Limits:
-        return Limits()
+        return self.zones.get(zone, Limits())
 
     def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
         self.published.append(message)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 
+import msgspec
 import pytest
 
 from flockmq import bounds
 from flockmq.home import wire
 from flockmq.session.durable import DurableSession
 from flockmq.session.letter import Letter
+from flockmq.session.limits import Limits
 from flockmq.session.origin import node_source
 from flockmq.session.settling import PUBACK, pair
 from flockmq.session.subscription import Subscription
@@ -38,6 +40,25 @@ async def test_the_next_home_has_all_of_it_under_the_same_packet_ids(redis: Redi
     assert [packet[7:] for packet in again] == [sent[0][7:], sent[2][7:]]
     assert [packet[5:7] for packet in again] == [sent[0][5:7], sent[2][5:7]]
     assert all(packet[0] & 8 for packet in again), "duplicates, as far as anybody knows"
+
+
+async def test_what_waits_at_the_next_home_has_the_room_that_its_zone_gives(redis: Redis, home: Home) -> None:
+    zones = {"default": Limits(max_mqueue_len=2), "roomy": Limits("roomy", max_mqueue_len=100)}
+    home.zones = zones
+    home.open(1, msgspec.structs.replace(opening(1), zone="roomy"))
+    home.subscribe(1)
+    home.residents.leave(ID, 1, -1, False)
+    home.take(1, 2, 3, 4)
+    redis.slots.clear()
+    home.disk.on_lost(SLOT)
+    await home.settle()
+    later = Home(redis, "core-1@1", 2)
+    later.zones = zones
+    await later.own(SLOT)
+    later.take(5)
+    later.open(2, opening(2))
+    await later.settle()
+    assert later.payloads() == [b"1", b"2", b"3", b"4", b"5"]
 
 
 async def test_what_comes_again_to_the_next_home_is_a_repeat(redis: Redis, home: Home) -> None:
