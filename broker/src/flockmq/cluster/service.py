@@ -228,9 +228,9 @@ class Cluster:
 
     @property
     def is_fenced(self) -> bool:
-        """This node heard of no majority of the cores for MEMBER_FENCE_S: it may have been purged, so it acknowledges
-        nothing that needs others."""
-        return self._joined and self._beats.is_fenced(self._loop.time())
+        """This node was purged and isn't back yet, or heard of no majority of the cores for MEMBER_FENCE_S and may have
+        been: it acknowledges nothing that needs others."""
+        return not self.is_surely_member
 
     @property
     def is_surely_member(self) -> bool:
