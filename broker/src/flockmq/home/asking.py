@@ -26,10 +26,10 @@ from flockmq.home.registry import slot_of
 
 log: Final = logging.getLogger(__name__)
 
-DETACHED_AGAIN_S: Final = 60.0
-"""A detach that may have been lost with its link, or found no home, is said again within so long: homes may be without
-Redis for half a minute.
-"""
+DETACHED_AGAIN_S: Final = 10.0
+"""A detach that may have been lost with its home, or the link, is said again within so long."""
+DETACHED_KEPT_S: Final = 60.0
+"""One that found no home yet, or no link, is kept so long: Redis may be away for half a minute."""
 
 
 class AttachError(Exception):
@@ -104,6 +104,7 @@ class Home(Protocol):
         """What was said to it isn't all gone yet: no more should be, but for what can't wait."""
         ...
 
+    def is_linked(self, incarnation: str) -> bool: ...
     def say(self, to: str, method: str, item: object) -> None:
         """To another node, or to this one itself."""
         ...
@@ -138,6 +139,17 @@ class _Question:
         self.asked = ""
 
 
+class _Detached:
+    """A connection that is gone since `at`. `said_at`: when its home was told by a link that was up, or 0.0."""
+
+    __slots__ = ("at", "item", "said_at")
+
+    def __init__(self, at: float, item: wire.Detach) -> None:
+        self.at = at
+        self.item = item
+        self.said_at = 0.0
+
+
 class Asking:
     """One per node."""
 
@@ -158,7 +170,7 @@ class Asking:
         self._kicked: dict[bytes, int] = {}
         self._kicked_before: dict[bytes, int] = {}
         self._rotated_at = self._loop.time()
-        self._detached: deque[tuple[float, wire.Detach]] = deque(maxlen=bounds.HOME_OUT_MAX)
+        self._detached: deque[_Detached] = deque(maxlen=bounds.HOME_OUT_MAX)
         self._moved: set[int] = set()
         self._registering: asyncio.Task[None] | None = None
 
@@ -184,9 +196,9 @@ class Asking:
         for number in sorted(self._asked_by.get(token, ())):
             self._end_question(number).answered(b"")
         self._unasked.discard(token)
-        self._detached.append((self._loop.time(), item))
-        if owner := self._home.owner(slot_of(client_id)):
-            self._home.say(owner, wire.DETACH, item)
+        detached = _Detached(self._loop.time(), item)
+        self._detached.append(detached)
+        self._say_detached(detached)
 
     def ask(self, client_id: bytes, token: int, question: wire.Question, answered: Answered) -> None:
         """`answered` gets the answer once; b"" when the connection is gone before."""
@@ -299,11 +311,12 @@ class Asking:
                 if count % bounds.HOME_BATCH_MAX == 0 or said_bytes >= NOTE_BYTES:
                     said_bytes = 0
                     await self._homes_take_more()
-            self._forget_detached(self._loop.time())
-            for _, item in list(self._detached):
-                owner = self._home.owner(slot_of(item[0]))
-                if owner and slot_of(item[0]) in moved:
-                    self._home.say(owner, wire.DETACH, item)
+            now = self._loop.time()
+            self._forget_detached(now)
+            for detached in list(self._detached):
+                may_be_lost = not detached.said_at or detached.said_at > now - DETACHED_AGAIN_S
+                if may_be_lost and slot_of(detached.item[0]) in moved:
+                    self._say_detached(detached)
             self._ask_again([n for n, pending in self._pending.items() if slot_of(pending.client_id) in moved])
             self._put_again([n for n, asked in self._questions.items() if slot_of(asked.client_id) in moved])
 
@@ -326,8 +339,15 @@ class Asking:
         self._home.say(owner, wire.REGISTER, (client_id, wire.pack_token(token), opening, pairs))
         return wire.size_of(client_id, opening) + len(pairs)
 
+    def _say_detached(self, detached: _Detached) -> None:
+        owner = self._home.owner(slot_of(detached.item[0]))
+        if owner:
+            self._home.say(owner, wire.DETACH, detached.item)
+            if not detached.said_at and self._home.is_linked(owner):
+                detached.said_at = self._loop.time()
+
     def _forget_detached(self, now: float) -> None:
-        while self._detached and self._detached[0][0] <= now - DETACHED_AGAIN_S:
+        while self._detached and self._detached[0].at <= now - DETACHED_KEPT_S:
             self._detached.popleft()
 
     def _end_question(self, number: int) -> _Question:

@@ -59,8 +59,8 @@ class Residents:
         """Nodes to which everything goes again soon."""
         self._expected: dict[bytes, float] = {}
         """Clients that were connected when their sessions came here, and until when their fronts may say so."""
-        self._left: dict[bytes, int] = {}
-        """Those among them that left in order meanwhile, and the expiry that they said, or -1."""
+        self._left: dict[bytes, tuple[int, bool]] = {}
+        """Those among them that are gone, as their nodes said meanwhile: the expiry, and whether with their wills."""
 
     async def stop(self) -> None:
         self._slices.stop()
@@ -87,16 +87,15 @@ class Residents:
     def _gone(self, client_id: bytes) -> None:
         """Its client did not come back: say when it left, or its expiry would start anew with each crash."""
         session = self.sessions.by_id.get(client_id)
-        expiry_s = self._left.pop(client_id, None)
+        left = self._left.pop(client_id, None)
         if not isinstance(session, DurableSession) or client_id not in self.sessions.away or session.meta.left_ms:
             return
-        if expiry_s is None:
+        if left is None:
             session.leave(session.sink, session.meta.will)
         else:
             self.sessions.come_back(session)
-            if expiry_s >= 0:
-                session.expiry_s = expiry_s
-            self.sessions.leave(session, None, None, self.router.now_s)
+            session.expiry_s, with_will = left
+            self.sessions.leave(session, None, session.meta.will if with_will else None, self.router.now_s)
 
     # --- slots --------------------------------------------------------------------------------------------------------
 
@@ -200,8 +199,8 @@ class Residents:
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
         session = self._heard(token)
         if session is None:
-            if client_id in self._expected and expiry_s >= 0 and not with_will:
-                self._left[client_id] = expiry_s  # unless a newer connection of it says that it is there
+            if client_id in self._expected and expiry_s >= 0:
+                self._left[client_id] = expiry_s, with_will  # unless a newer connection of it says that it is there
             return
         sink = session.sink
         assert isinstance(sink, ToFront)

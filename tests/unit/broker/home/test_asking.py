@@ -159,6 +159,22 @@ async def test_who_left_in_order_while_there_was_no_home_for_half_a_minute_left_
     assert (ID, token, 0, False) in connected.later.sessions.left
 
 
+async def test_that_a_connection_is_gone_is_not_told_of_long_after_its_home_heard_it(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client may be back elsewhere, and what is said of this connection would be taken for that one."""
+    network, token = connected.network, connected.token
+    connected.edge.clients.let_go(ID, 0)
+    await network.settle()
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + 35)
+    network.move(range(bounds.SLOTS), connected.later)
+    await network.settle()
+    assert (ID, token, 0, False) in connected.former.sessions.left
+    assert connected.later.sessions.left == []
+
+
 async def test_who_is_registered_waits_for_no_core_without_a_link(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +200,7 @@ async def test_who_left_long_ago_is_forgotten(connected: Connected, monkeypatch:
     asked = connected.edge.homes._asking
     connected.edge.clients.let_go(ID)
     assert len(asked._detached) == 1
-    monkeypatch.setattr(asking, "DETACHED_AGAIN_S", -1.0)
+    monkeypatch.setattr(asking, "DETACHED_KEPT_S", -1.0)
     await connected.network.settle()
     assert len(asked._detached) == 0
 

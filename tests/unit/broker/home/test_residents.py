@@ -410,6 +410,17 @@ async def test_a_client_that_left_in_order_while_its_slot_moved_left_so(
     assert later.router.counters.sessions_away == 1
 
 
+async def test_the_will_of_who_was_lost_while_the_slot_moved_is_published_though_its_client_is_back(
+    redis: Redis, home: Home
+) -> None:
+    """[MQTT-3.1.2-8]"""
+    home.open(1, opening(1, will=will()))
+    later = await another(redis)
+    later.residents.leave(ID, 1, 60, True)
+    assert later.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
+    assert [message.topic for message in later.published] == [b"w"]
+
+
 async def test_a_connection_that_never_was_says_nothing_of_the_one_before_it(
     redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
