@@ -9,9 +9,7 @@ from flockmq.home import wire
 from flockmq.mqtt.reason import Reason
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
-from flockmq.session.publish import Publish
 from flockmq.session.settling import PUBACK, SETTLED, pair
-from flockmq.session.subscription import Subscription
 from unit.broker.home.redis import Redis
 from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Home, another, opening, roommates, subscribed, will
 from unit.broker.session.harness import publish
@@ -291,17 +289,22 @@ async def test_a_session_that_can_not_take_a_letter_keeps_it_from_no_other(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscribed(home)
-    gives = home.router.give
+    other = roommates(1)[0]
+    home.open(2, opening(2), other)
+    home.residents.ask(other, 2, (1, 0), wire.Subscribe([wire.Wanted(b"a/#", 1)], b""), lambda _: None)
+    home.packets()
+    puts = home.disk.put
 
-    def fails_once(subscription: Subscription, message: Publish) -> None:
-        if message.payload() == b"1":
-            raise RuntimeError(message)
-        gives(subscription, message)
+    def fails_for_one(slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
+        if client_id == ID:
+            raise RuntimeError(field)
+        puts(slot, client_id, field, value)
 
-    monkeypatch.setattr(home.router, "give", fails_once)
+    monkeypatch.setattr(home.disk, "put", fails_for_one)
     assert home.take(1, 2) == [True]
     await home.settle()
-    assert home.payloads() == [b"2"]
+    home.flush_soon()
+    assert [chunk.count(b"a/b") for _, token, chunk in home.delivered if token == 2] == [2]
 
 
 async def test_QoS_0_goes_to_who_is_there(home: Home) -> None:
