@@ -61,6 +61,8 @@ class Residents:
         """Clients that were connected when their sessions came here, and until when their fronts may say so."""
         self._left: dict[bytes, tuple[int, bool]] = {}
         """Those among them that are gone, as their nodes said meanwhile: the expiry, and whether with their wills."""
+        self._cut_off: dict[bytes, int] = {}
+        """Clients whose sessions found no room, and the tokens of their connections, until those are gone."""
 
     async def stop(self) -> None:
         self._slices.stop()
@@ -82,6 +84,8 @@ class Residents:
                 self._gone(client_id)
         self.holding.forget_strangers()
         self.holding.tick()
+        for client_id in [client_id for client_id in self._cut_off if client_id not in self.sessions.by_id]:
+            del self._cut_off[client_id]
         self.holding.seal()
 
     def _gone(self, client_id: bytes) -> None:
@@ -117,6 +121,7 @@ class Residents:
     def went(self, session: DurableSession) -> None:
         self._expected.pop(session.client_id, None)
         self._left.pop(session.client_id, None)
+        self._cut_off.pop(session.client_id, None)
         self._detach(session)
 
     # --- connections --------------------------------------------------------------------------------------------------
@@ -133,6 +138,7 @@ class Residents:
             return False
         self.holding.now()
         slot = self.holding.slots[slot_of(client_id)]
+        self._cut_off.pop(client_id, None)
         if client_id in self._left:
             del self._expected[client_id]
             self._gone(client_id)
@@ -199,6 +205,8 @@ class Residents:
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
         session = self._heard(token)
         if session is None:
+            if self._cut_off.get(client_id) == token:
+                del self._cut_off[client_id]
             if client_id in self._expected and expiry_s >= 0:
                 self._left[client_id] = expiry_s, with_will  # unless a newer connection of it says that it is there
             return
@@ -217,10 +225,12 @@ class Residents:
         self.holding.seal()
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
-        """A front that is there, and may have missed what was sent: all of it again, the front knows what it had."""
+        """A front that is there, and may have missed what was sent: all of it again, the front knows what it had. One
+        that was cut off did not hear so, and must not go on.
+        """
         self.holding.now()
         session = self.sessions.by_id.get(client_id)
-        if not isinstance(session, DurableSession):
+        if not isinstance(session, DurableSession) or self._cut_off.get(client_id) == token:
             return False
         fresh = self._made(session.journal, session.meta.source, opening, incarnation, client_id, token)
         is_attached = self._attached.get(token) is session
@@ -250,12 +260,14 @@ class Residents:
 
     def _overflowed(self, sink: ToFront) -> None:
         """Cut off with a reason rather than left with a gap; the session is away from now on."""
-        self._homes.overflow(sink.node.incarnation, sink.client_id, sink.token)
         session = self._attached.get(sink.token)
         if session is not None and not self.holding.holds(session):
             self.holding.depart(session)
         else:
             self.leave(sink.client_id, sink.token, -1, True)
+            if sink.client_id in self.sessions.away:
+                self._cut_off[sink.client_id] = sink.token
+        self._homes.overflow(sink.node.incarnation, sink.client_id, sink.token)
 
     def _attach(self, session: DurableSession, token: int) -> ToFront:
         """Its connection has the token."""

@@ -123,6 +123,8 @@ class Home:
 
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None:
         self.overflown.append((incarnation, client_id, token))
+        if incarnation == self.incarnation:
+            self.residents.leave(client_id, token, 60, True)
 
     def loaded(self, slot: int) -> None: ...
 

@@ -447,14 +447,53 @@ async def test_a_session_expires_when_its_time_is_up_also_after_a_crash(redis: R
 
 
 async def test_a_connection_that_takes_no_more_is_cut_off_and_its_session_stays(home: Home) -> None:
-    subscribed(home)
-    limit = Limits().max_mqueue_len + Limits().max_inflight
-    for first in range(1, 2 * limit, 100):
-        home.take(*range(first, first + 100))
+    overflows(home)
     await home.settle()
     assert home.overflown == [(EDGE, ID, 1)]
     assert home.residents.close(ID), "away"
     assert not home.residents.close(ID)
+
+
+async def test_a_connection_that_was_cut_off_and_did_not_hear_so_does_not_go_on(home: Home) -> None:
+    """It misses the message that found no room."""
+    overflows(home)
+    await home.settle()
+    assert not home.residents.resume(ID, EDGE, 1, opening(1), b"")
+    home.residents.leave(ID, 1, 60, True)
+    assert home.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
+    assert home.residents.resume(ID, EDGE, 2, opening(2), b"")
+    assert not home.residents._cut_off
+
+
+async def test_a_connection_of_the_home_itself_that_is_cut_off_is_gone_at_once(home: Home) -> None:
+    overflows(home, home.incarnation)
+    await home.settle()
+    assert home.overflown == [(home.incarnation, ID, 1)]
+    assert not home.residents._cut_off
+
+
+@pytest.mark.parametrize("goes", ["away", "for good", "elsewhere"])
+async def test_who_was_cut_off_is_forgotten_with_its_connection_or_its_session(home: Home, goes: str) -> None:
+    overflows(home)
+    await home.settle()
+    assert list(home.residents._cut_off) == [ID]
+    if goes == "away":
+        home.residents.leave(ID, 1, 60, True)
+    elif goes == "elsewhere":
+        home.residents.disown(SLOT)
+    else:
+        assert home.residents.close(ID)
+        home.residents.tick()
+    await home.settle()
+    assert not home.residents._cut_off
+
+
+def overflows(home: Home, node: str = EDGE) -> None:
+    home.open(1, opening(1), node=node)
+    home.subscribe(1)
+    limit = Limits().max_mqueue_len + Limits().max_inflight
+    for first in range(1, 2 * limit, 100):
+        home.take(*range(first, first + 100))
 
 
 async def test_what_was_lost_on_its_way_to_a_front_goes_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
