@@ -51,6 +51,7 @@ class CorePort:
         self._choose_core = choose_core
         self._link: Link | None = None
         self._unable: Link | None = None
+        self._unable_at = 0.0
         self._next: Link | None = None
         self._under_way = 0
 
@@ -60,7 +61,9 @@ class CorePort:
         return self._link.peer.incarnation if self._link is not None and self._link.up else ""
 
     def move(self, link: Link) -> None:
-        """Write through this core instead, once nothing is under way."""
+        """Write through this core instead, once nothing is under way; not if it was unable a moment ago."""
+        if link is self._unable and asyncio.get_running_loop().time() - self._unable_at < bounds.CORE_UNABLE_S:
+            return
         self._next = link
         self._change_over()
 
@@ -100,7 +103,7 @@ class CorePort:
         """Another core may reach what this one doesn't."""
         error = from_code(refused.code, str(refused))
         if isinstance(error, LogUnavailable) and self._link is link:
-            self._link, self._unable = None, link
+            self._link, self._unable, self._unable_at = None, link, asyncio.get_running_loop().time()
         return error
 
     def _change_over(self) -> None:

@@ -7,6 +7,7 @@ from typing import cast
 import msgspec
 import pytest
 
+from flockmq import bounds
 from flockmq.cluster.coreport import CorePort
 from flockmq.cluster.handshake import Identity
 from flockmq.cluster.link import Link, Refusal
@@ -79,3 +80,20 @@ async def test_what_the_log_refuses_it_refuses_everywhere(cores: Cores) -> None:
         with pytest.raises(LogGap):
             await cores.append()
     assert (cores.first.asked, cores.second.asked) == (2, 0)
+
+
+async def test_nobody_moves_back_to_a_core_that_was_unable_a_moment_ago(
+    cores: Cores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cores.first.refuses = "redis_unreachable"
+    with pytest.raises(LogUnavailable):
+        await cores.append()
+    await cores.append()
+    cores.port.move(cast(Link, cores.first))
+    await cores.append()
+    assert (cores.first.asked, cores.second.asked) == (1, 2)
+    monkeypatch.setattr(bounds, "CORE_UNABLE_S", 0.0)
+    cores.first.refuses = ""
+    cores.port.move(cast(Link, cores.first))
+    await cores.append()
+    assert (cores.first.asked, cores.second.asked) == (2, 2)
