@@ -5,8 +5,9 @@ What always holds:
   beat, counted anew when the slot moves.
 - An answer that was lost costs nothing but time: the request goes again under another number, and what the home holds
   for the lost one is kicked and found to be gone. A question goes again until its connection is gone.
-- A home answers what a connection asks in its order: each question says which one it stands behind. Numbers of QoS 2
-  messages grow with them, so that none passes for a repeat.
+- A home hears what a connection asks in its order: each question says which one it stands behind. Numbers of QoS 2
+  messages grow with them, so that none passes for a repeat. SUBSCRIBEs and UNSUBSCRIBEs are answered in their order,
+  so what is put again are the last of them, and what they come to is what the client asked last.
 - After a slot moved, or a link to a core was lost, each node registers its connections at their home and reports again
   what its clients answered and the home hasn't settled.
 """
@@ -129,7 +130,9 @@ class _Pending:
 
 
 class _Question:
-    __slots__ = ("answered", "asked", "client_id", "question", "token")
+    """`answer` waits for those of the questions before it; b"": there is none yet."""
+
+    __slots__ = ("answer", "answered", "asked", "client_id", "question", "token")
 
     def __init__(self, client_id: bytes, token: int, question: wire.Question, answered: Answered) -> None:
         self.client_id = client_id
@@ -137,6 +140,7 @@ class _Question:
         self.question = question
         self.answered = answered
         self.asked = ""
+        self.answer = b""
 
 
 class _Detached:
@@ -225,6 +229,7 @@ class Asking:
         self._last_number += 1
         number = self._last_number
         self._questions[number] = question
+        question.answer = b""
         unanswered = self._asked_by.setdefault(question.token, set())
         behind = max(unanswered, default=0)
         unanswered.add(number)
@@ -263,8 +268,19 @@ class Asking:
         if not answer:
             self._doubt(question)
             return
-        self._end_question(number)
-        question.answered(answer)
+        if isinstance(question.question, wire.Receive):
+            self._end_question(number)
+            question.answered(answer)
+            return
+        question.answer = answer
+        for first in sorted(self._asked_by[question.token]):
+            waiting = self._questions.get(first)
+            if waiting is None or isinstance(waiting.question, wire.Receive):
+                continue
+            if not waiting.answer:
+                return
+            self._end_question(first)
+            waiting.answered(waiting.answer)
 
     def kicked(self, home: str, client_id: bytes, token: int) -> None:
         if not self._clients.kick(client_id, token):

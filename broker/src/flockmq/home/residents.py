@@ -374,10 +374,12 @@ class Residents:
                 self.holding.seal()
                 self.holding.settle(session.journal.slot, partial(answer, wire.encode(origin)))
             case wire.Unsubscribe(filters, nonce):
-                reasons = session.unsubscribed(nonce)
-                if reasons is None:
-                    reasons = self.sessions.unsubscribe(session, filters)
+                reasons = self.sessions.unsubscribe(session, filters)  # again, if what it stands behind was done again
+                told_before = session.unsubscribed(nonce)
+                if told_before is None:
                     session.note_unsubscribed(nonce, reasons)
+                else:
+                    reasons = told_before
                 self.holding.seal()
                 self.holding.settle(session.journal.slot, partial(answer, wire.encode(reasons)))
             case wire.Subscribe(wanted=wanted) if self._store.is_full():

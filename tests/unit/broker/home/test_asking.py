@@ -98,6 +98,30 @@ async def test_a_question_that_its_home_can_not_answer_is_put_again_before_later
     assert connected.answers == [b"yes", b"yes"]
 
 
+async def test_subscribes_and_unsubscribes_are_answered_in_their_order_or_put_again_in_it(connected: Connected) -> None:
+    """What is put again is done again: it ends as the client asked last."""
+    network, edge, home = connected.network, connected.edge, connected.former
+    answers: list[tuple[int, bytes]] = []
+    removes, makes = wire.Unsubscribe([b"a"], b"nonce"), wire.Subscribe([wire.Wanted(b"a", 1)], b"")
+    for number, question in enumerate((removes, makes, wire.Receive(7))):
+        edge.homes.ask(ID, connected.token, question, lambda answer, number=number: answers.append((number, answer)))  # type: ignore[misc]
+    await network.settle()
+    for (_, _, answered), answer in zip(home.sessions.questions[1:], (b"made", b"number"), strict=True):
+        answered(answer)
+    home.sessions.questions.clear()
+    await network.settle()
+    assert answers == [(2, b"number")], "it waits for no other"
+    network.cut(home, edge)
+    network.mend(home, edge)
+    await network.settle()
+    assert [question for _, question, _ in home.sessions.questions] == [removes, makes]
+    for (_, _, answered), answer in zip(home.sessions.questions[::-1], (b"made again", b"removed"), strict=True):
+        answered(answer)
+    await network.settle()
+    assert answers[1:] == [(0, b"removed"), (1, b"made again")]
+    assert not edge.homes._asking._questions
+
+
 async def test_questions_say_which_one_they_stand_behind(connected: Connected) -> None:
     connected.ask(1)
     connected.ask(2)

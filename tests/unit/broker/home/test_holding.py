@@ -475,6 +475,16 @@ async def test_what_an_UNSUBSCRIBE_removed_it_is_told_however_often_it_asks(redi
     assert [field for field in redis.slot(SLOT).sessions[ID] if field[:1] == b"u"] == []
 
 
+async def test_an_UNSUBSCRIBE_that_asks_again_behind_its_SUBSCRIBE_removes_what_that_made_again(home: Home) -> None:
+    """The answers to both were lost."""
+    home.open(1, opening(1))
+    question = wire.Unsubscribe([b"a/#"], b"nonce")
+    for _ in range(2):
+        home.subscribe(1)
+        assert home.ask(1, question) == [wire.encode([0])]
+        assert home.residents.sessions.by_id[ID].subscription(b"a/#") is None
+
+
 async def test_of_UNSUBSCRIBEs_no_more_are_kept_than_one_client_has_under_way(redis: Redis, home: Home) -> None:
     home.open(1, opening())
     for number in range(bounds.SUBSCRIBES_WAITING_MAX + 3):
