@@ -38,6 +38,7 @@ from flockmq.home.registry import Attached, Kick, Registry, slot_of
 log: Final = logging.getLogger(__name__)
 
 BEAT_S: Final = 0.1
+SWEEP_S: Final = 1.0
 
 
 class _Waiting:
@@ -410,10 +411,13 @@ class Homes:
     async def _sweep(self) -> None:
         """Free what purged nodes held, a little at a time, and what was said of slots that never came here."""
         while True:
-            await asyncio.sleep(1.0)
-            self._early.sweep(self._is_heard)
-            for _ in self.registry.sweep():
-                await asyncio.sleep(0)
+            await asyncio.sleep(SWEEP_S)
+            try:
+                self._early.sweep(self._is_heard)
+                for _ in self.registry.sweep():
+                    await asyncio.sleep(0)
+            except Exception:
+                log.exception("what purged nodes held could not be freed; it is tried again")
 
 
 _DECODERS: Final[Mapping[str, Callable[[bytes], Sequence[object]]]] = {

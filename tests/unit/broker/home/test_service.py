@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from flockmq import bounds
-from flockmq.home import wire
+from flockmq.home import service, wire
 from flockmq.home.asking import Admission, AttachError, HomeFull, HomeUnreachable, Superseded
 from flockmq.home.registry import slot_of
-from unit.broker.home.network import Network, Node
+from unit.broker.home.network import TURNS, Network, Node
 
 ID = b"client"
 LASTING = wire.Opening(5, False, 60, 32, 0, "default", b"a nonce!")
@@ -520,6 +520,26 @@ async def test_what_a_node_says_that_is_no_member_again_is_forgotten_in_time(net
     clock[0] = bounds.EARLY_KEPT_S + 1
     early.sweep(core.homes._is_heard)
     assert len(early) == 0
+
+
+async def test_sweeping_goes_on_whatever_fails(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "SWEEP_S", 0.0)
+    core, edge = await network.start("core-0", "edge-0")
+    await connected(network, edge)
+    sweeps, failures = core.homes._early.sweep, [RuntimeError("once")]
+
+    def fails_once(*args: Any) -> None:
+        if failures:
+            raise failures.pop()
+        sweeps(*args)
+
+    monkeypatch.setattr(core.homes._early, "sweep", fails_once)
+    await network.settle()
+    assert not failures
+    await network.lose_node(edge)
+    for _ in range(2 * bounds.SLOTS // TURNS):
+        await network.settle()
+    assert len(core.homes.registry) == 0
 
 
 async def test_who_left_before_a_slot_is_loaded_left_before_its_client_is_back(network: Network) -> None:
