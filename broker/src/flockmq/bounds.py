@@ -82,6 +82,8 @@ LEASE_RENEW_S: Final = 0.25
 TRIM_EVERY_S: Final = 10.0
 CORE_WAIT_MAX_S: Final = 2.0
 CORE_RETRY_S: Final = 0.05
+CORE_UNABLE_S: Final = 60.0
+"""How long a replicant doesn't move back to a core that was unable to write for it."""
 OVERVIEW_WAIT_S: Final = 2.0
 """How long a node that is asked about the whole cluster waits for another one's answer."""
 MOVE_EVERY_S: Final = 5.0

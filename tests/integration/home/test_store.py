@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from flockmq import bounds
+from flockmq.home import store
 from flockmq.home.store import Store, StoreFenced
-from flockmq.rlog.errors import RedisUnreachable
+from flockmq.home.taking import read_slots
+from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from integration.home.conftest import Owner
 from integration.rlog.conftest import Valkey
@@ -117,6 +120,66 @@ async def test_all_slots_are_taken_at_once_and_refusals_are_told_apart(owner: Ow
             assert taken.sessions == {}
     assert refused == {500}
     assert all([await made.durable(slot) for slot in range(bounds.SLOTS) if slot != 500])
+
+
+async def test_a_slot_that_is_released_and_taken_anew_while_it_is_read_is_the_later_owners(
+    owner: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await owner()
+    await made.store.take(3, OLD)
+    is_reading, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(*slots: Any) -> Any:
+        is_reading.set()
+        await goes_on.wait()
+        return await read_slots(*slots)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "read_slots", slowly)
+        late = asyncio.ensure_future(made.store.take(3, OLD))
+        await is_reading.wait()
+    made.store.release(3)
+    await made.store.take(3, NEW)
+    goes_on.set()
+    with pytest.raises(LogUnavailable, match="released"):
+        await late
+    made.store.put(3, A, M, b"new")
+    assert await made.durable(3)
+    assert made.fenced.empty()
+
+
+async def test_whatever_fails_at_a_look_at_redis_the_next_one_comes(
+    owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "STORE_WATCH_EVERY_S", 0.01)
+    made = await owner()
+    await made.store.take(3, OLD)
+    looks, has_failed = made.store._look, asyncio.Event()
+
+    async def fails_once(*args: Any) -> bool:
+        if has_failed.is_set():
+            return await looks(*args)
+        has_failed.set()
+        raise RuntimeError("once")
+
+    monkeypatch.setattr(made.store, "_look", fails_once)
+    await has_failed.wait()
+    valkey.kill()
+    valkey.restart(empty=True)
+    async with asyncio.timeout(10):
+        assert await made.lost.get() == 3
+
+
+async def test_that_a_session_ends_is_known_until_it_is_durable(owner: Owners) -> None:
+    made = await owner()
+    await made.store.take(3, OLD)
+    made.store.put(3, A, M, b"meta")
+    assert not made.store.is_ending(3, A)
+    made.store.drop(3, A)
+    assert made.store.is_ending(3, A)
+    assert not made.store.is_ending(3, B)
+    assert await made.durable(3)
+    assert not made.store.is_ending(3, A)
 
 
 async def test_released_slots_are_answered_and_taken_again(owner: Owners) -> None:

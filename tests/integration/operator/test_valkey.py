@@ -249,6 +249,21 @@ def test_a_primary_that_lost_its_volume_does_not_empty_its_replicas(running: Clu
 
 
 @pytest.mark.parametrize("cluster", [FAILOVER_S * 1000], indirect=True)  # nobody takes it for dead
+def test_a_primary_whose_sentinel_lost_the_volume_too_believes_those_that_know_of_replicas(running: Cluster) -> None:
+    old, *others = running.pods
+    assert write(old, "kept") >= 1
+    running.wait(lambda: all(holds(pod, "kept") for pod in running.pods), "replicated")
+    old.kill()
+    old.lose_volume()
+    old.start("sentinel")
+    running.wait(lambda: old.ready("sentinel"), "told whom to watch by the others")
+    old.start("redis")
+    running.wait(lambda: "waiting for another one" in running.logs() or old.role() == "master", "up")
+    assert old.role() == ""
+    assert all(holds(pod, "kept") for pod in others)
+
+
+@pytest.mark.parametrize("cluster", [FAILOVER_S * 1000], indirect=True)  # nobody takes it for dead
 def test_a_primary_that_restarts_takes_writes_only_when_all_sentinels_see_it(running: Cluster) -> None:
     first, _, third = running.pods
     third.kill("sentinel")  # who knows what it had begun?
@@ -274,6 +289,15 @@ def test_a_replica_out_of_step_is_never_made_the_primary(running: Cluster) -> No
     first.start()
     assert running.wait(running.settled, "settled") is first
     assert holds(first, "kept")
+
+
+def test_a_replica_is_ready_when_it_may_succeed_the_primary(running: Cluster) -> None:
+    replica = running.pods[2]
+    with replica.redis() as redis:
+        redis.config_set("replica-priority", 0)
+        assert not replica.ready()
+        redis.config_set("replica-priority", 100)
+    assert replica.ready()
 
 
 def connected_replicas(pod: Pod) -> int:

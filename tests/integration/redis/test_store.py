@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 from redis.crc import key_slot
 
+from flockmq import bounds
 from flockmq.home.batch import META, SlotKeys
 from flockmq.home.store import Store
 from flockmq.rlog.redis import RedisConfig
@@ -54,6 +55,23 @@ async def test_a_barrier_waits_for_as_many_replicas_as_are_asked_for(owner: Owne
     stopped.signal(signal.SIGCONT)
     assert await answered
     assert stopped.call("HGET", "flockmq:{s3}:c:client", META) == b"1"
+
+
+async def test_a_full_primary_with_replicas_takes_what_waits_too(
+    owner: Owners, replicated: Replicated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is deleted there makes room."""
+    monkeypatch.setattr(bounds, "STORE_WATCH_EVERY_S", 0.01)
+    config = RedisConfig(replicated.url, min_replicas=1)
+    made = await started(owner(config))
+    await made.store.take(3, OLD)
+    replicated.primary.call("CONFIG", "SET", "maxmemory", 1)
+    made.store.put(3, A, META, b"taken in before")
+    async with asyncio.timeout(PATIENCE_S):
+        assert await made.durable(3)
+        assert made.store.is_full()
+        taken = await (await started(owner(config))).store.take(3, NEW)
+    assert taken.sessions == {A: {META: b"taken in before"}}
 
 
 async def test_a_primary_that_is_killed_under_load_loses_nothing_that_was_answered(

@@ -396,6 +396,76 @@ async def test_a_node_that_the_log_was_trimmed_past_bootstraps(nodes, monkeypatc
     await replicant.write(ROUTE, [route(replicant, 2)])
 
 
+class Clumsy(Filters):
+    """Fails at the first rows that it is told of, however its table is filled."""
+
+    def __init__(self, errors: list[Exception]) -> None:
+        super().__init__()
+        self.errors = errors
+
+    def put(self, key: tuple[bytes, str], value: None, old: None) -> None:
+        if self.errors:
+            raise self.errors.pop()
+        super().put(key, value, old)
+
+    def fresh(self) -> Self:
+        return type(self)(self.errors)
+
+
+async def test_a_node_outlives_an_error_while_it_applies_the_log_or_a_bootstrap(nodes, caplog) -> None:
+    core = await nodes.core()
+    port = CountedPort(core_of(core))
+    replicant = await nodes.replicant(port)
+    clumsy = Clumsy([ValueError("the bootstrap's"), ValueError("the entry's")])
+    replicant.on_change("routes", clumsy)
+    await core.write(ROUTE, [route(core, 1)])
+    async with asyncio.timeout(10):
+        while clumsy.errors or not clumsy.keys:  # noqa: ASYNC110 - it bootstraps by itself
+            await asyncio.sleep(0.01)
+        await core.write(ROUTE, [route(core, 2)])
+        await agree(ROUTE, core, replicant)
+    assert clumsy.keys == {key for key, _ in core.tables.routes.items()}
+    assert "ValueError: the entry's" in caplog.text
+    assert "ValueError: the bootstrap's" in caplog.text
+
+
+async def test_a_node_reads_on_after_an_error_while_it_reads(nodes, monkeypatch, caplog) -> None:
+    core = await nodes.core()
+    replicant = await nodes.replicant(core_of(core))
+    errors: list[Exception] = [ValueError("what came isn't what was asked for")]
+
+    def note(*_: object) -> None:
+        if errors:
+            raise errors.pop()
+
+    monkeypatch.setattr(replicant._replica._looks, "note", note)
+    await core.write(ROUTE, [route(core, 1)])
+    async with asyncio.timeout(10):
+        await agree(ROUTE, core, replicant)
+    assert "ValueError: what came isn't what was asked for" in caplog.text
+
+
+BUSY = """
+local function now() local time = redis.call('TIME'); return time[1] * 1000 + time[2] / 1000 end
+local ends = now() + ARGV[1]
+while now() < ends do end
+"""
+
+
+async def test_a_core_notices_an_emptied_redis_also_after_it_was_busy(nodes, valkey, monkeypatch) -> None:
+    monkeypatch.setattr("flockmq.bounds.LOG_WATCH_EVERY_S", 0.01)
+    core = await nodes.core()
+    await core.write(ROUTE, [route(core, 1)])
+    link = RedisLink(valkey.config)
+    await link.call("CONFIG", "SET", "busy-reply-threshold", 10)
+    await link.call("EVAL", BUSY, 0, 500)
+    await link.call("FLUSHALL")
+    async with asyncio.timeout(10):
+        while core.applied(ROUTE).generation < 2:  # noqa: ASYNC110 - nobody writes
+            await asyncio.sleep(0.01)
+    await link.close()
+
+
 async def test_trimming_waits_for_the_snapshot_and_the_retention_window(nodes, monkeypatch) -> None:
     core = await nodes.core()
     await core.write(ROUTE, [route(core, 1)])

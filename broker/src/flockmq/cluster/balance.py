@@ -49,10 +49,12 @@ class Balance:
         self._beats = beats
         self._moved_at = 0.0
 
-    def choose(self) -> Link | None:
-        """The link to the core with the least load. Of equal ones different nodes choose different ones."""
+    def choose(self, unable: Link | None = None) -> Link | None:
+        """The link to the core with the least load, but to that one only if there is no other. Of equal ones different
+        nodes choose different ones."""
         links = [link for link in self._mesh.links() if link.peer.role in CORE_ROLES]
-        return min(links, key=self._load, default=None)
+        others = [link for link in links if unable is None or link.peer != unable.peer]
+        return min(others or links, key=self._load, default=None)
 
     def replicants(self) -> int:
         """How many write through this core."""

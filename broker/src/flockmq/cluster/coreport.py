@@ -1,8 +1,9 @@
 """How a node reaches the log on another node: over the link to one core.
 
-`CorePort` stays with one core as long as there is a link to it, so that what it wrote first arrives first, or until it
-is told to move (balance.py), when nothing is under way; when the link is lost the caller hears LogUnavailable and its
-next call goes to another core: the log knows a repeat by its number. `serve` and `serve_bootstrap` are the other end.
+`CorePort` stays with one core as long as there is a link to it and it can do what it is asked, so that what it wrote
+first arrives first, or until it is told to move (balance.py), when nothing is under way. When the link is lost, or the
+core doesn't reach Redis, the caller hears LogUnavailable and its next call goes to another core, if there is one: the
+log knows a repeat by its number. `serve` and `serve_bootstrap` are the other end.
 """
 
 from __future__ import annotations
@@ -43,11 +44,14 @@ _stream_id: Final[msgspec.msgpack.Decoder[tuple[int, int]]] = msgspec.msgpack.De
 
 
 class CorePort:
-    """An rlog.port.CorePort. `choose_core` gives the link to the core with the least weight, if there is one."""
+    """An rlog.port.CorePort. `choose_core(unable)` gives the link to the core with the least weight, if there is one;
+    to the one that was unable to do what it was asked only if there is no other."""
 
-    def __init__(self, choose_core: Callable[[], Link | None]) -> None:
+    def __init__(self, choose_core: Callable[[Link | None], Link | None]) -> None:
         self._choose_core = choose_core
         self._link: Link | None = None
+        self._unable: Link | None = None
+        self._unable_at = 0.0
         self._next: Link | None = None
         self._under_way = 0
 
@@ -57,7 +61,9 @@ class CorePort:
         return self._link.peer.incarnation if self._link is not None and self._link.up else ""
 
     def move(self, link: Link) -> None:
-        """Write through this core instead, once nothing is under way."""
+        """Write through this core instead, once nothing is under way; not if it was unable a moment ago."""
+        if link is self._unable and asyncio.get_running_loop().time() - self._unable_at < bounds.CORE_UNABLE_S:
+            return
         self._next = link
         self._change_over()
 
@@ -78,7 +84,7 @@ class CorePort:
         except LinkLost as error:
             raise LogUnavailable(str(error)) from None
         except Refusal as refused:
-            raise from_code(refused.code, str(refused)) from None
+            raise self._refused(link, refused) from None
 
     async def _ask(self, method: str, body: bytes) -> StreamId:
         link = await self._core()
@@ -88,10 +94,17 @@ class CorePort:
         except LinkLost as error:
             raise LogUnavailable(str(error)) from None
         except Refusal as refused:
-            raise from_code(refused.code, str(refused)) from None
+            raise self._refused(link, refused) from None
         finally:
             self._under_way -= 1
             self._change_over()
+
+    def _refused(self, link: Link, refused: Refusal) -> LogError:
+        """Another core may reach what this one doesn't."""
+        error = from_code(refused.code, str(refused))
+        if isinstance(error, LogUnavailable) and self._link is link:
+            self._link, self._unable, self._unable_at = None, link, asyncio.get_running_loop().time()
+        return error
 
     def _change_over(self) -> None:
         if self._next is not None and self._under_way == 0:
@@ -102,7 +115,7 @@ class CorePort:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + bounds.CORE_WAIT_MAX_S
         while self._link is None or not self._link.up:
-            self._link = self._choose_core()
+            self._link = self._choose_core(self._unable)
             if self._link is None:
                 if loop.time() >= deadline:
                     raise LogUnavailable("no core of the cluster is linked to this node")

@@ -84,7 +84,9 @@ class HomeCourier:
         self._timer: asyncio.TimerHandle | None = None
 
     def rename(self, me: str) -> None:
-        """This node is another incarnation, and the same source: what isn't accepted keeps its numbers."""
+        """This node is another incarnation, and the same source: what isn't accepted keeps its numbers. What is for
+        slots of the former one waits for whoever gets them: a lane that begins anew numbers its batches from one."""
+        self.lanes.unlinked(self._me)
         self._me = me
         if self.receiver is not None:
             self.receiver.begin_anew()

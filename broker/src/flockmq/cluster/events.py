@@ -16,7 +16,7 @@ import msgspec
 
 from flockmq import bounds
 from flockmq.cluster.link import Link
-from flockmq.rlog.redis import RedisLinks
+from flockmq.rlog.redis import RedisLinks, RedisUnreachable
 
 log: Final = logging.getLogger(__name__)
 
@@ -74,8 +74,7 @@ class EventRelay:
         if self.redis is not None:
             taken.extend(self._came)
             self._came.clear()
-            for kind, encoded in taken:
-                await self._append(self.redis, kind, encoded)
+            await self._append_all(self.redis, taken)
         elif (core := self._choose_core()) is not None:
             for note in taken:
                 core.note(NOTE, _encode(note))
@@ -100,12 +99,17 @@ class EventRelay:
                 log.warning("%s events take %d bytes in Redis: the oldest go", kind, used_bytes)
                 await link.call("XTRIM", stream_of(kind), "MAXLEN", keep)
 
-    async def _append(self, redis: RedisLinks, kind: str, encoded: bytes) -> None:
-        try:
-            link = await redis.of(stream_of(kind))
-            await link.call("XADD", stream_of(kind), "*", "events", encoded)
-        except Exception as error:
-            log.warning("%d bytes of %s events were lost: %s", len(encoded), kind, error)
+    async def _append_all(self, redis: RedisLinks, taken: Sequence[tuple[str, bytes]]) -> None:
+        """Where Redis is away nobody waits for it more than once, least of all a node that stops."""
+        for count, (kind, encoded) in enumerate(taken):
+            try:
+                link = await redis.of(stream_of(kind))
+                await link.call("XADD", stream_of(kind), "*", "events", encoded)
+            except RedisUnreachable as error:
+                log.warning("%d of %d batches of events were lost: %s", len(taken) - count, len(taken), error)
+                return
+            except Exception as error:
+                log.warning("%d bytes of %s events were lost: %s", len(encoded), kind, error)
 
 
 def stream_of(kind: str) -> str:

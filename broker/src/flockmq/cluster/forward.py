@@ -273,32 +273,25 @@ class PeerSink(Peer):
 
 class Inbox:
     """The last number accepted from each node: by its process, because a node that was purged wrongly goes on with its
-    numbers as another incarnation."""
+    numbers as another incarnation, which may be here before the purge is."""
 
     def __init__(self) -> None:
         self._accepted: dict[str, int] = {}
         self._former: dict[str, int] = {}
 
-    def last(self, incarnation: str) -> int:
-        return self._accepted.get(process_of(incarnation), 0)
-
-    def meet(self, incarnation: str) -> int:
-        """There is a link to it: the last number accepted, before it was purged as well."""
-        process = process_of(incarnation)
-        if process not in self._accepted and process in self._former:
-            self._accepted[process] = self._former.pop(process)
-        return self._accepted.get(process, 0)
+    def accepted(self, incarnation: str) -> int:
+        """The last number, before it was purged as well."""
+        return self._last(incarnation) or 0
 
     def accept(self, incarnation: str, number: int) -> bool:
         """True: new, deliver it. False: a repeat. Raises ValueError on a gap: the peer always resends from the first
         number that isn't accepted, so a gap means that one of the two is wrong about the other."""
-        process = process_of(incarnation)
-        last = self._accepted.get(process)
+        last = self._last(incarnation)
         if last is not None and number <= last:
             return False
         if last is not None and number != last + 1:
             raise ValueError(f"batch {number} from {incarnation} came after {last}")
-        self._accepted[process] = number
+        self._accepted[process_of(incarnation)] = number
         return True
 
     def forget(self, incarnation: str) -> None:
@@ -313,3 +306,9 @@ class Inbox:
         """This node is another incarnation: everybody numbers from 1 for it."""
         self._accepted.clear()
         self._former.clear()
+
+    def _last(self, incarnation: str) -> int | None:
+        process = process_of(incarnation)
+        if (former := self._former.pop(process, None)) is not None:
+            self._accepted[process] = former
+        return self._accepted.get(process)

@@ -112,7 +112,7 @@ class Forwarding:
     # --- incoming ---------------------------------------------------------------------------------------------------
 
     def last_accepted(self, incarnation: str) -> int:
-        return self._inbox.meet(incarnation)
+        return self._inbox.accepted(incarnation)
 
     def begin_anew(self) -> None:
         """This node is another incarnation. What others haven't accepted stays, with its numbers."""
@@ -135,7 +135,7 @@ class Forwarding:
             self._deliver(incarnation, version, chunk)
         if not self._accepting:
             self._loop.call_soon(self._send_accepted)
-        self._accepting[link] = self._inbox.last(incarnation)
+        self._accepting[link] = self._inbox.accepted(incarnation)
 
     def _send_accepted(self) -> None:
         accepting, self._accepting = self._accepting, {}

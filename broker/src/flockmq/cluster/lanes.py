@@ -407,10 +407,9 @@ class Lanes(Courier):
     def _forget_gone(self) -> None:
         for core in self._gone.difference(self._owners):
             self._gone.discard(core)
-            if (
-                lane := self._lanes.pop(core, None)
-            ) is not None:  # nothing is in it: it owned nothing when it was renewed
+            if (lane := self._lanes.pop(core, None)) is not None:
                 self._dropped_bytes += lane.dropped_bytes
+                lane.disconnected()  # nothing is in it, but its link may be full: whoever was paused for it goes on
 
     # --- links ------------------------------------------------------------------------------------------------------
 

@@ -240,7 +240,7 @@ class Mesh:
                 await done
         except TimeoutError:
             return None, f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s"
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
             return None, because(error)
         finally:
             if link is not None and not link.up:

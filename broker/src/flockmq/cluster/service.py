@@ -223,9 +223,9 @@ class Cluster:
 
     @property
     def is_fenced(self) -> bool:
-        """This node heard of no majority of the cores for MEMBER_FENCE_S: it may have been purged, so it acknowledges
-        nothing that needs others."""
-        return self._joined and self._beats.is_fenced(self._loop.time())
+        """This node was purged and isn't back yet, or heard of no majority of the cores for MEMBER_FENCE_S and may have
+        been: it acknowledges nothing that needs others."""
+        return not self.is_surely_member
 
     @property
     def is_surely_member(self) -> bool:
@@ -344,9 +344,12 @@ class Cluster:
         incarnation = link.peer.incarnation
         log.info("link to %s ended: %s", incarnation, reason)
         self.mesh.remove(link)
+        is_member = incarnation in self.nodes_table
         self._members.unlinked(incarnation, self._loop.time())
+        if not is_member:
+            self._members.forget(incarnation)
         self._forwarding.link_down(link)
-        self.courier.link_down(link, incarnation in self.nodes_table)
+        self.courier.link_down(link, is_member)
         for lost in self.on_link_lost:
             lost(incarnation)
         if self.mesh.link_of(incarnation) is None:
@@ -454,8 +457,8 @@ class Cluster:
         elif info.link_port:
             self.mesh.want(incarnation, (info.host, info.link_port))
 
-    def _choose_core(self) -> Link | None:
-        return self._balance.choose()
+    def _choose_core(self, unable: Link | None = None) -> Link | None:
+        return self._balance.choose(unable)
 
     def _hears_majority(self) -> bool:
         """Members or not: after a purge it may be that no core is one."""

@@ -5,8 +5,9 @@ What always holds:
   beat, counted anew when the slot moves.
 - An answer that was lost costs nothing but time: the request goes again under another number, and what the home holds
   for the lost one is kicked and found to be gone. A question goes again until its connection is gone.
-- A home answers what a connection asks in its order: each question says which one it stands behind. Numbers of QoS 2
-  messages grow with them, so that none passes for a repeat.
+- A home hears what a connection asks in its order: each question says which one it stands behind. Numbers of QoS 2
+  messages grow with them, so that none passes for a repeat. SUBSCRIBEs and UNSUBSCRIBEs are answered in their order,
+  so what is put again are the last of them, and what they come to is what the client asked last.
 - After a slot moved, or a link to a core was lost, each node registers its connections at their home and reports again
   what its clients answered and the home hasn't settled.
 """
@@ -14,6 +15,7 @@ What always holds:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple, Protocol
@@ -23,8 +25,12 @@ from flockmq.home import wire
 from flockmq.home.outbox import NOTE_BYTES
 from flockmq.home.registry import slot_of
 
+log: Final = logging.getLogger(__name__)
+
 DETACHED_AGAIN_S: Final = 10.0
-"""A detach that may have been lost with its link is said again within so long."""
+"""A detach that may have been lost with its home, or the link, is said again within so long."""
+DETACHED_KEPT_S: Final = 60.0
+"""One that found no home yet, or no link, is kept so long: Redis may be away for half a minute."""
 
 
 class AttachError(Exception):
@@ -99,6 +105,7 @@ class Home(Protocol):
         """What was said to it isn't all gone yet: no more should be, but for what can't wait."""
         ...
 
+    def is_linked(self, incarnation: str) -> bool: ...
     def say(self, to: str, method: str, item: object) -> None:
         """To another node, or to this one itself."""
         ...
@@ -123,7 +130,9 @@ class _Pending:
 
 
 class _Question:
-    __slots__ = ("answered", "asked", "client_id", "question", "token")
+    """`answer` waits for those of the questions before it; b"": there is none yet."""
+
+    __slots__ = ("answer", "answered", "asked", "client_id", "question", "token")
 
     def __init__(self, client_id: bytes, token: int, question: wire.Question, answered: Answered) -> None:
         self.client_id = client_id
@@ -131,6 +140,18 @@ class _Question:
         self.question = question
         self.answered = answered
         self.asked = ""
+        self.answer = b""
+
+
+class _Detached:
+    """A connection that is gone since `at`. `said_at`: when its home was told by a link that was up, or 0.0."""
+
+    __slots__ = ("at", "item", "said_at")
+
+    def __init__(self, at: float, item: wire.Detach) -> None:
+        self.at = at
+        self.item = item
+        self.said_at = 0.0
 
 
 class Asking:
@@ -153,7 +174,7 @@ class Asking:
         self._kicked: dict[bytes, int] = {}
         self._kicked_before: dict[bytes, int] = {}
         self._rotated_at = self._loop.time()
-        self._detached: deque[tuple[float, wire.Detach]] = deque(maxlen=bounds.HOME_OUT_MAX)
+        self._detached: deque[_Detached] = deque(maxlen=bounds.HOME_OUT_MAX)
         self._moved: set[int] = set()
         self._registering: asyncio.Task[None] | None = None
 
@@ -179,9 +200,9 @@ class Asking:
         for number in sorted(self._asked_by.get(token, ())):
             self._end_question(number).answered(b"")
         self._unasked.discard(token)
-        self._detached.append((self._loop.time(), item))
-        if owner := self._home.owner(slot_of(client_id)):
-            self._home.say(owner, wire.DETACH, item)
+        detached = _Detached(self._loop.time(), item)
+        self._detached.append(detached)
+        self._say_detached(detached)
 
     def ask(self, client_id: bytes, token: int, question: wire.Question, answered: Answered) -> None:
         """`answered` gets the answer once; b"" when the connection is gone before."""
@@ -202,9 +223,13 @@ class Asking:
             self._home.say(pending.asked, wire.ATTACH, (number, pending.client_id, pending.opening))
 
     def _put_question(self, question: _Question) -> None:
+        if not self._clients.holds(question.client_id, question.token):
+            question.answered(b"")  # it went before its question could be put: nobody would end that
+            return
         self._last_number += 1
         number = self._last_number
         self._questions[number] = question
+        question.answer = b""
         unanswered = self._asked_by.setdefault(question.token, set())
         behind = max(unanswered, default=0)
         unanswered.add(number)
@@ -243,8 +268,19 @@ class Asking:
         if not answer:
             self._doubt(question)
             return
-        self._end_question(number)
-        question.answered(answer)
+        if isinstance(question.question, wire.Receive):
+            self._end_question(number)
+            question.answered(answer)
+            return
+        question.answer = answer
+        for first in sorted(self._asked_by[question.token]):
+            waiting = self._questions.get(first)
+            if waiting is None or isinstance(waiting.question, wire.Receive):
+                continue
+            if not waiting.answer:
+                return
+            self._end_question(first)
+            waiting.answered(waiting.answer)
 
     def kicked(self, home: str, client_id: bytes, token: int) -> None:
         if not self._clients.kick(client_id, token):
@@ -284,15 +320,19 @@ class Asking:
             said_bytes = 0
             for count, connection in enumerate(list(self._clients.connections()), start=1):
                 if slot_of(connection.client_id) in moved:
-                    said_bytes += self._register_one(connection)
+                    try:
+                        said_bytes += self._register_one(connection)
+                    except Exception:  # the others have no part in it
+                        log.exception("the connection of %r could not be registered", connection.client_id)
                 if count % bounds.HOME_BATCH_MAX == 0 or said_bytes >= NOTE_BYTES:
                     said_bytes = 0
                     await self._homes_take_more()
-            horizon = self._loop.time() - DETACHED_AGAIN_S
-            for at, item in list(self._detached):
-                owner = self._home.owner(slot_of(item[0]))
-                if at > horizon and owner and slot_of(item[0]) in moved:
-                    self._home.say(owner, wire.DETACH, item)
+            now = self._loop.time()
+            self._forget_detached(now)
+            for detached in list(self._detached):
+                may_be_lost = not detached.said_at or detached.said_at > now - DETACHED_AGAIN_S
+                if may_be_lost and slot_of(detached.item[0]) in moved:
+                    self._say_detached(detached)
             self._ask_again([n for n, pending in self._pending.items() if slot_of(pending.client_id) in moved])
             self._put_again([n for n, asked in self._questions.items() if slot_of(asked.client_id) in moved])
 
@@ -314,6 +354,17 @@ class Asking:
         pairs = b"" if opening is None else self._clients.unsettled(token)
         self._home.say(owner, wire.REGISTER, (client_id, wire.pack_token(token), opening, pairs))
         return wire.size_of(client_id, opening) + len(pairs)
+
+    def _say_detached(self, detached: _Detached) -> None:
+        owner = self._home.owner(slot_of(detached.item[0]))
+        if owner:
+            self._home.say(owner, wire.DETACH, detached.item)
+            if not detached.said_at and self._home.is_linked(owner):
+                detached.said_at = self._loop.time()
+
+    def _forget_detached(self, now: float) -> None:
+        while self._detached and self._detached[0].at <= now - DETACHED_KEPT_S:
+            self._detached.popleft()
 
     def _end_question(self, number: int) -> _Question:
         """It has no number any more."""
@@ -350,6 +401,7 @@ class Asking:
         if now - self._rotated_at > bounds.ATTACH_WAIT_S:
             self._rotated_at = now
             self._kicked_before, self._kicked = self._kicked, {}
+        self._forget_detached(now)
         self._ask_again([number for number, pending in self._pending.items() if not pending.asked])
         self._put_again([n for n, question in self._questions.items() if question.token in self._unasked])
         for number in [number for number, pending in self._pending.items() if pending.deadline <= now]:

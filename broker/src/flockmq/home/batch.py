@@ -59,6 +59,10 @@ class Batch:
         self.sessions[client_id] = {}
         self._dropped.add(client_id)
 
+    def drops(self, client_id: bytes) -> bool:
+        """It ends a session of this client."""
+        return client_id in self._dropped
+
     def call(self, function: bytes, keys: SlotKeys, before: bytes, after: bytes) -> list[Argument]:
         """The command that makes this batch durable, if the fence is `before`, and leaves the fence `after`."""
         hashes: list[Argument] = []

@@ -45,11 +45,16 @@ class Early:
             self.dropped += 1
             self._missed.setdefault(slot, set()).add(incarnation)
 
+    def put_back(self, slot: int, note: EarlyNote) -> None:
+        """It was taken, and can't be heard yet: it waits as long as if it had not been taken."""
+        self._count += 1
+        self._notes.setdefault(slot, []).append(note)
+
     def slots(self) -> list[int]:
         return [*self._notes]
 
     def take(self, slot: int) -> list[EarlyNote]:
-        """What was said of the slot, to be heard now, or put again."""
+        """What was said of the slot, to be heard now, or put back."""
         notes = self._notes.pop(slot, [])
         self._count -= len(notes)
         return notes

@@ -75,9 +75,14 @@ class Node:
 
 
 class ToFront(HomeSink):
-    """The way to the connection's node, once a turn. `cuts`: those of the node after which all of it went again."""
+    """The way to the connection's node, once a turn. `cuts`: those of the node after which all of it went again.
+    `is_told`: the node was told that its connection is admitted; `former_expiry_s`: what the session's was before that,
+    -1 for none.
+    """
 
-    __slots__ = ("client_id", "cuts", "deliver", "heard", "node", "on_overflow", "token")
+    __slots__ = (
+        "client_id", "cuts", "deliver", "former_expiry_s", "heard", "is_told", "node", "on_overflow", "token",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -98,6 +103,8 @@ class ToFront(HomeSink):
         """The number of the last question of its connection."""
         self.client_id = client_id
         self.token = token
+        self.is_told = False
+        self.former_expiry_s = -1
 
     def overflow(self) -> None:
         self.on_overflow(self)

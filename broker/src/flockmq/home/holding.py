@@ -61,10 +61,13 @@ class Guests(Protocol):
 
 class Slot:
     """`gained_at`: the epoch at which it became ours, at the latest; `fence` names it in the store. `is_lost`: another
-    core took it, as our own table is about to say. `clients`: whose sessions are here.
+    core took it, as our own table is about to say. `clients`: whose sessions are here. `was_emptied`: Redis lost data
+    while they came.
     """
 
-    __slots__ = ("clients", "fence", "gained_at", "is_lost", "journal", "loaded", "marks", "number", "wills")
+    __slots__ = (
+        "clients", "fence", "gained_at", "is_lost", "journal", "loaded", "marks", "number", "was_emptied", "wills",
+    )  # fmt: skip
 
     def __init__(self, number: int, gained_at: int, fence: str, journal: SlotJournal, wills: Wills) -> None:
         self.number = number
@@ -76,6 +79,7 @@ class Slot:
         self.clients: set[bytes] = set()
         self.loaded = False
         self.is_lost = False
+        self.was_emptied = False
 
     def is_blank(self) -> bool:
         return not self.loaded and not self.is_lost
@@ -164,9 +168,9 @@ class Holding:
         return held is not None and held.loaded
 
     def holds(self, session: DurableSession) -> bool:
-        """It runs here, and isn't on its way out."""
+        """It runs here, and isn't on its way out, nor another core's already."""
         held = self.slots.get(session.journal.slot)
-        return held is not None and held.journal is session.journal
+        return held is not None and held.journal is session.journal and not held.is_lost
 
     def epoch(self) -> int:
         return self._dealt_at if self._noticed else self._host.slots_epoch()
@@ -222,6 +226,9 @@ class Holding:
                 log.warning("%d slots of sessions wait for Redis: %s", len(blank), error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+            except Exception:  # all slots of this core would wait for ever
+                log.exception("slots of sessions could not be taken; those that aren't here are taken again")
+                await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
         self._host.changed()
 
     async def _take_over(self, number: int, fence: str, taken: Taken | StoreFenced) -> None:
@@ -233,9 +240,11 @@ class Holding:
         elif isinstance(taken, StoreFenced):
             self._note("another core took them before their sessions were here", number)
             slot.is_lost = True
-        elif not slot.loaded and await self._load(slot, taken):
+        elif not slot.loaded and await self._load(slot, taken) and not slot.is_lost:
             slot.loaded = True
             self._unloaded.discard(number)
+            if slot.was_emptied:
+                self._data_lost(number)
             self._guests.slot_loaded(number)
 
     async def _load(self, slot: Slot, taken: Taken) -> bool:
@@ -255,6 +264,8 @@ class Holding:
                     self._restore(slot, client_id, fields)
             except (ValueError, IndexError, StructError, PacketError, ShapeLimitError) as error:
                 log.error("the session of %r can't be restored, it is left in Redis: %s", client_id, error)
+            except Exception:  # the others, and the other slots, have no part in it
+                log.exception("the session of %r can't be restored, it is left in Redis", client_id)
             if time.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
                 self.seal()
                 await asyncio.sleep(0)
@@ -265,8 +276,7 @@ class Holding:
         return True
 
     def _restore(self, slot: Slot, client_id: bytes, fields: dict[bytes, bytes]) -> None:
-        limits = self._host.limits("default")
-        session = restored(slot.journal, self.ledger, client_id, fields, self.router, limits)
+        session = restored(slot.journal, self.ledger, client_id, fields, self.router, self._host.limits)
         meta = session.meta
         now_s = self.router.now_s
         left_s = self.ledger.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
@@ -324,7 +334,7 @@ class Holding:
         letters for this one would be accepted, and be nowhere.
         """
         slot = self.slots.get(number)
-        if slot is not None and slot.loaded:
+        if slot is not None and not slot.is_lost:
             self._note("another core took them, what they have here stops", number)
             slot.loaded = False
             slot.is_lost = True
@@ -335,7 +345,10 @@ class Holding:
     def _data_lost(self, number: int) -> None:
         """Redis hasn't what it had acknowledged: take the slot again, and write what is here anew."""
         slot = self.slots.get(number)
-        if slot is not None and slot.loaded:
+        if slot is not None and not slot.loaded:
+            slot.was_emptied = True
+        elif slot is not None:
+            slot.was_emptied = False
             self._note("Redis lost what it had of their sessions; it is written anew from memory", number)
             task = asyncio.ensure_future(self._take_again(slot))
             self._rewriting.add(task)
@@ -353,6 +366,10 @@ class Holding:
                 log.warning("slot %d of sessions waits for Redis: %s", slot.number, error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+                continue
+            except Exception:  # nothing of the slot would be durable any more
+                log.exception("slot %d of sessions could not be taken again, trying on", slot.number)
+                await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
                 continue
             self._write_again(slot, taken)
             return

@@ -80,7 +80,10 @@ class Letters:
             if slot not in is_new:
                 is_new[slot] = state.marks.is_new(letter.source, letter.number)
             if is_new[slot]:
-                self._router.give(subscription, message)
+                try:
+                    self._router.give(subscription, message)
+                except Exception:  # the other sessions, and the other letters, have no part in it
+                    log.exception("a message to %r could not be given to %r", message.topic, session.client_id)
         for slot, new in is_new.items():
             touched.add(slot)
             if new:
@@ -94,7 +97,12 @@ class Letters:
             return
         touched.add(slot)
         if state.marks.is_new(letter.source, letter.number):
-            self._router.deal(slot, letter.version & ~SHARED, chunk)
+            try:
+                self._router.deal(slot, letter.version & ~SHARED, chunk)
+            except PacketError:
+                raise
+            except Exception:  # the other letters have no part in it
+                log.exception("a shared delivery could not be given to a member in slot %d", slot)
             self._mark(slot, letter)
 
     def _mark(self, slot: int, letter: Letter) -> None:

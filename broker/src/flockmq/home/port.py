@@ -72,7 +72,7 @@ class Residents(Protocol):
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
         """A connection that is there already, and may have missed what was sent; `pairs`: all that it answered and
-        wasn't settled. False: its session has ended.
+        wasn't settled. False: its session has ended, or cut it off.
         """
         ...
 

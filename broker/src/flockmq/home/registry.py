@@ -113,13 +113,15 @@ class Registry:
         return waiting
 
     def register(self, client_id: bytes, incarnation: str, token: int) -> Kick | None:
-        """A node has this connection since before the slot came here; returns which of two must go."""
+        """A node has this connection since before the slot came here, or its link was lost; returns which of two must
+        go: if another waits for that, its node may have been told in vain.
+        """
         held = self._slots[slot_of(client_id)]
         old = held.get(client_id)
         if old is None or old[0] in self._gone:
             held[client_id] = (incarnation, token)
             return None
-        if old[1] == token:
+        if old[1] == token and client_id not in self._waiting:
             return None
         if old[1] > token or client_id in self._waiting:
             return Kick(incarnation, client_id, token)

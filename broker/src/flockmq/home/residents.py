@@ -59,8 +59,10 @@ class Residents:
         """Nodes to which everything goes again soon."""
         self._expected: dict[bytes, float] = {}
         """Clients that were connected when their sessions came here, and until when their fronts may say so."""
-        self._left: dict[bytes, int] = {}
-        """Those among them that left in order meanwhile, and the expiry that they said, or -1."""
+        self._left: dict[bytes, tuple[int, bool]] = {}
+        """Those among them that are gone, as their nodes said meanwhile: the expiry, and whether with their wills."""
+        self._cut_off: dict[bytes, int] = {}
+        """Clients whose sessions found no room, and the tokens of their connections, until those are gone."""
 
     async def stop(self) -> None:
         self._slices.stop()
@@ -82,21 +84,22 @@ class Residents:
                 self._gone(client_id)
         self.holding.forget_strangers()
         self.holding.tick()
+        for client_id in [client_id for client_id in self._cut_off if client_id not in self.sessions.by_id]:
+            del self._cut_off[client_id]
         self.holding.seal()
 
     def _gone(self, client_id: bytes) -> None:
         """Its client did not come back: say when it left, or its expiry would start anew with each crash."""
         session = self.sessions.by_id.get(client_id)
-        expiry_s = self._left.pop(client_id, None)
+        left = self._left.pop(client_id, None)
         if not isinstance(session, DurableSession) or client_id not in self.sessions.away or session.meta.left_ms:
             return
-        if expiry_s is None:
+        if left is None:
             session.leave(session.sink, session.meta.will)
         else:
             self.sessions.come_back(session)
-            if expiry_s >= 0:
-                session.expiry_s = expiry_s
-            self.sessions.leave(session, None, None, self.router.now_s)
+            session.expiry_s, with_will = left
+            self.sessions.leave(session, None, session.meta.will if with_will else None, self.router.now_s)
 
     # --- slots --------------------------------------------------------------------------------------------------------
 
@@ -118,6 +121,7 @@ class Residents:
     def went(self, session: DurableSession) -> None:
         self._expected.pop(session.client_id, None)
         self._left.pop(session.client_id, None)
+        self._cut_off.pop(session.client_id, None)
         self._detach(session)
 
     # --- connections --------------------------------------------------------------------------------------------------
@@ -134,11 +138,16 @@ class Residents:
             return False
         self.holding.now()
         slot = self.holding.slots[slot_of(client_id)]
+        self._cut_off.pop(client_id, None)
+        if client_id in self._left:
+            del self._expected[client_id]
+            self._gone(client_id)
         known = self._without_connection(client_id)
         if opening is None:
             if known is not None:
                 self.sessions.end(known)
-                self.holding.seal()
+            self.holding.seal()
+            if self._store.is_ending(slot.number, client_id):
                 self.holding.settle(slot.number, partial(answer, 0))
             else:
                 answer(0)
@@ -146,6 +155,7 @@ class Residents:
         source = session_source(opening.nonce)
         fresh = self._made(slot.journal, source, opening, incarnation, client_id, token)
         asked_before = isinstance(known, DurableSession) and known.meta.will_source == opening.nonce
+        former_expiry_s = -1 if known is None else known.expiry_s
         session, present = self.sessions.open(fresh, opening.clean_start and not asked_before)
         assert isinstance(session, DurableSession)
         if present and asked_before:
@@ -156,7 +166,7 @@ class Residents:
             self.holding.settle(slot.number, partial(answer, 0))
             return True
         slot.clients.add(client_id)
-        self._attach(session, token)
+        self._attach(session, token).former_expiry_s = former_expiry_s
         self.holding.seal()
         self._store.barrier(slot.number, partial(self._opened, session, token, present, answer))
         return True
@@ -183,6 +193,10 @@ class Residents:
         if not durable or self._attached.get(token) is not session:
             return
         self.holding.now()
+        sink = session.sink
+        assert isinstance(sink, ToFront)
+        sink.is_told = True
+        sink.cuts = sink.node.cuts
         answer(wire.LASTS | wire.PRESENT if present else wire.LASTS)
         session.send_again()
         self.holding.seal()
@@ -191,29 +205,41 @@ class Residents:
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
         session = self._heard(token)
         if session is None:
-            if client_id in self._expected and not with_will:
-                self._left[client_id] = expiry_s  # unless a newer connection of it says that it is there
+            if self._cut_off.get(client_id) == token:
+                del self._cut_off[client_id]
+            if client_id in self._expected and expiry_s >= 0:
+                self._left[client_id] = expiry_s, with_will  # unless a newer connection of it says that it is there
             return
+        sink = session.sink
+        assert isinstance(sink, ToFront)
         self._detach(session)
         self.holding.now()
         if expiry_s >= 0:
             session.expiry_s = expiry_s
-        self.sessions.leave(session, token, session.meta.will if with_will else None, self.router.now_s)
+        elif not with_will and sink.former_expiry_s >= 0:
+            session.expiry_s = sink.former_expiry_s  # its CONNECT came to nothing
+        if not sink.is_told and session.meta.source == session_source(session.meta.will_source):
+            self.sessions.end(session)  # it began with a CONNECT that was never answered
+        else:
+            self.sessions.leave(session, token, session.meta.will if with_will else None, self.router.now_s)
         self.holding.seal()
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
-        """A front that is there, and may have missed what was sent: all of it again, the front knows what it had."""
+        """A front that is there, and may have missed what was sent: all of it again, the front knows what it had. One
+        that was cut off did not hear so, and must not go on.
+        """
         self.holding.now()
         session = self.sessions.by_id.get(client_id)
-        if not isinstance(session, DurableSession):
+        if not isinstance(session, DurableSession) or self._cut_off.get(client_id) == token:
             return False
         fresh = self._made(session.journal, session.meta.source, opening, incarnation, client_id, token)
-        if self._attached.get(token) is session:
+        is_attached = self._attached.get(token) is session
+        self._detach(session)  # from its node, which may be another incarnation now
+        if is_attached:
             session.attach(fresh.sink, session.limits, opening.window, opening.max_packet_bytes)
         else:
-            self._detach(session)
             self.sessions.open(fresh, False)
-            self._attach(session, token)
+        self._attach(session, token).is_told = True
         session.reported(pairs)
         session.send_again()
         self.holding.seal()
@@ -234,18 +260,21 @@ class Residents:
 
     def _overflowed(self, sink: ToFront) -> None:
         """Cut off with a reason rather than left with a gap; the session is away from now on."""
-        self._homes.overflow(sink.node.incarnation, sink.client_id, sink.token)
         session = self._attached.get(sink.token)
         if session is not None and not self.holding.holds(session):
             self.holding.depart(session)
         else:
             self.leave(sink.client_id, sink.token, -1, True)
+            if sink.client_id in self.sessions.away:
+                self._cut_off[sink.client_id] = sink.token
+        self._homes.overflow(sink.node.incarnation, sink.client_id, sink.token)
 
-    def _attach(self, session: DurableSession, token: int) -> None:
+    def _attach(self, session: DurableSession, token: int) -> ToFront:
         """Its connection has the token."""
         sink = session.sink
         assert isinstance(sink, ToFront)
         self._attached[token] = sink.node.sessions[token] = session
+        return sink
 
     def _detach(self, session: DurableSession) -> None:
         sink = session.sink
@@ -288,7 +317,9 @@ class Residents:
 
     def _send_again(self, session: DurableSession) -> None:
         sink = session.sink
-        if isinstance(sink, ToFront) and sink.cuts != sink.node.cuts and self.holding.holds(session):
+        if not isinstance(sink, ToFront) or not sink.is_told:
+            return  # when it is admitted it gets all of it
+        if sink.cuts != sink.node.cuts and self.holding.holds(session):
             self.holding.now()
             sink.cuts = sink.node.cuts
             session.send_again()
@@ -343,10 +374,12 @@ class Residents:
                 self.holding.seal()
                 self.holding.settle(session.journal.slot, partial(answer, wire.encode(origin)))
             case wire.Unsubscribe(filters, nonce):
-                reasons = session.unsubscribed(nonce)
-                if reasons is None:
-                    reasons = self.sessions.unsubscribe(session, filters)
+                reasons = self.sessions.unsubscribe(session, filters)  # again, if what it stands behind was done again
+                told_before = session.unsubscribed(nonce)
+                if told_before is None:
                     session.note_unsubscribed(nonce, reasons)
+                else:
+                    reasons = told_before
                 self.holding.seal()
                 self.holding.settle(session.journal.slot, partial(answer, wire.encode(reasons)))
             case wire.Subscribe(wanted=wanted) if self._store.is_full():

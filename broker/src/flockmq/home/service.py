@@ -38,6 +38,7 @@ from flockmq.home.registry import Attached, Kick, Registry, slot_of
 log: Final = logging.getLogger(__name__)
 
 BEAT_S: Final = 0.1
+SWEEP_S: Final = 1.0
 
 
 class _Waiting:
@@ -150,34 +151,41 @@ class Homes:
         self.say(incarnation, wire.OVERFLOW, (client_id, wire.pack_token(token)))
 
     def loaded(self, slot: int) -> None:
-        """The slot's sessions are here: whoever waited goes on."""
-        for waiting in self._loading_of(slot):
-            self._open(waiting)
+        """The slot's sessions are here: whoever left is gone, whoever waited goes on."""
         self._hear(slot)
+        for waiting in self._loading_of(slot):
+            self._open_alone(waiting)
         for incarnation in self._early.missed(slot):
             self.say(incarnation, wire.AGAIN, slot)
 
     def _hear(self, slot: int) -> None:
         for note in self._early.take(slot):
-            self._take(note.incarnation, note.method, note.item)
+            if note.method == wire.REGISTER and not self._is_heard(slot, note.incarnation):
+                self._early.put_back(slot, note)
+            else:
+                self._take_alone(note.incarnation, note.method, note.item)
 
     # --- notes ------------------------------------------------------------------------------------------------------
 
     def waits(self, owner: str) -> bool:
-        return owner != self._me and self._outbox.waits(owner)
+        """Without a link, what is to be said once there is one may wait for long, and holds up nobody."""
+        return owner != self._me and self._cluster.is_linked(owner) and self._outbox.waits(owner)
 
     def say(self, to: str, method: str, item: object) -> None:
         if to == self._me:
-            self._take(self._me, method, item)
+            self._take_alone(self._me, method, item)
         else:
             self._outbox.put(to, method, item)
 
     def _came(self, method: str, decode: Callable[[bytes], Sequence[object]], incarnation: str, body: bytes) -> None:
         for item in decode(body):
-            try:
-                self._take(incarnation, method, item)
-            except Exception:  # the link, and the others in the note, have no part in it
-                log.exception("what %s said could not be done: %s", incarnation, method)
+            self._take_alone(incarnation, method, item)
+
+    def _take_alone(self, incarnation: str, method: str, item: object) -> None:
+        try:
+            self._take(incarnation, method, item)
+        except Exception:  # the link, the others in the note, and whoever said it here, have no part in it
+            log.exception("what %s said could not be done: %s", incarnation, method)
 
     def _delivered(self, incarnation: str, body: bytes) -> None:
         for token, packets in wire.deliveries(body):
@@ -233,10 +241,13 @@ class Homes:
         waiting.kick = attached.kick
         waiting.deadline = self._loop.time() + bounds.KICK_WAIT_S
         self._waiting[attached.token] = waiting
-        if attached.superseded is not None:
-            self._refuse(attached.superseded[1], wire.SUPERSEDED)
-        else:
+        if attached.superseded is None:
             self._kick(attached.kick)
+            return
+        superseded = attached.superseded[1]
+        if superseded in self._waiting:
+            waiting.deadline = self._waiting[superseded].deadline  # of the same kick
+        self._refuse(superseded, wire.SUPERSEDED)
 
     def _may_attach(self, incarnation: str) -> bool:
         """A purged node may still be linked, and may not know yet."""
@@ -245,7 +256,7 @@ class Homes:
     def _admit(self, waiting: _Waiting) -> None:
         slot = slot_of(waiting.client_id)
         if self.residents.has_loaded(slot):
-            self._open(waiting)
+            self._open_alone(waiting)
         elif self._loading_count >= bounds.ATTACHES_MAX or self._loading_bytes >= bounds.ATTACHES_MAX_BYTES:
             self._no_room(waiting)
         else:
@@ -278,6 +289,12 @@ class Homes:
         answer = partial(self._admitted, waiting)
         if not self.residents.open(waiting.client_id, waiting.incarnation, waiting.token, waiting.opening, answer):
             self._no_room(waiting)
+
+    def _open_alone(self, waiting: _Waiting) -> None:
+        try:
+            self._open(waiting)
+        except Exception:  # the others that are admitted with it have no part in it
+            log.exception("the session of %r could not be opened", waiting.client_id)
 
     def _admitted(self, waiting: _Waiting, flags: int) -> None:
         token = wire.pack_token(waiting.token)
@@ -394,10 +411,13 @@ class Homes:
     async def _sweep(self) -> None:
         """Free what purged nodes held, a little at a time, and what was said of slots that never came here."""
         while True:
-            await asyncio.sleep(1.0)
-            self._early.sweep(self._is_heard)
-            for _ in self.registry.sweep():
-                await asyncio.sleep(0)
+            await asyncio.sleep(SWEEP_S)
+            try:
+                self._early.sweep(self._is_heard)
+                for _ in self.registry.sweep():
+                    await asyncio.sleep(0)
+            except Exception:
+                log.exception("what purged nodes held could not be freed; it is tried again")
 
 
 _DECODERS: Final[Mapping[str, Callable[[bytes], Sequence[object]]]] = {

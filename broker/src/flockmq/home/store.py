@@ -13,7 +13,6 @@ What always holds:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -111,6 +110,11 @@ class Store:
             batch.drop(client_id)
             self._grow(state, batch, bounds.STORE_CHANGE_BYTES + len(client_id))
 
+    def is_ending(self, slot: int, client_id: bytes) -> bool:
+        """A session of the client ended, and that isn't durable yet."""
+        state = self._slots.get(slot)
+        return state is not None and any(batch.drops(client_id) for batch in state.batches)
+
     def mark(self, slot: int, source: bytes, number: bytes) -> None:
         self._mark(slot, source, number)
 
@@ -162,21 +166,24 @@ class Store:
 
     async def take(self, slot: int, fence: str) -> Taken:
         """Become the slot's owner and read what it has. `fence`: "generation-sequence incarnation"; again with the same
-        one is harmless. Raises StoreFenced if a higher owner took it; RedisUnreachable, LogUnavailable."""
+        one is harmless. Raises StoreFenced if a higher owner took it; RedisUnreachable, LogUnavailable, the latter also
+        if it was released meanwhile."""
         async with aclosing(self.take_all({slot: fence})) as slots:
             async for _, taken in slots:
                 if isinstance(taken, StoreFenced):
                     raise taken
                 return taken
-        raise AssertionError("each slot is yielded once")
+        raise LogUnavailable(f"slot {slot} was released, or taken anew, while it was read")
 
     async def take_all(self, fences: Mapping[int, str]) -> AsyncGenerator[tuple[int, Taken | StoreFenced]]:
-        """As `take`, many slots a round trip. A slot may be written to from when it is yielded. Raises RedisUnreachable
-        or LogUnavailable: what wasn't yielded must be taken again."""
+        """As `take`, many slots a round trip. A slot may be written to from when it is yielded; one that is released
+        meanwhile, and was ours before, isn't. Raises RedisUnreachable or LogUnavailable: what wasn't yielded must be
+        taken again."""
         refused: list[tuple[int, StoreFenced]] = []
         owned: dict[RedisLink, list[SlotQueue]] = {}
         async with self._turn:
             slots = [self._suspended(number, fence.encode()) for number, fence in fences.items()]
+            ours = {state.number: self._slots.get(state.number) for state in slots}
             for link, group in (await self._by_link(slots)).items():
                 owned[link] = []
                 for state, fenced in zip(group, await self._fence(link, group), strict=True):
@@ -191,6 +198,8 @@ class Store:
             for at in range(0, len(group), bounds.STORE_TAKE_SLOTS):
                 some = group[at : at + bounds.STORE_TAKE_SLOTS]
                 for state, taken in zip(some, await read_slots(link, [state.keys for state in some]), strict=True):
+                    if self._slots.get(state.number) is not ours[state.number]:
+                        continue
                     self._slots[state.number] = state
                     state.writable = True
                     self._enqueue(state)
@@ -222,7 +231,8 @@ class Store:
     async def _fence(self, link: RedisLink, slots: list[SlotQueue]) -> list[StoreFenced | None]:
         """Set our fence for each, and say where a higher one is."""
         number = next(self._numbers)
-        replies = await link.write([(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots])
+        takes = [(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots]
+        replies = await link.write(takes, repeats_write=True)
         answers: list[StoreFenced | None] = []
         for state, reply in zip(slots, replies, strict=True):
             if isinstance(reply, ResponseError):
@@ -293,7 +303,8 @@ class Store:
             state.after = state.after or b"%b %d" % (state.fence, next(self._numbers))
         function = WRITE_FULL if self.redis_full else WRITE
         replies = await link.write(
-            [state.batches[0].call(function, state.keys, state.before, state.after) for state in group]
+            [state.batches[0].call(function, state.keys, state.before, state.after) for state in group],
+            repeats_write=True,
         )
         failure = ""
         for state, reply in zip(group, replies, strict=True):
@@ -339,13 +350,20 @@ class Store:
         """Find out, without a change to write, that Redis was replaced or lost data, or has room again."""
         while True:
             await asyncio.sleep(bounds.STORE_WATCH_EVERY_S)
-            async with self._turn:
-                with contextlib.suppress(LogError):
-                    groups = await self._by_link(list(self._slots.values()))
-                    full = [await self._look(link, group) for link, group in groups.items()]
-                    if self.redis_full and not any(full):
-                        self.redis_full = False
-                        log.warning("Redis has room again")
+            try:
+                async with self._turn:
+                    await self._look_at_all()
+            except LogError:
+                pass  # whoever writes says so
+            except Exception:  # nobody else would find it out
+                log.exception("a look at Redis failed")
+
+    async def _look_at_all(self) -> None:
+        groups = await self._by_link(list(self._slots.values()))
+        full = [await self._look(link, group) for link, group in groups.items()]
+        if self.redis_full and not any(full):
+            self.redis_full = False
+            log.warning("Redis has room again")
 
     async def _look(self, link: RedisLink, group: list[SlotQueue]) -> bool:
         """Write a batch without changes: for one slot, or for all if the connection is new. Whether Redis is full."""

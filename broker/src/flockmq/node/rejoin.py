@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -18,7 +18,6 @@ from flockmq.bounds import LOG_RETRY_MAX_S, REJOIN_SLICE_FILTERS
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.node import Node
-from flockmq.rlog.entry import Op
 from flockmq.rlog.errors import LogFull, LogUnavailable
 from flockmq.rlog.shards import ROUTE, ROUTES
 from flockmq.session.session import Session
@@ -27,7 +26,8 @@ log: Final = logging.getLogger(__name__)
 
 
 async def rejoin(node: Node) -> None:
-    """Returns when the node is a member again, or was purged once more. Raises LogRefused."""
+    """Returns when the node is a member again; waits for the log as long as it takes. Raises LogRefused: it was purged
+    once more, rejoin again."""
     closed = await _close_who_may_have_missed(node)
     me = await node.cluster.begin_anew()
     closed += await _close_who_may_have_missed(node)  # who subscribed since, with routes of nobody
@@ -40,11 +40,13 @@ async def rejoin(node: Node) -> None:
     node.router.shared.me = me
     node.router.shared.others_changed()
     claims = filters.exclusive.rename(me)
-    await node.rlog.rejoin(me)
-    await node.cluster.join()
-    node.homes.rename(me)
-    for filter, client_id in claims:
-        filters.exclusive.claim(filter, client_id, partial(_claimed, node, client_id))
+    try:
+        await node.rlog.rejoin(me)
+        await _until_logged(node.cluster.join)
+        node.homes.rename(me)
+    finally:  # a claim that can't be written any more closes its client, too
+        for filter, client_id in claims:
+            filters.exclusive.claim(filter, client_id, partial(_claimed, node, client_id))
     await _write_routes(node)
     log.warning("this node is a member again; %d clients that may have missed messages were closed", closed)
 
@@ -76,16 +78,17 @@ async def _write_routes(node: Node) -> None:
     others = [matching(filter) if is_exclusive(filter) else filter for filter in filters if not is_shared(filter)]
     for first in range(0, len(others), REJOIN_SLICE_FILTERS):
         piece = others[first : first + REJOIN_SLICE_FILTERS]
-        await _write(node, [ROUTES.put((filter, node.incarnation), None) for filter in piece])
+        ops = [ROUTES.put((filter, node.incarnation), None) for filter in piece]
+        await _until_logged(partial(node.rlog.write, ROUTE, ops))
 
 
-async def _write(node: Node, ops: list[Op]) -> None:
+async def _until_logged(write: Callable[[], Awaitable[object]]) -> None:
     while True:
         try:
-            await node.rlog.write(ROUTE, ops)
+            await write()
             return
         except (LogUnavailable, LogFull) as error:
-            log.warning("the routes of this node's clients couldn't be written, trying on: %s", error)
+            log.warning("what this node has to say to be a member again couldn't be written, trying on: %s", error)
             await asyncio.sleep(LOG_RETRY_MAX_S)
 
 

@@ -25,7 +25,7 @@ _ROOM_MIN_S: Final = 0.005
 _ROOM_MAX_S: Final = 0.25
 """How often a client that reads slowly is looked at again: less and less."""
 _BACK_S: Final = 2.0
-"""How often one that went away amid its retained messages is looked for."""
+"""How often one that went away amid its retained messages is looked for, and a log that didn't answer is asked."""
 
 
 def _size(row: object) -> int:
@@ -104,15 +104,15 @@ class Owed:
 
 
 class Feeds:
-    """`catch_up` returns when the table has all that was retained before; `flush` has what was put written; `given` is
-    told which subscription was given all.
+    """`catch_up` returns when the table has all that was retained before, or False: it can't be told, ask again.
+    `flush` has what was put written; `given` is told which subscription was given all.
     """
 
     def __init__(
         self,
         retained: Retained,
         router: Router,
-        catch_up: Callable[[], Awaitable[object]],
+        catch_up: Callable[[], Awaitable[bool]],
         flush: Callable[[], None],
         given: Callable[[Subscription], None],
     ) -> None:
@@ -150,7 +150,7 @@ class Feeds:
             while queue:
                 owed = queue[next(iter(queue))]
                 if not owed.saw_all:
-                    await self._catch_up()
+                    await self._see_all(session, owed)
                 await self._send(session, owed)
                 self._retained.owed.discard(owed)
                 if queue.get(owed.subscription.filter) is owed:
@@ -160,6 +160,13 @@ class Feeds:
         finally:
             self._retained.owed.difference_update(queue.values())
             del self._owed[session]
+
+    async def _see_all(self, session: Session, owed: Owed) -> None:
+        """However long the log is away."""
+        while not await self._catch_up():
+            if session.subscription(owed.subscription.filter) is not owed.subscription:
+                return
+            await asyncio.sleep(_BACK_S)
 
     async def _send(self, session: Session, owed: Owed) -> None:
         subscription = owed.subscription

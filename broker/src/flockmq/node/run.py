@@ -11,7 +11,7 @@ import gc
 import logging
 import resource
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from flockmq import __version__
@@ -43,6 +43,7 @@ log: Final = logging.getLogger(__name__)
 
 DEFAULT_LISTENER_NAME: Final = "tcp:default"
 CAST_OUT_CHECK_S: Final = 1.0
+WORK_AGAIN_S: Final = 1.0
 
 
 async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None = None) -> None:
@@ -111,8 +112,7 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             ready(NodePorts(mqtt=mqtt_port, listeners=listeners.ports, link=link, management=management_port))
         while True:
             await _until_cast_out(purged, rlog)
-            purged.clear()
-            await rejoin(node)
+            await _come_back(purged, node)
 
 
 async def _until_cast_out(purged: asyncio.Event, rlog: Rlog) -> None:
@@ -121,6 +121,17 @@ async def _until_cast_out(purged: asyncio.Event, rlog: Rlog) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(purged.wait(), CAST_OUT_CHECK_S)
             return
+
+
+async def _come_back(purged: asyncio.Event, node: Node) -> None:
+    """However often the cluster takes it for dead meanwhile."""
+    while True:
+        purged.clear()
+        try:
+            await rejoin(node)
+            return
+        except rlog_errors.LogRefused as refused:
+            log.warning("%s: this node was purged again before it was back", refused)
 
 
 @contextlib.asynccontextmanager
@@ -149,20 +160,28 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
         stack.push_async_callback(node.homes.stop)
         node.engine.start(asyncio.get_running_loop())
         stack.callback(node.engine.stop)
-        samples = asyncio.ensure_future(node.sample_lag())
-        stack.callback(samples.cancel)
-        watching = asyncio.ensure_future(node.loop_watch.run())
-        stack.callback(watching.cancel)
-        telling = asyncio.ensure_future(node.system.run())
-        stack.callback(telling.cancel)
-        delayed = asyncio.ensure_future(node.delayed.run())
-        stack.callback(delayed.cancel)
-        expiries = asyncio.ensure_future(node.access.watch())
-        stack.callback(expiries.cancel)
-        absences = asyncio.ensure_future(node.watch_sessions())
-        stack.callback(absences.cancel)
+        for work in (
+            node.sample_lag,
+            node.loop_watch.run,
+            node.system.run,
+            node.delayed.run,
+            node.access.watch,
+            node.watch_sessions,
+        ):
+            stack.callback(asyncio.ensure_future(_keep_up(work)).cancel)
         stack.push_async_callback(node.close_clients)
         yield
+
+
+async def _keep_up(work: Callable[[], Awaitable[None]]) -> None:
+    """What is done for as long as the node lives: an error in it is told, and it goes on."""
+    while True:
+        try:
+            await work()
+            return
+        except Exception:
+            log.exception("%s failed, it begins anew", getattr(work, "__qualname__", work))
+            await asyncio.sleep(WORK_AGAIN_S)
 
 
 def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:

@@ -130,10 +130,9 @@ class System:
 
     async def run(self) -> None:
         """For as long as the node lives."""
-        await asyncio.gather(
-            self._every(self._settings.sys_msg_interval, self.tell),
-            self._every(self._settings.sys_heartbeat_interval, self.beat),
-        )
+        async with asyncio.TaskGroup() as rounds:
+            rounds.create_task(self._every(self._settings.sys_msg_interval, self.tell))
+            rounds.create_task(self._every(self._settings.sys_heartbeat_interval, self.beat))
 
     async def _every(self, interval_s: float, round_: Callable[[], None]) -> None:
         while interval_s:

@@ -27,7 +27,7 @@ class CatchUp:
         self._applied = applied
         self._asking: asyncio.Task[StreamId] | None = None
         self._next: asyncio.Task[StreamId] | None = None
-        self._waiting: list[tuple[StreamId, asyncio.Future[None]]] = []
+        self._waiting: dict[asyncio.Future[None], StreamId] = {}
 
     async def wait(self) -> None:
         """Returns when the tables have all that was in the log when it was called. Raises LogUnavailable."""
@@ -36,8 +36,11 @@ class CatchUp:
                 end = await asyncio.shield(self._question())
                 if self._applied() < end:
                     reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                    self._waiting.append((end, reached))
-                    await reached
+                    self._waiting[reached] = end
+                    try:
+                        await reached
+                    finally:
+                        self._waiting.pop(reached, None)
         except TimeoutError:
             raise LogUnavailable(
                 f"shard {self._shard}: its end was not reached within {bounds.LOG_WRITE_DEADLINE_S:g} s"
@@ -48,15 +51,9 @@ class CatchUp:
         if not self._waiting:
             return
         applied = self._applied()
-        still = []
-        for end, reached in self._waiting:
-            if reached.done():
-                continue
-            if end <= applied:
+        for reached, end in self._waiting.items():
+            if end <= applied and not reached.done():
                 reached.set_result(None)
-            else:
-                still.append((end, reached))
-        self._waiting = still
 
     async def stop(self) -> None:
         for task in (self._asking, self._next):

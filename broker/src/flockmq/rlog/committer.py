@@ -171,7 +171,7 @@ class Committer:
                 for shard in shards:
                     await self._check_life(shard)
                 await self._settle(shards)
-            except LogError as error:
+            except (LogError, ResponseError) as error:
                 self._complain(error)
 
     async def _check_life(self, shard: str) -> None:
@@ -184,7 +184,7 @@ class Committer:
         if (waited or stored != str(life).encode()) and self._settled.get(shard) == (link, life):
             del self._settled[shard]
 
-    def _complain(self, error: LogError) -> None:
+    def _complain(self, error: Exception) -> None:
         """Once for as long as it is the same."""
         if str(error) != self._complaint:
             self._complaint = str(error)

@@ -96,28 +96,36 @@ class RedisLink:
             return replies
 
     async def write(
-        self, commands: Sequence[Sequence[Argument]], timeout_s: float = bounds.LOG_REPLY_MAX_S
+        self,
+        commands: Sequence[Sequence[Argument]],
+        timeout_s: float = bounds.LOG_REPLY_MAX_S,
+        *,
+        repeats_write: bool = False,
     ) -> list[Reply | ResponseError]:
         """`pipeline`, for what is acknowledged to anybody: it returns when `min_replicas` have all that was written
-        before, too, so the answer to a repeat that wrote nothing counts as well. Raises LogUnavailable if too few of
-        them have it in time: the commands were executed, and may be sent again."""
+        before, too, so the answer to a repeat that wrote nothing counts as well. `repeats_write`: whichever of these is
+        accepted writes something, a repeat too; then nothing else is written, which a Redis that is full would refuse.
+        Raises LogUnavailable if too few of them have it in time: the commands were executed, and may be sent again."""
         wanted = self.config.min_replicas
         if not wanted:
             return await self.pipeline(commands, timeout_s)
         wait_s = self.config.wait_timeout_s
         # WAIT is for what this connection wrote last, and a repeat may write nothing: so something always is written.
-        barrier = ("SET", _barrier_key(self.key), b""), ("WAIT", wanted, int(wait_s * 1000))
-        *replies, written, replicas = await self.pipeline([*commands, *barrier], timeout_s + wait_s)
-        for reply in (written, replicas):
+        barrier: list[Sequence[Argument]] = [("WAIT", wanted, int(wait_s * 1000))]
+        if not repeats_write:
+            barrier.insert(0, ("SET", _barrier_key(self.key), b""))
+        replies = await self.pipeline([*commands, *barrier], timeout_s + wait_s)
+        for reply in replies[len(commands) :]:
             if isinstance(reply, ResponseError):
                 raise LogUnavailable(f"Redis at {self._server}: {reply}")
+        replicas = replies[-1]
         assert isinstance(replicas, int)
         if replicas < wanted:
             raise LogUnavailable(
                 f"Redis at {self._server}: {replicas} of the {wanted} replicas that redis.min_replicas asks for had "
                 f"the write within {wait_s:g} s"
             )
-        return replies
+        return replies[: len(commands)]
 
     async def replicated(self) -> None:
         """Returns when `min_replicas` have all that this server was given before. Raises LogUnavailable."""

@@ -176,9 +176,13 @@ class Replica:
                 if isinstance(error, LogLost) and not self._caught_up.is_set():
                     raise
                 log.warning("tail of the log: %s", error)
-                await link.close()
-                await asyncio.sleep(retry_s)
-                retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+            except Exception:
+                if not self._caught_up.is_set():
+                    raise
+                log.exception("tail of the log")
+            await link.close()
+            await asyncio.sleep(retry_s)
+            retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
 
     def _note_caught_up(self) -> None:
         """Once every shard has reached where its log ended when this connection was made, this node is in step."""
@@ -235,6 +239,10 @@ class Replica:
                 log.warning("shard %s at %s can't go on: %s", shard, state.applied, error)
                 self.bootstrap(shard)
                 break
+            except Exception:  # half of it may be in the tables
+                log.exception("shard %s: entry %s can't be applied", shard, entry.stream_id)
+                self.bootstrap(shard)
+                break
             size += len(entry.value)
             if loop.time() >= turn_ends:
                 self._on_applied(shard, size)
@@ -284,6 +292,8 @@ class Replica:
                 break
             except LogError as error:
                 log.warning("bootstrap of shard %s: %s", shard, error)
+            except Exception:
+                log.exception("bootstrap of shard %s", shard)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
         del self._bootstrapping[shard]

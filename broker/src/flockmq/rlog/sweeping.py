@@ -4,11 +4,14 @@ turns of the event loop between them."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from typing import Final
 
 from flockmq import bounds
 from flockmq.rlog.tables import Shard, Tables
+
+log: Final = logging.getLogger(__name__)
 
 _DONE: Final = object()
 
@@ -34,10 +37,13 @@ class Sweeper:
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
-        while self._step():
-            if loop.time() >= turn_ends:
-                await asyncio.sleep(0)
-                turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+        try:
+            while self._step():
+                if loop.time() >= turn_ends:
+                    await asyncio.sleep(0)
+                    turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+        except Exception:
+            log.exception("rows that are gone can't be freed; the next entry of the log tries on")
         self._task = None
 
     def _step(self) -> bool:

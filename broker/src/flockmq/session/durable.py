@@ -17,6 +17,7 @@ QoS 0 messages that wait for a client that is away wait in memory: a crash loses
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -32,6 +33,7 @@ from flockmq.session.journal import (
     SUBSCRIPTION,
     UNSUBSCRIBED,
     WAITS,
+    ZONE,
     Journal,
     Ledger,
     Meta,
@@ -43,7 +45,7 @@ from flockmq.session.journal import (
     unsubscribed_field,
 )
 from flockmq.session.journaled import HomeSink, JournaledSession
-from flockmq.session.limits import Limits
+from flockmq.session.limits import DEFAULT, Limits
 from flockmq.session.opening import Will
 from flockmq.session.publish import Stored, as_duplicate, packet_of, transcode, with_packet_id
 from flockmq.session.router import Router
@@ -371,6 +373,7 @@ class DurableSession(JournaledSession):
         """The store lost something: put all that is to last into it anew."""
         client_id, journal = self.client_id, self.journal
         journal.drop(client_id)
+        self._zone = DEFAULT
         self._write_meta()
         for subscription in self.all_subscriptions():
             self._write_subscription(subscription)
@@ -439,13 +442,20 @@ class DurableSession(JournaledSession):
 
 
 def restored(
-    journal: Journal, ledger: Ledger, client_id: bytes, fields: dict[bytes, bytes], router: Router, limits: Limits
+    journal: Journal,
+    ledger: Ledger,
+    client_id: bytes,
+    fields: dict[bytes, bytes],
+    router: Router,
+    limits: Callable[[str], Limits],
 ) -> DurableSession:
-    """The session as it was at another home, away; its subscriptions aren't in the router yet. Raises ValueError for
-    what no home of ours put.
+    """The session as it was at another home, away; its subscriptions aren't in the router yet. `limits` knows those of
+    each zone. Raises ValueError for what no home of ours put.
     """
     meta = decode_meta(fields.get(META, b""))
+    zone = fields.get(ZONE, DEFAULT.encode()).decode()
     away = router.away5 if meta.version == 5 else router.away4
-    session = DurableSession(journal, ledger, meta, away, client_id, limits, 0)
+    session = DurableSession(journal, ledger, meta, away, client_id, limits(zone), 0)
+    session._zone = zone
     session.restore(fields, router.now_s)
     return session

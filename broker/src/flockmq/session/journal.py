@@ -7,6 +7,7 @@
     s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), and whether it is owed what is
                         retained; its encoded identifiers
     u, nonce            the reason codes that an UNSUBSCRIBE of this connection was answered with
+    z                   the zone whose limits it has, where that was ever another than "default"
 
 Integers are unsigned, big end first; times are wall time in ms. Puts and deletes are absolute and reach the store in
 their order, so what it has is always the session as it was at some moment. Pure.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from flockmq.session.journaled import JournaledSession
 
 META: Final = b"m"
+ZONE: Final = b"z"
 MESSAGE: Final = 0x71
 RECEIVED: Final = 0x72
 SUBSCRIPTION: Final = 0x73

@@ -16,6 +16,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.session.journal import (
     META,
     OWED,
+    ZONE,
     Journal,
     Ledger,
     Meta,
@@ -25,7 +26,7 @@ from flockmq.session.journal import (
     subscription_value,
     unsubscribed_field,
 )
-from flockmq.session.limits import Limits
+from flockmq.session.limits import DEFAULT, Limits
 from flockmq.session.origin import SOURCE_BYTES, origin_of, session_source
 from flockmq.session.router import Router
 from flockmq.session.session import LATER, Session
@@ -79,8 +80,8 @@ class JournaledSession(Session):
     """What a home knows of each of its sessions; `DurableSession` adds the messages on their way to the client."""
 
     __slots__ = (
-        "_durable", "_effects", "_ended", "_front", "_is_unsealed", "_last", "_last_number", "_seals", "journal",
-        "ledger", "meta", "numbers", "owed", "unsubscribes",
+        "_durable", "_effects", "_ended", "_front", "_is_unsealed", "_last", "_last_number", "_seals", "_zone",
+        "journal", "ledger", "meta", "numbers", "owed", "unsubscribes",
     )  # fmt: skip
 
     def __init__(
@@ -109,10 +110,14 @@ class JournaledSession(Session):
         self._seals: list[_Seal] | None = None
         self._is_unsealed: bool = False
         self._ended: bool = False
+        self._zone: str = DEFAULT
+        """What the store has."""
 
     # The life of the session.
 
     def opened(self) -> None:
+        """Whatever the store has of the client id is another's: one that couldn't be restored."""
+        self.journal.drop(self.client_id)
         self._write_meta()
 
     def will_published(self) -> None:
@@ -148,6 +153,9 @@ class JournaledSession(Session):
         meta.expiry_s = self.expiry_s
         meta.version = self.sink.protocol_version
         self.journal.put(self.client_id, META, meta.encode())
+        if self._zone != self.limits.name:
+            self._zone = self.limits.name
+            self.journal.put(self.client_id, ZONE, self._zone.encode())
 
     def add_subscription(self, subscription: Subscription) -> None:
         super().add_subscription(subscription)

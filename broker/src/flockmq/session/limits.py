@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import TOPIC_MAX_LEVELS
+
+DEFAULT: Final = "default"
+"""The zone of whoever has no other."""
 
 
 @mypyc_attr(acyclic=True)
@@ -41,7 +46,7 @@ class Limits:
 
     def __init__(
         self,
-        name: str = "default",
+        name: str = DEFAULT,
         *,
         max_packet_size: int = 1024 * 1024,
         max_clientid_len: int = 65_535,

@@ -84,7 +84,8 @@ ask() {
     knowing=$((knowing + 1))
     # shellcheck disable=SC2086
     set -- $said
-    if [ "$1" -gt $newest ]; then newest=$1 primary=$2 replicas=$3 content=0; fi
+    if [ "$1" -gt $newest ]; then newest=$1 primary=$2 replicas=0 content=0; fi
+    if [ "$1 $2" = "$newest $primary" ] && [ "$3" -gt $replicas ]; then replicas=$3; fi
     if [ "$1 $2 $4" = "$newest $primary master" ]; then content=$((content + 1)); fi
   done
 }
@@ -197,7 +198,7 @@ ready() {
   else
     case $(field role) in
       master) [ "$(redis config get min-replicas-to-write | tail -n 1)" != $UNSETTLED ] ;;
-      slave) [ "$(field master_link_status)" = up ] ;;
+      slave) [ "$(field master_link_status)" = up ] && [ "$(redis config get replica-priority | tail -n 1)" != 0 ] ;;
       *) false ;;
     esac
   fi

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
-from flockmq.cluster.balance import load, moving
+from flockmq.cluster.balance import Balance, load, moving
+from flockmq.cluster.beats import Beats
 from flockmq.cluster.frames import Status
+from flockmq.cluster.handshake import Identity
+from flockmq.cluster.link import Link
+from flockmq.cluster.mesh import Mesh
 
 ME = "core-0@1"
 
@@ -42,3 +49,15 @@ def test_cores_that_drain_come_last_then_replicants_count_then_appends() -> None
     ordered = [core(0), core(0, weight=5), core(1), core(0, draining=True)]
     shuffled = [ordered[index] for index in (2, 0, 3, 1)]
     assert sorted(shuffled, key=load) == ordered
+
+
+def test_a_core_that_was_unable_is_chosen_only_if_there_is_no_other() -> None:
+    linked = [cast(Link, SimpleNamespace(peer=Identity(f"core-{n}@00000001", "core"))) for n in range(2)]
+    statuses = {"core-0@00000001": core(0), "core-1@00000001": core(5)}
+    mesh = cast(Mesh, SimpleNamespace(links=lambda: linked))
+    balance = Balance(lambda: "edge-0@00000001", mesh, cast(Beats, SimpleNamespace(of=statuses.__getitem__)))
+    idle, busy = linked
+    assert balance.choose() is idle
+    assert balance.choose(idle) is busy
+    linked.pop()
+    assert balance.choose(idle) is idle

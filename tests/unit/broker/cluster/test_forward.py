@@ -67,16 +67,16 @@ def test_whatever_is_cut_each_message_is_accepted_once_and_in_order(actions: lis
             elif action == "carry" and wire is not None and wire.frames:
                 carry(wire)
             elif action == "accept" and wire is not None:
-                sink.accepted(inbox.last("a@00000001"))
+                sink.accepted(inbox.accepted("a@00000001"))
             elif action == "cut" and wire is not None:
                 wire = None
                 sink.disconnected()
             elif action == "connect" and wire is None:
                 wire = Wire()
-                sink.connected(wire, inbox.last("a@00000001"))
+                sink.connected(wire, inbox.accepted("a@00000001"))
         while wire is not None and wire.frames:
             carry(wire)
-        sink.accepted(inbox.last("a@00000001"))
+        sink.accepted(inbox.accepted("a@00000001"))
         assert arrived == b"".join(b"%03d" % n for n in range(sent))
         assert accepted == list(range(sent))
         assert (sink.resend_bytes, sink.resend_messages) == (0, 0)
@@ -185,17 +185,30 @@ def test_a_node_that_was_purged_and_came_back_goes_on_with_its_numbers() -> None
     assert inbox.accept(former, 1)
     assert inbox.accept(former, 2)
     inbox.forget(former)
-    assert inbox.meet(later) == 2
+    assert inbox.accepted(later) == 2
     assert not inbox.accept(later, 2)
     assert inbox.accept(later, 3)
-    assert inbox.meet(new_incarnation("a")) == 0
+    assert inbox.accepted(new_incarnation("a")) == 0
+
+
+def test_a_node_that_came_back_before_its_purge_was_seen_goes_on_with_what_it_brought() -> None:
+    inbox = Inbox()
+    former = new_incarnation("a")
+    later = new_incarnation("a", former)
+    assert inbox.accept(former, 1)
+    assert inbox.accepted(later) == 1
+    inbox.forget(former)
+    assert not inbox.accept(later, 1)
+    assert inbox.accept(later, 2)
+    inbox.forget(former)
+    assert inbox.accepted(later) == 2
 
 
 def test_a_node_that_came_back_itself_is_numbered_from_one_by_everybody() -> None:
     inbox = Inbox()
     assert inbox.accept("b@00000001", 7)
     inbox.begin_anew()
-    assert inbox.meet("b@00000001") == 0
+    assert inbox.accepted("b@00000001") == 0
     assert inbox.accept("b@00000001", 1)
 
 
@@ -206,7 +219,7 @@ def test_purged_nodes_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPa
     for incarnation in purged:
         inbox.accept(incarnation, 5)
         inbox.forget(incarnation)
-    assert [inbox.meet(incarnation) for incarnation in purged] == [0, 5, 5]
+    assert [inbox.accepted(incarnation) for incarnation in purged] == [0, 5, 5]
 
 
 async def test_a_node_that_may_be_purged_lets_publishers_wait(monkeypatch: pytest.MonkeyPatch) -> None:

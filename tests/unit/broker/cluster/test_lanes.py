@@ -170,6 +170,18 @@ def test_a_shared_run_goes_to_the_one_slot_or_is_dropped(sender: Sender) -> None
     assert sender.lanes.dropped_bytes == 4
 
 
+def test_a_core_that_goes_while_its_link_is_full_holds_nobody_up(sender: Sender) -> None:
+    sender.wires["a@1"].data_bytes = bounds.PEER_BLOCKED_BYTES + 1
+    fan = sender.put(1, 0)
+    sender.end_turn()
+    [paused] = sender.lanes.slow_lanes(fan)
+    sender.lanes.look(9, dict.fromkeys(range(3), "b@1"))
+    sender.lanes.gone("a@1")
+    sender.lanes.gauge()
+    assert sender.drained == [paused]
+    assert sender.lanes.congested == 0
+
+
 def test_a_lane_whose_slots_stay_is_left_alone(sender: Sender) -> None:
     sender.put(1, 0, 2)
     sender.end_turn()

@@ -130,6 +130,7 @@ class Sessions:
         self.ended = False
         self.cuts: list[str] = []
         self.gone: list[str] = []
+        self.on_open: Callable[[], None] = _nothing
 
     def has_loaded(self, slot: int) -> bool:
         return slot in self.loaded
@@ -155,6 +156,7 @@ class Sessions:
     ) -> bool:
         if self.full:
             return False
+        self.on_open()
         self.opened.append((client_id, incarnation, opening))
         answer(0 if opening is None else wire.LASTS)
         return True
@@ -299,3 +301,7 @@ class Network:
 
 def _nobody(incarnation: str, body: bytes) -> None:
     raise AssertionError("nobody takes deliveries")
+
+
+def _nothing() -> None:
+    """Nobody asked."""

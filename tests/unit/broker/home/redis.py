@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 
 from flockmq.home.store import Store, StoreFenced
@@ -26,6 +27,8 @@ class Redis:
     def __init__(self) -> None:
         self.slots: dict[int, SlotData] = {}
         self.is_away = False
+        self.slow: asyncio.Event | None = None
+        """What is read comes when it is set."""
 
     def slot(self, number: int) -> SlotData:
         return self.slots.setdefault(number, SlotData())
@@ -40,6 +43,7 @@ class Disk(Store):
         self.full = False
         self.backed_up = False
         self._ours: dict[int, Fence] = {}
+        self._ending: dict[int, set[bytes]] = {}
         self._waiting: dict[int, list[tuple[Change | None, Barrier | None]]] = {}
 
     def put(self, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
@@ -50,6 +54,11 @@ class Disk(Store):
 
     def drop(self, slot: int, client_id: bytes) -> None:
         self._later(slot, lambda data: _discard(data.sessions, client_id))
+        if self._waiting.get(slot):
+            self._ending.setdefault(slot, set()).add(client_id)
+
+    def is_ending(self, slot: int, client_id: bytes) -> bool:
+        return client_id in self._ending.get(slot, ())
 
     def mark(self, slot: int, source: bytes, number: bytes) -> None:
         self._later(slot, lambda data: data.marks.update({source: number}))
@@ -82,12 +91,22 @@ class Disk(Store):
             if data.fence is not None and data.fence > fence:
                 yield number, StoreFenced(data.fence[2])
                 continue
-            data.fence = self._ours[number] = fence
+            if self._ours.get(number) != fence:
+                self.release(number)
+            ours = self._ours.get(number)
+            data.fence = fence
             sessions = {client_id: fields.copy() for client_id, fields in data.sessions.items() if fields}
-            yield number, Taken(sessions, data.marks.copy())
+            marks = data.marks.copy()
+            if self.redis.slow is not None:
+                await self.redis.slow.wait()
+            if self._ours.get(number) != ours:
+                continue
+            self._ours[number] = fence
+            yield number, Taken(sessions, marks)
 
     def release(self, slot: int) -> None:
         self._ours.pop(slot, None)
+        self._ending.pop(slot, None)
         for _, barrier in self._waiting.pop(slot, []):
             if barrier is not None:
                 barrier(False)
@@ -102,6 +121,7 @@ class Disk(Store):
                 self.release(number)
                 self.on_fenced(number)
             else:
+                self._ending.pop(number, None)
                 self._apply(data, self._waiting.pop(number))
 
     @staticmethod

@@ -79,6 +79,7 @@ class Home:
         self.came: list[tuple[int, bytes, list[bytes]]] = []
         self.changes = 0
         self.nodes = [EDGE, SENDER]
+        self.zones: dict[str, Limits] = {}
 
     # What a host is.
 
@@ -89,7 +90,7 @@ class Home:
         return self.nodes
 
     def limits(self, zone: str) -> Limits:
-        return Limits()
+        return self.zones.get(zone, Limits())
 
     def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
         self.published.append(message)
@@ -139,6 +140,8 @@ class Home:
 
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None:
         self.overflown.append((incarnation, client_id, token))
+        if incarnation == self.incarnation:
+            self.residents.leave(client_id, token, 60, True)
 
     def loaded(self, slot: int) -> None: ...
 

@@ -98,6 +98,30 @@ async def test_a_question_that_its_home_can_not_answer_is_put_again_before_later
     assert connected.answers == [b"yes", b"yes"]
 
 
+async def test_subscribes_and_unsubscribes_are_answered_in_their_order_or_put_again_in_it(connected: Connected) -> None:
+    """What is put again is done again: it ends as the client asked last."""
+    network, edge, home = connected.network, connected.edge, connected.former
+    answers: list[tuple[int, bytes]] = []
+    removes, makes = wire.Unsubscribe([b"a"], b"nonce"), wire.Subscribe([wire.Wanted(b"a", 1)], b"")
+    for number, question in enumerate((removes, makes, wire.Receive(7))):
+        edge.homes.ask(ID, connected.token, question, lambda answer, number=number: answers.append((number, answer)))  # type: ignore[misc]
+    await network.settle()
+    for (_, _, answered), answer in zip(home.sessions.questions[1:], (b"made", b"number"), strict=True):
+        answered(answer)
+    home.sessions.questions.clear()
+    await network.settle()
+    assert answers == [(2, b"number")], "it waits for no other"
+    network.cut(home, edge)
+    network.mend(home, edge)
+    await network.settle()
+    assert [question for _, question, _ in home.sessions.questions] == [removes, makes]
+    for (_, _, answered), answer in zip(home.sessions.questions[::-1], (b"made again", b"removed"), strict=True):
+        answered(answer)
+    await network.settle()
+    assert answers[1:] == [(0, b"removed"), (1, b"made again")]
+    assert not edge.homes._asking._questions
+
+
 async def test_questions_say_which_one_they_stand_behind(connected: Connected) -> None:
     connected.ask(1)
     connected.ask(2)
@@ -131,6 +155,96 @@ async def test_questions_end_with_their_connection(connected: Connected) -> None
     connected.answer(connected.former)
     await connected.network.settle()
     assert connected.answers == [b""]
+
+
+async def test_a_question_of_a_connection_that_is_gone_ends_at_once(connected: Connected) -> None:
+    """A verdict on what it published came late."""
+    connected.edge.clients.let_go(ID)
+    connected.ask(1)
+    await connected.network.settle()
+    assert connected.answers == [b""]
+    assert connected.former.sessions.questions == []
+
+
+async def test_who_left_in_order_while_there_was_no_home_for_half_a_minute_left_so(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as Redis may be away: else its will is published, and the session that it ended is there."""
+    network, edge, token = connected.network, connected.edge, connected.token
+    network.move(range(bounds.SLOTS), None)
+    await network.settle()
+    edge.clients.let_go(ID, 0)
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + 35)
+    await network.settle()
+    network.move(range(bounds.SLOTS), connected.later)
+    await network.settle()
+    assert (ID, token, 0, False) in connected.later.sessions.left
+
+
+async def test_that_a_connection_is_gone_is_not_told_of_long_after_its_home_heard_it(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client may be back elsewhere, and what is said of this connection would be taken for that one."""
+    network, token = connected.network, connected.token
+    connected.edge.clients.let_go(ID, 0)
+    await network.settle()
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + 35)
+    network.move(range(bounds.SLOTS), connected.later)
+    await network.settle()
+    assert (ID, token, 0, False) in connected.former.sessions.left
+    assert connected.later.sessions.left == []
+
+
+async def test_who_is_registered_waits_for_no_core_without_a_link(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for that one may wait for long."""
+    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
+    monkeypatch.setattr(bounds, "HOME_PACE_S", 0.0)
+    network, edge, other = connected.network, connected.edge, connected.later
+    edge.clients.connect(b"gone", LASTING)
+    edge.clients.connect(b"stays", LASTING)
+    await network.settle()
+    network.move([slot_of(b"gone")], other)
+    await network.settle()
+    network.cut(edge, other)
+    edge.clients.let_go(b"gone")
+    await network.settle()
+    network.cut(edge, connected.former)
+    network.mend(edge, connected.former)
+    await network.settle()
+    assert {client_id for client_id, _, _, _ in connected.former.sessions.resumed} == {ID, b"stays"}
+
+
+async def test_who_left_long_ago_is_forgotten(connected: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = connected.edge.homes._asking
+    connected.edge.clients.let_go(ID)
+    assert len(asked._detached) == 1
+    monkeypatch.setattr(asking, "DETACHED_KEPT_S", -1.0)
+    await connected.network.settle()
+    assert len(asked._detached) == 0
+
+
+async def test_a_connection_that_can_not_be_registered_holds_up_no_other(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, clients = connected.network, connected.edge.clients
+    clients.connect(b"other", LASTING)
+    await network.settle()
+
+    def unsettled(token: int) -> bytes:
+        if token == connected.token:
+            raise RuntimeError(token)
+        return b""
+
+    monkeypatch.setattr(clients, "unsettled", unsettled)
+    network.move(range(bounds.SLOTS), connected.later)
+    await network.settle()
+    assert [client_id for client_id, _, _, _ in connected.later.sessions.resumed] == [b"other"]
 
 
 async def test_reports_come_in_their_order_and_are_the_clients_to_repeat(connected: Connected) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
+import msgspec
 import pytest
 
 from flockmq import bounds
 from flockmq.home import wire
 from flockmq.session.durable import DurableSession
 from flockmq.session.letter import Letter
+from flockmq.session.limits import Limits
 from flockmq.session.origin import node_source
 from flockmq.session.settling import PUBACK, pair
 from flockmq.session.subscription import Subscription
@@ -39,6 +42,25 @@ async def test_the_next_home_has_all_of_it_under_the_same_packet_ids(redis: Redi
     assert all(packet[0] & 8 for packet in again), "duplicates, as far as anybody knows"
 
 
+async def test_what_waits_at_the_next_home_has_the_room_that_its_zone_gives(redis: Redis, home: Home) -> None:
+    zones = {"default": Limits(max_mqueue_len=2), "roomy": Limits("roomy", max_mqueue_len=100)}
+    home.zones = zones
+    home.open(1, msgspec.structs.replace(opening(1), zone="roomy"))
+    home.subscribe(1)
+    home.residents.leave(ID, 1, -1, False)
+    home.take(1, 2, 3, 4)
+    redis.slots.clear()
+    home.disk.on_lost(SLOT)
+    await home.settle()
+    later = Home(redis, "core-1@1", 2)
+    later.zones = zones
+    await later.own(SLOT)
+    later.take(5)
+    later.open(2, opening(2))
+    await later.settle()
+    assert later.payloads() == [b"1", b"2", b"3", b"4", b"5"]
+
+
 async def test_what_comes_again_to_the_next_home_is_a_repeat(redis: Redis, home: Home) -> None:
     subscribed(home)
     home.take(1, 2)
@@ -63,6 +85,37 @@ async def test_a_fenced_slot_takes_nothing(redis: Redis, home: Home) -> None:
     await home.settle()
     assert not home.residents.letters.is_loading()
     assert len(home.residents) == 0
+
+
+async def test_a_fenced_slot_sends_no_more_whatever_its_clients_answer(redis: Redis, home: Home) -> None:
+    subscribed(home)
+    home.take(*range(1, 41))
+    await home.settle()
+    assert len(home.packets()) == 32, "the window"
+    await another(redis)
+    home.disk.release(SLOT)
+    home.disk.on_fenced(SLOT)
+    home.residents.report(EDGE, 1, pair(PUBACK, 1))
+    home.residents.leave(ID, 1, -1, True)
+    await home.settle()
+    assert home.packets() == []
+
+
+async def test_a_slot_that_another_takes_while_it_is_loaded_is_not(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    for token, client_id in enumerate(roommates(4), start=1):
+        home.open(token, opening(token), client_id)
+    later = Home(redis, "core-1@1", 2)
+    later.residents.own(SLOT)
+    while not len(later.residents):
+        await later.pass_turn()
+    later.disk.release(SLOT)
+    later.disk.on_fenced(SLOT)
+    await later.settle()
+    assert not later.residents.has_loaded(SLOT)
+    assert later.residents.letters.is_loading()
 
 
 async def test_a_slot_that_another_took_first_is_not_loaded(redis: Redis) -> None:
@@ -223,6 +276,44 @@ async def test_what_a_purged_node_repeats_is_known_to_a_home_that_took_the_slot_
     assert not redis.slot(SLOT).marks
 
 
+async def test_a_session_that_can_not_be_brought_in_holds_up_no_other_and_no_slot(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = roommates(1)[0]
+    home.open(1, opening())
+    home.open(2, opening(2), other)
+    later = Home(redis, "core-1@1", 2)
+
+    def fails_once(slot: int, client_id: bytes, filters: list[bytes]) -> None:
+        if client_id == ID:
+            raise RuntimeError(client_id)
+
+    monkeypatch.setattr(later, "came_with", fails_once)
+    await later.own(SLOT, SLOT + 1)
+    assert later.residents.has_loaded(SLOT)
+    assert later.residents.has_loaded(SLOT + 1)
+    assert other in later.residents.sessions.by_id
+    assert not later.residents.letters.is_loading()
+
+
+async def test_a_slot_whose_taking_fails_is_taken_again(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "LOG_RETRY_MAX_S", 0.0)
+    home = Home(redis, "core-0@1", 1)
+    tells = home.loaded
+    failures = [RuntimeError("once")]
+
+    def fails_once(slot: int) -> None:
+        if failures:
+            raise failures.pop()
+        tells(slot)
+
+    monkeypatch.setattr(home, "loaded", fails_once)
+    await home.own(SLOT, SLOT + 1)
+    assert home.residents.has_loaded(SLOT)
+    assert home.residents.has_loaded(SLOT + 1)
+    assert not home.residents.letters.is_loading()
+
+
 async def test_a_session_that_can_not_be_read_is_left_where_it_is_and_the_others_come(redis: Redis, home: Home) -> None:
     home.open(1, opening())
     data = redis.slot(SLOT)
@@ -232,6 +323,18 @@ async def test_a_session_that_can_not_be_read_is_left_where_it_is_and_the_others
     assert later.residents.has_loaded(SLOT)
     assert list(later.residents.sessions.by_id) == [ID]
     assert data.sessions[b"broken"] == broken
+
+
+async def test_who_begins_anew_gets_nothing_of_a_session_that_could_not_be_read(redis: Redis, home: Home) -> None:
+    subscribed(home)
+    home.take(1)
+    home.residents.leave(ID, 1, -1, False)
+    readable = redis.slot(SLOT).sessions[ID].copy()
+    redis.slot(SLOT).sessions[ID][b"s"] = b""
+    later = await another(redis)
+    assert later.open(2, opening(2, clean=True)) == [wire.LASTS]
+    assert len(readable) == 3
+    assert list(redis.slot(SLOT).sessions[ID]) == [b"m"]
 
 
 # Redis lost its data.
@@ -268,6 +371,51 @@ async def test_a_session_that_Redis_has_again_and_that_ended_here_goes(redis: Re
     home.disk.on_lost(SLOT)
     await home.settle()
     assert redis.slot(SLOT).sessions == {}
+
+
+async def test_what_Redis_loses_while_a_slot_is_loaded_is_written_again_too(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    clients = roommates(4)
+    for token, client_id in enumerate(clients, start=1):
+        home.open(token, opening(token), client_id)
+    later = Home(redis, "core-1@1", 2)
+    later.residents.own(SLOT)
+    while not len(later.residents):
+        await later.pass_turn()
+    assert not later.residents.has_loaded(SLOT)
+    redis.slots.clear()
+    later.disk.on_lost(SLOT)
+    await later.settle()
+    assert later.residents.has_loaded(SLOT)
+    assert set(redis.slot(SLOT).sessions) == set(clients)
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+async def test_of_a_slot_that_goes_while_it_is_taken_again_nothing_is_written_by_its_former_owner(
+    redis: Redis, home: Home, comes_back: bool
+) -> None:
+    home.open(1, opening())
+    before = redis.slot(SLOT).sessions[ID].copy()
+    redis.slow = asyncio.Event()
+    home.disk.on_lost(SLOT)
+    await home.settle()
+    home.residents.disown(SLOT)
+    await home.settle()
+    if comes_back:
+        redis.slow, slow = None, redis.slow
+        home.epoch = 3
+        await home.own(SLOT)
+        slow.set()
+    else:
+        redis.slow.set()
+    await home.settle()
+    assert redis.slot(SLOT).sessions == {ID: before}
+    assert home.residents.has_loaded(SLOT) == comes_back
+    if comes_back:
+        assert home.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
+        assert redis.slot(SLOT).sessions[ID] != before
 
 
 async def test_what_is_retained_is_owed_until_it_was_given(redis: Redis, home: Home) -> None:
@@ -326,6 +474,16 @@ async def test_what_an_UNSUBSCRIBE_removed_it_is_told_however_often_it_asks(redi
     later.residents.leave(ID, 1, -1, False)
     later.open(2, opening(2))
     assert [field for field in redis.slot(SLOT).sessions[ID] if field[:1] == b"u"] == []
+
+
+async def test_an_UNSUBSCRIBE_that_asks_again_behind_its_SUBSCRIBE_removes_what_that_made_again(home: Home) -> None:
+    """The answers to both were lost."""
+    home.open(1, opening(1))
+    question = wire.Unsubscribe([b"a/#"], b"nonce")
+    for _ in range(2):
+        home.subscribe(1)
+        assert home.ask(1, question) == [wire.encode([0])]
+        assert home.residents.sessions.by_id[ID].subscription(b"a/#") is None
 
 
 async def test_of_UNSUBSCRIBEs_no_more_are_kept_than_one_client_has_under_way(redis: Redis, home: Home) -> None:

@@ -185,6 +185,59 @@ async def test_a_CONNECT_that_asks_again_after_a_crash_is_told_the_same(redis: R
     assert later.open(3, opening(2)) == [wire.LASTS | wire.PRESENT]
 
 
+async def test_who_ended_its_session_while_the_slot_moved_finds_none(redis: Redis, home: Home) -> None:
+    home.open(1, opening(1))
+    later = await another(redis)
+    later.residents.leave(ID, 1, 0, False)
+    assert later.open(2, opening(2)) == [wire.LASTS]
+
+
+async def test_who_left_in_order_while_the_slot_moved_and_is_back_has_what_it_left(redis: Redis, home: Home) -> None:
+    subscribed(home)
+    later = await another(redis)
+    later.residents.leave(ID, 1, 30, False)
+    assert later.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
+    later.take(1)
+    await later.settle()
+    assert later.payloads() == [b"1"]
+
+
+async def test_an_ended_session_is_not_there_for_who_begins_without_one(redis: Redis, home: Home) -> None:
+    """That it ended must be durable first, or it is back after a crash."""
+    subscribed(home)
+    home.disk.holds = True
+    home.residents.leave(ID, 1, 0, False)
+    answers = home.open(2, None)
+    other = home.open(3, None, roommates(1)[0])
+    await home.settle()
+    assert (answers, other) == ([], [0]), "others begin while Redis is away"
+    await home.commit()
+    assert answers == [0]
+
+
+async def test_a_session_whose_CONNECT_was_never_answered_is_not_present(redis: Redis, home: Home) -> None:
+    home.disk.holds = True
+    answers = home.open(1, opening(1))
+    home.residents.leave(ID, 1, -1, False)
+    later = home.open(2, opening(2))
+    await home.commit()
+    assert (answers, later) == ([], [wire.LASTS])
+
+
+async def test_a_CONNECT_that_asks_again_has_the_session_that_it_ends_with_its_connection(home: Home) -> None:
+    subscribed(home)
+    home.residents.leave(ID, 1, -1, False)
+    home.take(1)
+    for token in (2, 3):
+        assert home.open(token, opening(9, expiry_s=0)) == [wire.LASTS | wire.PRESENT]
+        await home.settle()
+        assert home.payloads() == [b"1"]
+        home.residents.leave(ID, token, -1, False)
+    home.open(4, opening(9, expiry_s=0))
+    home.residents.leave(ID, 4, 0, False)
+    assert len(home.residents) == 0
+
+
 async def test_a_session_that_ends_with_its_connection_ends_what_is_here(redis: Redis, home: Home) -> None:
     subscribed(home)
     home.residents.leave(ID, 1, -1, False)
@@ -232,6 +285,28 @@ async def test_letters_that_can_not_be_read_are_let_go(home: Home) -> None:
     assert home.payloads() == [b"2"]
 
 
+async def test_a_session_that_can_not_take_a_letter_keeps_it_from_no_other(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribed(home)
+    other = roommates(1)[0]
+    home.open(2, opening(2), other)
+    home.residents.ask(other, 2, (1, 0), wire.Subscribe([wire.Wanted(b"a/#", 1)], b""), lambda _: None)
+    home.packets()
+    puts = home.disk.put
+
+    def fails_for_one(slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
+        if client_id == ID:
+            raise RuntimeError(field)
+        puts(slot, client_id, field, value)
+
+    monkeypatch.setattr(home.disk, "put", fails_for_one)
+    assert home.take(1, 2) == [True]
+    await home.settle()
+    home.flush_soon()
+    assert [chunk.count(b"a/b") for _, token, chunk in home.delivered if token == 2] == [2]
+
+
 async def test_QoS_0_goes_to_who_is_there(home: Home) -> None:
     subscribed(home)
     run = publish(4, "a/b", "now") + publish(4, "b/c", "elsewhere")
@@ -267,6 +342,23 @@ async def test_the_connections_of_a_node_that_is_gone_leave_some_a_turn(
         away.append(len(home.residents.sessions.away))
     assert away == list(range(len(clients) + 1))
     assert len(home.published) == len(clients)
+
+
+async def test_a_node_that_was_purged_and_is_back_before_its_connections_left_keeps_them(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribed(home)
+    home.residents.node_gone(EDGE)
+    home.nodes[0] = again = "edge-0@2"
+    assert home.residents.resume(ID, again, 1, opening(1), b"")
+    await home.settle()
+    home.delivered.clear()
+    home.take(1)
+    await home.settle()
+    assert [incarnation for incarnation, _, _ in home.delivered] == [again]
+    home.residents.node_gone(again)
+    await home.settle()
+    assert list(home.residents.sessions.away) == [ID]
 
 
 async def test_who_comes_back_before_its_connection_left_with_its_node_has_its_session_and_its_will_is_published(
@@ -321,6 +413,29 @@ async def test_a_client_that_left_in_order_while_its_slot_moved_left_so(
     assert later.router.counters.sessions_away == 1
 
 
+async def test_the_will_of_who_was_lost_while_the_slot_moved_is_published_though_its_client_is_back(
+    redis: Redis, home: Home
+) -> None:
+    """[MQTT-3.1.2-8]"""
+    home.open(1, opening(1, will=will()))
+    later = await another(redis)
+    later.residents.leave(ID, 1, 60, True)
+    assert later.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
+    assert [message.topic for message in later.published] == [b"w"]
+
+
+async def test_a_connection_that_never_was_says_nothing_of_the_one_before_it(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever finds none to be kicked says that it is gone."""
+    monkeypatch.setattr(bounds, "HOME_RETURN_S", -1.0)
+    home.open(1, opening(will=will()))
+    later = await another(redis)
+    later.residents.leave(ID, 2, -1, False)
+    later.residents.tick()
+    assert [message.topic for message in later.published] == [b"w"]
+
+
 async def test_a_session_expires_when_its_time_is_up_also_after_a_crash(redis: Redis, home: Home) -> None:
     home.open(1, opening(expiry_s=60))
     home.residents.leave(ID, 1, 0, False)
@@ -332,14 +447,53 @@ async def test_a_session_expires_when_its_time_is_up_also_after_a_crash(redis: R
 
 
 async def test_a_connection_that_takes_no_more_is_cut_off_and_its_session_stays(home: Home) -> None:
-    subscribed(home)
-    limit = Limits().max_mqueue_len + Limits().max_inflight
-    for first in range(1, 2 * limit, 100):
-        home.take(*range(first, first + 100))
+    overflows(home)
     await home.settle()
     assert home.overflown == [(EDGE, ID, 1)]
     assert home.residents.close(ID), "away"
     assert not home.residents.close(ID)
+
+
+async def test_a_connection_that_was_cut_off_and_did_not_hear_so_does_not_go_on(home: Home) -> None:
+    """It misses the message that found no room."""
+    overflows(home)
+    await home.settle()
+    assert not home.residents.resume(ID, EDGE, 1, opening(1), b"")
+    home.residents.leave(ID, 1, 60, True)
+    assert home.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
+    assert home.residents.resume(ID, EDGE, 2, opening(2), b"")
+    assert not home.residents._cut_off
+
+
+async def test_a_connection_of_the_home_itself_that_is_cut_off_is_gone_at_once(home: Home) -> None:
+    overflows(home, home.incarnation)
+    await home.settle()
+    assert home.overflown == [(home.incarnation, ID, 1)]
+    assert not home.residents._cut_off
+
+
+@pytest.mark.parametrize("goes", ["away", "for good", "elsewhere"])
+async def test_who_was_cut_off_is_forgotten_with_its_connection_or_its_session(home: Home, goes: str) -> None:
+    overflows(home)
+    await home.settle()
+    assert list(home.residents._cut_off) == [ID]
+    if goes == "away":
+        home.residents.leave(ID, 1, 60, True)
+    elif goes == "elsewhere":
+        home.residents.disown(SLOT)
+    else:
+        assert home.residents.close(ID)
+        home.residents.tick()
+    await home.settle()
+    assert not home.residents._cut_off
+
+
+def overflows(home: Home, node: str = EDGE) -> None:
+    home.open(1, opening(1), node=node)
+    home.subscribe(1)
+    limit = Limits().max_mqueue_len + Limits().max_inflight
+    for first in range(1, 2 * limit, 100):
+        home.take(*range(first, first + 100))
 
 
 async def test_what_was_lost_on_its_way_to_a_front_goes_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,6 +525,24 @@ async def test_what_was_lost_on_its_way_to_many_goes_again_some_a_turn(
         await home.pass_turn()
         sent.append(len(home.packets()))
     assert max(sent) == 1
+
+
+async def test_nothing_goes_again_before_its_connection_is_admitted(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_BEHIND_S", 0.0)
+    subscribed(home)
+    home.residents.leave(ID, 1, -1, False)
+    home.take(1)
+    home.disk.holds = True
+    answers = home.open(2, opening(2))
+    home.residents.cut(EDGE)
+    await home.settle()
+    assert (answers, home.packets()) == ([], [])
+    await home.commit()
+    await home.settle()
+    assert len(answers) == 1
+    assert home.payloads() == [b"1"]
 
 
 async def test_a_link_that_is_found_lost_after_its_front_had_said_so_holds_nothing_back(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import pytest
 
 from flockmq import bounds
-from flockmq.home import wire
+from flockmq.home import service, wire
 from flockmq.home.asking import Admission, AttachError, HomeFull, HomeUnreachable, Superseded
 from flockmq.home.registry import slot_of
-from unit.broker.home.network import Network, Node
+from unit.broker.home.network import TURNS, Network, Node
 
 ID = b"client"
 LASTING = wire.Opening(5, False, 60, 32, 0, "default", b"a nonce!")
@@ -134,6 +135,19 @@ async def test_one_that_is_not_closed_in_time_is_not_waited_for(
     assert core.sessions.left == [(ID, token_of(older), -1, True)], "and its will is due"
 
 
+async def test_who_asks_again_and_again_waits_no_longer_for_one_that_is_not_closed(network: Network) -> None:
+    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    await connected(network, first)
+    first.clients.holds_on = True
+    second.clients.connect(ID, LASTING)
+    await network.settle()
+    [waiting] = core.homes._waiting.values()
+    core.homes._attach_here(second.incarnation, 99, ID, LASTING)
+    [another] = core.homes._waiting.values()
+    assert another is not waiting
+    assert another.deadline == waiting.deadline
+
+
 async def test_one_behind_a_cut_link_is_not_waited_for_and_goes_when_it_is_back(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +163,22 @@ async def test_one_behind_a_cut_link_is_not_waited_for_and_goes_when_it_is_back(
     network.mend(core, first)
     await network.settle()
     assert not first.clients.held
+    assert second.clients.held == {ID: token_of(newer)}
+
+
+async def test_a_kick_that_is_lost_with_its_link_is_said_again_when_the_connection_registers(network: Network) -> None:
+    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    older = token_of(await connected(network, first))
+    network.loses.add(wire.KICK)
+    newer = second.clients.connect(ID, LASTING)
+    await network.settle()
+    assert newer == []
+    network.loses.clear()
+    network.cut(core, first)
+    network.mend(core, first)
+    await network.settle()
+    assert first.clients.kicked == [(ID, older)]
+    assert core.sessions.resumed == [], "it is on its way out"
     assert second.clients.held == {ID: token_of(newer)}
 
 
@@ -423,14 +453,126 @@ async def test_one_that_can_not_be_helped_holds_up_no_other_of_its_note(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    takes = core.sessions.open
-
-    def fails_once(client_id: bytes, *rest: Any) -> bool:
-        if client_id == b"1":
-            raise RuntimeError(client_id)
-        return takes(client_id, *rest)
-
-    monkeypatch.setattr(core.sessions, "open", fails_once)
+    fail_for(core, "open", b"1", monkeypatch)
     answers = [edge.clients.connect(b"%d" % number) for number in range(3)]
     await network.settle()
     assert [len(answer) for answer in answers] == [1, 0, 1]
+
+
+async def test_one_that_can_not_be_opened_holds_up_no_other_that_waited_for_the_slot(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    slot, others = slot_of(ID), roommates(2)
+    core.sessions.loaded.discard(slot)
+    answers = [edge.clients.connect(client_id) for client_id in (ID, *others)]
+    await network.settle()
+    fail_for(core, "open", ID, monkeypatch)
+    core.sessions.load(slot)
+    await network.settle()
+    assert [len(answer) for answer in answers] == [0, 1, 1]
+
+
+async def test_one_that_can_not_be_registered_holds_up_no_other_and_no_question(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former, later = await network.start("core-0", "core-1")
+    network.move(range(bounds.SLOTS), former)
+    clients = [ID, *roommates(2)]
+    answers = [later.clients.connect(client_id, LASTING) for client_id in clients]
+    await network.settle()
+    later.homes.ask(clients[2], token_of(answers[2]), wire.Receive(1), lambda _: None)
+    fail_for(later, "resume", ID, monkeypatch)
+    network.move([slot_of(ID)], later)
+    await network.settle()
+    assert [client_id for client_id, _, _, _ in later.sessions.resumed] == clients[1:]
+    assert [client_id for client_id, _, _ in later.sessions.questions] == [clients[2]]
+
+
+async def test_one_that_registered_early_and_can_not_be_helped_holds_up_no_other(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    network.move(range(bounds.SLOTS), former)
+    clients = [ID, *roommates(1)]
+    for client_id in clients:
+        edge.clients.connect(client_id, LASTING)
+    await network.settle()
+    later.sessions.loads_at_once = False
+    network.move([slot_of(ID)], later)
+    await network.settle()
+    fail_for(later, "resume", ID, monkeypatch)
+    later.sessions.load(slot_of(ID))
+    assert [client_id for client_id, _, _, _ in later.sessions.resumed] == clients[1:]
+
+
+async def test_what_a_node_says_that_is_no_member_again_is_forgotten_in_time(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    await connected(network, edge)
+    network.purge(edge)
+    early, clock = core.homes._early, [0.0]
+    early._now = lambda: clock[0]
+    edge.homes.rename(edge.incarnation)  # registers all
+    await network.settle()
+    assert len(early) == 1
+    clock[0] = bounds.EARLY_KEPT_S - 1
+    await network.settle()
+    clock[0] = bounds.EARLY_KEPT_S + 1
+    early.sweep(core.homes._is_heard)
+    assert len(early) == 0
+
+
+async def test_sweeping_goes_on_whatever_fails(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "SWEEP_S", 0.0)
+    core, edge = await network.start("core-0", "edge-0")
+    await connected(network, edge)
+    sweeps, failures = core.homes._early.sweep, [RuntimeError("once")]
+
+    def fails_once(*args: Any) -> None:
+        if failures:
+            raise failures.pop()
+        sweeps(*args)
+
+    monkeypatch.setattr(core.homes._early, "sweep", fails_once)
+    await network.settle()
+    assert not failures
+    await network.lose_node(edge)
+    for _ in range(2 * bounds.SLOTS // TURNS):
+        await network.settle()
+    assert len(core.homes.registry) == 0
+
+
+async def test_who_left_before_a_slot_is_loaded_left_before_its_client_is_back(network: Network) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    network.move(range(bounds.SLOTS), former)
+    token = token_of(await connected(network, edge))
+    later.sessions.loads_at_once = False
+    network.move([slot_of(ID)], later)
+    await network.settle()
+    edge.clients.let_go(ID, 0)
+    answers = edge.clients.connect(ID, LASTING)
+    await network.settle()
+    later.sessions.left.clear()
+    opened: list[bool] = []
+    later.sessions.on_open = lambda: opened.append((ID, token, 0, False) in later.sessions.left)
+    later.sessions.load(slot_of(ID))
+    await network.settle()
+    assert token_of(answers)
+    assert opened == [True]
+
+
+def roommates(count: int) -> list[bytes]:
+    """Client ids of the slot of `ID`."""
+    ids = (b"%d" % number for number in range(count * 10 * bounds.SLOTS))
+    return list(islice((client_id for client_id in ids if slot_of(client_id) == slot_of(ID)), count))
+
+
+def fail_for(node: Node, method: str, client_id: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    does = getattr(node.sessions, method)
+
+    def fails_once(asked: bytes, *rest: Any) -> bool:
+        if asked == client_id:
+            raise RuntimeError(client_id)
+        return bool(does(asked, *rest))
+
+    monkeypatch.setattr(node.sessions, method, fails_once)

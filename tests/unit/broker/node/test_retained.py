@@ -31,10 +31,16 @@ class Fed(Port):
         self.caught_up = asyncio.Event()
         self.caught_up.set()
         self.through: list[bytes] = []
-        self.feeds = Feeds(self.table, self.node.router, self.caught_up.wait, self.node.turn, self.all_given)
+        self.in_vain = 0
+        self.feeds = Feeds(self.table, self.node.router, self.catch_up, self.node.turn, self.all_given)
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self.feeds.owe(subscriptions, self.saw_all)
+
+    async def catch_up(self) -> bool:
+        await self.caught_up.wait()
+        self.in_vain -= 1
+        return self.in_vain < 0
 
     def all_given(self, subscription: Subscription) -> None:
         self.through.append(subscription.filter)
@@ -89,6 +95,36 @@ async def test_a_new_subscription_gets_all_of_it_once(fed: Fed, qos: int, count:
     assert await fed.read(client) == [b"r/%05d" % number for number in range(count)]
     assert client.state == CONNECTED
     assert fed.through == [b"r/#"]
+
+
+async def test_what_is_retained_comes_when_the_log_is_back_however_often_it_was_asked_in_vain(
+    fed: Fed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flockmq.node.retained._BACK_S", 0.0)
+    fed.hold_back()
+    fed.in_vain = 2
+    client = fed.node.client("c")
+    fed.node.subscribe(client, ("r/#", 1))
+    fed.caught_up.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while fed.in_vain > 0:  # noqa: ASYNC110 - it asks by itself
+            await asyncio.sleep(0)
+    fed.retain_many(3)
+    assert await fed.read(client) == [b"r/%05d" % number for number in range(3)]
+    assert fed.through == [b"r/#"]
+
+
+async def test_nobody_asks_the_log_for_a_subscription_that_is_gone(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flockmq.node.retained._BACK_S", 0.0)
+    fed.hold_back()
+    fed.in_vain = 1 << 30
+    client = fed.node.client("c")
+    fed.node.subscribe(client, ("r/#", 1))
+    fed.caught_up.set()
+    client.lost()
+    async with asyncio.timeout(PATIENCE_S):
+        while len(fed.feeds):  # noqa: ASYNC110 - it gives up by itself
+            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("max_mqueue_len", [0, 1, 10])

@@ -129,7 +129,7 @@ class Home:
         return session
 
     def restored(self) -> DurableSession:
-        return restored(self.disk, self.ledger, CLIENT, self.disk.fields(), self.router, self.limits)
+        return restored(self.disk, self.ledger, CLIENT, self.disk.fields(), self.router, lambda _: self.limits)
 
     def settle(self) -> None:
         """The turn ends, and all it put becomes durable; and what follows from that."""

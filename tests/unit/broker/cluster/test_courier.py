@@ -1,0 +1,96 @@
+"""The courier of a core that was purged and goes on as another incarnation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from flockmq.cluster.courier import HomeCourier
+from flockmq.cluster.membership import new_incarnation
+from flockmq.cluster.mesh import Mesh
+from flockmq.session.fanout import Fanout
+from flockmq.session.letter import Letter
+from flockmq.session.publish import publication
+from flockmq.session.sink import Sink
+
+
+class Home:
+    """What came to it: (sender, number, payloads)."""
+
+    is_holding = False
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, int, list[bytes]]] = []
+
+    def came(
+        self,
+        sender: str,
+        back: Callable[[int, int], None],
+        number: int,
+        epoch: int,
+        letters: Sequence[Letter],
+        size_bytes: int,
+    ) -> None:
+        self.batches.append((sender, number, [letter.packet[-1:] for letter in letters]))
+
+    def advance(self) -> None:
+        """Nothing waits."""
+
+    def begin_anew(self) -> None:
+        self.batches.clear()
+
+    def node_gone(self, incarnation: str) -> None:
+        """It remembers nobody."""
+
+    def held_bytes(self, sender: str) -> int:
+        return 0
+
+
+class Core:
+    """It owns slot 0."""
+
+    def __init__(self) -> None:
+        self.me = new_incarnation("a")
+        self.turn: list[Sink] = []
+        self.slots = {0: self.me}
+        self.epoch = 1
+        self.home = Home()
+        mesh = cast(Mesh, SimpleNamespace(link_of=lambda incarnation: None))
+        self.courier = HomeCourier(self.turn, self.me, mesh, self.slots, lambda: self.epoch)
+        self.courier.receiver = self.home
+
+    async def noted(self, owner: str) -> None:
+        """The log says who owns the slot."""
+        self.slots[0] = owner
+        self.epoch += 1
+        self.courier.view.noted(0, owner)
+        await asyncio.sleep(0)
+
+    def put(self, payload: bytes) -> None:
+        fan = Fanout([], [], [], [0])
+        assert self.courier.lanes.put_acknowledged(fan, publication(4, 1, False, b"t", payload, b""), list) == 1
+        turn, self.turn[:] = list(self.turn), []
+        for sink in turn:
+            sink.flush()
+
+
+@pytest.fixture
+async def core() -> Core:
+    return Core()
+
+
+async def test_what_waits_for_the_slots_of_a_former_life_goes_to_whoever_gets_them(core: Core) -> None:
+    await core.noted(core.me)
+    core.put(b"1")
+    assert core.home.batches == [(core.me, 1, [b"1"])]
+    later = new_incarnation("a", core.me)
+    core.courier.rename(later)
+    core.put(b"2")
+    assert core.home.batches == [], "as another incarnation it has no slots yet, and its numbers begin at one"
+    await core.noted(later)
+    assert core.home.batches == [(later, 1, [b"1", b"2"])]
+    core.courier.stop()

@@ -1,0 +1,28 @@
+"""Dialling: whatever address another node says it has, it is tried again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from unittest.mock import MagicMock
+
+import pytest
+
+from flockmq import bounds
+from flockmq.cluster.handshake import Identity
+from flockmq.cluster.membership import new_incarnation
+from flockmq.cluster.mesh import Mesh, Through
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64], ids=["empty label", "long label"])
+async def test_a_node_whose_host_can_not_be_a_name_is_reached_through_a_core(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setattr(bounds, "TUNNEL_AFTER_S", 0.0)
+    monkeypatch.setattr(bounds, "LINK_REDIAL_MIN_S", 0.01)
+    mesh = Mesh(MagicMock(), Identity(new_incarnation("a"), "replicant"), bytes(32), [])
+    other = new_incarnation("b")
+    mesh.want(other, (host, 1))
+    async with asyncio.timeout(10):
+        while Through(other) not in mesh._targets:  # noqa: ASYNC110 - it dials by itself
+            await asyncio.sleep(0.01)
+    await mesh.stop()

@@ -1,0 +1,62 @@
+"""Coming back after a purge, where the log is away meanwhile, or the node is purged once more."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import AsyncMock, MagicMock
+
+import pytest
+
+from flockmq.node import rejoin as rejoining
+from flockmq.node.node import Node
+from flockmq.node.rejoin import rejoin
+from flockmq.node.run import _come_back
+from flockmq.rlog.errors import LogRefused, LogUnavailable
+
+
+class Purged:
+    """A node without clients, `claims` of which are for nobody here; what it writes may fail first."""
+
+    def __init__(self, *, joins: list[Exception | None]) -> None:
+        self.exclusive = MagicMock(rename=MagicMock(side_effect=[[(b"door", b"c")], [], []]))
+        self.cluster = SimpleNamespace(
+            begin_anew=AsyncMock(side_effect=["a@00000001", "a@00000002", "a@00000003"]),
+            join=AsyncMock(side_effect=joins),
+        )
+        self.rlog = SimpleNamespace(rejoin=AsyncMock(), write=AsyncMock())
+        self.homes = MagicMock()
+        filters = MagicMock(exclusive=self.exclusive)
+        self.node = cast(
+            Node,
+            MagicMock(
+                engine=SimpleNamespace(connections=[]),
+                cluster=self.cluster,
+                rlog=self.rlog,
+                filters=filters,
+                homes=self.homes,
+            ),
+        )
+
+
+async def test_a_node_that_comes_back_waits_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rejoining, "LOG_RETRY_MAX_S", 0.0)
+    purged = Purged(joins=[LogUnavailable("Redis is away"), LogUnavailable("Redis is away"), None])
+    await rejoin(purged.node)
+    assert purged.cluster.join.await_count == 3
+    purged.cluster.begin_anew.assert_awaited_once()
+    purged.homes.rename.assert_called_once_with("a@00000001")
+
+
+async def test_a_node_that_is_purged_before_it_is_back_comes_back_as_yet_another() -> None:
+    purged = Purged(joins=[LogRefused("a@00000001 is purged in the log"), None])
+    await _come_back(asyncio.Event(), purged.node)
+    assert purged.cluster.begin_anew.await_count == 2
+    purged.homes.rename.assert_called_once_with("a@00000002")
+
+
+async def test_no_exclusive_claim_is_forgotten_by_a_node_that_is_purged_before_it_is_back() -> None:
+    purged = Purged(joins=[LogRefused("a@00000001 is purged in the log"), None])
+    await _come_back(asyncio.Event(), purged.node)
+    assert [call.args[:2] for call in purged.exclusive.claim.call_args_list] == [(b"door", b"c")]

@@ -1,0 +1,52 @@
+"""Waiting until the own tables are where the log ended: by fakes of both."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from flockmq import bounds
+from flockmq.rlog.catchup import CatchUp
+from flockmq.rlog.entry import START, StreamId
+from flockmq.rlog.errors import LogUnavailable
+from flockmq.rlog.redis import RedisConfig
+from flockmq.rlog.shards import ROUTE
+
+
+class Log:
+    """It ends at 1-9, and the tables are somewhere before."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.applied = START
+        self.asked = asyncio.Event()
+        self.catch_up = CatchUp(ROUTE, RedisConfig("redis://127.0.0.1:1"), lambda: self.applied)
+        monkeypatch.setattr(self.catch_up._link, "call", self.call)
+
+    async def call(self, *command: str | int) -> list[object]:
+        self.asked.set()
+        return [[b"1-9", [b"c", b""]]]
+
+
+@pytest.fixture
+async def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    return Log(monkeypatch)
+
+
+async def test_it_waits_for_the_end_of_the_log(log: Log) -> None:
+    waiting = asyncio.ensure_future(log.catch_up.wait())
+    await log.asked.wait()
+    for sequence in (8, 9):
+        assert not waiting.done()
+        log.applied = StreamId(1, sequence)
+        log.catch_up.moved()
+    await asyncio.wait_for(waiting, 10)
+    assert not log.catch_up._waiting
+
+
+async def test_nothing_is_kept_of_those_who_gave_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "LOG_WRITE_DEADLINE_S", 0.01)
+    for _ in range(3):
+        with pytest.raises(LogUnavailable, match="its end was not reached"):
+            await log.catch_up.wait()
+    assert not log.catch_up._waiting
