@@ -101,6 +101,20 @@ def test_a_connection_elsewhere_does_not_notice_that_its_home_crashed(cluster: C
         eventually(lambda: [core.metric("flockmq_sessions_persistent") for core in cluster.cores] == [1.0], "one home")
 
 
+def test_the_one_member_of_a_shared_subscription_misses_nothing_while_its_slot_has_no_home(cluster: Cluster) -> None:
+    with (
+        Client(cluster.here.mqtt, "device", lasts=True) as device,
+        Client(cluster.there.mqtt, "publisher") as publisher,
+    ):
+        device.subscribe("$share/g/a/#", 1)
+        await_route(publisher, "a/probe", device)
+        cluster.kill_home()
+        for number in range(20):
+            publisher.publish("a/b", str(number), 1)
+        assert [device.receive()[1] for _ in range(20)] == [str(number) for number in range(20)]
+        assert drained(device) == []
+
+
 def test_what_is_under_way_comes_again_under_its_packet_ids_after_a_crash_of_its_home(cluster: Cluster) -> None:
     with (
         Client(cluster.here.mqtt, "device", lasts=True, acknowledges=False) as device,
