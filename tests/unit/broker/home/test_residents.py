@@ -527,6 +527,22 @@ async def test_what_was_lost_on_its_way_to_many_goes_again_some_a_turn(
     assert max(sent) == 1
 
 
+async def test_a_connection_that_was_held_for_gone_gets_what_waits_when_it_is_durable_that_it_is_there(
+    home: Home,
+) -> None:
+    """Or the next home would not know that it was sent, after a crash."""
+    subscribed(home)
+    home.residents.node_gone(EDGE)
+    await home.settle()
+    home.take(1)
+    home.disk.holds = True
+    assert home.residents.resume(ID, EDGE, 1, opening(1), b"")
+    await home.settle()
+    assert home.packets() == []
+    await home.commit()
+    assert home.payloads() == [b"1"]
+
+
 async def test_nothing_goes_again_before_its_connection_is_admitted(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
