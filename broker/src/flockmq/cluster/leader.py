@@ -28,7 +28,9 @@ log: Final = logging.getLogger(__name__)
 LEASE_KEY: Final = "flockmq:{cluster}:leader"
 FENCE_KEY: Final = "flockmq:{cluster}:leader:fence"
 
-_TAKE_OR_RENEW: Final = """
+_FULL_OR_NOT: Final = "#!lua flags=allow-oom"
+"""Somebody leads where Redis has no room, too."""
+_TAKE_OR_RENEW: Final = f"""{_FULL_OR_NOT}
 local held = redis.call('GET', KEYS[1])
 if held == ARGV[1] .. '|' .. ARGV[2] then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
@@ -40,7 +42,7 @@ local taken = ARGV[1] .. '|' .. redis.call('INCR', KEYS[2])
 redis.call('SET', KEYS[1], taken, 'PX', ARGV[3])
 return taken
 """
-_RELEASE: Final = """
+_RELEASE: Final = f"""{_FULL_OR_NOT}
 if redis.call('GET', KEYS[1]) == ARGV[1] .. '|' .. ARGV[2] then return redis.call('DEL', KEYS[1]) end
 return 0
 """
@@ -91,8 +93,10 @@ class Lease:
             await self._eval(_RELEASE, str(fence))
 
     async def _eval(self, script: str, *args: str) -> Reply:
-        """A lease counts when it outlives a failover, so it waits for replicas as any write does."""
-        (reply,) = await self._redis.write([("EVAL", script, 2, LEASE_KEY, FENCE_KEY, self._incarnation, *args)])
+        """A lease counts when it outlives a failover, so it waits for replicas as any write does: who gets it has
+        written it, the first time or again."""
+        call = ("EVAL", script, 2, LEASE_KEY, FENCE_KEY, self._incarnation, *args)
+        (reply,) = await self._redis.write([call], repeats_write=True)
         if isinstance(reply, ResponseError):
             raise reply
         return reply
