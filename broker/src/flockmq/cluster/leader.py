@@ -95,7 +95,7 @@ class Lease:
     async def _eval(self, script: str, *args: str) -> Reply:
         """A lease counts when it outlives a failover, so it waits for replicas as any write does: who gets it has
         written it, the first time or again."""
-        call = ("EVAL", script, 2, LEASE_KEY, FENCE_KEY, self._incarnation, *args)
+        call: list[str | int] = ["EVAL", script, 2, LEASE_KEY, FENCE_KEY, self._incarnation, *args]
         (reply,) = await self._redis.write([call], repeats_write=True)
         if isinstance(reply, ResponseError):
             raise reply

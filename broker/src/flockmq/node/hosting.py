@@ -24,6 +24,7 @@ from flockmq.node.remote import slot_owner
 from flockmq.node.retained import Feeds
 from flockmq.node.routes import OwnRoutes
 from flockmq.node.shared import OwnShares
+from flockmq.node.strays import Strays
 from flockmq.rlog.shards import ROUTE
 from flockmq.session.durable import DurableSession
 from flockmq.session.homed import HomedRouter
@@ -56,6 +57,9 @@ class Hosting:
         self._shares: dict[int, OwnShares] = {}
         self._misses = False
         """A route that is wanted couldn't be written."""
+        self._strays = Strays(
+            lambda: node.rlog.tables.routes, self.router, self.residents.has_loaded, self._delete_strays
+        )
         self._unclaimed: set[tuple[bytes, bytes]] = set()
         """(client id, exclusive filter) of sessions that came with a filter whose claim doesn't stand."""
         self._feeds = Feeds(node.retained, self.router, node.retaining.caught_up, node.flush_soon, _given)
@@ -83,6 +87,7 @@ class Hosting:
         unclaimed, self._unclaimed = self._unclaimed, set()
         for client_id, filter in unclaimed:
             self._claim_again(client_id, filter)
+        self._node.spawn(self._strays.look())
 
     def routes_swapped(self) -> None:
         """After a bootstrap nobody says which routes went: look for all that are wanted. Amid an entry."""
@@ -127,6 +132,9 @@ class Hosting:
     def _route_anew(self, slot: int, filter: bytes) -> None:
         if (slot, filter) in self.router.wanted and slot in self._routes:
             self._routes[slot].put([filter], self._routed)
+
+    def _delete_strays(self, slot: int, filters: list[bytes]) -> None:
+        self._routes_of(slot).delete(filters)
 
     def _routed(self, reason: int) -> None:
         """Nobody waits for it, so nobody asks again."""

@@ -74,6 +74,10 @@ class Table(Generic[K, V]):
     def digest(self) -> int:
         return sum([total.digest for total in self._sums.values()]) & DIGEST_MASK
 
+    def rows_of(self, owner: str) -> int:
+        total = self._sums.get(owner)
+        return 0 if total is None else total.rows
+
     def apply(self, kind: int, owner: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """One run. Raises LogCorrupt if the run is not one of this table's."""
         if kind == PUT and len(keys) == len(values):

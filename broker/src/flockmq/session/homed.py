@@ -36,6 +36,8 @@ class HomedRouter(Router):
         self.on_count: Callable[[int, bytes], None] = _nobody_listens
         self.on_missing: Callable[[int, bytes], None] = _nobody_listens
         self.wanted: dict[tuple[int, bytes], int] = {}
+        self.filters: dict[int, int] = {}
+        """Slot -> how many filters of it are wanted."""
         self.groups: dict[int, dict[bytes, Group]] = {}
         """Slot -> share filter -> its members."""
         self._slots = slots
@@ -47,20 +49,28 @@ class HomedRouter(Router):
             self._join(subscription)
         else:
             super().add(subscription)
-            key = (slot_of(subscription), matching(subscription.filter))
-            self.wanted[key] = self.wanted.get(key, 0) + 1
+            slot = slot_of(subscription)
+            key = (slot, matching(subscription.filter))
+            known = self.wanted.get(key, 0)
+            self.wanted[key] = known + 1
+            if known == 0:
+                self.filters[slot] = self.filters.get(slot, 0) + 1
 
     def remove(self, subscription: Subscription) -> None:
         if is_shared(subscription.filter):
             self._leave(subscription)
         else:
             super().remove(subscription)
-            key = (slot_of(subscription), matching(subscription.filter))
+            slot = slot_of(subscription)
+            key = (slot, matching(subscription.filter))
             left = self.wanted.get(key, 0) - 1
             if left > 0:
                 self.wanted[key] = left
-            else:
-                self.wanted.pop(key, None)
+            elif left == 0:
+                del self.wanted[key]
+                self.filters[slot] -= 1
+                if self.filters[slot] == 0:
+                    del self.filters[slot]
 
     def is_unwanted(self, subscription: Subscription) -> bool:
         filter, slot = subscription.filter, slot_of(subscription)

@@ -15,7 +15,8 @@ from flockmq.node.hosting import Hosting
 from flockmq.node.remote import RemoteRoutes, slot_owner
 from flockmq.node.shared import RemoteShares
 from flockmq.rlog.entry import PUT, Op
-from flockmq.rlog.shards import SHARES, Members
+from flockmq.rlog.route_table import RouteTable
+from flockmq.rlog.shards import ROUTES, SHARES, Members
 from flockmq.session.counters import Counters
 from flockmq.session.limits import Limits
 from flockmq.session.router import Router
@@ -45,7 +46,10 @@ class Hosted:
             retaining=SimpleNamespace(caught_up=lambda: None),
             flush_soon=lambda: None,
             spawn=asyncio.ensure_future,
-            rlog=SimpleNamespace(submit=lambda shard, ops: self.log.submit(ops)),
+            rlog=SimpleNamespace(
+                submit=lambda shard, ops: self.log.submit(ops),
+                tables=SimpleNamespace(routes=RouteTable(ROUTES)),
+            ),
             holders=self.log.holders,
             slot_peers=SlotPeers([], Courier()),
         )
