@@ -3,7 +3,8 @@
     exclusive filters claimed ─▶ put into the router ─▶ routed to the slot, and durable ─▶ answered ─▶ what is retained
 
 What always holds: the answer comes when this node's own tables route by the filters, the subscription is durable and
-all that was retained before is here; a filter that the cluster did not take is out of the session again.
+all that was retained before is here; a filter that the cluster did not take is out of the session again, unless the
+session had it before.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class Subscribing:
         self._answer = answer
         self._reasons = [_UNDECIDED] * len(question.wanted)
         self._made: list[Subscription] = []
+        self._new: set[bytes] = set()
         self._owed: list[Subscription] = []
         self._saw_all = False
 
@@ -109,6 +111,8 @@ class Subscribing:
             self._reasons[position] = placed.qos
             self._made.append(placed)
             is_new = older is None
+            if is_new:
+                self._new.add(wanted.filter)
             if is_owed(wanted.filter, wanted.options >> RETAIN_HANDLING_SHIFT & 3, is_new) or session.is_owed(
                 wanted.filter
             ):
@@ -131,7 +135,7 @@ class Subscribing:
     def _take_back(self, reason: int) -> None:
         session = self._session
         for made in self._made:
-            if session.subscription(made.filter) is made:
+            if made.filter in self._new and session.subscription(made.filter) is made:
                 self._router.remove(made)
                 self._router.counters.subscriptions -= 1
                 session.remove_subscription(made.filter)

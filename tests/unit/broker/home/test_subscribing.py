@@ -132,6 +132,16 @@ def test_filters_that_the_log_did_not_take_are_out_again(asked: Asked) -> None:
     assert not asked.router.wanted
 
 
+def test_a_filter_that_was_there_before_stays_when_the_log_does_not_take_it_again(asked: Asked) -> None:
+    asked.subscribe((OTHER, 1 | NEVER))
+    asked.desk.routes.pop()[1](Reason.SUCCESS)
+    asked.home.settle()
+    asked.subscribe((OTHER, 2 | NEVER), (b"new", 1 | NEVER))
+    asked.desk.routes.pop()[1](Reason.UNSPECIFIED_ERROR)
+    assert asked.answers == [[1], [Reason.UNSPECIFIED_ERROR] * 2]
+    assert asked.filters() == [OTHER]
+
+
 def test_a_later_SUBSCRIBE_of_the_same_filter_stays_when_the_earlier_is_refused(asked: Asked) -> None:
     asked.subscribe((OTHER, 1))
     asked.subscribe((OTHER, 2))
