@@ -33,8 +33,9 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from flockmq import bounds
 from flockmq.session.letter import Letter
 from flockmq.session.origin import node_source, number_of, source_of
-from flockmq.session.publish import NO_EXPIRY, Publish, aged
+from flockmq.session.publish import NO_EXPIRY, Publish
 from flockmq.session.sink import CONGESTED, FLOWING, Courier, Sink
+from flockmq.session.slotted import aged_letter, grows_old
 
 if TYPE_CHECKING:
     from flockmq.session.fanout import Fanout
@@ -87,7 +88,7 @@ class Posted(Letter):
         """
         waited_s = int(now_s - self.since_s)
         if waited_s > 0:
-            self.packet = aged(self.packet, waited_s)
+            self.packet = aged_letter(self.version, self.packet, waited_s)
             self.since_s += waited_s
 
 
@@ -342,7 +343,7 @@ class Lanes(Courier):
         if not lane.takes(LETTER_BYTES + len(chunk)):
             return False
         letter = Letter(self.source, self._next_number(), b"", version, chunk)
-        self._post(letter, [slot], [lane], on_accepted, 0.0)
+        self._post(letter, [slot], [lane], on_accepted, self._now_s() if grows_old(version) else 0.0)
         return True
 
     def _lanes_of(self, fan: Fanout) -> list[Lane]:

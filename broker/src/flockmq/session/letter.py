@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.session.publish import aged
+from flockmq.session.slotted import aged_letter, grows_old
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
@@ -25,6 +25,7 @@ class Letter:
 
     def aged(self, waited_s: int) -> Letter:
         """The same after it waited for so long: less is left of its expiry."""
-        if self.version != 5 or not self.source:
+        if not grows_old(self.version) or not self.source:
             return self
-        return Letter(self.source, self.number, self.publisher, 5, aged(self.packet, waited_s))
+        packet = aged_letter(self.version, self.packet, waited_s)
+        return Letter(self.source, self.number, self.publisher, self.version, packet)

@@ -12,6 +12,8 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.mqtt.errors import malformed
+from flockmq.session.publish import aged
+from flockmq.session.shared import SHARED, unwrap, wrap
 from flockmq.session.sink import Courier, Peer, Sink
 
 _SLOT_BYTES: Final = 2
@@ -61,3 +63,18 @@ def addressed(packet: bytes) -> tuple[int, bytes]:
     if len(packet) < _SLOT_BYTES:
         raise malformed("a shared delivery without a slot")
     return int.from_bytes(packet[:_SLOT_BYTES], "big"), packet[_SLOT_BYTES:]
+
+
+def grows_old(version: int) -> bool:
+    """What goes under this version may have an expiry [section 3.3.2.3.3]."""
+    return version & ~SHARED == 5
+
+
+def aged_letter(version: int, packet: bytes, waited_s: int) -> bytes:
+    """What a letter carries, after it waited so long: a PUBLISH, or a shared delivery of one. Raises PacketError."""
+    if not grows_old(version):
+        return packet
+    if not version & SHARED:
+        return aged(packet, waited_s)
+    (item,) = unwrap(packet[_SLOT_BYTES:])
+    return packet[:_SLOT_BYTES] + wrap(item.filter, item.number, item.flags, aged(item.run, waited_s))

@@ -13,8 +13,9 @@ from flockmq.session.fanout import Fanout
 from flockmq.session.letter import Letter
 from flockmq.session.origin import origin_of, session_source
 from flockmq.session.publish import Publish, parse_publish, publication
-from flockmq.session.shared import SHARED
+from flockmq.session.shared import SHARED, unwrap, wrap
 from flockmq.session.sink import Sink
+from flockmq.session.slotted import addressed
 
 
 class Wire:
@@ -153,6 +154,18 @@ def test_a_shared_delivery_goes_to_the_one_slot_wherever_it_moves(sender: Sender
     lanes.accepted("b@1", 1, 8)
     assert sender.accepted == [1]
     assert lanes.lane_to(3) is lanes.lane_to(2)
+
+
+def test_the_expiry_of_a_shared_delivery_runs_while_it_waits(sender: Sender) -> None:
+    item = wrap(b"$share/g/t", 1, 0, expiring(60).packet)
+    assert sender.lanes.put_shared(3, 5 | SHARED, b"\0\3" + item, sender.told(1))
+    sender.now_s += 20.5
+    sender.lanes.look(8, sender.owners | {3: "b@1"})
+    ((_, _, (letter,)),) = sender.wires["b@1"].batches
+    for waited_s in (0, 15):
+        slot, chunk = addressed(letter.aged(waited_s).packet)
+        (sent,) = unwrap(chunk)
+        assert (slot, sent.filter, left_s(sent.run)) == (3, b"$share/g/t", 40 - waited_s)
 
 
 def test_a_shared_delivery_finds_no_room_in_a_full_lane(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
