@@ -156,6 +156,7 @@ class Node(NodePort):
         self.publishing = Publishing(
             router, self.retaining.retain, self.delayed.take, self.spawn, self.engine.soon, time.monotonic
         )
+        router.shared.on_refused = self.publishing.share
         self.feeds = Feeds(self.retained, router, self.retaining.caught_up, self.engine.soon, _ignore)
         self.hosting = None if store is None else Hosting(self, store, router, zones)
         self.state = "starting"

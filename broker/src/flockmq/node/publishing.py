@@ -1,4 +1,5 @@
-"""Messages that no connection waits for: wills, delayed ones that are due, what plugins publish.
+"""Messages that no connection waits for: wills, delayed ones that are due, what plugins publish, what a member of a
+shared subscription left to the others.
 
 Nobody sends them again. So what finds no room (a link, a lane, a shared group, the log), or tables that may be old, is
 tried again until it does, at longer and longer intervals.
@@ -96,6 +97,14 @@ class Publishing:
     def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
         """Not at once, for it may be asked for amid another message's delivery."""
         self._spawn(self._first(_Offer(message, accepted, self._now_s())))
+
+    def share(self, group: Group, message: Publish) -> None:
+        """One message for a member of a shared subscription, which its publisher knows as accepted; nobody had room."""
+        self._router.counters.dropped_no_room -= 1  # it isn't dropped yet
+        offer = _Offer(message, _nobody_waits, self._now_s())
+        offer.is_retained = True
+        offer.groups = [group]
+        self._later(offer)
 
     async def publish_due(self, message: Publish) -> bool:
         """It returns when the message was accepted; False: nobody was given it, there was no room for it."""
@@ -205,3 +214,7 @@ class Publishing:
             return False
         offer.waits += asked
         return True
+
+
+def _nobody_waits() -> None:
+    """It was acknowledged before."""

@@ -54,6 +54,8 @@ class Shared(Groups):
     def __init__(self, router: Router, seed: int | None = None) -> None:
         super().__init__(router.changed, seed)
         self._router = router
+        self.on_refused: Callable[[Group, Publish], None] = _stays_dropped
+        """Nobody of the group had room for an acknowledged message, and it was counted as dropped."""
         self._returned: list[Stored] = []
         self._returning: bool = False
 
@@ -188,8 +190,8 @@ class Shared(Groups):
             others = self.group(item.filter)
             if others is None:
                 self._router.counters.dropped_no_member += 1
-            else:
-                self.dispatch(others, message, None, _nobody_waits)
+            elif self.dispatch(others, message, None, _nobody_waits) < 0:
+                self.on_refused(others, message)
 
     def pass_on(self, item: Item, version: int, here: Peer | None) -> None:
         """No member is `here` any more (None: on this node): the items go to another, once. Raises PacketError."""
@@ -206,6 +208,7 @@ class Shared(Groups):
                 self._put(group, target.subscription, message, None)
             elif not self._send(target.peer, group, target.number, _HOPPED, message, _nobody_waits):
                 self._router.counters.dropped_no_room += 1
+                self.on_refused(group, message)
 
     def returned(self, version: int, chunk: bytes) -> None:
         """Items for a node that was purged before it accepted them: other members get them."""
@@ -254,6 +257,8 @@ class Shared(Groups):
             self._router.counters.dropped_no_member += 1
         elif self.dispatch(group, message, None, _nobody_waits) >= 0:
             self._router.counters.shared_redispatched += 1
+        else:
+            self.on_refused(group, message)
 
 
 # Items.
@@ -329,6 +334,10 @@ def _message(packet: bytes, version: int) -> Publish:
     if length == frame.INCOMPLETE or body + length != len(packet) or packet[0] >> 4 != frame.PUBLISH:
         raise malformed("a shared delivery that isn't one whole PUBLISH")
     return parse_publish(packet, 0, body, len(packet), version)
+
+
+def _stays_dropped(group: Group, message: Publish) -> None:
+    """Until somebody tries it again."""
 
 
 def _nobody_waits() -> None:

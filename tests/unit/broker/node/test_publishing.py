@@ -14,6 +14,7 @@ from flockmq.node.shared import RemoteShares
 from flockmq.rlog.shards import Members
 from flockmq.session.fanout import Fanout
 from flockmq.session.publish import Publish, publication
+from flockmq.session.shared import wrap
 from flockmq.session.sink import Courier, Peer, Sink, Slot
 from unit.broker.session.harness import Node
 
@@ -153,6 +154,25 @@ async def test_a_shared_group_without_room_gets_it_later_and_alone(published: Pu
     assert (published.got(), len(full.taken)) == (0, 1)
     full.waiting[0]()
     assert published.accepted == ["will"]
+
+
+async def test_what_a_purged_node_never_accepted_is_tried_until_another_member_has_room(published: Published) -> None:
+    router = published.router
+    full = OtherNode(router.turn)
+    router.shared.find_peer = {"other@0": full}.get
+    router.shared.on_refused = published.publishing.share
+    shares = RemoteShares(router, "me@0")
+    shares.go_live()
+    shares.put((b"$share/g/t", "other@0"), Members(1, 0), None)
+    full.has_room = False
+    packet = publication(4, 1, False, b"t", b"left", b"").packet
+    router.shared.returned(4, wrap(b"$share/g/t", 3, 0, packet))
+    await published.rest()
+    assert (full.taken, router.counters.dropped_no_room) == ([], 0)
+    full.has_room = True
+    await published.rest()
+    assert len(full.taken) == 1
+    assert (len(published.publishing), router.counters.dropped_no_room) == (0, 0)
 
 
 async def test_with_old_tables_only_QoS_0_is_published(published: Published) -> None:
