@@ -315,6 +315,11 @@ class Cluster:
         link = self.mesh.link_of(incarnation)
         return link is not None and link.control_bytes > bounds.LINK_CONTROL_CHOKED_BYTES
 
+    def cut(self, incarnation: str) -> None:
+        """Something that was to be told won't be: both ends begin again with another link."""
+        for link in list(self.mesh.links_of(incarnation)):
+            link.close("more waits for it than may")
+
     def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
         """Packets for clients of another node, whose sessions run here. False: there is no link, or no room on it."""
         link = self.mesh.link_of(incarnation)

@@ -1,12 +1,12 @@
 """What this node has to say to others about client ids and sessions: gathered for a turn, one note a node and kind.
 
 What always holds: notes to one node leave in `wire.ORDER`, as fast as its link takes them, and deliveries behind the
-notes of their turn. What can't
-be told waits for a link while the node is a member, within HOME_OUT_MAX notes a node and kind. Beyond it what the
-next link mends is dropped, and counted: the node then asks anew what wasn't answered, and registers whom it has,
-which finds who is to be kicked. That a connection is gone, or is to go for want of room, is said in any case: there
-are no more of these than there were connections. Questions are asked again by whoever asked, and deliveries are not
-kept: who is linked again says so, and gets them from the session (`service.Homes`).
+notes of their turn. What can't be told waits for a link while the node is a member, within HOME_OUT_MAX notes a node
+and kind. Beyond it what the next link mends is dropped, and counted, and the link, if there is one, is cut: the node
+then asks anew what wasn't answered, and registers whom it has, which finds who is to be kicked. That a connection is
+gone, or is to go for want of room, is said in any case: there are no more of these than there were connections.
+Questions are asked again by whoever asked, and deliveries are not kept: who is linked again says so, and gets them from
+the session (`service.Homes`).
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class Cluster(Protocol):
         """So much that was told waits on its link that no more should be."""
         ...
 
+    def cut(self, incarnation: str) -> None:
+        """Make the links to it anew, if there are any."""
+        ...
+
     def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
         """One DELIVERY frame; False: there is no link, or too much waits on it already."""
         ...
@@ -56,6 +60,8 @@ class Outbox:
         self._deliveries: dict[str, list[bytes]] = {}
         self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
+        self._lossy: set[str] = set()
+        """Nodes that won't be told all, unless there is another link."""
         self.dropped = 0
         """Notes that found no room."""
 
@@ -65,6 +71,7 @@ class Outbox:
             items.append(item)
         else:
             self.dropped += 1
+            self._lossy.add(incarnation)
         self.schedule()
 
     def deliver(self, incarnation: str, token: int, chunk: bytes) -> None:
@@ -92,6 +99,8 @@ class Outbox:
 
     def _flush(self) -> None:
         self._flushing = False
+        while self._lossy:
+            self._cluster.cut(self._lossy.pop())
         choked: set[str] = set()
         for incarnation, method in sorted(self._notes, key=lambda key: wire.ORDER.index(key[1])):
             if incarnation not in choked and not self._tell(incarnation, method):

@@ -25,6 +25,10 @@ class Links:
         self.frames: list[list[tuple[int, bytes]]] = []
         self.untold: list[tuple[str, str]] = []
         self.behind: list[str] = []
+        self.cuts: list[str] = []
+
+    def cut(self, incarnation: str) -> None:
+        self.cuts.append(incarnation)
 
     def tell(self, incarnation: str, method: str, body: bytes) -> bool:
         if self.up:
@@ -171,6 +175,22 @@ async def test_beyond_the_bound_only_what_the_next_link_mends_is_dropped(
     sending.outbox.schedule()
     await asyncio.sleep(0)
     assert Counter(method for _, method in sending.links.told) == kinds
+
+
+async def test_a_link_that_takes_too_little_is_cut_when_something_was_dropped(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_OUT_MAX", 1)
+    sending.links.room = 0
+    sending.outbox.put(THERE, wire.TOLD, (1,))
+    await asyncio.sleep(0)
+    assert sending.links.cuts == []
+    sending.outbox.put(THERE, wire.TOLD, (2,))
+    await asyncio.sleep(0)
+    assert sending.links.cuts == [THERE]
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert sending.links.cuts == [THERE]
 
 
 async def test_notes_leave_as_fast_as_the_link_takes_them_and_in_their_order(
