@@ -50,6 +50,10 @@ async def _done(lab: Lab, record: Record, planned: Planned, targets: tuple[str, 
             await host.kill()
             yield
             await host.start()
+        case "drain":
+            await host.drain()
+            yield
+            await host.start()
         case "stop":
             host.pause()
             yield
@@ -64,7 +68,7 @@ async def _done(lab: Lab, record: Record, planned: Planned, targets: tuple[str, 
         case "fill":
             await asyncio.to_thread(host.fill)
             yield
-            host.drain()
+            host.clear()
         case "clock":
             assert isinstance(host, Broker)
             host.shift_clock(planned.amount)

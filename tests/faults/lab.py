@@ -37,6 +37,7 @@ DATA_BYTES: Final = 32 * 1024 * 1024
 REDIS_DATA_BYTES: Final = 256 * 1024 * 1024
 RESTART_MIN_S: Final = 0.3
 RESTART_MAX_S: Final = 3.0
+GRACE_S: Final = 20.0
 READY_MAX_S: Final = 60.0
 POLL_S: Final = 0.05
 TESTS: Final = Path(__file__).resolve().parent.parent
@@ -87,8 +88,21 @@ class Host:
         self.is_held = self._asked_to_end = True
         if self.process is not None and self.process.returncode is None:
             self.process.kill()
+        await self._ended()
+
+    async def drain(self) -> None:
+        """SIGTERM, as a pod that is deleted gets it, SIGKILL when its grace is over; and stay down until `start`."""
+        self.is_held = self._asked_to_end = True
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(GRACE_S):
+                await self._ended()
+        except TimeoutError:
+            await self.kill()
+
+    async def _ended(self) -> None:
         if self._watching is not None:
-            await self._watching
+            await asyncio.shield(self._watching)
             self._watching = None
         self.is_paused = False
 
@@ -107,7 +121,7 @@ class Host:
                 filler.write(bytes(65_536))
                 filler.flush()
 
-    def drain(self) -> None:
+    def clear(self) -> None:
         (self.data / "filler").unlink(missing_ok=True)
 
     def last_line(self) -> str:

@@ -58,6 +58,8 @@ KINDS: Final = {
     "kill replicant": Kind(10, ("replicant",), (0.1, 2.5)),
     "kill core": Kind(10, ("core",), (0.1, 2.5)),
     "kill leader": Kind(8, (LEADER,), (0.1, 2.5)),
+    "drain replicant": Kind(5, ("replicant",), (0.1, 2.5)),
+    "drain core": Kind(6, ("core",), (0.1, 2.5)),
     "kill redis": Kind(8, (REDIS,), (0.1, 2.5)),
     "stop replicant": Kind(5, ("replicant",), STOPPED_S),
     "stop core": Kind(5, ("core",), STOPPED_S),
