@@ -150,14 +150,15 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
             await rlog.start()
         except rlog_errors.RedisUnreachable as error:
             raise RedisUnreachable(str(error)) from None
-        await cluster.join()
-        await node.access.auth.start()
-        stack.push_async_callback(node.access.auth.stop)
+        # before a member is given slots: what comes for slots that no home here knows of would be accepted, and nowhere
         if node.hosting is not None:
             await node.hosting.start()
             stack.push_async_callback(node.hosting.stop)
         node.homes.start()
         stack.push_async_callback(node.homes.stop)
+        await cluster.join()
+        await node.access.auth.start()
+        stack.push_async_callback(node.access.auth.stop)
         node.engine.start(asyncio.get_running_loop())
         stack.callback(node.engine.stop)
         for work in (

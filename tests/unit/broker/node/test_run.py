@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -47,3 +50,34 @@ async def test_what_a_node_does_all_its_life_outlives_an_error(
         await asyncio.wait_for(again.wait(), 10)
     task.cancel()
     assert "ValueError: the first round" in caplog.text
+
+
+async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
+    """Else what comes for slots that it was given would be accepted, and be nowhere."""
+    done: list[str] = []
+
+    def part(*names: str) -> SimpleNamespace:
+        async def happens(name: str) -> None:
+            done.append(name)
+
+        return SimpleNamespace(**{name.rpartition(".")[2]: partial(happens, name) for name in names})
+
+    async def works() -> None: ...
+
+    node: Any = SimpleNamespace(
+        access=SimpleNamespace(auth=part("auth.start", "auth.stop"), watch=works),
+        hosting=part("hosting.start", "hosting.stop"),
+        homes=SimpleNamespace(start=lambda: done.append("homes.start"), stop=works),
+        engine=SimpleNamespace(start=lambda loop: done.append("engine.start"), stop=lambda: None),
+        loop_watch=SimpleNamespace(run=works),
+        system=SimpleNamespace(run=works),
+        delayed=SimpleNamespace(run=works),
+        sample_lag=works,
+        watch_sessions=works,
+        close_clients=works,
+    )
+    cluster: Any = part("cluster.start", "cluster.join", "cluster.stop")
+    rlog: Any = part("rlog.start", "rlog.stop")
+    async with run._running(node, cluster, rlog):
+        assert done.index("hosting.start") < done.index("homes.start") < done.index("cluster.join")
+        assert done.index("cluster.join") < done.index("engine.start")
