@@ -139,8 +139,8 @@ class Node:
     async def start(self) -> None:
         await self.cluster.start()
         await self.rlog.start()
-        await self.cluster.join()
         self.homes.start()
+        await self.cluster.join()
 
     async def stop(self) -> None:
         await self.homes.stop()

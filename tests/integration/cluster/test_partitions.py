@@ -74,8 +74,8 @@ async def comes_back(node: Node) -> None:
     """As `node/rejoin.py` does, without clients."""
     incarnation = await node.cluster.begin_anew()
     await node.rlog.rejoin(incarnation)
-    await node.cluster.join()
     node.homes.rename(incarnation)
+    await node.cluster.join()
 
 
 @pytest.mark.parametrize("leads", [True, False])

@@ -42,8 +42,8 @@ async def rejoin(node: Node) -> None:
     claims = filters.exclusive.rename(me)
     try:
         await node.rlog.rejoin(me)
+        node.homes.rename(me)  # before it may be given slots: what comes for them would be accepted, and be nowhere
         await _until_logged(node.cluster.join)
-        node.homes.rename(me)
     finally:  # a claim that can't be written any more closes its client, too
         for filter, client_id in claims:
             filters.exclusive.claim(filter, client_id, partial(_claimed, node, client_id))

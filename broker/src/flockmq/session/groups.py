@@ -96,6 +96,16 @@ class Group:
     def total(self) -> int:
         return self.ends[len(self.ends) - 1] if self.ends else 0
 
+    def place(self, member: Subscription) -> None:
+        """Among those who are connected, or among the others."""
+        away = member.session.is_away()
+        (self.connected if away else self.away).discard(member)
+        (self.away if away else self.connected).add(member)
+
+    def discard(self, member: Subscription) -> None:
+        self.connected.discard(member)
+        self.away.discard(member)
+
     def is_empty(self) -> bool:
         return not self.connected.members and not self.away.members
 
@@ -124,8 +134,8 @@ class Target:
 
 class Groups:
     """One per router. `me` is this node's incarnation; `find_peer` gives None for a node that isn't a member, and a
-    slot's peer for a slot;
-    `on_count` hears of a group whose members here changed, `on_filter` of a filter that got or lost a group.
+    slot's peer for a slot; `on_count` hears of a group whose members here changed, `on_filter` of a filter that got or
+    lost a group.
     """
 
     def __init__(self, on_filter: Callable[[bytes], None], seed: int | None) -> None:
@@ -153,15 +163,14 @@ class Groups:
             self._local.add(group.topic_filter, group)
             self.groups[member.filter] = group
             self._on_filter(group.topic_filter)
-        (group.away if member.session.is_away() else group.connected).add(member)
+        group.place(member)
         self._counted(member.filter)
 
     def remove(self, member: Subscription) -> None:
         group = self.groups.get(member.filter)
         if group is None:
             return
-        group.connected.discard(member)
-        group.away.discard(member)
+        group.discard(member)
         self._counted(member.filter)
         if group.is_empty():
             del self.groups[member.filter]
@@ -176,9 +185,7 @@ class Groups:
         group = self.groups.get(member.filter)
         if group is None:
             return
-        away = member.session.is_away()
-        (group.connected if away else group.away).discard(member)
-        (group.away if away else group.connected).add(member)
+        group.place(member)
         self._counted(member.filter)
 
     def has(self, share_filter: bytes) -> bool:

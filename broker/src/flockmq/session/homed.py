@@ -16,7 +16,6 @@ from flockmq.session.groups import Group
 from flockmq.session.letter import Letter
 from flockmq.session.publish import Publish, parse_publish
 from flockmq.session.router import Router
-from flockmq.session.session import Session
 from flockmq.session.shared import unwrap
 from flockmq.session.slotted import SlotPeers
 from flockmq.session.subscription import Subscription
@@ -78,14 +77,10 @@ class HomedRouter(Router):
             return self._group(slot, filter) is None
         return is_exclusive(filter) or (slot, matching(filter)) not in self.wanted
 
-    def reached_anew(self, session: Session) -> None:
-        for subscription in session.all_subscriptions():
-            if is_shared(subscription.filter):
-                group = self._group(slot_of(subscription), subscription.filter)
-                if group is not None:
-                    self._place(group, subscription)
-            else:
-                self.changed(matching(subscription.filter))
+    def member_moved(self, member: Subscription) -> None:
+        group = self._group(slot_of(member), member.filter)
+        if group is not None:
+            self._place(group, member)
 
     def give(self, subscription: Subscription, message: Publish) -> None:
         """One message to one session."""
@@ -132,10 +127,7 @@ class HomedRouter(Router):
         self._place(group, member)
 
     def _place(self, group: Group, member: Subscription) -> None:
-        """Among those who are connected, or among the others."""
-        away = member.session.is_away()
-        (group.connected if away else group.away).discard(member)
-        (group.away if away else group.connected).add(member)
+        group.place(member)
         self.on_count(slot_of(member), member.filter)
 
     def _leave(self, member: Subscription) -> None:
@@ -143,8 +135,7 @@ class HomedRouter(Router):
         group = self._group(slot, member.filter)
         if group is None:
             return
-        group.connected.discard(member)
-        group.away.discard(member)
+        group.discard(member)
         if group.is_empty():
             self._shapes.remove(group.topic_filter, group)
             by_filter = self.groups[slot]

@@ -134,9 +134,13 @@ class Router:
         """The session's client came, or left: what its subscriptions matched is matched again."""
         for subscription in session.all_subscriptions():
             if is_shared(subscription.filter):
-                self.shared.moved(subscription)
+                self.member_moved(subscription)
             else:
                 self.changed(matching(subscription.filter))
+
+    def member_moved(self, member: Subscription) -> None:
+        """Of a shared subscription: its client came, or left."""
+        self.shared.moved(member)
 
     def intercept(self, filters: list[bytes]) -> None:
         """Have the node look at messages on these filters before they are routed. Raises ShapeLimitError."""

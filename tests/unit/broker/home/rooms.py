@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from flockmq import bounds
@@ -169,6 +169,11 @@ class Home:
         answers: list[int] = []
         self.residents.open(client_id, node, token, asked, answers.append)
         return answers
+
+    def open_all(self, clients: Sequence[bytes], *, expiry_s: int = 60, will: Will | None = None) -> None:
+        """Their connections have the tokens from 1 on."""
+        for token, client_id in enumerate(clients, start=1):
+            self.open(token, opening(token, expiry_s=expiry_s, will=will), client_id)
 
     async def pass_turn(self) -> None:
         """One of the event loop."""

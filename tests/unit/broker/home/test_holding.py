@@ -131,8 +131,7 @@ async def test_the_sessions_of_a_slot_that_is_let_go_of_leave_some_a_turn_and_co
 ) -> None:
     monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
     clients = roommates(8)
-    for token, client_id in enumerate(clients, start=1):
-        home.open(token, opening(token, expiry_s=1, will=will()), client_id)
+    home.open_all(clients, expiry_s=1, will=will())
     home.residents.disown(SLOT)
     assert not home.residents.has_loaded(SLOT)
     await home.pass_turn()
@@ -162,8 +161,7 @@ async def test_what_a_session_on_its_way_out_says_is_nothing(
 ) -> None:
     monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
     clients = roommates(8)
-    for token, client_id in enumerate(clients, start=1):
-        home.open(token, opening(token), client_id)
+    home.open_all(clients)
     before = {client_id: fields.copy() for client_id, fields in redis.slot(SLOT).sessions.items()}
     home.residents.disown(SLOT)
     home.epoch = 3
@@ -378,8 +376,7 @@ async def test_what_Redis_loses_while_a_slot_is_loaded_is_written_again_too(
 ) -> None:
     monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
     clients = roommates(4)
-    for token, client_id in enumerate(clients, start=1):
-        home.open(token, opening(token), client_id)
+    home.open_all(clients)
     later = Home(redis, "core-1@1", 2)
     later.residents.own(SLOT)
     while not len(later.residents):

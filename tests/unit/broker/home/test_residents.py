@@ -333,8 +333,7 @@ async def test_the_connections_of_a_node_that_is_gone_leave_some_a_turn(
 ) -> None:
     monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
     clients = roommates(8)
-    for token, client_id in enumerate(clients, start=1):
-        home.open(token, opening(token, will=will()), client_id)
+    home.open_all(clients, will=will())
     home.residents.node_gone(EDGE)
     away = [0]
     while away[-1] < len(clients):
@@ -366,8 +365,7 @@ async def test_who_comes_back_before_its_connection_left_with_its_node_has_its_s
 ) -> None:
     monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
     clients = roommates(8)
-    for token, client_id in enumerate(clients, start=1):
-        home.open(token, opening(token, will=will()), client_id)
+    home.open_all(clients, will=will())
     home.residents.node_gone(EDGE)
     await home.pass_turn()
     for token, client_id in enumerate(clients, start=101):
@@ -515,8 +513,8 @@ async def test_what_was_lost_on_its_way_to_many_goes_again_some_a_turn(
     monkeypatch.setattr(bounds, "HOME_BEHIND_S", 0.0)
     monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
     clients = roommates(8)
+    home.open_all(clients)
     for token, client_id in enumerate(clients, start=1):
-        home.open(token, opening(token), client_id)
         home.residents.ask(client_id, token, (1, 0), wire.Subscribe([wire.Wanted(b"a/#", 1)], b""), lambda _: None)
     home.residents.cut(EDGE)
     home.take(1)

@@ -49,11 +49,18 @@ async def test_a_node_that_comes_back_waits_for_the_log(monkeypatch: pytest.Monk
     purged.homes.rename.assert_called_once_with("a@00000001")
 
 
+async def test_homes_know_who_they_are_before_they_may_be_given_slots() -> None:
+    purged = Purged(joins=[None])
+    purged.cluster.join.side_effect = lambda: purged.homes.rename.assert_called_once_with("a@00000001")
+    await rejoin(purged.node)
+    purged.cluster.join.assert_awaited_once()
+
+
 async def test_a_node_that_is_purged_before_it_is_back_comes_back_as_yet_another() -> None:
     purged = Purged(joins=[LogRefused("a@00000001 is purged in the log"), None])
     await _come_back(asyncio.Event(), purged.node)
     assert purged.cluster.begin_anew.await_count == 2
-    purged.homes.rename.assert_called_once_with("a@00000002")
+    assert [call.args for call in purged.homes.rename.call_args_list] == [("a@00000001",), ("a@00000002",)]
 
 
 async def test_no_exclusive_claim_is_forgotten_by_a_node_that_is_purged_before_it_is_back() -> None:
