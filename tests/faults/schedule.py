@@ -87,8 +87,8 @@ CLOCK_JUMPS_S: Final = (-86_400.0, -600.0, -5.0, 5.0, 600.0, 86_400.0)
 def _deposed(core: str, *others: str) -> tuple[Step, ...]:
     """A home stands still, with writes in hand, until others have its slots; then it writes. Each slot moves once more
     after that, so whatever it wrote is read."""
-    cut = Planned("cut core redis", (core, REDIS), 6.5)
-    stop = Planned("stop core", (core,), 5.0, after_s=1.0)
+    cut = Planned("cut core redis", (core, REDIS), 6.5, after_s=2.0)
+    stop = Planned("stop core", (core,), 5.0, after_s=3.0)
     kills = (Step((Planned("kill core", (other,), 1.0),), 2.0, calm=True) for other in others)
     return Step((cut, stop), 3.0), *kills
 
@@ -100,11 +100,18 @@ def _late(core: str, *replicants: str) -> Step:
     return Step((Planned("stop core", (core,), 7.5), *kills), 1.0, calm=True)
 
 
+def _unanswered(core: str, *replicants: str) -> Step:
+    """A home takes what couriers send, and dies before they are told; so they send it again, to the next one."""
+    cuts = (Planned("cut replicant core", (core, other), 2.5, both_ways=False, after_s=2.0) for other in replicants)
+    return Step((*cuts, Planned("kill core", (core,), 1.0, after_s=2.5)), 1.0, calm=True)
+
+
 SCRIPTS: Final = {
     "deposed-home": _deposed("core-1", "core-2", "core-3"),
     "late-write": tuple(
         _late(core, "replicant-1", "replicant-2", "replicant-3") for core in ("core-1", "core-2", "core-3")
     ),
+    "unanswered": (_unanswered("core-1", "replicant-1", "replicant-2", "replicant-3"),),
 }
 """For labs of three cores and three replicants."""
 
