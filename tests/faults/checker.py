@@ -332,7 +332,7 @@ def _judge_order(story: Story, life: Life) -> None:
             continue
         seen.add(message)
         sent = story.sent[message]
-        if len(sent.connections) > 1 and _was_sent_before_subscribed(sent, life, delivered.at):
+        if len(sent.connections) > 1 and not _was_subscribed_throughout(sent, life, delivered.at):
             continue
         whole = life.lasts and delivered.publisher in story.lasting
         parts = [0] if whole else sent.connections
@@ -344,9 +344,10 @@ def _judge_order(story: Story, life: Life) -> None:
             last[*stream, parts[0]] = delivered.number
 
 
-def _was_sent_before_subscribed(sent: Sent, life: Life, at: float) -> bool:
-    windows = (window for window in life.windows if window.since <= at and matches(window.filter, sent.topic))
-    return sent.first_sent_at < max((window.since for window in windows), default=FOREVER)
+def _was_subscribed_throughout(sent: Sent, life: Life, at: float) -> bool:
+    """By one subscription since it was sent first; else what was sent behind it may have come before its repeat."""
+    windows = (window for window in life.windows if matches(window.filter, sent.topic))
+    return any(window.since <= sent.first_sent_at and at <= window.until for window in windows)
 
 
 def _judge_connections(story: Story, rules: Rules) -> None:

@@ -236,6 +236,32 @@ def test_what_was_sent_before_the_subscription_and_again_after_it_comes_late(qos
     assert script.found() == {}
 
 
+def test_what_comes_of_a_subscription_that_is_not_acknowledged_yet_has_no_part_in_the_order() -> None:
+    script = begun()
+    script.unsubscribe("sub")
+    script.publish("pub", 1)
+    script.publish("pub", 2)
+    script.deliver("sub", "pub", 2)
+    script.close("pub")
+    script.connect("pub", present=True, node="b")
+    script.publish("pub", 1, again=True)
+    script.deliver("sub", "pub", 1)
+    script.subscribe("sub")
+    assert script.found() == {}
+
+
+def test_what_is_sent_again_to_a_subscription_that_stood_all_the_time_comes_in_order() -> None:
+    script = begun()
+    script.publish("pub", 1)
+    script.publish("pub", 2)
+    script.deliver("sub", "pub", 2)
+    script.close("pub")
+    script.connect("pub", present=True, node="b")
+    script.publish("pub", 1, again=True)
+    script.deliver("sub", "pub", 1)
+    assert script.found() == {checker.REORDERED: 1}
+
+
 def test_what_nobody_sent_is_found() -> None:
     script = begun()
     script.deliver("sub", "pub", 7)

@@ -99,7 +99,7 @@ class DurableSession(JournaledSession):
     `inflight` and `kept` have what was sent and isn't complete, in the order of the sequences; `queue` what waits.
     """
 
-    __slots__ = ("_held", "_queued_qos0")
+    __slots__ = ("_held", "_is_returning", "_queued_qos0")
 
     def __init__(
         self,
@@ -116,6 +116,9 @@ class DurableSession(JournaledSession):
         self.inflight = {}
         self._queued_qos0: int = 0
         self._held: bool = False
+        self._is_returning: bool = False
+        """A client that came back has as much to read yet as would have its publishers paused: to cut it off for that
+        would be to never let it in."""
 
     # Away and back.
 
@@ -134,7 +137,7 @@ class DurableSession(JournaledSession):
         super().attach(sink, limits, window, max_packet_bytes)
         assert isinstance(sink, HomeSink)
         self._front = sink
-        self._held = True
+        self._held = self._is_returning = True
         self._unsent = None
         self.meta.left_ms = 0
         self._write_meta()
@@ -157,12 +160,15 @@ class DurableSession(JournaledSession):
         now_s = self.sink.now_s()
         super().leave(away, will)
         self._front = None
-        self._held = False
+        self._held = self._is_returning = False
         self.meta.will = will
         self.meta.left_ms = max(1, self.ledger.wall_ms(now_s))
         self._write_meta()
 
     # Messages for the client.
+
+    def is_behind(self) -> bool:
+        return self._is_returning or super().is_behind()
 
     def send(self, packet: bytes, packet_id: int, qos: int, stored: Stored | None = None) -> int:
         """Put it in the journal; it is sent when it is durable: QUEUED, REPLACED or REFUSED."""
@@ -211,6 +217,8 @@ class DurableSession(JournaledSession):
         """There is room in the window: first what a returned client must get again, then what is durable."""
         if self._held or self._front is None:
             return
+        if self._is_returning and not self.is_crowded():
+            self._is_returning = False
         unsent = self._unsent
         if unsent is not None:
             while unsent and len(inflight) - len(unsent) < self.window:

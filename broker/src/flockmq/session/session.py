@@ -182,6 +182,10 @@ class Session:
         """No connection has this session now."""
         return self.window == 0
 
+    def is_behind(self) -> bool:
+        """The client is away, or comes back to what waited for it: where there is no room, the oldest of that goes."""
+        return self.window == 0
+
     def is_crowded(self) -> bool:
         """So many messages wait that whoever publishes to this session should pause."""
         queue = self.queue
@@ -209,7 +213,7 @@ class Session:
         size = len(packet_of(entry))
         answer = QUEUED
         while len(queue) >= self.limits.max_mqueue_len or self.queue_bytes + size > MQUEUE_MAX_BYTES:
-            if self.window != 0 or not queue:
+            if not queue or not self.is_behind():
                 return REFUSED
             self._forget_oldest(queue)
             answer = REPLACED

@@ -463,6 +463,17 @@ async def test_a_connection_that_was_cut_off_and_did_not_hear_so_does_not_go_on(
     assert not home.residents._cut_off
 
 
+async def test_a_client_that_comes_back_to_a_full_queue_is_admitted_however_much_comes_meanwhile(home: Home) -> None:
+    overflows(home)
+    home.residents.leave(ID, 1, 60, True)
+    await home.settle()
+    home.disk.holds = True
+    answers = home.open(2, opening(2))
+    home.take(5_000)
+    await home.commit()
+    assert answers == [wire.LASTS | wire.PRESENT]
+
+
 async def test_a_connection_of_the_home_itself_that_is_cut_off_is_gone_at_once(home: Home) -> None:
     overflows(home, home.incarnation)
     await home.settle()

@@ -172,6 +172,43 @@ def test_a_client_without_room_is_cut_off(home: Home) -> None:
 # Away and back.
 
 
+def full(home: Home) -> DurableSession:
+    """One whose client is away, with five messages, and no room for more."""
+    session = home.opened(window=1)
+    session.leave(home.router.away4)
+    for number in range(5):
+        home.send(session, str(number))
+    home.settle()
+    return session
+
+
+def test_a_client_that_comes_back_to_a_full_queue_is_let_in_and_loses_the_oldest(home: Home) -> None:
+    session = full(home)
+    session.resume(home.fresh(window=1))
+    to_front(session).overflown = lambda: session.leave(home.router.away4)
+    home.send(session, "before CONNACK")
+    home.settle()
+    session.send_again()
+    home.send(session, "in the room of what was sent")
+    home.send(session, "behind it")
+    home.settle()
+    assert not session.is_away()
+    assert heard(session) == [(QOS1, 2, b"1")]
+    assert home.router.counters.dropped_queue_full == 2
+
+
+def test_a_client_that_came_back_and_has_read_half_of_it_is_cut_off_as_any_other(home: Home) -> None:
+    session = full(home)
+    back(home, session, window=1)
+    to_front(session).overflown = lambda: session.leave(home.router.away4)
+    for packet_id in (1, 2, 3):
+        session.reported(pair(PUBACK, packet_id))
+        home.settle()
+    for number in range(5):
+        home.send(session, str(number))
+        assert session.is_away() == (number == 4)
+
+
 def test_what_comes_while_the_client_is_away_is_put_once_and_waits(home: Home) -> None:
     session = home.opened()
     session.leave(home.router.away4)
