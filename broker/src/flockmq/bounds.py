@@ -67,6 +67,8 @@ half of it on publishers are paused.
 """
 COURIER_WINDOW_BYTES: Final = 4 * 1024 * 1024
 """How much of it is on its way at once; the rest waits at the sender."""
+CROWDED_KEPT_S: Final = 1.0
+"""A slot counts as crowded for so long after its home said so: it says so four times as often."""
 COURIER_LOOK_S: Final = 0.02
 """How often a congested lane, or what waits for the log, is looked at."""
 MEMBER_UNLINKED_MAX_S: Final = 1.0

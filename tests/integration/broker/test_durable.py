@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Callable
 
 import paho.mqtt.client as paho
@@ -73,6 +74,28 @@ def test_a_session_survives_with_its_subscriptions_and_messages(
             publisher.publish("a/live", "now", 1)
             assert back.receive()[:2] == ("a/live", "now")
         assert drained(back) == []
+
+
+def test_a_publisher_goes_as_fast_as_a_subscriber_on_another_node_whose_session_lasts(cluster: Cluster) -> None:
+    """Rather than fill its queue, for which it would be cut off."""
+    payloads = [str(number) for number in range(3000)]
+    with (
+        Client(cluster.here.mqtt, "device", lasts=True, acknowledges=False) as device,
+        Client(cluster.there.mqtt, "publisher") as publisher,
+    ):
+        device.subscribe("a/#", 1)
+        await_route(publisher, "a/probe", device, qos=0)
+        for payload in payloads:
+            publisher.start_publishing("a/fast", payload)
+        received = []
+        while len(received) < len(payloads):
+            message = device.messages.get(timeout=PATIENCE_S)
+            time.sleep(0.001)  # which is how long it takes it
+            device.acknowledge(message)
+            received.append(message.payload.decode())
+        assert received == payloads
+        assert not device.disconnected.is_set()
+    assert cluster.home().metric("flockmq_messages_dropped") == 0
 
 
 @pytest.mark.parametrize("qos", [1, 2])

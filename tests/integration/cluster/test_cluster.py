@@ -13,9 +13,9 @@ from flockmq import bounds
 from flockmq.cluster.events import EventRelay
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings, LocalStatus
-from flockmq.home.registry import slot_of
 from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
 from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.session.slotted import slot_of
 
 from .conftest import KEY, Nodes, until
 

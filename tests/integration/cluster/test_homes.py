@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from flockmq.home.asking import Admission, HomeUnreachable, Superseded
-from flockmq.home.registry import slot_of
+from flockmq.session.slotted import slot_of
 
 from .conftest import Node, Nodes, until
 

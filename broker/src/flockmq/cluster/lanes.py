@@ -35,7 +35,7 @@ from flockmq.session.letter import Letter
 from flockmq.session.origin import node_source, number_of, source_of
 from flockmq.session.publish import NO_EXPIRY, Publish
 from flockmq.session.sink import CONGESTED, FLOWING, Courier, Sink
-from flockmq.session.slotted import aged_letter, grows_old
+from flockmq.session.slotted import aged_letter, grows_old, slot_of
 
 if TYPE_CHECKING:
     from flockmq.session.fanout import Fanout
@@ -258,6 +258,15 @@ class Lane(Sink):
             self._on_flow(self)
 
 
+class Crowd(Sink):
+    """A slot in which more waits for a session than that takes, until its home was silent for too long."""
+
+    def __init__(self, turn: list[Sink], until_s: float) -> None:
+        super().__init__(turn, 5)
+        self.flow = CONGESTED
+        self.until_s = until_s
+
+
 class Lanes(Courier):
     """The courier of one node. `find_carrier` gives the link to a core, if there is one; `on_drained` is told which
     lane flows again, `on_congested` that one doesn't.
@@ -281,6 +290,7 @@ class Lanes(Courier):
         self._on_congested = on_congested
         self._now_s = now_s
         self._lanes: dict[str, Lane] = {}
+        self._crowds: dict[int, Crowd] = {}
         self._owners = [PARKED] * bounds.SLOTS
         self._views = 0
         self._last_number = 0
@@ -329,8 +339,12 @@ class Lanes(Courier):
         for lane in lanes:
             lane.post(posted)
 
-    def slow_lanes(self, fan: Fanout) -> list[Sink]:
-        return [lane for lane in self._lanes_of(fan) if lane.flow != FLOWING]
+    def slow_lanes(self, fan: Fanout, publisher: bytes) -> list[Sink]:
+        slow: list[Sink] = [lane for lane in self._lanes_of(fan) if lane.flow != FLOWING]
+        if self._crowds:
+            own = slot_of(publisher)
+            slow += [self._crowds[slot] for slot in fan.slots if slot in self._crowds and slot != own]
+        return slow
 
     def lane_to(self, slot: int) -> Lane:
         return self._lane(self._owners[slot])
@@ -448,11 +462,32 @@ class Lanes(Courier):
 
     # --- how it flows -----------------------------------------------------------------------------------------------
 
+    def crowd(self, slot: int, is_crowded: bool) -> None:
+        """What the slot's home says, again and again while it is."""
+        crowd = self._crowds.get(slot)
+        if not is_crowded:
+            self._dispersed(slot)
+        elif crowd is not None:
+            crowd.until_s = self._now_s() + bounds.CROWDED_KEPT_S
+        else:
+            self._crowds[slot] = Crowd(self._turn, self._now_s() + bounds.CROWDED_KEPT_S)
+            self.congested += 1
+            self._on_congested()
+
+    def _dispersed(self, slot: int) -> None:
+        crowd = self._crowds.pop(slot, None)
+        if crowd is not None:
+            self.congested -= 1
+            self._on_drained(crowd)
+
     def gauge(self) -> None:
-        """Look at links that were congested."""
+        """Look at links that were congested, and at slots of which nothing was heard any more."""
         for lane in list(self._lanes.values()):
             if lane.flow != FLOWING:
                 lane.gauge()
+        now_s = self._now_s()
+        for slot in [slot for slot, crowd in self._crowds.items() if crowd.until_s <= now_s]:
+            self._dispersed(slot)
 
     def _flow_changed(self, lane: Lane) -> None:
         if lane.flow == FLOWING:
@@ -461,6 +496,10 @@ class Lanes(Courier):
         else:
             self.congested += 1
             self._on_congested()
+
+    @property
+    def crowded_slots(self) -> int:
+        return len(self._crowds)
 
     @property
     def waiting_messages(self) -> int:

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, Protocol
 from flockmq import bounds
 from flockmq.home import wire
 from flockmq.home.outbox import NOTE_BYTES
-from flockmq.home.registry import slot_of
+from flockmq.session.slotted import slot_of
 
 log: Final = logging.getLogger(__name__)
 

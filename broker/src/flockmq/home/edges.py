@@ -81,7 +81,8 @@ class ToFront(HomeSink):
     """
 
     __slots__ = (
-        "client_id", "cuts", "deliver", "former_expiry_s", "heard", "is_told", "node", "on_overflow", "token",
+        "client_id", "cuts", "deliver", "former_expiry_s", "heard", "is_told", "node", "on_flow", "on_overflow",
+        "token",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +91,7 @@ class ToFront(HomeSink):
         version: int,
         deliver: Deliver,
         on_overflow: Callable[[ToFront], None],
+        on_flow: Callable[[ToFront], None],
         node: Node,
         client_id: bytes,
         token: int,
@@ -97,6 +99,7 @@ class ToFront(HomeSink):
         super().__init__(router, version)
         self.deliver = deliver
         self.on_overflow = on_overflow
+        self.on_flow = on_flow
         self.node = node
         self.cuts = node.cuts
         self.heard = 0
@@ -108,6 +111,9 @@ class ToFront(HomeSink):
 
     def overflow(self) -> None:
         self.on_overflow(self)
+
+    def flow_changed(self) -> None:
+        self.on_flow(self)
 
     def flush(self) -> None:
         if self.out:

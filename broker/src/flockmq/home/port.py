@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from flockmq.home import wire
@@ -28,7 +28,7 @@ class Cluster(Protocol):
     @property
     def is_surely_member(self) -> bool: ...
     @property
-    def nodes_table(self) -> Container[str]:
+    def nodes_table(self) -> Collection[str]:
         """The incarnations that are members."""
         ...
 
@@ -85,6 +85,10 @@ class Residents(Protocol):
         """`place`: its number, and that of the one before it of this connection while that isn't answered, or 0."""
         ...
 
+    def beat(self) -> None:
+        """Every moment: look whom too much waits for."""
+        ...
+
     def cut(self, incarnation: str) -> None:
         """A link to a node was lost, and maybe what was on it; or deliveries found none, or no room."""
         ...
@@ -128,6 +132,9 @@ class Nobody:
     ) -> None:
         answer(b"")
 
+    def beat(self) -> None:
+        """Nothing waits for nobody."""
+
     def cut(self, incarnation: str) -> None:
         """It delivers nothing."""
 
@@ -142,6 +149,7 @@ class Homes(Protocol):
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None: ...
     def loaded(self, slot: int) -> None: ...
     def is_linked(self, incarnation: str) -> bool: ...
+    def crowd(self, slot: int, is_crowded: bool) -> None: ...
 
 
 class Host(Desk, Protocol):

@@ -13,17 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
-from zlib import crc32
 
 from flockmq.bounds import SLOTS
+from flockmq.session.slotted import slot_of
 
 COUNT_BITS: Final = 48
 SLOT_BITS: Final = (SLOTS - 1).bit_length()
 TOKEN_BYTES: Final = 16
-
-
-def slot_of(client_id: bytes) -> int:
-    return crc32(client_id) % SLOTS
 
 
 Holder = tuple[str, int]

@@ -19,11 +19,11 @@ from typing import Final
 from flockmq import bounds
 from flockmq.home import wire
 from flockmq.home.asking import Answered
+from flockmq.home.crowds import Crowds
 from flockmq.home.edges import Node, ToFront
 from flockmq.home.holding import Holding
 from flockmq.home.letters import Letters
 from flockmq.home.port import Homes, Host
-from flockmq.home.registry import slot_of
 from flockmq.home.slices import Slices
 from flockmq.home.store import Store
 from flockmq.home.subscribing import Subscribing
@@ -36,6 +36,7 @@ from flockmq.session.opening import Will
 from flockmq.session.origin import session_source
 from flockmq.session.publish import parse_publish
 from flockmq.session.session import Session
+from flockmq.session.slotted import slot_of
 
 log: Final = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class Residents:
         """Clients that were connected when their sessions came here, and until when their fronts may say so."""
         self._left: dict[bytes, tuple[int, bool]] = {}
         """Those among them that are gone, as their nodes said meanwhile: the expiry, and whether with their wills."""
+        self.crowds = Crowds(self._session_at, homes.crowd)
         self._cut_off: dict[bytes, int] = {}
         """Clients whose sessions found no room, and the tokens of their connections, until those are gone."""
 
@@ -114,6 +116,11 @@ class Residents:
 
     def slot_loaded(self, slot: int) -> None:
         self._homes.loaded(slot)
+
+    def beat(self) -> None:
+        """Every moment."""
+        self.holding.now()
+        self.crowds.beat(self.router.now_s)
 
     def came(self, session: DurableSession, returns_by_s: float) -> None:
         self._expected[session.client_id] = returns_by_s
@@ -264,7 +271,8 @@ class Residents:
         """What a CONNECT makes, with the way to its front."""
         deliver = self._homes.deliver
         node = self._nodes.setdefault(incarnation, Node(incarnation))
-        sink = ToFront(self.router, opening.version, deliver, self._overflowed, node, client_id, token)
+        on_flow = self.crowds.flow_changed
+        sink = ToFront(self.router, opening.version, deliver, self._overflowed, on_flow, node, client_id, token)
         meta = Meta(source + opening.nonce, opening.expiry_s, opening.version, _will_of(opening))
         limits = self._host.limits(opening.zone)
         window, max_packet_bytes = opening.window, opening.max_packet_bytes
@@ -293,6 +301,11 @@ class Residents:
         if isinstance(sink, ToFront):
             self._attached.pop(sink.token, None)
             sink.node.sessions.pop(sink.token, None)
+            self.crowds.gone(sink)
+
+    def _session_at(self, sink: ToFront) -> DurableSession | None:
+        session = self._attached.get(sink.token)
+        return session if session is not None and session.sink is sink else None
 
     def _heard(self, token: int) -> DurableSession | None:
         """The session of a connection, while it runs here."""

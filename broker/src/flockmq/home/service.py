@@ -33,7 +33,8 @@ from flockmq.home.asking import Answered, Asking, Clients, Done
 from flockmq.home.early import Early
 from flockmq.home.outbox import Outbox
 from flockmq.home.port import Cluster, Nobody, Residents
-from flockmq.home.registry import Attached, Kick, Registry, slot_of
+from flockmq.home.registry import Attached, Kick, Registry
+from flockmq.session.slotted import slot_of
 
 log: Final = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ class Homes:
     def __init__(self, cluster: Cluster, clients: Clients) -> None:
         self.registry = Registry()
         self.residents: Residents = Nobody()
+        self.on_crowd: Callable[[int, bool], None] = _nobody_publishes
+        """Hears what homes say of their slots, again and again while it holds."""
         self._cluster = cluster
         self._me = cluster.incarnation
         self._clients = clients
@@ -150,6 +153,12 @@ class Homes:
         """The session found no room: its connection must not go on as if it had got everything."""
         self.say(incarnation, wire.OVERFLOW, (client_id, wire.pack_token(token)))
 
+    def crowd(self, slot: int, is_crowded: bool) -> None:
+        """For a session of the slot more waits than it takes, or not any more: all nodes are told."""
+        for incarnation in self._cluster.nodes_table:
+            if self.is_linked(incarnation):
+                self.say(incarnation, wire.CROWD, (slot, is_crowded))
+
     def loaded(self, slot: int) -> None:
         """The slot's sessions are here: whoever left is gone, whoever waited goes on."""
         self._hear(slot)
@@ -218,6 +227,9 @@ class Homes:
                 self.residents.ask(client_id, wire.unpack_token(raw), (number, behind), question, answer)
             case wire.AGAIN, int(slot):
                 self._asking.slots_moved([slot])
+            case wire.CROWD, (int(slot), bool(is_crowded)):
+                if self.owner(slot) == incarnation:
+                    self.on_crowd(slot, is_crowded)
             case wire.TOLD, (int(number), bytes(answer)):
                 self._asking.told(number, answer)
             case _:
@@ -397,6 +409,7 @@ class Homes:
     def _beat_once(self, now: float) -> None:
         self._outbox.schedule()
         self._asking.beat(now)
+        self.residents.beat()
         for slot in self._early.slots():
             if self.residents.has_loaded(slot):
                 self._hear(slot)
@@ -420,6 +433,10 @@ class Homes:
                 log.exception("what purged nodes held could not be freed; it is tried again")
 
 
+def _nobody_publishes(slot: int, is_crowded: bool) -> None:
+    """Until the node is put together."""
+
+
 _DECODERS: Final[Mapping[str, Callable[[bytes], Sequence[object]]]] = {
     wire.ATTACH: wire.decode_attaches,
     wire.ANSWER: wire.decode_answers,
@@ -431,4 +448,5 @@ _DECODERS: Final[Mapping[str, Callable[[bytes], Sequence[object]]]] = {
     wire.ASK: wire.decode_asks,
     wire.TOLD: wire.decode_tolds,
     wire.AGAIN: wire.decode_slots,
+    wire.CROWD: wire.decode_crowds,
 }

@@ -23,7 +23,8 @@ ASK: Final = "home.ask"
 TOLD: Final = "home.told"
 OVERFLOW: Final = "home.overflow"
 AGAIN: Final = "home.again"
-ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, DETACH, ATTACH, AGAIN)
+CROWD: Final = "home.crowd"
+ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, DETACH, ATTACH, AGAIN, CROWD)
 """Of the notes of one turn. Answers before kicks, so that a node knows the token it is asked to close; what a client
 did before that it is gone.
 """
@@ -116,6 +117,9 @@ Told = tuple[int, bytes]
 Again = int
 """A slot, of which the home missed something: register anew, and say again who left."""
 
+Crowd = tuple[int, bool]
+"""(slot, whether for a session there more waits than it takes): whoever publishes to it is to pause meanwhile"""
+
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_attaches: Final = msgspec.msgpack.Decoder(list[Attach]).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
@@ -126,6 +130,7 @@ decode_reports: Final = msgspec.msgpack.Decoder(list[Report]).decode
 decode_asks: Final = msgspec.msgpack.Decoder(list[Ask]).decode
 decode_tolds: Final = msgspec.msgpack.Decoder(list[Told]).decode
 decode_slots: Final = msgspec.msgpack.Decoder(list[Again]).decode
+decode_crowds: Final = msgspec.msgpack.Decoder(list[Crowd]).decode
 decode_reasons: Final = msgspec.msgpack.Decoder(list[int]).decode
 decode_origin: Final = msgspec.msgpack.Decoder(bytes).decode
 

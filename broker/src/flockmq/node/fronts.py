@@ -15,13 +15,13 @@ from typing import Protocol
 from flockmq.bounds import SINK_LIMIT_BYTES
 from flockmq.home import wire
 from flockmq.home.asking import Answered
-from flockmq.home.registry import slot_of
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import Channel
 from flockmq.session.front import Front, without_qos0
 from flockmq.session.inbound import Inbound
 from flockmq.session.session import Session
 from flockmq.session.sink import LAGGING, Sink
+from flockmq.session.slotted import slot_of
 from flockmq.session.subscribing import Subscribing
 
 

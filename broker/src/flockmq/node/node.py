@@ -150,6 +150,7 @@ class Node(NodePort):
         self.slot_peers = SlotPeers(router.turn, cluster.courier.lanes)
         router.shared.find_peer = self._find_target
         router.courier = cluster.courier.lanes
+        self.homes.on_crowd = cluster.courier.lanes.crowd
         self.retained = Retained()
         self.retaining = Retaining(rlog, self.retained, lambda: cluster.is_leader)
         self.delayed = Delayed(DelayedHost(self), reason_of, time.time)

@@ -144,9 +144,11 @@ class View:
         yield Sample("flockmq_courier_messages", lanes.waiting_messages)
         yield Sample("flockmq_courier_bytes", lanes.waiting_bytes)
         yield Sample("flockmq_courier_parked_messages", lanes.parked_messages)
-        yield Sample("flockmq_courier_congested_lanes", lanes.congested)
+        yield Sample("flockmq_courier_congested_lanes", lanes.congested - lanes.crowded_slots)
+        yield Sample("flockmq_courier_crowded_slots", lanes.crowded_slots)
         yield Sample("flockmq_courier_dropped_bytes", lanes.dropped_bytes)
         hosting = self._node.hosting
+        yield Sample("flockmq_sessions_crowded", 0 if hosting is None else len(hosting.residents.crowds))
         yield Sample("flockmq_sessions_persistent", 0 if hosting is None else len(hosting.residents))
         if hosting is not None:
             slots, store = hosting.residents.holding.slots.values(), hosting.store

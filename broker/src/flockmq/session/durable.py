@@ -322,6 +322,8 @@ class DurableSession(JournaledSession):
                 self.received(packet_id, True)
             elif kind == DROPPED:
                 self.unremember(packet_id)
+        if self._front is not None and pairs:
+            self._front.progressed(self.is_crowded())
 
     def acknowledged(self, packet_id: int) -> bool:
         """Unknown ones are settled all the same: the answer to an earlier report was lost."""
@@ -374,6 +376,18 @@ class DurableSession(JournaledSession):
     def _put_pubrel(self, packet_id: int, reason: int) -> None:
         if self._front is not None and not self._held:
             self.sink.put(encode.pub_ack(frame.PUBREL, self.sink.protocol_version, packet_id, reason))
+
+    def is_held_up(self) -> bool:
+        """What is to be said next isn't durable: the client can't go on before that."""
+        if self._held:
+            return True
+        queue = self.queue
+        if not queue or self._unsent is not None:
+            return False
+        entry = queue[0]
+        if isinstance(entry, Entry) and entry.sequence > self._durable:
+            return True
+        return self.inflight is not None and _AWAITS_RELEASE in self.inflight.values()
 
     # What the store has.
 

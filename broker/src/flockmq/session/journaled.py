@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import NUMBERS_RESERVED, SUBSCRIBES_WAITING_MAX
+from flockmq.bounds import NUMBERS_RESERVED, SINK_CONGESTED_MAX_S, SINK_HELD_MAX_S, SUBSCRIBES_WAITING_MAX
 from flockmq.mqtt.reason import Reason
 from flockmq.session.journal import (
     META,
@@ -31,23 +31,53 @@ from flockmq.session.origin import SOURCE_BYTES, origin_of, session_source
 from flockmq.session.router import Router
 from flockmq.session.session import LATER, Session
 from flockmq.session.settling import DROPPED, PUBREL, PUBREL_UNKNOWN, settled
-from flockmq.session.sink import Sink
+from flockmq.session.sink import CONGESTED, FLOWING, LAGGING, Sink
 from flockmq.session.subscription import Subscription
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class HomeSink(Sink):
     """A session's way to its front on the node of the connection. The home implements `flush`, which brings what was
-    put to `Front.arrived`, `congest`, and `overflow`, which makes the session leave at once.
+    put to `Front.arrived`, `flow_changed`, and `overflow`, which makes the session leave at once.
 
-    What is put comes in its order, or all that follows is lost, and `send_again` mends that.
+    What is put comes in its order, or all that follows is lost, and `send_again` mends that. The client's pace is told
+    by what it acknowledges: FLOWING, CONGESTED and LAGGING as in pacing.py, but it is never cut off for its pace alone.
     """
 
-    __slots__ = ("router",)
+    __slots__ = ("congested_s", "progress_s", "router")
 
     def __init__(self, router: Router, protocol_version: int) -> None:
         super().__init__(router.turn, protocol_version)
         self.router = router
+        self.progress_s: float = 0.0
+        self.congested_s: float = 0.0
+
+    def flow_changed(self) -> None:
+        """From FLOWING, to LAGGING, or back: publishers are to pause while it is CONGESTED."""
+        raise NotImplementedError(type(self).__name__)
+
+    def congest(self) -> None:
+        if self.flow == FLOWING:
+            self.flow = CONGESTED
+            self.progress_s = self.congested_s = self.router.now_s
+            self.flow_changed()
+
+    def progressed(self, is_crowded: bool) -> None:
+        """The client acknowledged something."""
+        self.progress_s = self.router.now_s
+        if self.flow != FLOWING and not is_crowded:
+            self.flow = FLOWING
+            self.flow_changed()
+
+    def judge(self, is_held_up: bool) -> None:
+        """Called now and then while it is CONGESTED. `is_held_up`: it isn't the client that has to go on."""
+        now_s = self.router.now_s
+        if is_held_up:
+            self.progress_s = self.congested_s = now_s
+        elif now_s - self.progress_s > SINK_CONGESTED_MAX_S or now_s - self.congested_s > SINK_HELD_MAX_S:
+            self.flow = LAGGING
+            self.router.counters.slow_readers += 1
+            self.flow_changed()
 
     def now_s(self) -> float:
         return self.router.now_s

@@ -36,7 +36,7 @@ from flockmq.session.fanout import Fanout
 from flockmq.session.groups import Elsewhere
 from flockmq.session.origin import ORIGIN, Origins
 from flockmq.session.publish import NO_EXPIRY, Publish, Stored, transcode_run
-from flockmq.session.session import QUEUED, REFUSED, SENT, Session
+from flockmq.session.session import REFUSED, SENT, Session
 from flockmq.session.shared import Shared
 from flockmq.session.sink import AWAY, CONGESTED, FLOWING, LAGGING, Courier, Peer, Sink, Slot
 from flockmq.session.subscription import Subscription
@@ -382,7 +382,7 @@ class Router:
         courier = self.courier
         assert courier is not None
         if courier.congested and publisher is not None:
-            for lane in courier.slow_lanes(fan):
+            for lane in courier.slow_lanes(fan, publisher.client_id()):
                 self.pause(lane, publisher)
         return courier
 
@@ -469,7 +469,7 @@ class Router:
             counters.messages_sent_qos1 += 1
         else:
             counters.messages_sent_qos2 += 1
-        if sent == QUEUED and session.sink.flow == FLOWING and session.is_crowded():
+        if session.sink.flow == FLOWING and session.is_crowded():
             session.sink.congest()
         return True
 

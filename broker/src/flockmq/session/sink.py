@@ -108,7 +108,9 @@ class Slot:
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Courier:
-    """Brings messages to the homes of sessions that last. `congested`: how many of its lanes, one a home, are."""
+    """Brings messages to the homes of sessions that last. `congested`: how many of its lanes, one a home, are, and in
+    how many slots a session is.
+    """
 
     __slots__ = ("congested",)
 
@@ -129,8 +131,10 @@ class Courier:
         """
         raise NotImplementedError(type(self).__name__)
 
-    def slow_lanes(self, fan: Fanout) -> list[Sink]:
-        """The lanes of a fan-out whose publishers should pause."""
+    def slow_lanes(self, fan: Fanout, publisher: bytes) -> list[Sink]:
+        """The lanes and slots of a fan-out for which this client should pause; not for its own slot, where what is
+        waited for may be its own acknowledgement.
+        """
         raise NotImplementedError(type(self).__name__)
 
     def lane_to(self, slot: int) -> Sink:

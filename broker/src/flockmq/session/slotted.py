@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
+from zlib import crc32
 
 from mypy_extensions import mypyc_attr
 
+from flockmq.bounds import SLOTS
 from flockmq.mqtt.errors import malformed
 from flockmq.session.publish import aged
 from flockmq.session.shared import SHARED, unwrap, wrap
 from flockmq.session.sink import Courier, Peer, Sink
 
 _SLOT_BYTES: Final = 2
+
+
+def slot_of(client_id: bytes) -> int:
+    return crc32(client_id) % SLOTS
 
 
 @mypyc_attr(acyclic=True)

@@ -40,6 +40,11 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_uptime_seconds", "Seconds since the node started."),
     Metric("gauge", "flockmq_connections", "MQTT clients connected now."),
     Metric("gauge", "flockmq_sessions", "Sessions whose state this node holds now."),
+    Metric(
+        "gauge",
+        "flockmq_sessions_crowded",
+        "Sessions of this node that outlive their connections and for which more waits than they take.",
+    ),
     Metric("gauge", "flockmq_sessions_persistent", "Sessions of this node that outlive their connections."),
     Metric("gauge", "flockmq_sessions_away", "Sessions of this node whose clients are not connected."),
     Metric(
@@ -108,6 +113,11 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_courier_bytes", "Bytes of them."),
     Metric("gauge", "flockmq_courier_parked_messages", "Those among them whose slots have no home now."),
     Metric("gauge", "flockmq_courier_congested_lanes", "Homes that are behind: whoever publishes to them is paused."),
+    Metric(
+        "gauge",
+        "flockmq_courier_crowded_slots",
+        "Slots in which more waits for a session than that takes: whoever publishes to them is paused.",
+    ),
     Metric("counter", "flockmq_courier_dropped_bytes", "QoS 0 bytes that found no way to a home, or a congested one."),
     Metric("gauge", "flockmq_home_slots", "Slots of client ids that this core owns."),
     Metric("gauge", "flockmq_home_slots_loading", "Those among them whose sessions aren't here yet."),

@@ -15,7 +15,7 @@ from flockmq.session.origin import origin_of, session_source
 from flockmq.session.publish import Publish, parse_publish, publication
 from flockmq.session.shared import SHARED, unwrap, wrap
 from flockmq.session.sink import Sink
-from flockmq.session.slotted import addressed
+from flockmq.session.slotted import addressed, slot_of
 
 
 class Wire:
@@ -187,7 +187,7 @@ def test_a_core_that_goes_while_its_link_is_full_holds_nobody_up(sender: Sender)
     sender.wires["a@1"].data_bytes = bounds.PEER_BLOCKED_BYTES + 1
     fan = sender.put(1, 0)
     sender.end_turn()
-    [paused] = sender.lanes.slow_lanes(fan)
+    [paused] = sender.lanes.slow_lanes(fan, b"p")
     sender.lanes.look(9, dict.fromkeys(range(3), "b@1"))
     sender.lanes.gone("a@1")
     sender.lanes.gauge()
@@ -263,10 +263,10 @@ def test_a_full_lane_takes_nothing_and_long_before_it_is_congested(sender: Sende
     both = Fanout([], [], [], [0, 2])
     assert sender.lanes.put_acknowledged(both, message(1, size), sender.told(1)) == -1
     assert sender.lanes.waiting_messages == 100 - refused, "nothing was put to the other lane"
-    assert (sender.lanes.congested, sender.lanes.slow_lanes(both)) == (0, [])
+    assert (sender.lanes.congested, sender.lanes.slow_lanes(both, b"p")) == (0, [])
     sender.end_turn()
     assert sender.lanes.congested == 1
-    (slow,) = sender.lanes.slow_lanes(both)
+    (slow,) = sender.lanes.slow_lanes(both, b"p")
     while sender.wires["a@1"].batches:
         number = sender.wires["a@1"].batches[-1][0]
         sender.wires["a@1"].batches.clear()
@@ -328,3 +328,39 @@ def test_who_is_told_may_put_more(sender: Sender) -> None:
     sender.lanes.accepted("a@1", 1, 7)
     sender.end_turn()
     assert sender.wires["a@1"].take() == [(2, 7, packets(2))]
+
+
+# Slots in which more waits for a session than it takes.
+
+
+def test_who_publishes_to_a_crowded_slot_pauses_until_its_home_says_that_it_is_none_any_more(sender: Sender) -> None:
+    crowded, other = Fanout([], [], [], [0, 2]), Fanout([], [], [], [1])
+    sender.lanes.crowd(0, True)
+    sender.lanes.crowd(0, True)
+    assert (sender.lanes.congested, sender.lanes.crowded_slots) == (1, 1)
+    [crowd] = sender.lanes.slow_lanes(crowded, b"p")
+    assert sender.lanes.slow_lanes(other, b"p") == [], "of the same home"
+    sender.lanes.crowd(0, False)
+    sender.lanes.crowd(0, False)
+    assert (sender.drained, sender.lanes.congested, sender.lanes.slow_lanes(crowded, b"p")) == ([crowd], 0, [])
+
+
+def test_a_crowded_slot_of_which_nothing_is_heard_any_more_is_none(sender: Sender) -> None:
+    sender.lanes.crowd(0, True)
+    sender.now_s += bounds.CROWDED_KEPT_S / 2
+    sender.lanes.crowd(0, True)
+    sender.now_s += bounds.CROWDED_KEPT_S / 2
+    sender.lanes.gauge()
+    assert (sender.drained, sender.lanes.congested) == ([], 1)
+    sender.now_s += bounds.CROWDED_KEPT_S / 2
+    sender.lanes.gauge()
+    assert (len(sender.drained), sender.lanes.congested) == (1, 0)
+
+
+def test_nobody_pauses_for_its_own_slot_where_its_own_acknowledgements_may_be_waited_for(sender: Sender) -> None:
+    own = slot_of(b"p")
+    sender.lanes.look(8, {own: "a@1", own + 1: "a@1"})
+    sender.lanes.crowd(own, True)
+    fan = Fanout([], [], [], [own])
+    assert sender.lanes.slow_lanes(fan, b"p") == []
+    assert len(sender.lanes.slow_lanes(fan, b"q")) == 1

@@ -181,6 +181,8 @@ class Sessions:
         self.questions.append((client_id, question, answer))
         self.places.append(place)
 
+    def beat(self) -> None: ...
+
     def cut(self, incarnation: str) -> None:
         self.cuts.append(incarnation)
 

@@ -8,7 +8,6 @@ from itertools import islice
 
 from flockmq import bounds
 from flockmq.home import wire
-from flockmq.home.registry import slot_of
 from flockmq.home.residents import Residents
 from flockmq.session.counters import Counters
 from flockmq.session.homed import HomedRouter
@@ -21,7 +20,7 @@ from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.settling import SETTLED
 from flockmq.session.sink import Courier, Sink
-from flockmq.session.slotted import SlotPeers
+from flockmq.session.slotted import SlotPeers, slot_of
 from flockmq.session.subscription import Subscription
 from unit.broker.home.redis import Disk, Redis
 from unit.broker.session.harness import publish, split
@@ -71,6 +70,7 @@ class Home:
         self.residents = Residents(self, self, self.disk, self.router)
         self.delivered: list[tuple[str, int, bytes]] = []
         self.overflown: list[tuple[str, bytes, int]] = []
+        self.crowded: list[tuple[int, bool]] = []
         self.published: list[Publish] = []
         self.accepted: list[Callable[[], None]] = []
         self.owed: list[tuple[Subscription, bool]] = []
@@ -142,6 +142,9 @@ class Home:
         self.overflown.append((incarnation, client_id, token))
         if incarnation == self.incarnation:
             self.residents.leave(client_id, token, 60, True)
+
+    def crowd(self, slot: int, is_crowded: bool) -> None:
+        self.crowded.append((slot, is_crowded))
 
     def loaded(self, slot: int) -> None: ...
 

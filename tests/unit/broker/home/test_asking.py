@@ -9,7 +9,7 @@ import pytest
 from flockmq import bounds
 from flockmq.home import asking, wire
 from flockmq.home.asking import Admission, HomeUnreachable, Superseded
-from flockmq.home.registry import slot_of
+from flockmq.session.slotted import slot_of
 from unit.broker.home.network import Network, Node
 
 ID = b"client"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from flockmq import bounds
 from flockmq.home import service, wire
 from flockmq.home.asking import Admission, AttachError, HomeFull, HomeUnreachable, Superseded
-from flockmq.home.registry import slot_of
+from flockmq.session.slotted import slot_of
 from unit.broker.home.network import TURNS, Network, Node
 
 ID = b"client"
@@ -409,6 +410,25 @@ async def test_a_session_without_room_has_its_connection_cut_off(network: Networ
     core.homes.overflow(edge.incarnation, ID, 7)
     await network.settle()
     assert edge.clients.overflown == [(ID, 7)]
+
+
+async def test_all_nodes_hear_of_a_crowded_slot_from_its_home(network: Network) -> None:
+    core, other, edge = await network.start("core-0", "core-1", "edge-0")
+    heard: list[tuple[Node, int, bool]] = []
+    for node in (core, other, edge):
+        node.homes.on_crowd = partial(lambda node, slot, is_crowded: heard.append((node, slot, is_crowded)), node)
+    network.move([3], core)
+    core.homes.crowd(3, True)
+    await network.settle()
+    assert sorted(heard, key=lambda one: one[0].incarnation) == [(core, 3, True), (other, 3, True), (edge, 3, True)]
+    heard.clear()
+    network.cut(core, edge)
+    core.homes.crowd(3, False)
+    other.homes.crowd(3, True)
+    await network.settle()
+    network.mend(core, edge)
+    await network.settle()
+    assert [one[0] for one in heard] == [core, other], "not who isn't linked, nor of somebody else's slot"
 
 
 async def connected(network: Network, node: Node) -> list[Admission | AttachError]:

@@ -41,7 +41,7 @@ class Hosted:
         node: Any = SimpleNamespace(
             cluster=SimpleNamespace(nodes_table={}, courier=SimpleNamespace()),
             filters=SimpleNamespace(),
-            homes=SimpleNamespace(),
+            homes=SimpleNamespace(crowd=None),
             retained=SimpleNamespace(),
             retaining=SimpleNamespace(caught_up=lambda: None),
             flush_soon=lambda: None,

@@ -34,8 +34,11 @@ def test_a_node_without_sessions_shows_what_it_sends_to_their_homes() -> None:
 def test_a_home_shows_what_waits_to_be_durable() -> None:
     slots = {1: SimpleNamespace(loaded=True, wills=[0, 0]), 2: SimpleNamespace(loaded=False, wills=[])}
     store = SimpleNamespace(queued_bytes=5, commits=6, committed_bytes=7, retries=8, redis_full=True)
-    residents = type("Residents", (), {"__len__": lambda _: 9, "holding": SimpleNamespace(slots=slots)})()
+    residents = type(
+        "Residents", (), {"__len__": lambda _: 9, "holding": SimpleNamespace(slots=slots), "crowds": [0, 0, 0]}
+    )()
     numbers = shown(SimpleNamespace(residents=residents, store=store, intake=SimpleNamespace(waiting_bytes=4)))
     assert numbers["flockmq_sessions_persistent"] == 9
+    assert numbers["flockmq_sessions_crowded"] == 3
     home = {name: value for name, value in numbers.items() if name.startswith("flockmq_home_")}
     assert list(home.values()) == [2, 1, 2, 4, 5, 6, 7, 8, 1]

@@ -68,11 +68,15 @@ class ToFront(HomeSink):
     def __init__(self, router: Router, version: int) -> None:
         super().__init__(router, version)
         self.overflown: Callable[[], None] = _ignore
+        self.flows: list[int] = []
         self._packets: list[bytes] = []
         self._told: list[tuple[int, int]] = []
 
     def overflow(self) -> None:
         self.overflown()
+
+    def flow_changed(self) -> None:
+        self.flows.append(self.flow)
 
     def taken(self) -> list[bytes]:
         taken = self.out.copy()

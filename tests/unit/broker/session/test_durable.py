@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.bounds import MQUEUE_MAX_BYTES, NUMBERS_RESERVED
+from flockmq.bounds import MQUEUE_MAX_BYTES, NUMBERS_RESERVED, SINK_CONGESTED_MAX_S, SINK_HELD_MAX_S
 from flockmq.session.durable import PACKET_IDS, DurableSession
 from flockmq.session.journal import Ledger, Meta, decode_meta, sequence_field
 from flockmq.session.limits import Limits
@@ -21,6 +21,7 @@ from flockmq.session.settling import (
     PUBREL_UNKNOWN,
     pair,
 )
+from flockmq.session.sink import CONGESTED, FLOWING, LAGGING
 from flockmq.session.subscription import Subscription
 from unit.broker.session.homes import CLIENT, IDENTITY, Disk, Home, ToFront, to_front
 
@@ -167,6 +168,76 @@ def test_a_client_without_room_is_cut_off(home: Home) -> None:
         home.settle()
         assert session.is_away() == (number == 8)
     assert home.router.counters.dropped_queue_full == 1  # as if it had been away before
+
+
+# Its pace.
+
+
+def test_publishers_pause_while_more_than_half_of_the_queue_waits(home: Home) -> None:
+    session = home.opened(window=1)
+    for number in range(3):
+        home.send(session, str(number))
+        home.settle()
+    assert to_front(session).flows == []
+    home.send(session, "3")
+    assert to_front(session).flows == [CONGESTED]
+    home.settle()
+    session.reported(pair(PUBACK, 1))
+    assert to_front(session).flows == [CONGESTED, FLOWING]
+
+
+def test_publishers_go_on_when_a_client_acknowledges_nothing_or_too_little(home: Home) -> None:
+    for acknowledges, after_s in ((False, SINK_CONGESTED_MAX_S), (True, SINK_HELD_MAX_S)):
+        session = home.opened(window=1)
+        for number in range(5):
+            home.send(session, str(number))
+        home.settle()
+        front, began_s = to_front(session), home.router.now_s
+        while front.flow == CONGESTED:
+            home.router.now_s += 0.25
+            if acknowledges:
+                front.progressed(True)
+            front.judge(session.is_held_up())
+        assert front.flow == LAGGING
+        assert home.router.now_s - began_s == pytest.approx(after_s, abs=0.5)
+        session.reported(pair(PUBACK, 1) + pair(PUBACK, 2))
+        home.settle()
+        session.reported(pair(PUBACK, 3))
+        assert front.flow == FLOWING
+
+
+def test_publishers_wait_as_long_as_it_is_the_store_that_must_go_on(home: Home) -> None:
+    session = home.opened(window=1)
+    for number in range(4):
+        home.send(session, str(number))
+    home.ledger.seal()
+    front = to_front(session)
+    home.router.now_s += 60.0
+    front.judge(session.is_held_up())
+    assert front.flow == CONGESTED, "nothing is durable, so nothing was sent"
+    home.settle()
+    home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
+    front.judge(session.is_held_up())
+    assert front.flow == LAGGING, "what was sent is the client's to acknowledge"
+
+
+def test_publishers_wait_for_PUBREL_to_be_durable(home: Home) -> None:
+    session = home.opened(window=1)
+    for number in range(5):
+        home.send(session, str(number), 2)
+    home.settle()
+    assert not session.is_held_up()
+    session.reported(pair(PUBREC, 1))
+    assert session.is_held_up()
+    home.settle()
+    assert not session.is_held_up()
+
+
+def test_publishers_pause_for_a_client_that_comes_back_to_a_full_queue(home: Home) -> None:
+    session = full(home)
+    back(home, session, window=1)
+    home.send(session, "more")
+    assert to_front(session).flow == CONGESTED
 
 
 # Away and back.

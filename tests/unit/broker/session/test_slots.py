@@ -49,7 +49,7 @@ class Post(Courier):
         self.waiting.append(on_accepted)
         return 1
 
-    def slow_lanes(self, fan: Fanout) -> list[Sink]:
+    def slow_lanes(self, fan: Fanout, publisher: bytes) -> list[Sink]:
         return self.slow
 
 
