@@ -143,6 +143,7 @@ class Host:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                start_new_session=True,  # who stands still must not have the others hung up when a shell's job ends
             )
 
     async def _keep_running(self) -> None:

@@ -50,8 +50,10 @@ class Kind(NamedTuple):
     """One host of each: `core`, `replicant`, LEADER, REDIS."""
     hold_s: tuple[float, float]
     alone: bool = False
+    """Redis loses what it had answered: who wrote it must live to write it anew, or it is gone (a known limit)."""
 
 
+WRITTEN_ANEW_S: Final = 2.0
 STOPPED_S: Final = (4.5, 7.5)
 """Longer than leases and links live."""
 KINDS: Final = {
@@ -139,7 +141,10 @@ def plan(
                 touched.update(planned.targets)
             if KINDS[kind].alone:
                 break
-        steps.append(Step(tuple(chosen), rng.uniform(*PAUSE_S)))
+        pause_s = rng.uniform(*PAUSE_S)
+        if any(KINDS[planned.kind].alone for planned in chosen):
+            pause_s = max(pause_s, WRITTEN_ANEW_S)
+        steps.append(Step(tuple(chosen), pause_s))
         left -= len(chosen)
     return steps
 

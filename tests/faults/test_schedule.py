@@ -18,7 +18,9 @@ def test_a_schedule_is_that_of_its_seed_and_as_long_as_asked_for(seed: int) -> N
     for step in steps:
         touched = [target for fault in step.faults for target in fault.targets]
         assert len(touched) == len(set(touched))
-        assert len(step.faults) == 1 or not any(schedule.KINDS[fault.kind].alone for fault in step.faults)
+        if any(schedule.KINDS[fault.kind].alone for fault in step.faults):
+            assert len(step.faults) == 1
+            assert step.pause_s >= schedule.WRITTEN_ANEW_S
 
 
 def test_every_kind_of_fault_comes_in_a_long_schedule() -> None:
