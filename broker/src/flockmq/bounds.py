@@ -71,6 +71,11 @@ CROWDED_KEPT_S: Final = 1.0
 """A slot counts as crowded for so long after its home said so: it says so four times as often."""
 COURIER_LOOK_S: Final = 0.02
 """How often a congested lane, or what waits for the log, is looked at."""
+HEADS_NOTES_MAX: Final = 64
+"""Notes of cores that a node's tables haven't reached: of more the oldest go, which tell of less."""
+HEADS_CORES_MAX: Final = 64
+HEADS_QUICKEST_S: Final = 10.0
+"""For so long, and as long again, the quickest note of a core counts."""
 MEMBER_UNLINKED_MAX_S: Final = 1.0
 MEMBER_VOTE_MAX_S: Final = 2.0
 """What a core said longer ago is no vote any more, nor a voice of the majority."""

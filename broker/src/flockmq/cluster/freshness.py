@@ -1,20 +1,25 @@
 """Whether this node's tables are new enough to match what is acknowledged by them.
 
 Ten times a second each core that belongs to a majority tells every node it is linked with how far it knows the log to
-reach: what it applied, what it appended for others, what other cores said. A node is *stale* while it is behind that
-in one of the shards that messages are matched by, or heard of no such core, for longer than `max_stale_s`; less what it
-takes for news to come round. So whoever acknowledges a message later than `max_stale_s` after a SUBACK knew of the
-subscription. While Redis is down no log goes on, so nobody is stale for that.
+reach: what it applied, what it appended for others, what other cores said. A node's tables are as new as the latest of
+these notes that they have reached, in the shards that messages are matched by; it is *stale* when that one was *said*
+longer ago than `max_stale_s`, less what it takes for news to come round. So whoever acknowledges a message later than
+`max_stale_s` after a SUBACK knew of the subscription. While Redis is down no log goes on, so nobody is stale for that.
+
+What a link held back while it was cut, or what waited while this node stood still, comes late and tells of a log that
+went on since. When a note was said is told by its core's clock, beside the quickest of its notes lately.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 import msgspec
 
-from flockmq.bounds import LINK_LOOK_S
+from flockmq.bounds import HEADS_CORES_MAX, HEADS_NOTES_MAX, HEADS_QUICKEST_S, LINK_LOOK_S
 from flockmq.cluster import frames
 from flockmq.cluster.mesh import Mesh
 from flockmq.rlog.entry import StreamId
@@ -25,13 +30,33 @@ NOTE: Final = "log.heads"
 MATCHED_BY: Final = (ROUTE, CLUSTER)
 BEHIND_ROUND_S: Final = 3 * LINK_LOOK_S
 """A core's next note, what another core had to tell it first, and this node's next look."""
-UNHEARD_ROUND_S: Final = LINK_LOOK_S
+SAID_ROUND_S: Final = 2 * LINK_LOOK_S
+"""Without the first of these."""
 
 
 class Heads(msgspec.Struct, array_like=True, frozen=True):
-    """What a core of a majority says."""
+    """What a core of a majority says, and when, by its monotonic clock."""
 
     heads: dict[str, StreamId]
+    at_s: float
+
+
+class _Quickest:
+    """How far this node's clock was ahead of a core's when its quickest note lately came: what a note is later than
+    that it was under way. Two stretches, for clocks drift.
+    """
+
+    __slots__ = ("_before", "_lately", "_since")
+
+    def __init__(self, now: float) -> None:
+        self._before = self._lately = inf
+        self._since = now
+
+    def late_s(self, now: float, ahead: float) -> float:
+        if now - self._since > HEADS_QUICKEST_S:
+            self._before, self._lately, self._since = self._lately, inf, now
+        self._lately = min(self._lately, ahead)
+        return ahead - min(self._before, self._lately)
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -49,16 +74,30 @@ class Freshness:
         self._mesh = mesh
         self._settled = settled
         self._max_stale_s = max_stale_s
-        self._heard_at = 0.0
+        self._reached_at = 0.0
+        """When the latest note was said that the tables have reached."""
+        self._notes: deque[tuple[float, list[tuple[str, StreamId]]]] = deque(maxlen=HEADS_NOTES_MAX)
+        """Those that they haven't, and when they were said."""
+        self._quickest: dict[str, _Quickest] = {}
 
-    def heard(self, now: float, body: bytes) -> None:
+    def heard(self, now: float, core: str, body: bytes) -> None:
         """A core's note. Raises msgspec.MsgspecError."""
-        heads = _decode.decode(body).heads
-        self._heard_at = now
+        note = _decode.decode(body)
+        heads = note.heads
         if self.rlog is not None:
             for shard in SHARDS:
                 if (head := heads.get(shard)) is not None:
                     self.rlog.note_head(shard, head)
+        said_at = now - self._quickest_of(core, now).late_s(now, now - note.at_s)
+        self._notes.append((said_at, [(shard, heads[shard]) for shard in MATCHED_BY if shard in heads]))
+
+    def _quickest_of(self, core: str, now: float) -> _Quickest:
+        known = self._quickest.get(core)
+        if known is None:
+            if len(self._quickest) >= HEADS_CORES_MAX:
+                del self._quickest[next(iter(self._quickest))]
+            known = self._quickest[core] = _Quickest(now)
+        return known
 
     def look(self, now: float) -> None:
         """Ten times a second: tell the others, if this is a core, and see how this node is."""
@@ -66,19 +105,30 @@ class Freshness:
         if rlog is None:
             return
         if self._settled is None:
-            unheard = now - self._heard_at > self._max_stale_s - UNHEARD_ROUND_S
+            self._look_at_notes(rlog)
+            stale = now - self._reached_at > self._max_stale_s - SAID_ROUND_S
+        elif self._settled(now):
+            self._tell(rlog, now)
+            behind_s = max(rlog.lag(shard)[1] for shard in MATCHED_BY) / 1000
+            stale = behind_s > self._max_stale_s - BEHIND_ROUND_S
         else:
-            unheard = not self._settled(now)
-            if not unheard:
-                self._tell(rlog)
-        behind_s = max(rlog.lag(shard)[1] for shard in MATCHED_BY) / 1000
-        stale = unheard or behind_s > self._max_stale_s - BEHIND_ROUND_S
+            stale = True
         if stale != self.is_stale:
             self.is_stale = stale
             self.on_change(stale)
 
-    def _tell(self, rlog: Rlog) -> None:
-        heads = Heads({shard: rlog.head(shard) for shard in SHARDS})
+    def _look_at_notes(self, rlog: Rlog) -> None:
+        """Of several cores' notes none must wait for another."""
+        waiting = deque[tuple[float, list[tuple[str, StreamId]]]](maxlen=HEADS_NOTES_MAX)
+        for said_at, heads in self._notes:
+            if all(rlog.applied(shard) >= head for shard, head in heads):
+                self._reached_at = max(self._reached_at, said_at)
+            else:
+                waiting.append((said_at, heads))
+        self._notes = waiting
+
+    def _tell(self, rlog: Rlog, now: float) -> None:
+        heads = Heads({shard: rlog.head(shard) for shard in SHARDS}, now)
         encoded = frames.control(frames.Note(NOTE, _encode(heads)))
         for link in self._mesh.links():
             link.send(encoded)

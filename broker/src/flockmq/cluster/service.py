@@ -418,7 +418,7 @@ class Cluster:
         self._forwarding.accepted(link, number)
 
     def _heads_came(self, incarnation: str, body: bytes) -> None:
-        self.freshness.heard(self._loop.time(), body)
+        self.freshness.heard(self._loop.time(), incarnation, body)
 
     def _move_came(self, incarnation: str, body: bytes) -> None:
         link = self.mesh.link_of(body.decode(errors="replace"))

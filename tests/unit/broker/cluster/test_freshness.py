@@ -24,6 +24,7 @@ class Log:
     """How far behind each shard is, in milliseconds, and what was heard of heads."""
 
     behind: dict[str, float] = field(default_factory=dict)
+    tables: dict[str, StreamId] = field(default_factory=dict)
     noted: dict[str, StreamId] = field(default_factory=dict)
 
     def lag(self, shard: str) -> tuple[int, float]:
@@ -31,6 +32,9 @@ class Log:
 
     def head(self, shard: str) -> StreamId:
         return HEADS.get(shard, StreamId(0, 0))
+
+    def applied(self, shard: str) -> StreamId:
+        return self.tables.get(shard, StreamId(1, 7))
 
     def note_head(self, shard: str, head: StreamId) -> None:
         self.noted[shard] = head
@@ -58,14 +62,20 @@ class Fixture:
         self.freshness.rlog = cast(Rlog, self.log)
         self.freshness.on_change = self.changes.append
 
-    def hear(self, now: float) -> None:
-        self.freshness.heard(now, msgspec.msgpack.encode(Heads(HEADS)))
+    def hear(self, now: float, head: int = 7, shard: str = ROUTE, late_s: float = 0.0) -> None:
+        """By a core whose clock is far from this node's."""
+        heads = Heads({shard: StreamId(1, head)}, now - late_s + 5000.0)
+        self.freshness.heard(now, "core-1@1", msgspec.msgpack.encode(heads))
+
+    def looks(self, now: float) -> bool:
+        self.freshness.look(now)
+        return self.freshness.is_stale
 
 
 def test_a_replicant_that_hears_of_no_core_is_stale_until_it_does() -> None:
     node = Fixture()
     node.hear(10.0)
-    node.freshness.look(10.0 + MAX_STALE_S - 2 * LINK_LOOK_S)
+    node.freshness.look(10.0 + MAX_STALE_S - 3 * LINK_LOOK_S)
     assert node.changes == []
     node.freshness.look(10.0 + MAX_STALE_S)
     node.freshness.look(11.0)
@@ -80,13 +90,51 @@ def test_a_replicant_that_hears_of_no_core_is_stale_until_it_does() -> None:
 @pytest.mark.parametrize(("shard", "is_stale"), [(ROUTE, True), (CLUSTER, True), (AUTH, False)])
 def test_only_shards_that_messages_are_matched_by_count(shard: str, is_stale: bool) -> None:
     node = Fixture()
-    node.log.behind[shard] = MAX_STALE_S * 1000
+    node.hear(10.0, 8, shard)
+    assert node.looks(10.0) == is_stale
+    node.log.tables[shard] = StreamId(1, 8)
+    assert not node.looks(10.1)
+
+
+def test_who_was_cut_off_is_stale_until_its_tables_are_where_the_log_went_meanwhile() -> None:
+    node = Fixture()
     node.hear(10.0)
-    node.freshness.look(10.0)
-    assert node.freshness.is_stale == is_stale
-    node.log.behind.clear()
-    node.freshness.look(10.1)
-    assert not node.freshness.is_stale
+    assert not node.looks(10.0)
+    assert node.looks(13.0)
+    node.hear(13.1, 9)
+    assert node.looks(13.1), "it only knows since a moment how far it is behind"
+    node.log.tables[ROUTE] = StreamId(1, 9)
+    assert not node.looks(13.2)
+
+
+def test_what_was_said_long_ago_and_comes_late_tells_nothing_of_now() -> None:
+    node = Fixture()
+    node.hear(10.0)
+    assert node.looks(13.0)
+    for said_s in (2.9, 2.0, 1.0):
+        node.hear(13.1, late_s=said_s)
+    assert node.looks(13.1)
+    node.hear(13.2, late_s=0.05)
+    assert not node.looks(13.2)
+
+
+def test_the_clock_of_a_core_may_drift() -> None:
+    node = Fixture()
+    for second in range(200):
+        node.hear(1000.0 + second, late_s=second / 100)
+        node.freshness.look(1000.0 + second)
+    assert node.changes == [], "a hundredth of a second a second is far more than clocks do"
+
+
+def test_a_node_that_is_always_a_little_behind_is_as_fresh_as_the_last_note_that_it_reached() -> None:
+    node = Fixture()
+    for note in range(20):
+        node.log.tables[ROUTE] = StreamId(1, 7 + note)
+        node.hear(10.0 + note / 10, 8 + note)
+        node.freshness.look(10.0 + note / 10)
+    assert node.changes == [True, False], "since it reached its first note"
+    node.hear(12.0, 50)
+    assert node.looks(12.4)
 
 
 def test_a_core_is_stale_while_it_is_in_no_majority_and_tells_nobody_anything_then() -> None:
