@@ -220,6 +220,14 @@ def test_what_was_sent_on_two_connections_may_come_to_a_clean_session_late_by_th
     assert script.found() == {"reordered": 1}
 
 
+def sends_again(script: Script, number: int, qos: int = 1) -> None:
+    """On another connection, and it comes."""
+    script.close("pub")
+    script.connect("pub", present=True, node="b")
+    script.publish("pub", number, qos=qos, again=True)
+    script.deliver("sub", "pub", number, qos=qos)
+
+
 @pytest.mark.parametrize("qos", [1, 2])
 def test_what_was_sent_before_the_subscription_and_again_after_it_comes_late(qos: int) -> None:
     script = Script()
@@ -229,10 +237,7 @@ def test_what_was_sent_before_the_subscription_and_again_after_it_comes_late(qos
     script.subscribe("sub")
     script.publish("pub", 2, qos=qos)
     script.deliver("sub", "pub", 2, qos=qos)
-    script.close("pub")
-    script.connect("pub", present=True, node="b")
-    script.publish("pub", 1, qos=qos, again=True)
-    script.deliver("sub", "pub", 1, qos=qos)
+    sends_again(script, 1, qos)
     assert script.found() == {}
 
 
@@ -242,10 +247,7 @@ def test_what_comes_of_a_subscription_that_is_not_acknowledged_yet_has_no_part_i
     script.publish("pub", 1)
     script.publish("pub", 2)
     script.deliver("sub", "pub", 2)
-    script.close("pub")
-    script.connect("pub", present=True, node="b")
-    script.publish("pub", 1, again=True)
-    script.deliver("sub", "pub", 1)
+    sends_again(script, 1)
     script.subscribe("sub")
     assert script.found() == {}
 
@@ -255,10 +257,7 @@ def test_what_is_sent_again_to_a_subscription_that_stood_all_the_time_comes_in_o
     script.publish("pub", 1)
     script.publish("pub", 2)
     script.deliver("sub", "pub", 2)
-    script.close("pub")
-    script.connect("pub", present=True, node="b")
-    script.publish("pub", 1, again=True)
-    script.deliver("sub", "pub", 1)
+    sends_again(script, 1)
     assert script.found() == {checker.REORDERED: 1}
 
 

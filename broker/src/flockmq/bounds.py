@@ -74,6 +74,7 @@ COURIER_LOOK_S: Final = 0.02
 HEADS_NOTES_MAX: Final = 64
 """Notes of cores that a node's tables haven't reached: of more the oldest go, which tell of less."""
 HEADS_CORES_MAX: Final = 64
+"""Cores whose clocks a node compares with its own."""
 HEADS_QUICKEST_S: Final = 10.0
 """For so long, and as long again, the quickest note of a core counts."""
 MEMBER_UNLINKED_MAX_S: Final = 1.0

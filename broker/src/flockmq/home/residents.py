@@ -48,6 +48,7 @@ class Residents:
         self._slices = Slices(host.soon)
         self.holding = Holding(host, store, router, self, self._slices)
         self.letters = Letters(host, self.holding, store)
+        self.crowds = Crowds(self._session_at, homes.crowd)
         self.router = router
         self.sessions = self.holding.sessions
         self._host = host
@@ -62,7 +63,6 @@ class Residents:
         """Clients that were connected when their sessions came here, and until when their fronts may say so."""
         self._left: dict[bytes, tuple[int, bool]] = {}
         """Those among them that are gone, as their nodes said meanwhile: the expiry, and whether with their wills."""
-        self.crowds = Crowds(self._session_at, homes.crowd)
         self._cut_off: dict[bytes, int] = {}
         """Clients whose sessions found no room, and the tokens of their connections, until those are gone."""
 
