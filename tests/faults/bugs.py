@@ -45,11 +45,13 @@ def stale_fence() -> None:
 
 
 def late_write() -> None:
-    """The log takes what purged incarnations still write: routes of nodes that are gone."""
+    """The log takes what purged incarnations still write, routes of nodes that are gone; nobody purges them again."""
+    from flockmq.cluster.membership import Membership
     from flockmq.rlog import committer
 
     mark = "local mark = marks[incarnation] or mark_of(keys, incarnation)"
     _in_redis(committer.FUNCTIONS, mark, f"{mark} or {{ number = first - 1 }}")
+    setattr(Membership, Membership.missing.__name__, lambda members, strangers, now: set())
 
 
 def settle() -> None:

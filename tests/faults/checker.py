@@ -5,8 +5,8 @@ its connection, one that lasts with the next CONNACK that says so again. What is
 
 - Lost: a message that was sent `max_stale_s` after the SUBACK (and the slack of one busy process' clock), and
   acknowledged to its publisher, comes to a life that is still there at the end. A connection that ended may have
-  had anything under way, so for a life that is over a gap counts: it never came, but a later one of its publisher's
-  connection and topic.
+  had anything under way, so for a life that is over a gap counts: it never came, but by the same subscription a later
+  one of its publisher's connection and topic.
 - Duplicated: a QoS 2 message comes once to a life.
 - Repeated: any message comes once to a connection whose session had no other and whose publisher sent it once.
 - Reordered: the messages of a publisher and topic at one QoS come in their order, each seen where it came first; to a
@@ -279,9 +279,9 @@ def _acknowledged_at(sent: Sent) -> float:
 
 
 def _judge_losses(story: Story, rules: Rules, life: Life, streams: Streams) -> None:
-    came: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    came: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for delivered, _ in life.delivered:
-        came[delivered.publisher, delivered.topic].setdefault(delivered.number, delivered.at)
+        came[delivered.publisher, delivered.topic][delivered.number].append(delivered.at)
     for window in life.windows:
         since = window.since + rules.max_stale_s + rules.clock_slack_s
         until = min(window.until, life.ended_at)
@@ -294,17 +294,17 @@ def _judge_losses(story: Story, rules: Rules, life: Life, streams: Streams) -> N
             due = (sent for sent in stream[first:end] if sent.qos and sent.sent_at >= since)
             missing = [sent for sent in due if sent.message.number not in numbers]
             for sent in missing:
-                if is_whole or _was_passed(sent, stream, numbers, until):
+                if is_whole or _was_passed(sent, stream, numbers, window.since, until):
                     text = f"{publisher} {sent.message.number} on {topic} (QoS {sent.qos}) never came to {life.client}"
                     story.found(LOST, sent.acknowledged_at, f"{text}, subscribed at {window.since:.3f}")
 
 
-def _was_passed(sent: Sent, stream: Sequence[Sent], came: dict[int, float], until: float) -> bool:
-    """A later one of the same connection came in time."""
+def _was_passed(sent: Sent, stream: Sequence[Sent], came: dict[int, list[float]], since: float, until: float) -> bool:
+    """A later one of the same connection came by this subscription."""
     return any(
         other.message.number > sent.message.number
         and other.connections[-1] == sent.connections[-1]
-        and came.get(other.message.number, FOREVER) < until
+        and any(since <= at < until for at in came.get(other.message.number, ()))
         for other in stream
     )
 

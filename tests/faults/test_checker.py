@@ -122,6 +122,28 @@ def test_what_comes_to_a_later_subscription_proves_nothing_about_an_earlier_one(
     assert script.found() == {}
 
 
+def test_what_came_to_an_earlier_subscription_proves_nothing_about_a_later_one() -> None:
+    """A message is sent just before the first, and again as the second's node dies with what is on its way there."""
+    script = Script()
+    script.connect("pub")
+    script.connect("sub", lasts=False)
+    script.publish("pub", 1)
+    script.subscribe("sub")
+    script.publish("pub", 2)
+    script.deliver("sub", "pub", 2)
+    script.unsubscribe("sub")
+    script.close("pub")
+    script.connect("pub", present=True)
+    script.subscribe("sub")
+    script.tick(2.0)
+    for number in (1, 2):
+        script.publish("pub", number, again=True)
+    for number in (1, 2):
+        script.acknowledge("pub", number)
+    script.close("sub")
+    assert script.found() == {}
+
+
 def test_a_session_that_waits_is_owed_everything() -> None:
     script = begun()
     script.close("sub")

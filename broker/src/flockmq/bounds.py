@@ -37,6 +37,8 @@ LINK_UNANSWERED_MAX_S: Final = 5.0
 """What a heartbeat may need through a full link, and its answer back; then only one way of the link is open."""
 LINK_REDIAL_MIN_S: Final = 0.1
 LINK_REDIAL_MAX_S: Final = 2.0
+TASK_AGAIN_S: Final = 1.0
+"""How long after its error a task begins anew."""
 SEED_RESOLVE_S: Final = 2.0
 SEED_ADDRESSES_MAX: Final = 64
 PEER_FORWARD_MAX_BYTES: Final = 32 * 1024 * 1024

@@ -15,6 +15,9 @@ from typing import Final
 HOT_MODULES: Final = (
     *("mqtt/*.py", "routing/*.py", "session/*.py", "listeners/*.py"),
     *("rlog/change.py", "rlog/route_table.py", "rlog/spec.py", "rlog/table.py"),
+    *("home/barriers.py", "home/batch.py", "home/changes.py", "home/edges.py", "home/letters.py", "home/marks.py"),
+    "cluster/lane.py",
+    "cluster/lanes.py",
 )
 """Globs below the package's folder: what mypyc compiles, as one group."""
 

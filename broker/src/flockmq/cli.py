@@ -1,7 +1,8 @@
 """The command `flockmq`: its arguments, its exit codes, and its last line of defence.
 
 Whatever a user can mend leaves as one line on stderr, `flockmq: error: …`, and an exit code: 2 configuration, 3 Redis
-unreachable, 4 an address that can't be bound, 1 anything else. A traceback means a defect of ours.
+unreachable, 4 an address that can't be bound, 1 anything else. A traceback means a defect of ours; 70, one that a node
+couldn't go on with.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final, NoReturn
 import msgspec
 import uvloop
 
-from flockmq import __version__, build, ctl, logs
+from flockmq import __version__, build, ctl, logs, tasks
 from flockmq.bench import options as bench_options
 from flockmq.config.layers import Setting
 from flockmq.config.schema import Config
@@ -203,9 +204,11 @@ async def _node(settings: Config, ready_fd: int | None) -> int:
 
 
 def _until_signalled(main: Callable[[], Coroutine[None, None, int]]) -> int:
-    """Run `main` on uvloop; the first SIGTERM or SIGINT cancels it, so that its `finally`s run; exit code 0."""
+    """Run `main` on uvloop; the first SIGTERM or SIGINT cancels it, so that its `finally`s run; exit code 0.
+    The failure of a task that a node can't do without ends it at once."""
 
     async def supervised() -> int:
+        tasks.end_process_on_failure(asyncio.get_running_loop())
         task = asyncio.ensure_future(main())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, lambda: task.cancelling() or task.cancel())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -13,11 +14,15 @@ from flockmq import bounds
 from flockmq.cluster.events import EventRelay
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings, LocalStatus
+from flockmq.rlog.entry import StreamId
+from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
-from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.rlog.shards import ROUTE, ROUTES, SHARDS
 from flockmq.session.slotted import slot_of
 
 from .conftest import KEY, Nodes, until
+
+Purge = Callable[[str, str, StreamId], Awaitable[None]]
 
 
 async def test_members_know_each_other_and_one_leads(nodes: Nodes) -> None:
@@ -65,6 +70,32 @@ async def test_a_dead_nodes_rows_are_purged_and_its_slots_move(nodes: Nodes) -> 
     await until(lambda: not list(cores[0].rlog.tables.named("routes").items()))
     stayed = {slot for slot, owner in before.items() if owner != cores[2].incarnation}
     assert all(cores[0].cluster.slots[slot] == before[slot] for slot in stayed)
+
+
+async def test_a_purge_that_failed_half_way_is_finished(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its row among the members is gone then, but not its others, nor what it still writes."""
+    monkeypatch.setattr(bounds, "MEMBER_UNHEARD_MAX_S", 0.5)
+    cores = [await nodes.start(f"core-{n}", "core") for n in range(3)]
+    edge = await nodes.start("edge-0", "replicant")
+    await edge.rlog.write(ROUTE, [ROUTES.put((b"a", edge.incarnation), None)])
+    await nodes.settled()
+    failed: list[str] = []
+    for core in cores:
+        assert core.rlog.core is not None
+        purge = core.rlog.core.committer.purge
+
+        async def fails(shard: str, incarnation: str, fence: StreamId, purge: Purge = purge) -> None:
+            if shard == ROUTE and not failed:
+                failed.append(incarnation)
+                raise LogUnavailable("too few replicas answered in time")
+            await purge(shard, incarnation, fence)
+
+        monkeypatch.setattr(core.rlog.core.committer, "purge", fails)
+    await nodes.crash(edge)
+    await until(lambda: all(not list(core.rlog.tables.named("routes").items()) for core in cores))
+    assert failed == [edge.incarnation]
+    sequences = [core.rlog.tables.shards[shard].sequences for core in cores for shard in SHARDS]
+    await until(lambda: not any(edge.incarnation in known for known in sequences))
 
 
 async def test_another_core_leads_when_the_leader_dies(nodes: Nodes) -> None:

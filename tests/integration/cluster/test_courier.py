@@ -48,7 +48,7 @@ class Homed:
         self.changed_at = self.cluster.epoch()
         mine = [slot for slot, owner in self.cluster.slots.items() if owner == self.cluster.incarnation]
         self.gained = {slot: self.gained.get(slot, self.changed_at) for slot in mine}
-        self.intake.changed()
+        self.intake.advance()
 
     def epoch(self) -> int:
         return self.changed_at if self.is_noted else self.cluster.epoch()

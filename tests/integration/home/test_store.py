@@ -358,19 +358,18 @@ async def test_a_store_whose_queue_is_full_says_so(owner: Owners, monkeypatch: p
 
 
 async def test_batches_are_bounded_and_keep_their_order(owner: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "STORE_BATCH_MAX_BYTES", 1000)
-    monkeypatch.setattr(bounds, "STORE_TURN_MAX_BYTES", 2500)
+    monkeypatch.setattr(bounds, "STORE_TURN_MAX_BYTES", bounds.STORE_BATCH_MAX_BYTES * 5 // 2)
     made = await owner()
     for slot in range(4):
         await made.store.take(slot, OLD)
     order: list[int] = []
-    for number in range(100):
+    for number in range(12):
         for slot in range(4):
-            made.store.put(slot, A, M, b"%d" % number * 50)
+            made.store.put(slot, A, M, b"%d" % number * (bounds.STORE_BATCH_MAX_BYTES // 4))
         made.store.barrier(0, lambda durable, number=number: order.append(number))  # type: ignore[misc]
     assert all([await made.durable(slot) for slot in range(4)])
-    assert order == list(range(100))
-    assert made.store.commits >= 4 * 10
+    assert order == list(range(12))
+    assert made.store.commits >= 4 * 3
 
 
 async def test_a_redis_that_is_away_is_a_clear_error_and_a_stop_answers_what_waits(owner: Owners) -> None:

@@ -14,6 +14,7 @@ from flockmq.rlog.errors import LogFenced, LogFull, LogGap, LogLost, LogRefused,
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, ROUTES, SHARDS, RetainedMessage
+from flockmq.tasks import VitalTaskFailed
 
 
 def core_of(node: Rlog) -> Core:
@@ -234,6 +235,23 @@ async def test_a_write_that_no_core_takes_ends_at_the_deadline(nodes, monkeypatc
     monkeypatch.undo()
     await replicant.write(ROUTE, [ROUTES.delete((b"f/1", replicant.incarnation))])
     assert len(replicant.tables.routes) == 0, "the inverse write is ordered behind it"
+
+
+async def test_a_writer_that_fails_of_a_defect_is_the_end_of_its_node(nodes, monkeypatch) -> None:
+    core = await nodes.core()
+    replicant = await nodes.replicant(port := CountedPort(core_of(core)))
+    told = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.set_result(context["exception"]))
+
+    async def append(*_: object) -> StreamId:
+        raise ValueError("an odd answer")
+
+    monkeypatch.setattr(port, "append", append)
+    writing = asyncio.ensure_future(replicant.write(ROUTE, [route(replicant, 1)]))
+    failed = await asyncio.wait_for(told, 10)
+    assert isinstance(failed, VitalTaskFailed)
+    assert str(failed) == "rlog-writer-route"
+    writing.cancel()
 
 
 async def test_writes_beyond_the_bounds_are_refused_before_they_are_kept(nodes, monkeypatch) -> None:

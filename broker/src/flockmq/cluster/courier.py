@@ -14,7 +14,8 @@ from typing import Final, Protocol
 
 from flockmq import bounds
 from flockmq.cluster import frames
-from flockmq.cluster.lanes import Carrier, Lanes
+from flockmq.cluster.lane import Carrier
+from flockmq.cluster.lanes import Lanes
 from flockmq.cluster.link import Link
 from flockmq.cluster.mesh import Mesh
 from flockmq.cluster.slotview import SlotView
@@ -105,9 +106,10 @@ class HomeCourier:
             self.lanes.linked(core, _OnLink(link))
 
     def link_down(self, link: Link, is_member: bool) -> None:
-        """`is_member` False: the node was purged, and sends no more."""
+        """`is_member` False: the node was purged, and sends no more, or isn't one yet, and with its next link sends
+        again what wasn't accepted. With another link that is up it doesn't."""
         core = link.peer.incarnation
-        if not is_member and self.receiver is not None:
+        if not is_member and self.receiver is not None and self._mesh.link_of(core) is None:
             self.receiver.node_gone(core)
         carrier = self.lanes.carrier_of(core)
         if not isinstance(carrier, _OnLink) or carrier.link is not link:

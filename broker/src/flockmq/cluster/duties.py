@@ -47,9 +47,13 @@ class Duties:
         self._checkpoint_at = 0.0
 
     def unreachable(self, now: float) -> set[str]:
-        """The members that this node can't reach: its vote."""
+        """The members, and others that are registered in the log, that this node can't reach: its vote. A purge that
+        failed half-way leaves such others, and so does a node that ended before it was a member.
+        """
         replicants = (key for key, info in self._nodes.items() if info.role not in CORE_ROLES)
-        return self._members.unreachable(replicants, self._other_cores(), now)
+        unreachable = self._members.unreachable(replicants, self._other_cores(), now)
+        registered = {key for shard in SHARDS for key in self._rlog.tables.shards[shard].sequences}
+        return unreachable | self._members.missing(registered - self._nodes.keys() - {self._rlog.incarnation}, now)
 
     def voices(self, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> tuple[int, int]:
         """How many cores this one heard lately, itself included, and how many there are."""
@@ -78,7 +82,7 @@ class Duties:
 
     async def _purge(self, now: float, fence: int) -> set[str]:
         mine = self.unreachable(now)
-        gone = {incarnation for incarnation in mine if self._members.is_gone(incarnation)}
+        gone = {incarnation for incarnation in mine & self._nodes.keys() if self._members.is_gone(incarnation)}
         purged = condemned(mine, gone, self._votes(now), self.voices(now)[1])
         for incarnation in sorted(purged):
             log.warning("purging %s: it %s", incarnation, "is gone" if incarnation in gone else "can't be reached")

@@ -245,7 +245,7 @@ def delivery_header(size_bytes: int) -> bytes:
 
 
 def courier_frame(number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> list[bytes]:
-    """A whole COURIER frame, packets by reference. `size_bytes`: of the letters, as `cluster.lanes.size_of` says."""
+    """A whole COURIER frame, packets by reference. `size_bytes`: of the letters, as `cluster.lane.size_of` says."""
     parts = [_COURIER.pack(_COURIER_BODY.size + size_bytes, COURIER, number, epoch)]
     for letter in letters:
         publisher, packet = letter.publisher, letter.packet

@@ -26,236 +26,21 @@ Why. Let `epoch` be the place in the log of slots that a lane's letters were put
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Final, cast
 
 from flockmq import bounds
+from flockmq.cluster.lane import LETTER_BYTES, Carrier, Lane, Posted
 from flockmq.session.letter import Letter
 from flockmq.session.origin import node_source, number_of, source_of
 from flockmq.session.publish import NO_EXPIRY, Publish
 from flockmq.session.sink import CONGESTED, FLOWING, Courier, Sink
-from flockmq.session.slotted import aged_letter, grows_old, slot_of
+from flockmq.session.slotted import grows_old, slot_of
 
 if TYPE_CHECKING:
     from flockmq.session.fanout import Fanout
 
 PARKED: Final = ""
-LETTER_BYTES: Final = 23
-"""What a letter takes in a frame beside its publisher's client id and its packet."""
-PACKET_MAX_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES - 128 * 1024
-"""A run beyond it has no frame it fits into."""
-
-
-class Carrier(Protocol):
-    """What brings batches to one core: a link, or, where that is this node, a call."""
-
-    @property
-    def data_bytes(self) -> int:
-        """What waits on it."""
-        ...
-
-    def send(self, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> None:
-        """One batch, or, of number 0, runs of QoS 0 packets."""
-        ...
-
-
-class Posted(Letter):
-    """A letter at its sender: for `slots`, in `copies` lanes, and who is told when they are accepted. `since_s`: since
-    when its Message Expiry Interval, as the packet says it, runs; 0.0: it has none.
-    """
-
-    __slots__ = ("copies", "on_accepted", "order", "since_s", "slots")
-
-    def __init__(
-        self,
-        letter: Letter,
-        slots: list[int],
-        order: int,
-        on_accepted: Callable[[], None],
-        since_s: float,
-    ) -> None:
-        super().__init__(letter.source, letter.number, letter.publisher, letter.version, letter.packet)
-        self.since_s = since_s
-        self.slots = slots
-        self.order = order
-        self.on_accepted = on_accepted
-        self.copies = 0
-
-    def age(self, now_s: float) -> None:
-        """It waited here: the packet says what is left of its expiry [MQTT-3.3.2-6]. One that has expired goes all the
-        same, for the numbers' sake; its home gives it to nobody.
-        """
-        waited_s = int(now_s - self.since_s)
-        if waited_s > 0:
-            self.packet = aged_letter(self.version, self.packet, waited_s)
-            self.since_s += waited_s
-
-
-class Batch:
-    """Letters that go in one frame, under one number."""
-
-    __slots__ = ("epoch", "letters", "number", "size_bytes")
-
-    def __init__(self, number: int, epoch: int, letters: list[Posted], size_bytes: int) -> None:
-        self.number = number
-        self.epoch = epoch
-        self.letters = letters
-        self.size_bytes = size_bytes
-
-    def give(self, carrier: Carrier, now_s: float) -> None:
-        for letter in self.letters:
-            if letter.since_s:
-                letter.age(now_s)
-        carrier.send(self.number, self.epoch, self.letters, self.size_bytes)
-
-
-def size_of(letter: Letter) -> int:
-    return LETTER_BYTES + len(letter.publisher) + len(letter.packet)
-
-
-class Lane(Sink):
-    """The way to one core. `flow` is CONGESTED while its link is, or half of what it holds at most waits."""
-
-    def __init__(
-        self, turn: list[Sink], core: str, epoch: int, on_flow: Callable[[Lane], None], now_s: Callable[[], float]
-    ) -> None:
-        super().__init__(turn, 5)
-        self.core: Final = core
-        self.epoch = epoch
-        self.view = 0
-        """The highest that the core said."""
-        self.carrier: Carrier | None = None
-        self.size_bytes = 0
-        self.messages = 0
-        self.dropped_bytes = 0
-        """Of QoS 0 runs."""
-        self._on_flow = on_flow
-        self._now_s = now_s
-        self._waiting: deque[Posted] = deque()
-        self._under_way: deque[Batch] = deque()
-        self._under_way_bytes = 0
-        self._runs: list[Letter] = []
-        self._last_number = 0
-
-    def takes(self, packet_bytes: int) -> bool:
-        return (
-            self.size_bytes + packet_bytes <= bounds.COURIER_LANE_MAX_BYTES
-            and self.messages < bounds.COURIER_LANE_MAX_MESSAGES
-        )
-
-    def post(self, letter: Posted) -> None:
-        letter.copies += 1
-        self._waiting.append(letter)
-        self.size_bytes += size_of(letter)
-        self.messages += 1
-        self._soil()
-
-    def post_run(self, run: Letter) -> None:
-        """QoS 0: goes with this turn or not at all."""
-        self._runs.append(run)
-        self._soil()
-
-    def _soil(self) -> None:
-        if not self.dirty:
-            self.dirty = True
-            self.turn.append(self)
-
-    def flush(self) -> None:
-        """Hand this turn's messages to the link, within the window; without one letters wait and runs are dropped."""
-        self.dirty = False
-        self.send()
-        if self._runs:
-            self._send_runs()
-        self.gauge()
-
-    def send(self) -> None:
-        carrier = self.carrier
-        while carrier is not None and self._waiting and self._under_way_bytes < bounds.COURIER_WINDOW_BYTES:
-            batch = self._cut()
-            self._under_way.append(batch)
-            self._under_way_bytes += batch.size_bytes
-            batch.give(carrier, self._now_s())
-
-    def _cut(self) -> Batch:
-        """The next letters, as many as one frame should have."""
-        waiting = self._waiting
-        letters = [waiting.popleft()]
-        size = size_of(letters[0])
-        while waiting and size + size_of(waiting[0]) <= bounds.LINK_FORWARD_FRAME_BYTES:
-            letter = waiting.popleft()
-            letters.append(letter)
-            size += size_of(letter)
-        self._last_number += 1
-        return Batch(self._last_number, self.epoch, letters, size)
-
-    def _send_runs(self) -> None:
-        runs, self._runs = self._runs, []
-        carrier = self.carrier
-        if carrier is None or self.flow != FLOWING:
-            self.dropped_bytes += sum(len(run.packet) for run in runs)
-            return
-        frame: list[Letter] = []
-        frame_bytes = 0
-        for run in runs:
-            size = size_of(run)
-            if size > PACKET_MAX_BYTES:
-                self.dropped_bytes += len(run.packet)
-                continue
-            if frame and frame_bytes + size > bounds.LINK_FORWARD_FRAME_BYTES:
-                carrier.send(0, self.epoch, frame, frame_bytes)
-                frame, frame_bytes = [], 0
-            frame.append(run)
-            frame_bytes += size
-        if frame:
-            carrier.send(0, self.epoch, frame, frame_bytes)
-
-    def connected(self, carrier: Carrier) -> None:
-        """What was not accepted goes again, in order, then what waits."""
-        self.carrier = carrier
-        for batch in self._under_way:
-            batch.give(carrier, self._now_s())
-        self.send()
-        self.gauge()
-
-    def disconnected(self) -> None:
-        self.carrier = None
-        self.gauge()
-
-    def accepted(self, number: int, view: int) -> list[Posted]:
-        """The core has the batches up to `number`, as far as it knew their epochs: the letters that are through."""
-        self.view = max(self.view, view)
-        released: list[Posted] = []
-        under_way = self._under_way
-        while under_way and under_way[0].number <= number and under_way[0].epoch >= view:
-            batch = under_way.popleft()
-            self._under_way_bytes -= batch.size_bytes
-            self.size_bytes -= batch.size_bytes
-            self.messages -= len(batch.letters)
-            released += batch.letters
-        return released
-
-    def renew(self, epoch: int) -> list[Posted]:
-        """The letters that were not accepted, which are put again; what comes from now on was put under `epoch`."""
-        letters = [letter for batch in self._under_way for letter in batch.letters]
-        letters.extend(self._waiting)
-        self._under_way.clear()
-        self._waiting.clear()
-        self._under_way_bytes = self.size_bytes = self.messages = 0
-        self.epoch = epoch
-        return letters
-
-    def gauge(self) -> None:
-        """Does it flow?"""
-        waits_bytes = 0 if self.carrier is None else self.carrier.data_bytes
-        fill = max(self.size_bytes / bounds.COURIER_LANE_MAX_BYTES, self.messages / bounds.COURIER_LANE_MAX_MESSAGES)
-        if self.flow == FLOWING:
-            if waits_bytes > bounds.PEER_BLOCKED_BYTES or fill > 0.5:
-                self.flow = CONGESTED
-                self._on_flow(self)
-        elif waits_bytes < bounds.PEER_DRAINED_BYTES and fill < 0.25:
-            self.flow = FLOWING
-            self._on_flow(self)
 
 
 class Crowd(Sink):
@@ -317,27 +102,30 @@ class Lanes(Courier):
             source, number = source_of(message.origin), number_of(message.origin)
         else:
             source, number = self.source, self._next_number()
-        letter = Letter(source, number, message.publisher, message.version, message.packet)
         since_s = self._now_s() if message.expiry_s != NO_EXPIRY and message.version == 5 else 0.0
-        self._post(letter, fan.slots, self._lanes_of(fan), on_accepted, since_s)
+        order = self._next_order()
+        letter = Posted(
+            source,
+            number,
+            message.publisher,
+            message.version,
+            message.packet,
+            fan.slots,
+            order,
+            on_accepted,
+            since_s,
+        )
+        for lane in self._lanes_of(fan):
+            lane.post(letter)
         return 1
 
     def _next_number(self) -> int:
         self._last_number += 1
         return self._last_number
 
-    def _post(
-        self,
-        letter: Letter,
-        slots: list[int],
-        lanes: list[Lane],
-        on_accepted: Callable[[], None],
-        since_s: float,
-    ) -> None:
+    def _next_order(self) -> int:
         self._last_order += 1
-        posted = Posted(letter, slots, self._last_order, on_accepted, since_s)
-        for lane in lanes:
-            lane.post(posted)
+        return self._last_order
 
     def slow_lanes(self, fan: Fanout, publisher: bytes) -> list[Sink]:
         slow: list[Sink] = [lane for lane in self._lanes_of(fan) if lane.flow != FLOWING]
@@ -346,18 +134,23 @@ class Lanes(Courier):
             slow += [self._crowds[slot] for slot in fan.slots if slot in self._crowds and slot != own]
         return slow
 
-    def lane_to(self, slot: int) -> Lane:
+    def way_to(self, slot: int, publisher: bytes) -> Sink:
+        crowd = self._crowds.get(slot)
+        return self._lane_to(slot) if crowd is None or slot == slot_of(publisher) else crowd
+
+    def _lane_to(self, slot: int) -> Lane:
         return self._lane(self._owners[slot])
 
     def put_shared_run(self, slot: int, version: int, chunk: bytes) -> None:
-        self.lane_to(slot).post_run(Letter(b"", 0, b"", version, chunk))
+        self._lane_to(slot).post_run(Letter(b"", 0, b"", version, chunk))
 
     def put_shared(self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> bool:
-        lane = self.lane_to(slot)
+        lane = self._lane_to(slot)
         if not lane.takes(LETTER_BYTES + len(chunk)):
             return False
-        letter = Letter(self.source, self._next_number(), b"", version, chunk)
-        self._post(letter, [slot], [lane], on_accepted, self._now_s() if grows_old(version) else 0.0)
+        since_s = self._now_s() if grows_old(version) else 0.0
+        number, order = self._next_number(), self._next_order()
+        lane.post(Posted(self.source, number, b"", version, chunk, [slot], order, on_accepted, since_s))
         return True
 
     def _lanes_of(self, fan: Fanout) -> list[Lane]:

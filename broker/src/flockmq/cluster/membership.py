@@ -32,6 +32,7 @@ class Membership:
         self._linked_names: Counter[str] = Counter([my_name])
         self._unlinked_at: dict[str, float] = {}
         self._missed_since: dict[str, float] = {}
+        self._strange_since: dict[str, float] = {}
         self._left: set[str] = set()
         self._counted_from = now
 
@@ -69,6 +70,13 @@ class Membership:
         return {incarnation for incarnation in cores if self._is_unreachable(incarnation, now, False)} | {
             incarnation for incarnation in replicants if self._is_unreachable(incarnation, now, patient)
         }
+
+    def missing(self, strangers: Collection[str], now: float) -> set[str]:
+        """Which of these, no members, weren't linked for MEMBER_UNHEARD_MAX_S, for as long as they were asked for."""
+        unlinked = (stranger for stranger in strangers if stranger not in self._links)
+        self._strange_since = {stranger: self._strange_since.get(stranger, now) for stranger in unlinked}
+        horizon = now - bounds.MEMBER_UNHEARD_MAX_S
+        return {who for who, since in self._strange_since.items() if max(since, self._counted_from) <= horizon}
 
     def is_gone(self, incarnation: str) -> bool:
         """It left, or its name has a newer incarnation: no vote is needed."""

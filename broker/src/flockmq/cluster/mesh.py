@@ -13,9 +13,10 @@ import random
 import socket
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Literal, NamedTuple, TypedDict
 
-from flockmq import bounds
+from flockmq import bounds, tasks
 from flockmq.cluster.certificates import LinkCertificates
 from flockmq.cluster.handshake import Dialer, Identity, Listener
 from flockmq.cluster.link import Link, LinkOwner, because
@@ -126,14 +127,14 @@ class Mesh:
         """Accept links; returns the port. Raises OSError when it can't be bound."""
         self._listening = await _bound(host, port)
         self.port = int(self._listening.getsockname()[1])
-        self._tasks.append(asyncio.create_task(self._accept(self._listening)))
+        self._tasks.append(tasks.vital(self._accept(self._listening), "cluster-accept"))
         return self.port
 
     def start(self) -> None:
         if self._seeds:
-            self._tasks.append(asyncio.create_task(self._resolve_seeds()))
+            self._tasks.append(tasks.begun_anew(self._resolve_seeds, "cluster-seeds"))
         if self._certificates is not None:
-            self._tasks.append(asyncio.create_task(self._refresh(self._certificates)))
+            self._tasks.append(tasks.begun_anew(partial(self._refresh, self._certificates), "cluster-certificates"))
 
     async def stop(self) -> None:
         """Take leave of every peer and close."""
@@ -176,7 +177,7 @@ class Mesh:
 
     def _keep(self, way: Way, target: _Target) -> None:
         if target.task is None:
-            target.task = asyncio.create_task(self._keep_linked(way, target))
+            target.task = tasks.vital(self._keep_linked(way, target), f"cluster-link-{_named(way)}")
 
     def _drop_unwanted(self, way: Way, target: _Target) -> None:
         if not target.wanted_by and not target.is_seed:

@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from flockmq import bounds
+from flockmq import bounds, tasks
 from flockmq.cluster import balance, ballot, coreport, events, frames, freshness
 from flockmq.cluster.balance import Balance
 from flockmq.cluster.ballot import Ballot
@@ -137,7 +137,7 @@ class Cluster:
         self._core: Core | None = None
         self._duties: Duties | None = None
         self._leading: Leading | None = None
-        self._running: asyncio.Future[None] | None = None
+        self._running: asyncio.Task[None] | None = None
         self._relays = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._joined = False
@@ -164,7 +164,7 @@ class Cluster:
         if self.settings.listen is not None:
             self.link_port = await self.mesh.listen(*self.settings.listen)
         self.mesh.start()
-        self._spawn(self._beats.run())
+        self._keep(tasks.vital(self._beats.run(), "cluster-beats"))
 
     async def join(self) -> None:
         """Become a member; returns when this node's own tables say so. Raises LogError."""
@@ -176,10 +176,10 @@ class Cluster:
         if self._redis is not None and self._core is not None and self._duties is not None:
             self._events.redis = self._events.redis or RedisLinks(self._redis)
             self._leading = Leading(self.incarnation, self._redis, self._core, self._duties, self._events)
-            self._running = self._spawn(self._leading.run())
+            self._running = self._keep(tasks.vital(self._leading.run(), "cluster-leading"))
         if not self._relays:
             self._relays = True
-            self._spawn(self._events.run())
+            self._keep(tasks.begun_anew(self._events.run, "cluster-events"))
 
     async def begin_anew(self) -> str:
         """This incarnation was purged: be another, of which nobody knows yet, and return when a majority of the cores
@@ -516,9 +516,8 @@ class Cluster:
     def _slot_deleted(self, slot: int) -> None:
         self._slot_put(slot, "")
 
-    def _spawn(self, work: Awaitable[None]) -> asyncio.Future[None]:
+    def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         """Until it is over, or this node stops."""
-        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -1,8 +1,9 @@
 """What nodes say of a slot before this core can hear it: its sessions are on their way, or the node saw the slot's new
 row before this one, or the node's own row is on its way. Pure.
 
-What always holds: notes of a slot stay in their order. Of those that find no room the node is remembered, and asked
-again what it has of the slot once the slot is here (`missed`). What never can be heard is forgotten after EARLY_KEPT_S.
+What always holds: notes of a slot stay in their order. Of those that find no room, or wait for more than EARLY_KEPT_S,
+the node is remembered, and asked again what it has of the slot once it can be heard (`missed`), unless its link ended
+meanwhile: with another it says all again by itself.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Early:
         self._notes: dict[int, list[EarlyNote]] = {}
         self._count = 0
         self._missed: dict[int, set[str]] = {}
+        """By slot: nodes there are links to."""
 
     def __len__(self) -> int:
         return self._count
@@ -43,7 +45,7 @@ class Early:
             self._notes.setdefault(slot, []).append(EarlyNote(incarnation, method, item, self._now()))
         else:
             self.dropped += 1
-            self._missed.setdefault(slot, set()).add(incarnation)
+            self._miss(slot, incarnation)
 
     def put_back(self, slot: int, note: EarlyNote) -> None:
         """It was taken, and can't be heard yet: it waits as long as if it had not been taken."""
@@ -59,25 +61,50 @@ class Early:
         self._count -= len(notes)
         return notes
 
-    def missed(self, slot: int) -> set[str]:
-        """Who is to be asked again what it has of the slot."""
-        return self._missed.pop(slot, set())
+    def missed_slots(self) -> list[int]:
+        return [*self._missed]
+
+    def missed(self, slot: int, is_heard: Callable[[int, str], bool]) -> set[str]:
+        """Who is to be asked again what it has of the slot, now that it is heard."""
+        missed = self._missed.get(slot, set())
+        heard = {incarnation for incarnation in missed if is_heard(slot, incarnation)}
+        missed -= heard
+        if not missed:
+            self._missed.pop(slot, None)
+        return heard
 
     def node_gone(self, incarnation: str) -> None:
         self._keep_those(lambda _, note: note.incarnation != incarnation)
-        for nodes in self._missed.values():
-            nodes.discard(incarnation)
+        self.link_lost(incarnation)
 
-    def sweep(self, may_be_heard: Callable[[int, str], bool]) -> None:
+    def link_lost(self, incarnation: str) -> None:
+        """It says by itself again what it has."""
+        for slot, nodes in list(self._missed.items()):
+            nodes.discard(incarnation)
+            if not nodes:
+                del self._missed[slot]
+
+    def sweep(self, may_be_heard: Callable[[int, str], bool], is_linked: Callable[[str], bool]) -> None:
         """Forget what waited for too long; `may_be_heard(slot, incarnation)`: only the slot's sessions are missing."""
         horizon = self._now() - bounds.EARLY_KEPT_S
-        self._keep_those(lambda slot, note: note.came_at >= horizon or may_be_heard(slot, note.incarnation))
+        for slot, note in self._keep_those(
+            lambda slot, note: note.came_at >= horizon or may_be_heard(slot, note.incarnation)
+        ):
+            if is_linked(note.incarnation):
+                self._miss(slot, note.incarnation)
 
-    def _keep_those(self, is_kept: Callable[[int, EarlyNote], bool]) -> None:
+    def _miss(self, slot: int, incarnation: str) -> None:
+        self._missed.setdefault(slot, set()).add(incarnation)
+
+    def _keep_those(self, is_kept: Callable[[int, EarlyNote], bool]) -> list[tuple[int, EarlyNote]]:
+        """Returns those that aren't."""
+        dropped: list[tuple[int, EarlyNote]] = []
         for slot, notes in list(self._notes.items()):
-            kept = [note for note in notes if is_kept(slot, note)]
-            self._count -= len(notes) - len(kept)
-            if kept:
-                self._notes[slot] = kept
-            else:
-                del self._notes[slot]
+            del self._notes[slot]
+            for note in notes:
+                if is_kept(slot, note):
+                    self._notes.setdefault(slot, []).append(note)
+                else:
+                    dropped.append((slot, note))
+        self._count -= len(dropped)
+        return dropped

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from flockmq.home.store import Store
+from flockmq.home.changes import Changes
 from flockmq.session.durable import DurableSession
 from flockmq.session.homed import HomedRouter
 from flockmq.session.journal import Journal
@@ -26,7 +26,7 @@ class SlotJournal(Journal):
     flushed.
     """
 
-    def __init__(self, slot: int, store: Store, unsealed: Callable[[], None], flush: Callable[[], None]) -> None:
+    def __init__(self, slot: int, store: Changes, unsealed: Callable[[], None], flush: Callable[[], None]) -> None:
         super().__init__(slot)
         self._store = store
         self._unsealed = unsealed

@@ -104,6 +104,7 @@ class Holding:
         self._slices = slices
         self._gained: set[int] = set()
         self._noticed = False
+        self._stopped = False
         self._dealt_at = 0
         self._loading: asyncio.Task[None] | None = None
         self._rewriting: set[asyncio.Task[None]] = set()
@@ -115,6 +116,8 @@ class Holding:
         store.on_lost = self._data_lost
 
     async def stop(self) -> None:
+        """Nothing is taken any more."""
+        self._stopped = True
         tasks = [*self._rewriting, *([self._loading] if self._loading is not None else [])]
         for task in tasks:
             task.cancel()
@@ -177,7 +180,7 @@ class Holding:
 
     def is_loading(self) -> bool:
         """Or a slot was let go whose loss isn't in the view yet: what is taken without it must not be accepted."""
-        return self._noticed or bool(self._unloaded)
+        return self._noticed or bool(self._unloaded) or self._stopped
 
     def _notice(self) -> None:
         if not self._noticed:

@@ -6,7 +6,8 @@ What always holds, for each sender:
   sender is known for a member: what a purged node sent counts no more, for its marks may be gone.
 - What a batch waited counts for its messages' expiry [MQTT-3.3.2-6].
 - `back` is told the last number up to which all are durable, once a turn, with the view at that moment. A batch that a
-  slot lost before it was durable isn't accepted: it, and all behind it, are taken again after `changed`.
+  slot lost before it was durable isn't accepted: it, and all behind it, are taken again, once residents have dealt with
+  the loss. They are loading from the moment of the loss until then.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class _Sender:
         self.waiting: deque[_Batch] = deque()
         self.taken: deque[_Batch] = deque()
         self.is_stuck = False
-        """A slot was lost: nothing more is taken until that was dealt with."""
+        """A slot is being lost: nothing more is taken in this turn."""
 
 
 class Intake:
@@ -124,14 +125,8 @@ class Intake:
         known.waiting.append(_Batch(number, epoch, letters, size_bytes, self._now_s()))
         self._advance(known)
 
-    def changed(self) -> None:
-        """Changes of slots were dealt with, or loaded: take what waited for that."""
-        for sender in self._senders.values():
-            sender.is_stuck = False
-        self.advance()
-
     def advance(self) -> None:
-        """Time went on, and with it perhaps the log."""
+        """Take what waited for the log, for changes of slots to be dealt with, for slots to be loaded."""
         for sender in list(self._senders.values()):
             self._advance(sender)
 
@@ -197,8 +192,11 @@ class Intake:
         self._answer_soon(sender)
 
     def _take_back(self, sender: _Sender, first: _Batch) -> None:
-        """A slot was lost: from this batch on all are to be taken again, in order."""
-        sender.is_stuck = True
+        """A slot was lost, now or before other slots of the batch were durable: from this batch on all are to be taken
+        again, in order."""
+        if not sender.is_stuck:
+            sender.is_stuck = True
+            self._soon(partial(self._go_on, sender))
         while True:
             batch = sender.taken.pop()
             batch.is_durable = False
@@ -206,6 +204,11 @@ class Intake:
             sender.waiting.appendleft(batch)
             if batch is first:
                 return
+
+    def _go_on(self, sender: _Sender) -> None:
+        sender.is_stuck = False
+        if self._senders.get(sender.name) is sender:
+            self._advance(sender)
 
     def _answer_soon(self, sender: _Sender) -> None:
         if self._senders.get(sender.name) is not sender:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from flockmq import bounds
+from flockmq import bounds, tasks
 from flockmq.home import wire
 from flockmq.home.asking import Answered, Asking, Clients, Done
 from flockmq.home.early import Early
@@ -96,7 +96,7 @@ class Homes:
         cluster.on_link_lost.append(self._link_lost)
         for slot, owner in cluster.slots.items():
             self._slot_moved(slot, owner)
-        self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._sweep())]
+        self._tasks = [tasks.vital(self._beat(), "home-beat"), tasks.vital(self._sweep(), "home-sweep")]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -164,15 +164,18 @@ class Homes:
         self._hear(slot)
         for waiting in self._loading_of(slot):
             self._open_alone(waiting)
-        for incarnation in self._early.missed(slot):
-            self.say(incarnation, wire.AGAIN, slot)
+        self._ask_again(slot)
 
     def _hear(self, slot: int) -> None:
         for note in self._early.take(slot):
-            if note.method == wire.REGISTER and not self._is_heard(slot, note.incarnation):
-                self._early.put_back(slot, note)
-            else:
+            if self._is_heard(slot, note.incarnation):
                 self._take_alone(note.incarnation, note.method, note.item)
+            else:
+                self._early.put_back(slot, note)
+
+    def _ask_again(self, slot: int) -> None:
+        for incarnation in self._early.missed(slot, self._is_heard):
+            self.say(incarnation, wire.AGAIN, slot)
 
     # --- notes ------------------------------------------------------------------------------------------------------
 
@@ -213,7 +216,7 @@ class Homes:
                 self._clients.overflow(client_id, wire.unpack_token(raw))
             case wire.DETACH, (bytes(client_id), bytes(raw), int(expiry_s), bool(with_will)):
                 slot = slot_of(client_id)
-                if not self.residents.has_loaded(slot):
+                if not self._hears(slot, incarnation):
                     self._early.put(slot, incarnation, wire.DETACH, (client_id, raw, expiry_s, with_will))
                 self._detach_here(client_id, wire.unpack_token(raw), expiry_s, with_will)
             case wire.REGISTER, (bytes(client_id), bytes(raw), opening, bytes(pairs)):
@@ -337,7 +340,7 @@ class Homes:
         self, incarnation: str, client_id: bytes, raw: bytes, opening: wire.Opening | None, pairs: bytes
     ) -> None:
         slot, token = slot_of(client_id), wire.unpack_token(raw)
-        if not self.residents.has_loaded(slot) or not self._is_heard(slot, incarnation):
+        if not self._hears(slot, incarnation):
             self._early.put(slot, incarnation, wire.REGISTER, (client_id, raw, opening, pairs))
             return
         kick = self.registry.register(client_id, incarnation, token)
@@ -347,6 +350,10 @@ class Homes:
             return
         if not self.residents.resume(client_id, incarnation, token, opening, pairs):
             self._kick(Kick(incarnation, client_id, token))
+
+    def _hears(self, slot: int, incarnation: str) -> bool:
+        """What it says of the slot can be done."""
+        return self.residents.has_loaded(slot) and self._is_heard(slot, incarnation)
 
     def _is_heard(self, slot: int, incarnation: str) -> bool:
         """What it says of the slot is this core's to hear."""
@@ -391,6 +398,7 @@ class Homes:
         self._outbox.schedule()
 
     def _link_lost(self, incarnation: str) -> None:
+        self._early.link_lost(incarnation)
         self.residents.cut(incarnation)
 
     def is_linked(self, incarnation: str) -> bool:
@@ -413,6 +421,9 @@ class Homes:
         for slot in self._early.slots():
             if self.residents.has_loaded(slot):
                 self._hear(slot)
+        for slot in self._early.missed_slots():
+            if self.residents.has_loaded(slot):
+                self._ask_again(slot)
         for waiting in self._waiting.values():
             if waiting.kick and not self.is_linked(waiting.kick.incarnation):
                 waiting.deadline = min(waiting.deadline, now + bounds.KICK_UNLINKED_S)
@@ -426,7 +437,7 @@ class Homes:
         while True:
             await asyncio.sleep(SWEEP_S)
             try:
-                self._early.sweep(self._is_heard)
+                self._early.sweep(self._is_heard, self.is_linked)
                 for _ in self.registry.sweep():
                     await asyncio.sleep(0)
             except Exception:

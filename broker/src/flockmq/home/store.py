@@ -22,8 +22,9 @@ from typing import Final, TypeVar
 
 from redis.exceptions import OutOfMemoryError, ResponseError
 
-from flockmq import bounds
-from flockmq.home.batch import Batch, Done, SlotQueue
+from flockmq import bounds, tasks
+from flockmq.home.batch import Batch, SlotQueue
+from flockmq.home.changes import Changes
 from flockmq.home.taking import Taken, read_slots
 from flockmq.rlog.errors import LogError, LogUnavailable, RedisUnreachable
 from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
@@ -44,13 +45,13 @@ class StoreFenced(Exception):
     """A higher owner took the slot; the text is its fence."""
 
 
-class Store:
+class Store(Changes):
     """`on_fenced` and `on_lost` are told a slot's number, after what waited for it was answered or kept."""
 
     def __init__(self, redis: RedisConfig) -> None:
+        super().__init__()
         self.on_fenced: Callable[[int], None] = _ignore
         self.on_lost: Callable[[int], None] = _ignore
-        self.queued_bytes = 0
         self.commits = 0
         """Batches that became durable."""
         self.committed_bytes = 0
@@ -60,8 +61,6 @@ class Store:
         self._unwatched: set[RedisLink] = set()
         """Connections that were made since the last look."""
         self._links = RedisLinks(redis, self._load_functions)
-        self._slots: dict[int, SlotQueue] = {}
-        self._queue: dict[int, SlotQueue] = {}
         self._arrived = asyncio.Event()
         self._turn = asyncio.Lock()
         """Held while what Redis has as a slot's fence may be another than we think."""
@@ -71,8 +70,8 @@ class Store:
     async def start(self) -> None:
         """Needs no Redis yet: what is put waits for it."""
         self._tasks = [
-            asyncio.create_task(self._run(), name="home-store"),
-            asyncio.create_task(self._watch(), name="home-store-watch"),
+            tasks.vital(self._run(), "home-store"),
+            tasks.vital(self._watch(), "home-store-watch"),
         ]
 
     async def stop(self) -> None:
@@ -93,74 +92,8 @@ class Store:
         """Take nothing that adds to what waits, but acknowledgements and deletes."""
         return self.queued_bytes >= bounds.STORE_QUEUE_MAX_BYTES
 
-    # --- what is written ----------------------------------------------------------------------------------------------
-
-    def put(self, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
-        """Of a slot that isn't ours this and what follows is nothing; its barriers say so."""
-        self._change(slot, client_id, field, value, bounds.STORE_CHANGE_BYTES + len(field) + len(value))
-
-    def delete(self, slot: int, client_id: bytes, field: bytes) -> None:
-        self._change(slot, client_id, field, None, bounds.STORE_CHANGE_BYTES + len(field))
-
-    def drop(self, slot: int, client_id: bytes) -> None:
-        """The session ends, with all its fields."""
-        state = self._slots.get(slot)
-        if state is not None:
-            batch = state.open_batch()
-            batch.drop(client_id)
-            self._grow(state, batch, bounds.STORE_CHANGE_BYTES + len(client_id))
-
-    def is_ending(self, slot: int, client_id: bytes) -> bool:
-        """A session of the client ended, and that isn't durable yet."""
-        state = self._slots.get(slot)
-        return state is not None and any(batch.drops(client_id) for batch in state.batches)
-
-    def mark(self, slot: int, source: bytes, number: bytes) -> None:
-        self._mark(slot, source, number)
-
-    def unmark(self, slot: int, source: bytes) -> None:
-        self._mark(slot, source, None)
-
-    def barrier(self, slot: int, done: Done) -> None:
-        """`done(True)` when all that was put for the slot is durable, at once if it is; `done(False)` when it never
-        will be by us."""
-        state = self._slots.get(slot)
-        if state is None:
-            done(False)
-        elif state.batches:
-            state.batches[-1].barriers.append(done)
-        else:
-            done(True)
-
-    def _change(self, slot: int, client_id: bytes, field: bytes, value: bytes | None, size: int) -> None:
-        state = self._slots.get(slot)
-        if state is None:
-            return
-        batch = state.open_batch()
-        fields = batch.sessions.get(client_id)
-        if fields is None:
-            fields = batch.sessions[client_id] = {}
-        fields[field] = value
-        self._grow(state, batch, size)
-
-    def _mark(self, slot: int, source: bytes, number: bytes | None) -> None:
-        state = self._slots.get(slot)
-        if state is not None:
-            batch = state.open_batch()
-            batch.marks[source] = number
-            self._grow(state, batch, bounds.STORE_CHANGE_BYTES + len(source))
-
-    def _grow(self, state: SlotQueue, batch: Batch, size: int) -> None:
-        batch.size += size
-        self.queued_bytes += size
-        if not state.queued:
-            self._enqueue(state)
-
-    def _enqueue(self, state: SlotQueue) -> None:
-        if state.writable and not state.queued and state.batches:
-            state.queued = True
-            self._queue[state.number] = state
-            self._arrived.set()
+    def arrived(self) -> None:
+        self._arrived.set()
 
     # --- whose a slot is ----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,9 @@ Interval begins. The node that takes it says when it is due, the leader when tha
 
 What always holds: it is acknowledged when the log has it, and survives every node; it leaves the log when it was
 published, and every other node that wants it has it, or its link's resend buffer. So it is published once, or again by
-the next leader if the one before ended in between.
+the next leader if the one before ended in between. One that has an origin may be here twice, when its client had to
+send it again: whenever it is published it has one and the same origin, so nobody takes it twice but the members of a
+shared subscription.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import DELAYED, DelayedMessage
+from flockmq.session.origin import derived_origin
 from flockmq.session.publish import Publish, publication
 
 log: Final = logging.getLogger(__name__)
@@ -135,6 +138,7 @@ class Delayed:
             message.properties,
             message.version,
             message.expiry_s,
+            derived_origin(message.origin, b"delayed") if message.origin else b"",
         )
         written = self._host.write([DELAYED.put(due_ms.to_bytes(8, "big") + secrets.token_bytes(8), row)])
         await asyncio.wait([written])
@@ -193,6 +197,7 @@ class Delayed:
         if row is None or not self._host.leads():
             return row is None
         message = publication(row.version, row.qos, row.retain, row.topic, row.payload, row.properties, row.expiry_s)
+        message.origin = row.origin
         if not await self._host.publish(message):
             return False
         self._leaving.add(key)

@@ -166,7 +166,7 @@ class Hosting:
         return self._zones.get(zone) or self._zones["default"]
 
     def changed(self) -> None:
-        self.intake.changed()
+        self.intake.advance()
 
     # What their subscriptions ask.
 

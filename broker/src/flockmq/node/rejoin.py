@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -78,8 +78,14 @@ async def _write_routes(node: Node) -> None:
     others = [matching(filter) if is_exclusive(filter) else filter for filter in filters if not is_shared(filter)]
     for first in range(0, len(others), REJOIN_SLICE_FILTERS):
         piece = others[first : first + REJOIN_SLICE_FILTERS]
-        ops = [ROUTES.put((filter, node.incarnation), None) for filter in piece]
-        await _until_logged(partial(node.rlog.write, ROUTE, ops))
+        await _until_logged(partial(_write_wanted, node, piece))
+
+
+async def _write_wanted(node: Node, filters: Sequence[bytes]) -> None:
+    """Of these, those that clients here subscribe to now: others were deleted meanwhile."""
+    ops = [ROUTES.put((filter, node.incarnation), None) for filter in filters if node.router.has_local(filter)]
+    if ops:
+        await node.rlog.write(ROUTE, ops)
 
 
 async def _until_logged(write: Callable[[], Awaitable[object]]) -> None:

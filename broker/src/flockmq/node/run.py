@@ -11,10 +11,10 @@ import gc
 import logging
 import resource
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from flockmq import __version__
+from flockmq import __version__, tasks
 from flockmq.auth.service import Auth
 from flockmq.cluster.certificates import LinkCertificates, LinkFiles
 from flockmq.cluster.handshake import KEY_MIN_BYTES
@@ -43,7 +43,6 @@ log: Final = logging.getLogger(__name__)
 
 DEFAULT_LISTENER_NAME: Final = "tcp:default"
 CAST_OUT_CHECK_S: Final = 1.0
-WORK_AGAIN_S: Final = 1.0
 
 
 async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None = None) -> None:
@@ -169,20 +168,9 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
             node.access.watch,
             node.watch_sessions,
         ):
-            stack.callback(asyncio.ensure_future(_keep_up(work)).cancel)
+            stack.callback(tasks.begun_anew(work, work.__qualname__).cancel)
         stack.push_async_callback(node.close_clients)
         yield
-
-
-async def _keep_up(work: Callable[[], Awaitable[None]]) -> None:
-    """What is done for as long as the node lives: an error in it is told, and it goes on."""
-    while True:
-        try:
-            await work()
-            return
-        except Exception:
-            log.exception("%s failed, it begins anew", getattr(work, "__qualname__", work))
-            await asyncio.sleep(WORK_AGAIN_S)
 
 
 def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:

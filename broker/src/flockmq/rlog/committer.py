@@ -19,7 +19,7 @@ from typing import Final
 
 from redis.exceptions import ResponseError
 
-from flockmq import bounds
+from flockmq import bounds, tasks
 from flockmq.rlog.entry import StreamId, encode_purge, encode_registration
 from flockmq.rlog.errors import LogError, LogFenced, LogGap, LogRefused, LogUnavailable, RedisUnreachable
 from flockmq.rlog.generation import Life
@@ -75,7 +75,7 @@ class Committer:
                 self._complain(error)
                 await asyncio.sleep(bounds.LOG_RETRY_MAX_S / 4)
         self._tasks = [
-            asyncio.create_task(work(group), name=f"rlog-committer-{group[0]}")
+            tasks.vital(work(group), f"rlog-committer-{group[0]}")
             for group in self._groups
             for work in (self._run, self._watch)
         ]

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
-from flockmq import bounds
+from flockmq import bounds, tasks
 from flockmq.rlog import bootstrap, snapshot
 from flockmq.rlog.committer import Committer
 from flockmq.rlog.entry import START, StreamId
@@ -69,7 +69,7 @@ class Core:
     async def start(self) -> None:
         """Settle the log and take appends. Raises RedisUnreachable."""
         await self.committer.start()
-        self._snapshots = asyncio.create_task(self._snapshot_forever(), name="rlog-snapshots")
+        self._snapshots = tasks.begun_anew(self._snapshot_forever, "rlog-snapshots")
 
     async def stop(self) -> None:
         """Write the last snapshots, then stop."""

@@ -98,6 +98,7 @@ class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
     properties: bytes
     version: int
     expiry_s: int = -1
+    origin: bytes = b""
 
 
 def _int_key(raw: bytes) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from flockmq import bounds
+from flockmq import bounds, tasks
 from flockmq.rlog.change import Change, Puts
 from flockmq.rlog.entry import START, StreamId, encode_transaction
 from flockmq.rlog.errors import LogError, LogFull, LogGap, LogRefused, LogUnavailable
@@ -75,7 +75,7 @@ class Writer:
                 log.warning("registration in shard %s: %s; trying again", self.shard, error)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
-        self._sender = asyncio.create_task(self._send(), name=f"rlog-writer-{self.shard}")
+        self._sender = tasks.vital(self._send(), f"rlog-writer-{self.shard}")
 
     async def stop(self) -> None:
         if self._sender is not None:
@@ -109,6 +109,8 @@ class Writer:
         """This node's tables have this incarnation's transactions up to `number`."""
         if number < self._applied[0]:
             self._write_again(number)
+        if number < self._applied[0] or stream_id.generation != self._applied[1].generation:
+            self._send_again(number)
         self._applied = number, stream_id
         if not self._awaits_answer:
             self._sent = max(self._sent, number)
@@ -147,8 +149,11 @@ class Writer:
             again += 1
         log.warning("shard %s: writes from number %d on are lost; %d are written again", self.shard, number + 1, again)
         self.rewritten += again
+
+    def _send_again(self, number: int) -> None:
+        """The log's next generation may lack what was answered after `number`; what it has is answered once more."""
         self._losses += 1
-        self._sent = number
+        self._sent = min(self._sent, number)
         self._numbered.set()
 
     def _number(self) -> None:

@@ -8,7 +8,8 @@ What comes behind waits too, so that messages and acknowledgements keep their or
     CHECKING → PERMITTED → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
 
 Each step may be left out, but the last. Answers may come in any order; no message passes another: it is given to the
-log, and delivered, when all before it were.
+log, and delivered, when all before it were. Of those that have an origin subscribers take none below the last that they
+took: where one is refused and its client, which is gone, will send it again, none behind it is delivered either.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Line:
     from the first that is CHECKING on, from the first that is LOGGING on, and those that were delivered.
     """
 
-    __slots__ = ("_bytes", "_checking", "_delivered", "_logging", "channel")
+    __slots__ = ("_bytes", "_checking", "_delivered", "_is_broken", "_logging", "channel")
 
     def __init__(self, channel: Publisher) -> None:
         self.channel = channel
@@ -92,6 +93,8 @@ class Line:
         self._logging: deque[Inbound] = deque()
         self._delivered: deque[Inbound] = deque()
         self._bytes: int = 0
+        self._is_broken: bool = False
+        """A message that has an origin was refused, and nobody heard of it."""
 
     def __len__(self) -> int:
         return len(self._checking) + len(self._logging) + len(self._delivered)
@@ -135,6 +138,8 @@ class Line:
             delivered.append(inbound)
             if inbound.state == READY:
                 self._deliver(inbound)
+            if inbound.message.origin and inbound.reason >= 0x80 and not channel.can_answer():
+                self._is_broken = True
         while delivered and delivered[0].state == DONE:
             self._acknowledge(delivered.popleft())
         channel.line_moved()
@@ -150,6 +155,11 @@ class Line:
         router = self.channel.router
         message = inbound.message
         fan = router.route(message.topic).fanout
+        if message.origin and (self._is_broken or not router.has_room(fan, message)):
+            # all or nobody: it may come again under another origin, and whoever had it would have it twice
+            inbound.reason = Reason.QUOTA_EXCEEDED
+            inbound.state = DONE
+            return
         asked = router.forward(fan, message, inbound.accepted, self.channel)
         if asked < 0:
             inbound.reason = Reason.QUOTA_EXCEEDED

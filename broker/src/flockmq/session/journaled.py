@@ -7,8 +7,6 @@ ever; a journal that refuses a barrier belongs to another home, and from then on
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import NUMBERS_RESERVED, SINK_CONGESTED_MAX_S, SINK_HELD_MAX_S, SUBSCRIBES_WAITING_MAX
@@ -27,7 +25,7 @@ from flockmq.session.journal import (
     unsubscribed_field,
 )
 from flockmq.session.limits import DEFAULT, Limits
-from flockmq.session.origin import SOURCE_BYTES, origin_of, session_source
+from flockmq.session.origin import derived_origin, origin_of
 from flockmq.session.router import Router
 from flockmq.session.session import LATER, Session
 from flockmq.session.settling import DROPPED, PUBREL, PUBREL_UNKNOWN, settled
@@ -156,8 +154,7 @@ class JournaledSession(Session):
 
     def will_origin(self) -> bytes:
         """The origin of the will of the last CONNECT, the same however often it is published."""
-        digest = blake2b(self.meta.will_source, digest_size=SOURCE_BYTES, person=b"will").digest()
-        return origin_of(session_source(digest), 1)
+        return derived_origin(self.meta.will_source, b"will")
 
     def forget(self) -> None:
         """It ended, and is no more in the store either."""

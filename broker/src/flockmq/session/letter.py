@@ -7,7 +7,7 @@ from mypy_extensions import mypyc_attr
 from flockmq.session.slotted import aged_letter, grows_old
 
 
-@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+@mypyc_attr(acyclic=True)
 class Letter:
     """`source` and `number` are its id (`session.origin`); a run of QoS 0 packets has none: b"" and 0. `publisher` is
     the client id of a 5.0 publisher, for no-local, else b"". `packet` is one whole PUBLISH, or the run, encoded for

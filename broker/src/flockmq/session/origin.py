@@ -52,6 +52,11 @@ def session_source(random: bytes) -> bytes:
     return bytes((random[0] & 0x7F,)) + random[1:SOURCE_BYTES]
 
 
+def derived_origin(of: bytes, purpose: bytes) -> bytes:
+    """The origin of the one message for that purpose that comes of these bytes, however often it is published."""
+    return origin_of(session_source(blake2b(of, digest_size=SOURCE_BYTES, person=purpose).digest()), 1)
+
+
 def is_node_source(source: bytes) -> bool:
     return source[0] >= 0x80
 

@@ -331,7 +331,7 @@ class Router:
         if message.qos == 0:
             return True
         for peer in fan.peers:
-            if not peer.takes(len(message.packet)):
+            if not peer.takes(len(message.origin) + len(message.packet)):
                 return False
         return not fan.slots or (self.courier is not None and self.courier.takes(fan, message))
 

@@ -100,8 +100,10 @@ class Shared(Groups):
             return
         peer.put_run(version | SHARED, wrap(group.filter, target.number, _PLAIN, run))
         self._router.counters.messages_forwarded += count
-        way = peer.way()
-        if publisher is not None and way.flow != FLOWING:
+        self._pause_for(peer, publisher)
+
+    def _pause_for(self, peer: Peer, publisher: Publisher | None) -> None:
+        if publisher is not None and (way := peer.way(publisher.client_id())).flow != FLOWING:
             self._router.pause(way, publisher)
 
     def _run_here(
@@ -135,6 +137,7 @@ class Shared(Groups):
                 if self._put(group, target.subscription, message, publisher):
                     return 0
             elif self._send(peer, group, target.number, 0, message, on_accepted):
+                self._pause_for(peer, publisher)
                 return 0 if message.qos == 0 else 1
             else:
                 full.append(peer)

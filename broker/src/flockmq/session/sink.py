@@ -76,8 +76,8 @@ class Peer(Sink):
 
     __slots__ = ()
 
-    def way(self) -> Sink:
-        """What a publisher waits for, where it doesn't flow."""
+    def way(self, publisher: bytes) -> Sink:
+        """What a client that publishes waits for, where it doesn't flow."""
         return self
 
     def put_run(self, version: int, chunk: bytes) -> None:
@@ -137,8 +137,8 @@ class Courier:
         """
         raise NotImplementedError(type(self).__name__)
 
-    def lane_to(self, slot: int) -> Sink:
-        """The lane that a slot's messages take now."""
+    def way_to(self, slot: int, publisher: bytes) -> Sink:
+        """What this client's messages for a slot wait for now: the slot, if a session there has enough, or its lane."""
         raise NotImplementedError(type(self).__name__)
 
     def put_shared_run(self, slot: int, version: int, chunk: bytes) -> None:

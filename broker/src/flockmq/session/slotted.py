@@ -19,10 +19,14 @@ from flockmq.session.shared import SHARED, unwrap, wrap
 from flockmq.session.sink import Courier, Peer, Sink
 
 _SLOT_BYTES: Final = 2
+_SPREAD: Final = 0x1E3779B1
+"""Odd, and its product with a CRC fits into 62 bits. Client ids that are numbered have CRCs that are alike in their
+upper and in their lower bits; by those alone most fleets of eight would have one home."""
 
 
 def slot_of(client_id: bytes) -> int:
-    return crc32(client_id) % SLOTS
+    """A core has a range of slots, so it is the upper bits that must be spread."""
+    return (crc32(client_id) * _SPREAD & 0xFFFFFFFF) * SLOTS >> 32
 
 
 @mypyc_attr(acyclic=True)
@@ -36,8 +40,8 @@ class SlotPeer(Peer):
         self.courier = courier
         self.slot = slot
 
-    def way(self) -> Sink:
-        return self.courier.lane_to(self.slot)
+    def way(self, publisher: bytes) -> Sink:
+        return self.courier.way_to(self.slot, publisher)
 
     def put_run(self, version: int, chunk: bytes) -> None:
         self.courier.put_shared_run(self.slot, version, self._addressed(chunk))

@@ -16,7 +16,8 @@ from functools import partial
 
 from flockmq import bounds
 from flockmq.cluster.frames import COURIER, FrameReader, courier_frame, parse_courier
-from flockmq.cluster.lanes import Carrier, Lanes, size_of
+from flockmq.cluster.lane import Carrier, size_of
+from flockmq.cluster.lanes import Lanes
 from flockmq.cluster.slotview import SlotView
 from flockmq.home.intake import Intake
 from flockmq.home.marks import Marks, number_bytes
@@ -86,10 +87,11 @@ class Residents:
     def noted(self, slot: int, owner: str) -> None:
         """Amid an entry. A slot that is lost is let go at once; whether it was had only for a moment doesn't matter."""
         if slot in self.slots or slot in self.unloaded or slot in self.gained:
-            self.is_changed = True
             self.slots.pop(slot, None)
             self.unloaded.pop(slot, None)
             self.gained.discard(slot)
+            self._release(slot)
+            self.is_changed = True
         if owner == self.me:
             self.is_changed = True
             self.gained.add(slot)
@@ -140,11 +142,21 @@ class Residents:
     def take_runs(self, letters: Sequence[Letter]) -> None:
         raise AssertionError("no run was put")
 
+    def _release(self, slot: int) -> None:
+        """What wasn't durable never will be."""
+        lost = [done for number, _, _, done in self.ops if number == slot and done is not None]
+        self.ops = deque(op for op in self.ops if op[0] != slot)
+        for done in lost:
+            done(False)
+
     def commit(self, count: int) -> None:
-        """So many ops reach Redis. A slot that is fenced has another owner, of which the log will tell."""
+        """So many ops reach Redis. A slot that is fenced has another owner, of which the log will tell: until then
+        nothing is taken."""
         for _ in range(min(count, len(self.ops))):
             slot, fence, message, done = self.ops.popleft()
             holds = self.redis.fences[slot] == fence
+            if not holds and slot in self.slots:
+                self.unloaded[slot] = self.slots.pop(slot).gained_at
             if message is not None and holds:
                 self.redis.enqueue(slot, message)
                 self.redis.marks[slot][message[0]] = number_bytes(message[1])
@@ -226,7 +238,7 @@ class Node:
     def home_changed(self) -> None:
         self.residents.deal()
         if self.intake is not None:
-            self.intake.changed()
+            self.intake.advance()
 
     def apply(self) -> None:
         """The next entry of the log; callbacks come before the node says that it is there."""
@@ -269,7 +281,7 @@ class Node:
     def load(self) -> None:
         self.residents.load()
         if self.intake is not None:
-            self.intake.changed()
+            self.intake.advance()
 
 
 class Cluster:

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from flockmq.cluster.courier import HomeCourier
+from flockmq.cluster.link import Link
 from flockmq.cluster.membership import new_incarnation
 from flockmq.cluster.mesh import Mesh
 from flockmq.session.fanout import Fanout
@@ -25,6 +26,7 @@ class Home:
 
     def __init__(self) -> None:
         self.batches: list[tuple[str, int, list[bytes]]] = []
+        self.gone: list[str] = []
 
     def came(
         self,
@@ -44,7 +46,7 @@ class Home:
         self.batches.clear()
 
     def node_gone(self, incarnation: str) -> None:
-        """It remembers nobody."""
+        self.gone.append(incarnation)
 
     def held_bytes(self, sender: str) -> int:
         return 0
@@ -59,7 +61,8 @@ class Core:
         self.slots = {0: self.me}
         self.epoch = 1
         self.home = Home()
-        mesh = cast(Mesh, SimpleNamespace(link_of=lambda incarnation: None))
+        self.links: dict[str, Link] = {}
+        mesh = cast(Mesh, SimpleNamespace(link_of=self.links.get))
         self.courier = HomeCourier(self.turn, self.me, mesh, self.slots, lambda: self.epoch)
         self.courier.receiver = self.home
 
@@ -94,3 +97,16 @@ async def test_what_waits_for_the_slots_of_a_former_life_goes_to_whoever_gets_th
     await core.noted(later)
     assert core.home.batches == [(later, 1, [b"1", b"2"])]
     core.courier.stop()
+
+
+async def test_who_is_no_member_yet_counts_anew_when_its_last_link_ends(core: Core) -> None:
+    """With another it goes on where it was, and sends nothing again."""
+    first, second = (cast(Link, SimpleNamespace(peer=SimpleNamespace(incarnation="b@1"))) for _ in range(2))
+    core.links["b@1"] = second
+    core.courier.link_down(first, is_member=False)
+    assert core.home.gone == []
+    del core.links["b@1"]
+    core.courier.link_down(second, is_member=True)
+    assert core.home.gone == []
+    core.courier.link_down(second, is_member=False)
+    assert core.home.gone == ["b@1"]

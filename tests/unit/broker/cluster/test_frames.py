@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flockmq.cluster import frames
 from flockmq.cluster.frames import FrameError, FrameReader
-from flockmq.cluster.lanes import size_of
+from flockmq.cluster.lane import size_of
 from flockmq.session.letter import Letter
 
 BODIES = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=40)), max_size=8)

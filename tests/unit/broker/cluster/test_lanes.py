@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from flockmq import bounds
-from flockmq.cluster.lanes import Lanes, size_of
+from flockmq.cluster.lane import size_of
+from flockmq.cluster.lanes import Lanes
 from flockmq.mqtt.frame import remaining_length
 from flockmq.session.fanout import Fanout
 from flockmq.session.letter import Letter
 from flockmq.session.origin import origin_of, session_source
 from flockmq.session.publish import Publish, parse_publish, publication
 from flockmq.session.shared import SHARED, unwrap, wrap
-from flockmq.session.sink import Sink
+from flockmq.session.sink import CONGESTED, FLOWING, Sink
 from flockmq.session.slotted import addressed, slot_of
 
 
@@ -124,6 +125,18 @@ def test_the_expiry_of_a_message_runs_while_it_waits(sender: Sender) -> None:
     assert [left_s(packet) for packet in again] == [50, 0], "no second is counted twice, none is lost"
 
 
+def test_what_one_core_has_does_not_grow_old_by_what_it_waits_for_another(sender: Sender) -> None:
+    """The core may be this node: its home has the letter itself, and counts by itself for how long."""
+    sender.lanes.put_acknowledged(Fanout([], [], [], [0, 2]), expiring(60), sender.told(1))
+    sender.lanes.unlinked("b@1")
+    sender.end_turn()
+    [(_, _, [letter])] = sender.wires["a@1"].batches
+    sender.now_s += 25
+    sender.lanes.linked("b@1", sender.wires["b@1"])
+    assert [left_s(packet) for _, _, packets in sender.wires["b@1"].take() for packet in packets] == [35]
+    assert left_s(letter.packet) == 60
+
+
 def test_what_has_no_owner_waits_for_one(sender: Sender) -> None:
     sender.put(1, 3)
     sender.put(2, 2, 3)
@@ -153,7 +166,7 @@ def test_a_shared_delivery_goes_to_the_one_slot_wherever_it_moves(sender: Sender
     assert sender.accepted == []
     lanes.accepted("b@1", 1, 8)
     assert sender.accepted == [1]
-    assert lanes.lane_to(3) is lanes.lane_to(2)
+    assert lanes.way_to(3, b"") is lanes.way_to(2, b"")
 
 
 def test_the_expiry_of_a_shared_delivery_runs_while_it_waits(sender: Sender) -> None:
@@ -168,10 +181,10 @@ def test_the_expiry_of_a_shared_delivery_runs_while_it_waits(sender: Sender) -> 
         assert (slot, sent.filter, left_s(sent.run)) == (3, b"$share/g/t", 40 - waited_s)
 
 
-def test_a_shared_delivery_finds_no_room_in_a_full_lane(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "COURIER_LANE_MAX_BYTES", 100)
-    assert sender.lanes.put_shared(0, 4 | SHARED, bytes(60), sender.told(1))
-    assert not sender.lanes.put_shared(1, 4 | SHARED, bytes(60), sender.told(2))
+def test_a_shared_delivery_finds_no_room_in_a_full_lane(sender: Sender) -> None:
+    chunk = bytes(bounds.COURIER_LANE_MAX_BYTES * 3 // 5)
+    assert sender.lanes.put_shared(0, 4 | SHARED, chunk, sender.told(1))
+    assert not sender.lanes.put_shared(1, 4 | SHARED, chunk, sender.told(2))
     assert sender.lanes.put_shared(2, 4 | SHARED, bytes(60), sender.told(3))
 
 
@@ -343,6 +356,20 @@ def test_who_publishes_to_a_crowded_slot_pauses_until_its_home_says_that_it_is_n
     sender.lanes.crowd(0, False)
     sender.lanes.crowd(0, False)
     assert (sender.drained, sender.lanes.congested, sender.lanes.slow_lanes(crowded, b"p")) == ([crowd], 0, [])
+
+
+def test_what_a_shared_delivery_waits_for_is_its_slot_if_that_is_crowded_and_not_the_publishers_own(
+    sender: Sender,
+) -> None:
+    own = next(b"%d" % number for number in range(99_999) if slot_of(b"%d" % number) == 2)
+    lane = sender.lanes.way_to(2, b"p")
+    sender.lanes.crowd(2, True)
+    crowd = sender.lanes.way_to(2, b"p")
+    assert crowd is not lane
+    assert (lane.flow, crowd.flow) == (FLOWING, CONGESTED)
+    assert sender.lanes.way_to(2, own) is lane
+    sender.lanes.crowd(2, False)
+    assert sender.lanes.way_to(2, b"p") is lane
 
 
 def test_a_crowded_slot_of_which_nothing_is_heard_any_more_is_none(sender: Sender) -> None:

@@ -65,6 +65,18 @@ def test_who_left_or_was_restarted_is_unreachable_at_once() -> None:
     assert not members.is_gone(B)
 
 
+def test_who_is_registered_and_no_member_is_missing_after_a_while_without_a_link() -> None:
+    """Not at once, even if its name is linked: a node that begins may be known by its former incarnation yet."""
+    members = linked(B, "a@00000002")
+    assert members.missing([A, B, C], 0.0) == set()
+    assert members.missing([A, B, C], MEMBER_UNHEARD_MAX_S - 0.01) == set()
+    members.linked(C)
+    assert members.missing([A, B, C], MEMBER_UNHEARD_MAX_S) == {A}
+    members.unlinked(C, MEMBER_UNHEARD_MAX_S)
+    assert members.missing([C], MEMBER_UNHEARD_MAX_S) == set(), "it counts from now on"
+    assert members.missing([A, C], 2 * MEMBER_UNHEARD_MAX_S) == {C}, "A wasn't asked for meanwhile"
+
+
 def test_majorities_are_of_the_configured_cores_or_of_more_that_are_there() -> None:
     assert electorate(0, [A, B]) == 2
     assert electorate(3, [A]) == 3

@@ -23,6 +23,13 @@ from unit.broker.session.harness import publish
 NEVER_RETAINED = 2 << 4
 """Retain Handling 2."""
 
+
+async def test_a_home_that_stops_takes_no_letters_any_more(home: Home) -> None:
+    assert not home.residents.letters.is_loading()
+    await home.residents.stop()
+    assert home.residents.letters.is_loading(), "they would find no slot, again and again"
+
+
 # From home to home.
 
 

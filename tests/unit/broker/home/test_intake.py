@@ -117,7 +117,7 @@ def test_it_waits_for_the_log_for_slots_and_for_its_sender_to_be_a_member(home: 
     assert home.residents.taken == []
     home.residents.loading = False
     home.members.clear()
-    home.intake.changed()
+    home.intake.advance()
     assert home.residents.taken == []
     home.members.add("a@1")
     home.intake.advance()
@@ -131,16 +131,40 @@ def test_a_batch_that_a_slot_lost_is_taken_again_with_all_behind_it_when_that_wa
     home.residents.dones[1](False)
     home.came(4)
     assert home.residents.taken == [1, 2, 3], "nothing passes what must be taken again"
+    home.residents.loading = True
     home.residents.dones[0](True)
     assert home.end_turn() == [(1, 5)]
+    assert home.residents.taken == [1, 2, 3]
     home.residents.changed_at = 9
-    home.intake.changed()
+    home.residents.loading = False
+    home.intake.advance()
     assert home.residents.taken == [1, 2, 3, 2, 3, 4]
     home.residents.dones[2](True)
     assert home.end_turn() == [], "an answer to the first try means nothing any more"
     for done in home.residents.dones[3:]:
         done(True)
     assert home.end_turn() == [(4, 9)]
+
+
+def test_what_is_known_to_be_lost_only_after_the_loss_was_dealt_with_is_taken_again_as_well(home: Home) -> None:
+    """The batch had another slot, too, whose answer Redis gave later."""
+    home.came(1)
+    home.residents.changed_at = 9
+    home.intake.advance()
+    home.residents.dones[0](False)
+    assert home.residents.taken == [1], "not amid whatever said so"
+    home.end_turn()
+    assert home.residents.taken == [1, 1]
+    home.residents.dones[1](True)
+    assert home.end_turn() == [(1, 9)]
+
+
+def test_what_a_purged_node_sent_is_not_taken_again(home: Home) -> None:
+    home.came(1)
+    home.residents.dones[0](False)
+    home.intake.node_gone("a@1")
+    home.end_turn()
+    assert home.residents.taken == [1]
 
 
 def test_what_a_purged_node_sent_counts_no_more(home: Home) -> None:

@@ -538,8 +538,75 @@ async def test_what_a_node_says_that_is_no_member_again_is_forgotten_in_time(net
     clock[0] = bounds.EARLY_KEPT_S - 1
     await network.settle()
     clock[0] = bounds.EARLY_KEPT_S + 1
-    early.sweep(core.homes._is_heard)
+    early.sweep(core.homes._is_heard, core.homes.is_linked)
     assert len(early) == 0
+    core.sessions.resumed.clear()
+    network.members.add(edge.incarnation)
+    await network.settle()
+    assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID], "now that it is one, it is asked"
+    await network.settle()
+    assert len(core.sessions.resumed) == 1, "once"
+
+
+async def test_what_was_said_of_a_slot_long_before_its_row_came_is_asked_for_again(network: Network) -> None:
+    """The core was cut off from Redis, so it didn't see its own slots."""
+    core, edge = await network.start("core-0", "edge-0")
+    await connected(network, edge)
+    slot, early, clock = slot_of(ID), core.homes._early, [0.0]
+    core.homes._slot_moved(slot, "core-1@1")
+    early._now = lambda: clock[0]
+    edge.homes.rename(edge.incarnation)  # registers all
+    await network.settle()
+    clock[0] = bounds.EARLY_KEPT_S + 1
+    early.sweep(core.homes._is_heard, core.homes.is_linked)
+    assert (len(early), core.sessions.resumed) == (0, [])
+    core.homes._slot_moved(slot, core.incarnation)
+    await network.settle()
+    assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]
+
+
+async def registered_in_vain(network: Network, monkeypatch: pytest.MonkeyPatch) -> list[Node]:
+    """A core, and a node with a client that was purged and tells of it again, for which there is no room."""
+    core, edge = await network.start("core-0", "edge-0")
+    await connected(network, edge)
+    network.purge(edge)
+    monkeypatch.setattr(bounds, "REGISTERS_EARLY_MAX", 0)
+    edge.homes.rename(edge.incarnation)  # registers all
+    await network.settle()
+    return [core, edge]
+
+
+async def test_who_finds_no_room_at_slots_that_are_there_is_asked_when_it_is_a_member(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, edge = await registered_in_vain(network, monkeypatch)
+    assert core.sessions.resumed == []
+    network.members.add(edge.incarnation)
+    await network.settle()
+    assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]
+
+
+async def test_who_is_missed_and_loses_its_link_is_not_asked(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says all again by itself."""
+    core, edge = await registered_in_vain(network, monkeypatch)
+    assert core.homes._early.missed_slots() == [slot_of(ID)]
+    network.cut(core, edge)
+    assert core.homes._early.missed_slots() == []
+
+
+async def test_who_leaves_before_its_node_is_a_member_is_not_there_when_it_is(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    token = token_of(await connected(network, edge))
+    network.purge(edge)
+    edge.homes.rename(edge.incarnation)  # registers all
+    await network.settle()
+    edge.clients.let_go(ID, 0)
+    await network.settle()
+    core.sessions.left.clear()
+    network.members.add(edge.incarnation)
+    await network.settle()
+    assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]
+    assert core.sessions.left == [(ID, token, 0, False)], "behind it"
 
 
 async def test_sweeping_goes_on_whatever_fails(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from flockmq.node.delayed import Delayed, Schedule, parse
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull, LogUnavailable
 from flockmq.rlog.shards import DELAYED, DelayedMessage
+from flockmq.session.origin import origin_of, session_source
 from flockmq.session.publish import Publish, publication
 
 NOW_S = 1_000_000_000.0
@@ -226,6 +227,17 @@ async def test_what_was_published_is_not_again_because_the_log_is_away(log: Log)
     await rest()
     assert log.rows == {}
     assert leader.published.empty()
+
+
+async def test_what_its_client_had_to_send_again_has_the_same_origin_both_times(log: Log) -> None:
+    leader, other = log.hosts
+    message = publication(5, 2, False, b"$delayed/1/t", b"twice", b"")
+    message.origin = origin_of(session_source(bytes(8)), 7)
+    assert [await host.delayed.take(message) for host in (leader, other)] == [Reason.SUCCESS] * 2
+    log.tick(1.0)
+    first, second = [await asyncio.wait_for(leader.published.get(), 10) for _ in range(2)]
+    assert first.origin == second.origin != message.origin
+    assert first.origin[:8] != message.origin[:8], "the publisher went on with its numbers meanwhile"
 
 
 async def test_the_publisher_hears_what_the_log_says(log: Log) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import cast
 from unittest.mock import AsyncMock, MagicMock
@@ -13,7 +15,9 @@ from flockmq.node import rejoin as rejoining
 from flockmq.node.node import Node
 from flockmq.node.rejoin import rejoin
 from flockmq.node.run import _come_back
+from flockmq.rlog.entry import Op
 from flockmq.rlog.errors import LogRefused, LogUnavailable
+from flockmq.rlog.shards import ROUTES
 
 
 class Purged:
@@ -67,3 +71,21 @@ async def test_no_exclusive_claim_is_forgotten_by_a_node_that_is_purged_before_i
     purged = Purged(joins=[LogRefused("a@00000001 is purged in the log"), None])
     await _come_back(asyncio.Event(), purged.node)
     assert [call.args[:2] for call in purged.exclusive.claim.call_args_list] == [(b"door", b"c")]
+
+
+async def test_a_route_that_is_given_up_while_it_can_not_be_written_is_not_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rejoining, "LOG_RETRY_MAX_S", 0.0)
+    me, wanted, written = "a@00000001", {b"kept", b"given/up"}, []
+
+    async def write(shard: str, ops: Sequence[Op]) -> None:
+        if b"given/up" in wanted:
+            wanted.discard(b"given/up")
+            raise LogUnavailable("Redis is away")
+        written.extend(key for _, _, _, key, _ in ops)
+
+    router, rlog = SimpleNamespace(has_local=wanted.__contains__), SimpleNamespace(write=write)
+    node = cast(Node, SimpleNamespace(incarnation=me, router=router, rlog=rlog))
+    await rejoining._until_logged(partial(rejoining._write_wanted, node, sorted(wanted)))
+    assert written == [ROUTES.put((b"kept", me), None)[3]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,26 +28,6 @@ async def test_a_cluster_key_that_is_too_short_is_refused(tmp_path: Path) -> Non
     cluster = msgspec.structs.replace(config.cluster, key=Secret("short"))
     with pytest.raises(ConfigError, match="the key must have at least"):
         await run_node(msgspec.structs.replace(config, cluster=cluster))
-
-
-async def test_what_a_node_does_all_its_life_outlives_an_error(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(run, "WORK_AGAIN_S", 0.0)
-    errors = [ValueError("the first round")]
-    again = asyncio.Event()
-
-    async def work() -> None:
-        if errors:
-            raise errors.pop()
-        again.set()
-        await asyncio.Future()
-
-    with caplog.at_level(logging.ERROR):
-        task = asyncio.ensure_future(run._keep_up(work))
-        await asyncio.wait_for(again.wait(), 10)
-    task.cancel()
-    assert "ValueError: the first round" in caplog.text
 
 
 async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:

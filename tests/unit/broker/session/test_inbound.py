@@ -10,6 +10,7 @@ from flockmq.bounds import INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import CLOSED
+from flockmq.session.origin import origin_of, session_source
 from flockmq.session.port import ASKED
 from flockmq.session.publish import publication
 from flockmq.session.sink import Peer, Sink
@@ -202,6 +203,37 @@ def test_a_client_whose_messages_are_replaced_by_smaller_ones_is_read_again(node
     for number in range(5):
         decide(node, number)
     assert (publisher.paused, publisher.line) == (0, None)
+
+
+def of_session(number: int) -> bytes:
+    return origin_of(session_source(bytes(8)), number)
+
+
+def test_behind_a_refused_message_whose_client_is_gone_none_is_delivered_that_has_an_origin(node: Node) -> None:
+    """Subscribers take none below the last number that they took, and the client sends the refused one again."""
+    peer, publisher = other(node, b"a"), node.client("p")
+    node.port.hold = True
+    node.feed(publisher, message(1, qos=2, retain=True) + message(2, qos=2, retain=True))
+    first, second = node.port.inbound
+    first.message.origin, second.message.origin = of_session(10), of_session(11)
+    publisher.lost()
+    second.logged(Reason.SUCCESS)
+    first.logged(Reason.QUOTA_EXCEEDED)
+    assert peer.taken == []
+
+
+def test_what_has_an_origin_is_for_all_or_for_nobody(node: Node) -> None:
+    """It is refused, and may come again under another origin."""
+    full, other_node, publisher = other(node, b"a"), other(node, b"#"), node.client("p", 5)
+    full.has_room = False
+    node.port.hold = True
+    node.feed(publisher, publish(5, "a", "1", qos=2, packet_id=1, retain=True))
+    (inbound,) = node.port.inbound
+    inbound.message.origin = of_session(10)
+    inbound.logged(Reason.SUCCESS)
+    node.turn()
+    assert publisher.packets() == [b"\x50\x03\x00\x01\x97"]
+    assert other_node.taken == []
 
 
 def test_a_qos_2_message_refused_to_who_is_gone_may_be_sent_again(node: Node) -> None:

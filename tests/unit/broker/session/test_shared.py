@@ -21,7 +21,7 @@ from flockmq.session import forwarded
 from flockmq.session.groups import STRATEGIES
 from flockmq.session.limits import Limits
 from flockmq.session.shared import SHARED, unwrap, without_identifiers, wrap
-from flockmq.session.sink import Peer
+from flockmq.session.sink import CONGESTED, Peer
 from unit.broker.session.harness import Client, Node, publish
 
 GROUP = "$share/g/t/#"
@@ -230,6 +230,20 @@ def test_a_full_link_sends_it_elsewhere_and_refuses_it_when_there_is_nowhere() -
     cluster.links["n0@0", "n2@0"].full = True
     (answer,) = cluster[0].feed(publisher, publish(5, "t/0", "x", qos=1, packet_id=9))
     assert answer[:5] == b"\x40\x03\x00\x09" + bytes((Reason.QUOTA_EXCEEDED,))
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_publisher_pauses_for_the_way_to_the_member_that_its_message_went_to(qos: int) -> None:
+    cluster = Cluster(2)
+    cluster[1].subscribe(cluster[1].client("m"), (GROUP, 1))
+    cluster.tell()
+    link = cluster.links["n0@0", "n1@0"]
+    link.flow = CONGESTED
+    publisher = cluster[0].client("p")
+    cluster[0].feed(publisher, publish(4, "t/0", "x", qos=qos, packet_id=qos))
+    assert publisher.paused == 1
+    cluster[0].router.release(link)
+    assert publisher.paused == 0
 
 
 def test_what_a_purged_node_never_accepted_goes_to_another() -> None:

@@ -1,0 +1,92 @@
+"""What is put for the slots that this core owns, until it is durable: in their batches. Pure; the store commits them.
+
+What always holds: a slot is in `_queue` exactly while it may be written and has a batch that no turn of the store has
+taken; `queued_bytes` is the sum of all batches' sizes.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import STORE_CHANGE_BYTES
+from flockmq.home.batch import Batch, Done, SlotQueue
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Changes:
+    """`arrived` is called when a slot came into `_queue`."""
+
+    def __init__(self) -> None:
+        self.queued_bytes: int = 0
+        self._slots: dict[int, SlotQueue] = {}
+        self._queue: dict[int, SlotQueue] = {}
+
+    def arrived(self) -> None:
+        raise NotImplementedError(type(self).__name__)
+
+    def put(self, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
+        """Of a slot that isn't ours this and what follows is nothing; its barriers say so."""
+        self._change(slot, client_id, field, value, STORE_CHANGE_BYTES + len(field) + len(value))
+
+    def delete(self, slot: int, client_id: bytes, field: bytes) -> None:
+        self._change(slot, client_id, field, None, STORE_CHANGE_BYTES + len(field))
+
+    def drop(self, slot: int, client_id: bytes) -> None:
+        """The session ends, with all its fields."""
+        state = self._slots.get(slot)
+        if state is not None:
+            batch = state.open_batch()
+            batch.drop(client_id)
+            self._grow(state, batch, STORE_CHANGE_BYTES + len(client_id))
+
+    def is_ending(self, slot: int, client_id: bytes) -> bool:
+        """A session of the client ended, and that isn't durable yet."""
+        state = self._slots.get(slot)
+        return state is not None and any(batch.drops(client_id) for batch in state.batches)
+
+    def mark(self, slot: int, source: bytes, number: bytes) -> None:
+        self._mark(slot, source, number)
+
+    def unmark(self, slot: int, source: bytes) -> None:
+        self._mark(slot, source, None)
+
+    def barrier(self, slot: int, done: Done) -> None:
+        """`done(True)` when all that was put for the slot is durable, at once if it is; `done(False)` when it never
+        will be by us."""
+        state = self._slots.get(slot)
+        if state is None:
+            done(False)
+        elif state.batches:
+            state.batches[-1].barriers.append(done)
+        else:
+            done(True)
+
+    def _change(self, slot: int, client_id: bytes, field: bytes, value: bytes | None, size: int) -> None:
+        state = self._slots.get(slot)
+        if state is None:
+            return
+        batch = state.open_batch()
+        fields = batch.sessions.get(client_id)
+        if fields is None:
+            fields = batch.sessions[client_id] = {}
+        fields[field] = value
+        self._grow(state, batch, size)
+
+    def _mark(self, slot: int, source: bytes, number: bytes | None) -> None:
+        state = self._slots.get(slot)
+        if state is not None:
+            batch = state.open_batch()
+            batch.marks[source] = number
+            self._grow(state, batch, STORE_CHANGE_BYTES + len(source))
+
+    def _grow(self, state: SlotQueue, batch: Batch, size: int) -> None:
+        batch.size += size
+        self.queued_bytes += size
+        if not state.queued:
+            self._enqueue(state)
+
+    def _enqueue(self, state: SlotQueue) -> None:
+        if state.writable and not state.queued and state.batches:
+            state.queued = True
+            self._queue[state.number] = state
+            self.arrived()

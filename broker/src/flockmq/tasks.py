@@ -1,0 +1,68 @@
+"""Tasks that live as long as their node, and what becomes of one that ends by an error that nobody foresaw.
+
+A task that just ended would leave a node that is linked, answers its probes, and doesn't do its part: the worst way to
+fail. So each is one of two kinds. What may begin anew does, after the error is told. What may not, because nobody knows
+in what state the error left it (it numbers writes, say, or commits them), ends the node as a crash would: the cluster
+is made for that, and whoever runs the node starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+from flockmq import bounds
+
+EXIT_CODE: Final = os.EX_SOFTWARE
+
+log = logging.getLogger(__name__)
+
+
+class VitalTaskFailed(Exception):
+    """What the event loop's exception handler is given; its cause is the task's error."""
+
+
+def begun_anew(work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
+    """Do the work until it returns: an error in it is told, and it begins anew."""
+    return asyncio.create_task(_begin_anew(work, name), name=name)
+
+
+def vital(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """Do the work, without which the node must not go on: an error in it goes to the loop's exception handler."""
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_tell_failure)
+    return task
+
+
+def end_process_on_failure(loop: asyncio.AbstractEventLoop) -> None:
+    """End this process, without any of its `finally`s, when a vital task fails."""
+    loop.set_exception_handler(_handle)
+
+
+async def _begin_anew(work: Callable[[], Awaitable[None]], name: str) -> None:
+    while True:
+        try:
+            await work()
+            return
+        except Exception:
+            log.exception("%s failed, it begins anew", name)
+            await asyncio.sleep(bounds.TASK_AGAIN_S)
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    if task.cancelled() or (error := task.exception()) is None:
+        return
+    failed = VitalTaskFailed(task.get_name())
+    failed.__cause__ = error
+    message = f"{task.get_name()} failed, and the node can't go on without it"
+    task.get_loop().call_exception_handler({"message": message, "exception": failed, "task": task})
+
+
+def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    loop.default_exception_handler(context)
+    if isinstance(context.get("exception"), VitalTaskFailed):
+        logging.shutdown()
+        os._exit(EXIT_CODE)
