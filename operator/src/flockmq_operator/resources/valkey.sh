@@ -17,7 +17,8 @@
 #   HOSTS is the primary. One Sentinel that lost its volume asks the others.
 # - A named primary whose volume is empty though it had replicas doesn't start: they would copy its emptiness. The
 #   Sentinels make another one the primary.
-# - A primary that has just started takes no writes until the Sentinels see it up and none is about to replace it.
+# - A primary that has just started takes no writes until the Sentinels see it up, none is about to replace it, and they
+#   know of its replicas (they look every 10 s).
 # - A replica that has just started can't be made the primary until it is in step with one: after a restart nobody knows
 #   how far its data goes. So when all pods die at once, the last primary's volume is waited for; if it is lost for good,
 #   somebody must choose (`valkey-cli config set replica-priority 100` in one pod).
@@ -48,6 +49,7 @@ VALKEYCLI_AUTH=$REDISCLI_AUTH
 all=0
 for _ in $HOSTS; do all=$((all + 1)); done
 majority=$((all / 2 + 1))
+needed=$((all / 2)) # replicas that take part in a write
 
 say() { echo "valkey.sh: $*" >&2; }
 redis() { timeout 3 valkey-cli -h "$SELF" -p $PORT "$@"; }
@@ -72,10 +74,10 @@ word() {
   }
 }
 
-# ask: how many Sentinels answered, how many of them know a primary, what the newest word is; and how many see the pod
-# that it names as the primary, up, with nobody about to replace it
+# ask: how many Sentinels answered, how many of them know a primary, what the newest word is; how many see the pod that
+# it names as the primary, up, with nobody about to replace it; and how many of these know of replicas enough for writes
 ask() {
-  answered=0 knowing=0 content=0 newest=-1 primary= replicas=0
+  answered=0 knowing=0 content=0 informed=0 newest=-1 primary= replicas=0
   for each in $HOSTS; do
     said=$(word "$each")
     [ -n "$said" ] || continue
@@ -84,9 +86,12 @@ ask() {
     knowing=$((knowing + 1))
     # shellcheck disable=SC2086
     set -- $said
-    if [ "$1" -gt $newest ]; then newest=$1 primary=$2 replicas=0 content=0; fi
+    if [ "$1" -gt $newest ]; then newest=$1 primary=$2 replicas=0 content=0 informed=0; fi
     if [ "$1 $2" = "$newest $primary" ] && [ "$3" -gt $replicas ]; then replicas=$3; fi
-    if [ "$1 $2 $4" = "$newest $primary master" ]; then content=$((content + 1)); fi
+    if [ "$1 $2 $4" = "$newest $primary master" ]; then
+      content=$((content + 1))
+      [ "$3" -lt $needed ] || informed=$((informed + 1))
+    fi
   done
 }
 
@@ -117,8 +122,8 @@ accompany() {
   while sleep $FOLLOW_EVERY_S; do follow; done
 }
 
-# settle: once the Sentinels see a primary, or a replica is in step, let it be what it is. A failover that was begun by a
-# Sentinel that doesn't answer has ended after its time.
+# settle: once the Sentinels see a primary and its replicas, or a replica is in step, let it be what it is. A failover
+# that was begun by a Sentinel that doesn't answer has ended after its time.
 settle() {
   alone_at=$(($(date +%s) + 2 * FAILOVER_TIMEOUT_MS / 1000))
   while sleep 0.5; do
@@ -126,11 +131,11 @@ settle() {
       master)
         ask
         [ "$primary" = "$SELF" ] || continue
-        [ $content -eq $all ] || { [ $content -ge $majority ] && [ "$(date +%s)" -ge $alone_at ]; } || continue ;;
+        [ $informed -eq $all ] || { [ $informed -ge $majority ] && [ "$(date +%s)" -ge $alone_at ]; } || continue ;;
       slave) [ "$(field master_link_status)" = up ] || continue ;;
       *) continue ;;
     esac
-    redis config set min-replicas-to-write $((all / 2)) replica-priority 100 && return
+    redis config set min-replicas-to-write $needed replica-priority 100 && return
   done
 }
 
