@@ -231,7 +231,9 @@ class Story:
         self.lives.append(life)
 
     def _closed(self, event: Closed) -> None:
-        connection = self.connections[event.connection]
+        connection = self.connections.get(event.connection)
+        if connection is None:
+            return  # of the chapter before, whose node took its time
         connection.closed = event
         if connection.connected is None:
             if connection.asked.lasts:

@@ -289,3 +289,10 @@ def test_what_nobody_sent_is_found() -> None:
     script.publish("pub", 8, topic="other")
     script.deliver("sub", "pub", 8)
     assert script.found() == {checker.INVENTED: 2}
+
+
+def test_a_connection_of_the_chapter_before_may_end_late() -> None:
+    script = begun()
+    script.close("left", connection=99)
+    script.crossing(1)
+    assert script.found() == {}

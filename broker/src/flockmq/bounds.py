@@ -356,7 +356,12 @@ JWKS_MAX_BYTES: Final = 256 * 1024
 JWKS_RETRY_S: Final = 5.0
 """An unknown key, or a key set that couldn't be had, is asked for no sooner again."""
 ASKED_MAX: Final = 1000
-"""Questions to one service that are under way or wait for a connection; then clients are told to come later (0x89)."""
+"""Questions to one service that are under way or wait for a connection; then who connects is told to come later (0x89),
+and what is asked for clients that are connected waits."""
+ASKED_OF_CLIENT_MAX: Final = 32
+"""Of them, what one client may publish or subscribe to; others of its own wait."""
+ASKING_OF_CLIENT_MAX: Final = 2 * INBOUND_LINE_MAX
+"""Questions of one client that wait; beyond them, what it asks for is refused (0x83)."""
 ANSWER_MAX_BYTES: Final = 64 * 1024
 AUTH_EXCHANGE_MAX_BYTES: Final = 4096
 """Authentication data of one step of an enhanced authentication."""
@@ -398,7 +403,7 @@ RETAINED_SEEN_MAX_S: Final = 2.0
 RETAINED_EXPIRED_MAX: Final = 1000
 """Retained messages that expired, taken out of the log at a time."""
 RETAINED_LIVE_MAX_TOPICS: Final = 100_000
-"""Topics that changed while one subscription is given what is retained."""
+"""Topics that changed while subscriptions are given what is retained."""
 
 # --- plugins, topic rewrite -----------------------------------------------------------------------------------------
 PLUGIN_CALL_MAX_S: Final = 0.005

@@ -1,7 +1,7 @@
 """What a client may publish and subscribe to. The client's own rules are asked first, then the sources in their order.
 
 What always holds: an answer that is kept is at most `ttl` old, and was made under the rules as they are; each client
-keeps at most `max_size` answers; a service that doesn't answer permits nothing.
+keeps at most `max_size` answers; a service that doesn't answer permits nothing, and denies nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Self
 
+from flockmq.auth.asking import Asking
 from flockmq.auth.outside import Crowded, Unanswered
 from flockmq.auth.rules import Rules, Subject, behind
 from flockmq.auth.settings import Authorization
 from flockmq.auth.sources import CLIENTID, AskedRules, LogRules, Source
-from flockmq.bounds import ASKED_MAX, AUTHORIZATIONS_MAX_TOPIC_BYTES
+from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
 from flockmq.session.peer import PeerInfo
-from flockmq.session.port import ALLOWED, ASKED, DENIED
+from flockmq.session.port import ALLOWED, ASKED, DENIED, UNTOLD
 from flockmq.session.principal import Principal
 
 log: Final = logging.getLogger(__name__)
@@ -52,7 +54,7 @@ class Authorizer:
         self._now_s = now_s
         self._kept: dict[bytes, tuple[Principal, Answers]] = {}
         """By client id, for whom it was when the answers were made."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._asking = Asking()
         self._fresher: asyncio.Task[None] | None = None
 
     @property
@@ -62,7 +64,7 @@ class Authorizer:
 
     @property
     def waiting(self) -> int:
-        return len(self._tasks)
+        return len(self._asking)
 
     async def start(self) -> None:
         await asyncio.gather(*(source.start() for source in self._asks))
@@ -70,10 +72,10 @@ class Authorizer:
             self._fresher = asyncio.ensure_future(self._ask_again())
 
     async def stop(self) -> None:
-        tasks = [*self._tasks, *([] if self._fresher is None else [self._fresher])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._fresher is not None:
+            self._fresher.cancel()
+            await asyncio.gather(self._fresher, return_exceptions=True)
+        await self._asking.stop()
         await asyncio.gather(*(source.stop() for source in self._asks))
 
     def must_check(self, principal: Principal) -> bool:
@@ -117,22 +119,18 @@ class Authorizer:
         topic: bytes,
         qos: int,
         retain: bool,
-        done: Callable[[bool], None],
+        done: Callable[[int], None],
     ) -> None:
-        """`done` is called once, in a later turn."""
-        if len(self._tasks) >= ASKED_MAX:
-            self.results["busy"] += 1
-            asyncio.get_running_loop().call_soon(done, False)
-            return
+        """`done` is called once, in a later turn: ALLOWED, DENIED, or UNTOLD, if a source doesn't answer."""
         subject = _subject(client_id, principal, peer)
         key = (action, behind(topic), qos, retain)
         answers = self._answers(client_id, principal)
-        task = asyncio.ensure_future(self._ask(subject, principal, key, answers, done))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if not self._asking.ask(client_id, partial(self._ask, subject, principal, key, answers, done)):
+            self.results["busy"] += 1
+            asyncio.get_running_loop().call_soon(done, UNTOLD)
 
     async def _ask(
-        self, subject: Subject, principal: Principal, key: Key, answers: Answers, done: Callable[[bool], None]
+        self, subject: Subject, principal: Principal, key: Key, answers: Answers, done: Callable[[int], None]
     ) -> None:
         """`answers` are kept no longer if the client left meanwhile, or the rules changed."""
         decision: bool | None = None
@@ -150,9 +148,9 @@ class Authorizer:
             if not isinstance(error, Unanswered | Crowded):
                 log.exception("a source of access rules failed")
             self.results["unavailable"] += 1
-            done(False)
+            done(UNTOLD)
             return
-        done(self._decided(answers, principal, key, decision) == ALLOWED)
+        done(self._decided(answers, principal, key, decision))
 
     def _decided(self, answers: Answers, principal: Principal, key: Key, decision: bool | None) -> int:
         if decision is None:
@@ -174,9 +172,11 @@ class Authorizer:
             kept = self._kept[client_id] = (principal, {})
         return kept[1]
 
-    def forget(self, client_id: bytes) -> None:
-        """The client is gone, or is somebody else now."""
-        self._kept.pop(client_id, None)
+    def forget(self, client_id: bytes, principal: Principal) -> None:
+        """This client is gone, or is somebody else now; what is kept of another of its client id stays."""
+        kept = self._kept.get(client_id)
+        if kept is not None and kept[0] is principal:
+            del self._kept[client_id]
 
     async def _ask_again(self) -> None:
         """What another service answered is kept for `ttl`, and what connections made of it no longer than the same

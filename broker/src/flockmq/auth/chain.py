@@ -19,7 +19,7 @@ from flockmq.auth.built_in import ScramExchange
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.session.peer import PeerInfo
-from flockmq.session.principal import ANONYMOUS, Principal
+from flockmq.session.principal import Principal
 
 log: Final = logging.getLogger(__name__)
 REFUSALS_LOGGED_PER_S: Final = 10
@@ -134,9 +134,9 @@ class Chain:
             self.results["unavailable"] += 1
             return Outcome(Reason.SERVER_UNAVAILABLE)
         is_nameless = attempt.username is None and attempt.password is None
-        if self._may_be_anonymous(attempt.peer) and (is_nameless or not self._links):
+        if self._may_be_anonymous(attempt.peer) and (is_nameless or (not self._links and self._scram is None)):
             self.results["anonymous"] += 1
-            return Outcome(Reason.SUCCESS, Principal(attempt.username) if attempt.username else ANONYMOUS)
+            return Outcome(Reason.SUCCESS, Principal(attempt.username or b""))
         self.results["denied"] += 1
         self._refusals.info("client %r from %s is refused: it is unknown", *_named(attempt))
         return Outcome(Reason.NOT_AUTHORIZED if is_nameless else Reason.BAD_USER_NAME_OR_PASSWORD)

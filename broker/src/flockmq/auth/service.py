@@ -121,7 +121,6 @@ class Auth:
 
     def disconnected(self, client_id: bytes) -> None:
         """A connection of a client that was let in has ended."""
-        self.authorizer.forget(client_id)
         if self._flapping.disconnected(client_id, time.monotonic()):
             now_s = time.time()
             log.warning("client %r comes and goes too often: banned for %g s", client_id.decode(), self._ban_s)

@@ -86,6 +86,7 @@ class Acceptor:
                 self.refused(f"{listener.name}: can't accept: {error.strerror}")
                 self._deafen(listener, True)  # out of descriptors or memory: the backlog waits for the next tick
                 return
+            self._debit(listener)
             fd, address = accepted
             host = sockets.plain(str(address[0])) if isinstance(address, tuple) else ""
             if self.router.counters.connections >= self.limits.max_connections:
@@ -102,16 +103,18 @@ class Acceptor:
                 self.newcomers[fd] = (host, int(address[1]))
 
     def _too_fast(self, listener: Listening) -> bool:
-        """Whether the next client must wait in the backlog; pays for it if not."""
+        """Whether the next client must wait in the backlog."""
         now_s = self.router.now_s
         for bucket in (listener.conn_rate, self.conn_rate):
             if bucket is not None and bucket.tokens(now_s) < 1.0:
                 self._deafen(listener, True)
                 return True
+        return False
+
+    def _debit(self, listener: Listening) -> None:
         for bucket in (listener.conn_rate, self.conn_rate):
             if bucket is not None:
-                bucket.debit(1.0, now_s)
-        return False
+                bucket.debit(1.0, self.router.now_s)
 
     def refused(self, why: str) -> None:
         self.router.counters.connects_refused += 1

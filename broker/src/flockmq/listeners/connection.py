@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 
 EPOLLIN: Final = 1
 EPOLLOUT: Final = 4
+EPOLLERR: Final = 8
+EPOLLHUP: Final = 16
+UNWATCHED: Final = -1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Connection(Channel):
-    """`interest` is what epoll watches for; `blocked`: the socket is full; `read_bytes` are read at once."""
+    """`interest`: what epoll watches for, or UNWATCHED; `blocked`: the socket is full; `read_bytes`: read at once."""
 
     __slots__ = ("blocked", "fd", "interest", "listener", "read_bytes")
 

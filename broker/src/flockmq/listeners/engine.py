@@ -34,7 +34,7 @@ from flockmq.bounds import (
     TURN_ROUNDS_MAX,
 )
 from flockmq.listeners.accepting import Acceptor
-from flockmq.listeners.connection import EPOLLIN, EPOLLOUT, Connection
+from flockmq.listeners.connection import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, UNWATCHED, Connection
 from flockmq.listeners.filtered import Filtered
 from flockmq.listeners.listening import Listening
 from flockmq.listeners.metered import Metered
@@ -163,7 +163,11 @@ class Engine(Acceptor):
                 self._flush(connection)
                 if connection.fd >= 0:
                     self.watch(connection)
-            if mask & ~EPOLLOUT and connection.fd >= 0:
+            if connection.fd < 0 or not mask & ~EPOLLOUT:
+                continue
+            if connection.paused and mask & EPOLLHUP and not mask & EPOLLERR:
+                self._unwatch(connection)  # a Unix socket's end, told though nobody asks: what came before it is first
+            else:
                 self._read(connection, fd)
 
     def _read(self, connection: Connection, fd: int) -> None:
@@ -263,8 +267,15 @@ class Engine(Acceptor):
         """Tell epoll what the connection waits for now."""
         interest = (0 if connection.paused else EPOLLIN) | (EPOLLOUT if connection.blocked else 0)
         if interest != connection.interest and connection.fd >= 0:
+            if connection.interest == UNWATCHED:
+                self.epoll.register(connection.fd, interest)
+            else:
+                self.epoll.modify(connection.fd, interest)
             connection.interest = interest
-            self.epoll.modify(connection.fd, interest)
+
+    def _unwatch(self, connection: Connection) -> None:
+        self.epoll.unregister(connection.fd)
+        connection.interest = UNWATCHED
 
     def end(self, connection: Connection) -> None:
         """The channel has ended and its last packet is on its way: close, but let a client that we cut off read it."""

@@ -128,7 +128,7 @@ class Filtered(Metered):
         for filter in self.filters:
             if filter.fault is not None and self.state != CLOSED:
                 self._broken(filter.fault)
-            elif filter.has_ended and self.state != CLOSED:
+            elif filter.has_ended and self.state != CLOSED and not self.paused:  # else not before what it said is heard
                 self.lost()
             answers = answers or filter.has_answer
         if answers and not self.dirty:

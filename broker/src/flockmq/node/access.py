@@ -176,10 +176,10 @@ class Access:
             extra.authentication_method = channel.authentication_method
             extra.authentication_data = outcome.data or None
         self._admit(channel, connect, principal, extra)
-        self._note_expiry(channel, principal)
 
     def connected(self, channel: Channel) -> None:
         """CONNACK is on its way: who was banned meanwhile goes at once."""
+        self._note_expiry(channel, channel.principal)
         self._kick_if_banned(channel)
 
     def _reauthenticated(self, channel: Channel, outcome: Outcome) -> None:
@@ -189,7 +189,7 @@ class Access:
             channel.close(Reason.NOT_AUTHORIZED)
             return
         self._expiring.remove(channel.client_id(), channel)
-        self.auth.authorizer.forget(channel.client_id())
+        self.auth.authorizer.forget(channel.client_id(), channel.principal)
         channel.principal = principal
         channel.must_be_asked_about(self.must_authorize(principal))
         self._note_expiry(channel, principal)
@@ -208,7 +208,7 @@ class Access:
         """A connection ended, whether it was let in or not."""
         self._exchanges.pop(channel, None)
         self._expiring.remove(client_id, channel)
-        self.auth.authorizer.forget(client_id)
+        self.auth.authorizer.forget(client_id, channel.principal)
         if channel.admitted_once and channel.close_reason not in NOT_THE_CLIENTS_DOING:
             self.auth.disconnected(client_id)
 
@@ -218,7 +218,7 @@ class Access:
         return not principal.superuser and (self._hooks.must_authorize() or self.auth.authorizer.must_check(principal))
 
     def authorize(
-        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         """As `NodePort.authorize`."""
         verdict = self._hooks.authorize(channel, action, topic, qos, retain)
@@ -232,8 +232,8 @@ class Access:
             authorizer.ask(client_id, principal, peer, action, topic, qos, retain, answered)
         return verdict
 
-    def _answered(self, done: Callable[[bool], None], allowed: bool) -> None:
-        done(allowed)
+    def _answered(self, done: Callable[[int], None], verdict: int) -> None:
+        done(verdict)
         self._flush()
 
     def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:

@@ -28,7 +28,7 @@ from flockmq.session.channel import ADMITTING, Channel
 from flockmq.session.counters import Counters
 from flockmq.session.front import Front
 from flockmq.session.opening import Will
-from flockmq.session.port import ALLOWED, ASKED, PUBLISH
+from flockmq.session.port import ALLOWED, ASKED, PUBLISH, UNTOLD
 from flockmq.session.principal import Principal
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
@@ -109,10 +109,12 @@ class Clients:
         elif verdict != ASKED:
             channel.refuse(Reason.NOT_AUTHORIZED, "the will's topic")
 
-    def _will_judged(self, channel: Channel, connect: Connect, extra: Properties | None, allowed: bool) -> None:
+    def _will_judged(self, channel: Channel, connect: Connect, extra: Properties | None, verdict: int) -> None:
         if channel.state == ADMITTING:
-            if allowed:
+            if verdict == ALLOWED:
                 self._attach(channel, connect, extra)
+            elif verdict == UNTOLD:
+                channel.refuse(Reason.SERVER_UNAVAILABLE, "nobody can say whether it may have its will")
             else:
                 channel.refuse(Reason.NOT_AUTHORIZED, "the will's topic")
             self._flush()

@@ -23,6 +23,7 @@ from typing import Final, Protocol, Self
 from sortedcontainers import SortedSet
 
 from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S
+from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import DELAYED, DelayedMessage
@@ -30,6 +31,8 @@ from flockmq.session.origin import derived_origin
 from flockmq.session.publish import Publish, publication
 
 log: Final = logging.getLogger(__name__)
+REFUSALS_LOGGED_PER_S: Final = 5
+TOPIC_LOGGED_BYTES: Final = 200
 
 PREFIX: Final = b"$delayed/"
 
@@ -120,6 +123,7 @@ class Delayed:
         self._clock = clock
         self._after = b""
         """Up to here it was tried to publish what is due; then from the first again."""
+        self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S)
         self._leaving: set[bytes] = set()
         """Published, but perhaps not out of the log yet."""
 
@@ -128,7 +132,7 @@ class Delayed:
         try:
             due_ms, topic = parse(message.topic, self._clock())
         except ValueError as error:
-            log.info("%r isn't published: %s", message.topic, error)
+            self._refusals.info("%r isn't published: %s", message.topic[:TOPIC_LOGGED_BYTES], error)
             return Reason.TOPIC_NAME_INVALID
         row = DelayedMessage(
             topic,

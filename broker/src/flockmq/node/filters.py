@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
+from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.exclusive import Exclusive
@@ -21,7 +22,8 @@ from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.errors import LogFull
 from flockmq.session.router import Router
 
-log: Final = logging.getLogger(__name__)
+REFUSALS_LOGGED_PER_S: Final = 5
+_refusals: Final = Sparing(logging.getLogger(__name__), REFUSALS_LOGGED_PER_S)
 
 Submit = Callable[[Sequence[Op]], "Future[StreamId]"]
 Holders = Callable[[bytes], Collection[str]]
@@ -103,7 +105,7 @@ def reason_of(done: Future[StreamId]) -> int:
     error = None if done.cancelled() else done.exception()
     if error is None:
         return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS
-    log.warning("%s", error)
+    _refusals.warning("%s", error)
     return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR
 
 

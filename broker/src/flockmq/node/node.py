@@ -218,7 +218,7 @@ class Node(NodePort):
     # What clients may do.
 
     def authorize(
-        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         return self.access.authorize(channel, action, topic, qos, retain, done)
 

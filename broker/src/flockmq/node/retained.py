@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Self
 
 from flockmq.bounds import RETAINED_FEED_TOPICS, RETAINED_LIVE_MAX_TOPICS, SINK_DRAINED_BYTES
@@ -40,6 +41,9 @@ class Retained:
         self.index = RetainedIndex(_size)
         self.expiring: dict[bytes, int] = {}
         self.owed: set[Owed] = set()
+        self._changed: OrderedDict[bytes, int] = OrderedDict()
+        """The last topics that changed while somebody was owed something, and the number of each change."""
+        self._changes = 0
 
     def put(self, key: bytes, value: RetainedMessage, old: RetainedMessage | None) -> None:
         self.index.put(key, value)
@@ -47,12 +51,36 @@ class Retained:
             self.expiring[key] = value.expires_ms
         elif self.expiring:
             self.expiring.pop(key, None)
-        for owed in self.owed:
-            owed.note(key)
+        if self.owed:
+            self._changes += 1
+            self._changed[key] = self._changes
+            self._changed.move_to_end(key)
+            if len(self._changed) > RETAINED_LIVE_MAX_TOPICS:
+                self._changed.popitem(last=False)
 
     def delete(self, key: bytes, old: RetainedMessage) -> None:
         self.index.remove(key)
         self.expiring.pop(key, None)
+
+    def owe(self, subscription: Subscription, saw_all: bool) -> Owed:
+        """What the subscription is owed from now on, until it is `settled`."""
+        owed = Owed(subscription, saw_all, self._changes)
+        self.owed.add(owed)
+        return owed
+
+    @property
+    def noted(self) -> int:
+        """Topics known to have changed while somebody was owed something."""
+        return len(self._changed)
+
+    def settled(self, owed: Iterable[Owed]) -> None:
+        self.owed.difference_update(owed)
+        if not self.owed:
+            self._changed.clear()
+
+    def is_live(self, owed: Owed, topic: bytes) -> bool:
+        """It came, or comes, by the route. Beyond the bound a message may come twice, live and retained."""
+        return owed.saw_all and self._changed.get(topic, 0) > owed.since
 
     def fresh(self) -> Self:
         return type(self)()
@@ -88,19 +116,14 @@ def of_row(topic: bytes, row: RetainedMessage, qos: int, now_ms: int) -> Publish
 
 
 class Owed:
-    """What one subscription is owed: all that is retained, but not `live`, the topics that changed since."""
+    """What one subscription is owed: all that is retained. `saw_all`: but not what has changed `since` that change."""
 
-    __slots__ = ("live", "saw_all", "subscription")
+    __slots__ = ("saw_all", "since", "subscription")
 
-    def __init__(self, subscription: Subscription, saw_all: bool) -> None:
+    def __init__(self, subscription: Subscription, saw_all: bool, since: int) -> None:
         self.subscription = subscription
         self.saw_all = saw_all
-        self.live: set[bytes] = set()
-
-    def note(self, topic: bytes) -> None:
-        """Beyond the bound a message may come twice, live and retained."""
-        if self.saw_all and len(self.live) < RETAINED_LIVE_MAX_TOPICS:
-            self.live.add(topic)
+        self.since = since
 
 
 class Feeds:
@@ -139,10 +162,9 @@ class Feeds:
             task.add_done_callback(self._tasks.discard)
         for subscription in subscriptions:
             older = queue.pop(subscription.filter, None)
+            queue[subscription.filter] = self._retained.owe(subscription, saw_all)
             if older is not None:
-                self._retained.owed.discard(older)
-            owed = queue[subscription.filter] = Owed(subscription, saw_all)
-            self._retained.owed.add(owed)
+                self._retained.settled((older,))
 
     async def _feed(self, session: Session) -> None:
         queue = self._owed[session]
@@ -152,13 +174,13 @@ class Feeds:
                 if not owed.saw_all:
                     await self._see_all(session, owed)
                 await self._send(session, owed)
-                self._retained.owed.discard(owed)
+                self._retained.settled((owed,))
                 if queue.get(owed.subscription.filter) is owed:
                     del queue[owed.subscription.filter]
                     if session.subscription(owed.subscription.filter) is owed.subscription:
                         self._given(owed.subscription)
         finally:
-            self._retained.owed.difference_update(queue.values())
+            self._retained.settled(queue.values())
             del self._owed[session]
 
     async def _see_all(self, session: Session, owed: Owed) -> None:
@@ -174,7 +196,7 @@ class Feeds:
         for found in self._retained.index.match_filter(matching(filter), RETAINED_FEED_TOPICS):
             for topic, _ in found:
                 row = self._retained.index.get(topic)
-                if row is None or topic in owed.live:
+                if row is None or self._retained.is_live(owed, topic):
                     continue  # deleted while the client had no room for it, or on its way to it
                 assert isinstance(row, RetainedMessage)
                 qos = min(row.qos, subscription.qos)

@@ -21,6 +21,7 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
 from flockmq.mqtt.reason import Reason
+from flockmq.session.port import ALLOWED, DENIED
 from flockmq.session.publish import Publish
 
 if TYPE_CHECKING:
@@ -49,12 +50,14 @@ class Inbound:
         self.waits: int = 0
         self.reason: int = Reason.SUCCESS
 
-    def decided(self, allowed: bool) -> None:
-        """The client may publish it, or may not; its message counts even if it is gone by now."""
-        if allowed:
+    def decided(self, verdict: int) -> None:
+        """The client may publish it, or may not, or nobody can say; its message counts even if it is gone by now."""
+        if verdict == ALLOWED:
             self.state = PERMITTED
         else:
-            self.reason = self.channel.denial(self.message)
+            # what nobody can judge isn't acknowledged, not even where a denial is [MQTT-3.3.5-2]
+            is_denied = verdict == DENIED
+            self.reason = self.channel.denial(self.message) if is_denied else Reason.IMPLEMENTATION_SPECIFIC_ERROR
             self.state = DONE
         self._moved()
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 DENIED: Final = 0
 ALLOWED: Final = 1
 ASKED: Final = 2
+UNTOLD: Final = 3
+"""Nobody can say now: it is refused, but not as what the client may not do."""
 
 PUBLISH: Final = 1
 SUBSCRIBE: Final = 2
@@ -58,10 +60,10 @@ class NodePort:
     # What a client may do, and what becomes of it.
 
     def authorize(
-        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        """DENIED, ALLOWED, or ASKED: then `done` is called once, in a later turn. Asked for clients that
-        `must_authorize`.
+        """DENIED, ALLOWED, or ASKED: then `done` is called once, in a later turn, with DENIED, ALLOWED or UNTOLD.
+        Asked for clients that `must_authorize`.
         """
         raise NotImplementedError
 

@@ -32,4 +32,4 @@ class Principal:
 
 
 ANONYMOUS: Final = Principal(b"")
-"""A client that gave no name, where that is allowed: one object for all of them."""
+"""Of a client that hasn't said yet who it is. Whoever is let in has a principal of its own, without a name or not."""

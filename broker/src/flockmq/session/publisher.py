@@ -176,7 +176,8 @@ class Publisher(Paced):
                 self._answer(message, self._sayable(replaced))
                 return
             message = replaced
-        if self.line is None and not self._waits_first(message) and not (router.stale and message.qos):
+        waits_first = self._waits_first(message, self.session)
+        if self.line is None and not waits_first and not (router.stale and message.qos):
             fan = router.route(message.topic).fanout
             if not fan.crosses or message.qos == 0:
                 reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS
@@ -185,11 +186,11 @@ class Publisher(Paced):
                 router.deliver(fan, message, self)
                 self.acknowledge(message.qos, message.packet_id, reason)
                 return
-        self._join(Inbound(self, message, LOGGING if self._waits_first(message) else READY))
+        self._join(Inbound(self, message, LOGGING if waits_first else READY))
 
-    def _waits_first(self, message: Publish) -> bool:
+    def _waits_first(self, message: Publish, session: Session | None) -> bool:
         """Something must know of it before it is delivered: the log, or the home of a session that lasts."""
-        return message.must_be_logged() or (message.qos == 2 and isinstance(self.session, Front))
+        return message.must_be_logged() or (message.qos == 2 and isinstance(session, Front))
 
     def _answer(self, message: Publish, reason: int) -> None:
         """Acknowledge a message that goes nowhere, behind those that came before it [MQTT-4.6.0-2]."""
@@ -220,7 +221,7 @@ class Publisher(Paced):
                 inbound.state = DONE
                 return
             inbound.message = message = replaced
-        inbound.state = LOGGING if self._waits_first(message) else READY
+        inbound.state = LOGGING if self._waits_first(message, inbound.session) else READY
 
     def acknowledge(self, qos: int, packet_id: int, reason: int) -> None:
         """PUBACK or PUBREC for a message that was taken, or refused with a reason ≥ 0x80."""

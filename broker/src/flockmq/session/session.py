@@ -89,7 +89,8 @@ class Session:
         self.queue_bytes: int = 0
         self.awaiting_rel: dict[int, float] | None = None
         self.subscriptions: Subscription | dict[bytes, Subscription] | None = None
-        self.shapes: set[bytes] | None = None
+        self.shapes: dict[bytes, int] | None = None
+        """How many subscriptions have each; None: not counted yet, or there are none."""
         self.aliases: OutgoingAliases | None = None
         self._next_id: int = 0
         self._unsent: deque[int] | None = None
@@ -117,7 +118,10 @@ class Session:
         return len(held) if isinstance(held, dict) else 1
 
     def add_subscription(self, subscription: Subscription) -> None:
-        held = self.subscriptions
+        held, shapes, filter = self.subscriptions, self.shapes, subscription.filter
+        if shapes is not None and has_wildcard(filter) and self.subscription(filter) is None:
+            shape = shape_of(filter)
+            shapes[shape] = shapes.get(shape, 0) + 1
         if held is None:
             self.subscriptions = subscription
         elif isinstance(held, dict):
@@ -136,6 +140,8 @@ class Session:
             if not held:
                 self.subscriptions = None
                 self.shapes = None
+            elif removed is not None and self.shapes is not None and has_wildcard(filter):
+                self._uncount(shape_of(filter))
             return removed
         if held.filter != filter:
             return None
@@ -149,12 +155,19 @@ class Session:
         if shapes is None:
             if self.subscriptions is None:
                 return True
-            held = [subscription.filter for subscription in self.all_subscriptions()]
-            self.shapes = shapes = {shape_of(filter) for filter in held if has_wildcard(filter)}
-        if shape not in shapes and len(shapes) >= self.limits.max_wildcard_shapes:
-            return False
-        shapes.add(shape)
-        return True
+            self.shapes = shapes = {}
+            for subscription in self.all_subscriptions():
+                if has_wildcard(subscription.filter):
+                    held = shape_of(subscription.filter)
+                    shapes[held] = shapes.get(held, 0) + 1
+        return shape in shapes or len(shapes) < self.limits.max_wildcard_shapes
+
+    def _uncount(self, shape: bytes) -> None:
+        shapes = self.shapes
+        assert shapes is not None
+        shapes[shape] -= 1
+        if not shapes[shape]:
+            del shapes[shape]
 
     # Towards the client.
 

@@ -19,7 +19,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.routing.matcher import ShapeLimitError, has_wildcard, shape_of
 from flockmq.session.front import Front
-from flockmq.session.port import ALLOWED, ASKED, SUBSCRIBE
+from flockmq.session.port import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.subscription import Subscription
@@ -39,8 +39,8 @@ class _Asked:
         self.subscribing = subscribing
         self.position = position
 
-    def decided(self, allowed: bool) -> None:
-        self.subscribing.decided(self.position, allowed)
+    def decided(self, verdict: int) -> None:
+        self.subscribing.decided(self.position, verdict)
 
 
 class Subscribing:
@@ -105,11 +105,13 @@ class Subscribing:
         if channel.port.denied(channel, SUBSCRIBE, self._filters[position]):
             channel.close(Reason.NOT_AUTHORIZED)
 
-    def decided(self, position: int, allowed: bool) -> None:
+    def decided(self, position: int, verdict: int) -> None:
         channel = self.channel
         if channel.has_ended():
             return
-        if not allowed:
+        if verdict == UNTOLD:
+            self.reasons[position] = Reason.IMPLEMENTATION_SPECIFIC_ERROR
+        elif verdict != ALLOWED:
             self._deny(position)
         self._asked -= 1
         if self._asked == 0 and not channel.has_ended():

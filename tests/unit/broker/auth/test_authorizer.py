@@ -13,7 +13,7 @@ from flockmq.auth.settings import Authorization, Cache, HttpSource, Rule
 from flockmq.auth.sources import AskedRules, LogRules, Source, encoded
 from flockmq.rlog.shards import RULES
 from flockmq.session.peer import PeerInfo
-from flockmq.session.port import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE
+from flockmq.session.port import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
 from flockmq.session.principal import ANONYMOUS, Principal
 from unit.broker.auth.harness import FakeLog
 
@@ -116,7 +116,15 @@ def test_nobody_gets_what_was_kept_for_another_under_the_same_client_id() -> Non
     assert may(authorizer, "a", Principal(b"jo")) == DENIED
     assert may(authorizer, "a", Principal(b"boss"), client="") == ALLOWED
     assert may(authorizer, "a", Principal(b"jo"), client="") == DENIED
-    authorizer.forget(b"c")
+
+
+def test_what_is_kept_goes_with_its_client_and_with_no_other_of_its_client_id() -> None:
+    jo, stranger = Principal(b"jo"), Principal(b"")
+    authorizer = Authorizer(Authorization(), [Rules([Rule(permit="allow", username="jo")])])
+    assert may(authorizer, "a", jo) == ALLOWED
+    authorizer.forget(b"c", stranger)
+    assert authorizer.kept == 1
+    authorizer.forget(b"c", jo)
     assert authorizer.kept == 0
 
 
@@ -202,9 +210,9 @@ class Asked(AskedRules):
         return await self.answer
 
 
-async def answered(authorizer: Authorizer, service: Asked, meanwhile: Callable[[], None]) -> bool:
+async def answered(authorizer: Authorizer, service: Asked, meanwhile: Callable[[], None]) -> int:
     """What a client hears whose answer comes after something else happened."""
-    heard: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     assert may(authorizer, "a") == ASKED
     authorizer.ask(b"c", JO, lambda: PEER, PUBLISH, b"a", 0, False, heard.set_result)
     meanwhile()
@@ -218,21 +226,23 @@ async def test_an_answer_is_kept_if_its_client_stays_and_the_rules_do() -> None:
         return Authorizer(Authorization(), [service]), service
 
     authorizer, service = make()
-    assert await answered(authorizer, service, lambda: None)
+    assert await answered(authorizer, service, lambda: None) == ALLOWED
     assert may(authorizer, "a") == ALLOWED
     authorizer, service = make()
-    assert await answered(authorizer, service, lambda: authorizer.forget(b"c"))
+    assert await answered(authorizer, service, lambda: authorizer.forget(b"c", JO)) == ALLOWED
     assert authorizer.kept == 0, "nothing is kept of who is gone"
     authorizer, service = make()
-    assert await answered(authorizer, service, lambda: authorizer.put(("all", ""), b"", None))
+    assert await answered(authorizer, service, lambda: authorizer.put(("all", ""), b"", None)) == ALLOWED
     assert may(authorizer, "a") == ASKED, "it was asked under other rules"
 
 
-async def test_a_source_that_fails_permits_nothing_and_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_source_that_fails_permits_nothing_denies_nothing_and_leaves_nobody_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     service = Asked()
     authorizer = Authorizer(Authorization(), [service])
-    heard: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     service.answer.set_exception(RuntimeError("a defect"))
     authorizer.ask(b"c", JO, lambda: PEER, PUBLISH, b"a", 0, False, heard.set_result)
-    assert not await asyncio.wait_for(heard, 5.0)
+    assert await asyncio.wait_for(heard, 5.0) == UNTOLD
     assert "a defect" in caplog.text

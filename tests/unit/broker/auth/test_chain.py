@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused, Verdict
-from flockmq.auth.built_in import BuiltInAuthenticator, Passwords
+from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
 from flockmq.auth.certificate import CertificateAuthenticator
 from flockmq.auth.chain import Chain, Outcome
 from flockmq.auth.hashing import decoy, made
@@ -18,7 +18,6 @@ from flockmq.auth.settings import BuiltIn, Certificate, Pbkdf2
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.shards import User
 from flockmq.session.peer import Certificate as PeerCertificate
-from flockmq.session.principal import ANONYMOUS
 from unit.broker.auth.harness import attempt
 
 DENIED = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "test")
@@ -99,21 +98,39 @@ def test_who_is_unknown_and_who_has_a_wrong_password_hear_the_same() -> None:
     assert unknown == wrong
 
 
+def is_anonymous(outcome: Outcome) -> bool:
+    return outcome.principal is not None and outcome.principal.username == b""
+
+
 def test_anonymous_clients() -> None:
     local, remote = attempt(host="127.0.0.1"), attempt(host="192.0.2.1")
-    anonymous = Outcome(Reason.SUCCESS, ANONYMOUS)
     no = Outcome(Reason.NOT_AUTHORIZED)
     nobody: list[Authenticator] = [Link(Pass.UNKNOWN)]
-    assert at_once(Chain([], None), local) == anonymous
-    assert at_once(Chain([], None), attempt(host="")) == anonymous, "a Unix socket"
+    assert is_anonymous(at_once(Chain([], None), local))
+    assert is_anonymous(at_once(Chain([], None), attempt(host=""))), "a Unix socket"
     assert at_once(Chain([], None), remote) == no
-    assert at_once(Chain([], True), remote) == anonymous
+    assert is_anonymous(at_once(Chain([], True), remote))
     assert at_once(Chain([], False), local) == no
     assert at_once(Chain(nobody, None), local) == no
-    assert at_once(Chain(nobody, True), remote) == anonymous
+    assert is_anonymous(at_once(Chain(nobody, True), remote))
     named = at_once(Chain([], None), attempt(username="jo", host="127.0.0.1"))
     assert named.principal is not None
     assert named.principal.username == b"jo"
+
+
+def test_each_anonymous_client_is_somebody_else() -> None:
+    first, second = (at_once(Chain([], True), attempt()) for _ in range(2))
+    assert first.principal is not second.principal
+
+
+def no_exchange() -> ScramExchange:
+    raise AssertionError("nobody asked for one")
+
+
+def test_nobody_has_a_name_by_saying_it_where_names_are_checked_by_an_exchange() -> None:
+    chain = Chain([], True, scram=no_exchange)
+    assert at_once(chain, attempt(username="admin", password="wrong")).reason == Reason.BAD_USER_NAME_OR_PASSWORD
+    assert is_anonymous(at_once(chain, attempt()))
 
 
 def test_what_ran_out_already_lets_nobody_in() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 
 import pytest
@@ -167,6 +168,22 @@ def test_who_comes_too_fast_waits_in_the_backlog() -> None:
         served.engine.tick()
         served.engine.turn()
         assert listener.connections == 4
+        for client in clients:
+            client.close()
+
+
+def test_one_who_comes_alone_costs_no_more_than_one_of_a_crowd() -> None:
+    with Served() as served:
+        listener = Listening(served.engine, "tcp:a", served.limits, max_conn_rate=3.0)
+        listening = bound("127.0.0.1", 0, "here")
+        served.engine.listen(listener, listening)
+        assert listener.conn_rate is not None
+        clients = []
+        for _ in range(3):
+            clients.append(socket.create_connection(listening.getsockname()))
+            select.select([listening], [], [])
+            served.engine.accept(listener)
+        assert listener.connections == 3
         for client in clients:
             client.close()
 

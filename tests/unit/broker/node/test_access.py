@@ -80,7 +80,7 @@ class Gate(Port):
         self.access.continued(channel, packet)
 
     def authorize(
-        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         return self.access.authorize(channel, action, topic, qos, retain, done)
 
@@ -284,6 +284,21 @@ async def test_a_client_goes_when_its_right_runs_out(gate: Make) -> None:
     node.hooks.known = Principal(b"jo", expires_at_s=time.time() + 0.01)
     client, answer = connack(node)
     assert is_let_in(answer)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(node.access.watch(), 2 * EXPIRY_CHECK_S)
+    node.node.turn()
+    assert without_words(client.packets()) == [encode.disconnect(5, Reason.MAXIMUM_CONNECT_TIME)]
+
+
+async def test_a_second_connection_that_comes_to_nothing_does_not_prolong_the_right_of_the_first(
+    gate: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = gate()
+    node.hooks.known = Principal(b"jo", expires_at_s=time.time() + 0.01)
+    client, _ = connack(node)
+    monkeypatch.setattr(node.access, "_admit", lambda *_: None)
+    second, _ = connack(node)
+    second.refuse(Reason.SERVER_UNAVAILABLE)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(node.access.watch(), 2 * EXPIRY_CHECK_S)
     node.node.turn()

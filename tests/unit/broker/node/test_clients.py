@@ -19,7 +19,7 @@ from flockmq.session.channel import CLOSED, Channel
 from flockmq.session.front import Front
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will as LastWill
-from flockmq.session.port import ALLOWED, ASKED, DENIED
+from flockmq.session.port import ALLOWED, ASKED, DENIED, UNTOLD
 from flockmq.session.principal import ANONYMOUS
 from flockmq.session.session import Session
 from unit.broker.session.harness import Client, Node, Port, publish, without_words
@@ -285,18 +285,19 @@ def test_violations_are_a_few_lines_each_one_line(admitting: Admitting, caplog: 
     assert all("\n" not in record.getMessage() for record in caplog.records)
 
 
-@pytest.mark.parametrize("verdict", [ALLOWED, DENIED, ASKED])
+@pytest.mark.parametrize("verdict", [ALLOWED, DENIED, ASKED, UNTOLD])
 def test_a_will_is_authorized_before_its_client_is_admitted(admitting: Admitting, verdict: int) -> None:
-    admitting.verdicts[b"w"] = verdict
+    admitting.verdicts[b"w"] = ASKED if verdict == UNTOLD else verdict
     admitting.clients.must_authorize = lambda principal: True
     channel = admitting.node.opened()
     will = Will(b"w", b"gone", 1, False, None)
     answer = admitting.node.feed(channel, encode.connect(Connect(5, b"c", will=will)))
-    if verdict == ASKED:
-        admitting.asked[0][2](False)
+    if verdict in (ASKED, UNTOLD):
+        admitting.asked[0][2](UNTOLD if verdict == UNTOLD else DENIED)
         admitting.node.turn()
         answer = channel.packets()
     if verdict == ALLOWED:
         assert admitting.answer(channel, 7)[3] == 0
     else:
-        assert without_words(answer) == [encode.connack(5, Reason.NOT_AUTHORIZED)]
+        reason = Reason.SERVER_UNAVAILABLE if verdict == UNTOLD else Reason.NOT_AUTHORIZED
+        assert without_words(answer) == [encode.connack(5, reason)]

@@ -71,7 +71,7 @@ class Hooked(Port):
         self.hooking.session_ended(session.client_id)
 
     def authorize(
-        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         verdict = self.hooking.authorize(channel, action, topic, qos, retain)
         return super().authorize(channel, action, topic, qos, retain, done) if verdict is None else verdict

@@ -189,6 +189,33 @@ async def test_what_changes_once_all_was_seen_comes_live_only(fed: Fed) -> None:
     assert await fed.read(client) == [b"r/%05d" % number for number in range(3, 10)]
 
 
+async def test_those_who_are_owed_something_share_what_is_noted_of_changes_and_its_bound(
+    fed: Fed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flockmq.node.retained.RETAINED_LIVE_MAX_TOPICS", 5)
+    fed.hold_back()
+    client = fed.node.client("c")
+    for number in range(10):
+        fed.node.subscribe(client, (f"elsewhere/{number}", 1))
+    fed.saw_all = True
+    reader = fed.node.client("d")
+    fed.node.subscribe(reader, ("r/#", 1))
+    fed.retain_many(20)
+    assert fed.table.noted == 5
+    fed.caught_up.set()
+    assert await fed.read(reader) == [b"r/%05d" % number for number in range(15)], "beyond the bound it may come twice"
+
+
+async def test_nothing_is_noted_while_nobody_is_owed_anything(fed: Fed) -> None:
+    client = fed.node.client("c")
+    fed.node.subscribe(client, ("r/#", 1))
+    fed.retain_many(3)
+    assert fed.table.noted == 3
+    await fed.read(client)
+    fed.retain_many(3)
+    assert fed.table.noted == 0
+
+
 async def test_what_changes_while_the_log_is_away_is_not_missed(fed: Fed) -> None:
     fed.hold_back()
     client = fed.node.client("c")

@@ -51,7 +51,7 @@ class Port(NodePort):
         self.router: Router
         self.sessions: Sessions
         self.hold = False
-        self.asked: list[tuple[int, bytes, Callable[[bool], None]]] = []
+        self.asked: list[tuple[int, bytes, Callable[[int], None]]] = []
         self.verdicts: dict[bytes, int] = {}
         self.disconnects_the_denied = False
         self.replaces: Callable[[Publish], Publish | int] = lambda message: message
@@ -89,7 +89,7 @@ class Port(NodePort):
         self.continuations.append(packet)
 
     def authorize(
-        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[bool], None]
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         self.asked.append((action, topic, done))
         return self.verdicts.get(topic, ALLOWED)

@@ -8,7 +8,8 @@ from flockmq.mqtt import encode, frame
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import CLOSED
-from flockmq.session.port import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE
+from flockmq.session.front import Front
+from flockmq.session.port import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
 from flockmq.session.publish import publication
 from unit.broker.session.harness import Client, Node, publish
 
@@ -69,7 +70,7 @@ def test_what_is_asked_about_holds_the_order(node: Node, allowed: bool) -> None:
     packets = publish(5, "ask", "1", qos=1, packet_id=1) + publish(5, "yes", "2", qos=1, packet_id=2)
     assert node.feed(publisher, packets + publish(5, "yes", "3")) == []
     (done,) = [done for _, topic, done in node.port.asked if topic == b"ask"]
-    done(allowed)
+    done(ALLOWED if allowed else DENIED)
     node.turn()
     denied = Reason.SUCCESS if allowed else Reason.NOT_AUTHORIZED
     assert publisher.packets() == [
@@ -84,9 +85,46 @@ def test_what_is_allowed_when_the_client_is_gone_is_still_published(node: Node) 
     node.subscribe(subscriber, ("ask", 1))
     node.feed(publisher, publish(5, "ask", "1", qos=1, packet_id=1))
     publisher.lost()
-    node.port.asked[-1][2](True)
+    node.port.asked[-1][2](ALLOWED)
     node.turn()
     assert len(subscriber.packets()) == 1
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_nobody_can_judge_is_not_acknowledged(node: Node, version: int, qos: int) -> None:
+    node.port.disconnects_the_denied = True
+    publisher = checked(node, version)
+    node.feed(publisher, publish(version, "ask", "1", qos=qos, packet_id=1))
+    node.port.asked[-1][2](UNTOLD)
+    node.turn()
+    kind = frame.PUBACK if qos == 1 else frame.PUBREC
+    refused = [encode.pub_ack(kind, 5, 1, Reason.IMPLEMENTATION_SPECIFIC_ERROR)]
+    assert publisher.packets() == (refused if version == 5 else [])
+    assert publisher.has_ended() == (version == 4), "its client may send it again"
+
+
+def test_a_subscription_that_nobody_can_judge_is_refused(node: Node) -> None:
+    node.port.disconnects_the_denied = True
+    client = checked(node)
+    node.subscribe(client, ("ask", 1), ("yes", 1))
+    node.port.asked[0][2](UNTOLD)
+    node.turn()
+    assert client.packets() == [encode.suback(5, 1, [Reason.IMPLEMENTATION_SPECIFIC_ERROR, 1])]
+
+
+def test_qos_2_of_a_session_at_a_home_that_is_allowed_when_the_client_is_gone_is_logged_first(node: Node) -> None:
+    subscriber, publisher = node.client("s", 5), checked(node)
+    node.subscribe(subscriber, ("ask", 2))
+    assert publisher.session is not None
+    publisher.session = Front(publisher.session, lambda: None)
+    node.port.hold = True
+    node.feed(publisher, publish(5, "ask", "1", qos=2, packet_id=7))
+    publisher.lost()
+    node.port.asked[-1][2](ALLOWED)
+    node.turn()
+    assert [inbound.message.topic for inbound in node.port.inbound] == [b"ask"]
+    assert subscriber.packets() == []
 
 
 def test_a_subscription_that_is_denied_is_refused_in_its_place(node: Node) -> None:
@@ -100,7 +138,7 @@ def test_nothing_behind_a_subscribe_is_read_while_it_is_asked_about(node: Node) 
     client = checked(node)
     assert node.subscribe(client, ("ask", 1), ("yes", 1)) == []
     assert node.feed(client, encode.unsubscribe(5, 2, [b"ask"])) == []
-    node.port.asked[0][2](True)
+    node.port.asked[0][2](ALLOWED)
     node.turn()
     assert [packet[0] for packet in client.packets()] == [0x90, 0xB0]
 
@@ -109,7 +147,7 @@ def test_a_client_that_leaves_meanwhile_is_no_trouble(node: Node) -> None:
     client = checked(node)
     node.subscribe(client, ("ask", 1))
     client.lost()
-    node.port.asked[0][2](True)
+    node.port.asked[0][2](ALLOWED)
     assert client.state == CLOSED
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
+from flockmq.session.limits import Limits
 from unit.broker.session.harness import Node, publish
 
 
@@ -42,3 +44,17 @@ def test_a_refused_filter_is_out_of_a_session_that_lasts_though_its_client_is_go
     node.port.unanswered[0].finish(Reason.UNSPECIFIED_ERROR)
     assert node.port.sessions.by_id[b"c"].subscription_count() == 0
     assert not node.router.has_local(b"a")
+
+
+def test_a_shape_whose_last_subscription_is_gone_makes_room_for_another() -> None:
+    node = Node(Limits(max_wildcard_shapes=2))
+    client = node.client("s", 5)
+    node.subscribe(client, ("keep", 0))
+    for number in range(4):
+        filter = "a/" * number + "+"
+        assert node.subscribe(client, (filter, 0)) == [encode.suback(5, 1, [0])]
+        node.feed(client, encode.unsubscribe(5, 2, [filter.encode()]))
+    node.subscribe(client, ("+", 0), ("+", 1), ("b/+", 0), ("c/+", 0))
+    assert node.subscribe(client, ("a/b/+", 0)) == [encode.suback(5, 1, [Reason.QUOTA_EXCEEDED])]
+    node.feed(client, encode.unsubscribe(5, 2, [b"b/+"]))
+    assert node.subscribe(client, ("d/+", 0), ("a/b/+", 0)) == [encode.suback(5, 1, [0, Reason.QUOTA_EXCEEDED])]

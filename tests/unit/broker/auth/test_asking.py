@@ -1,0 +1,82 @@
+"""Questions to other services: who asks much waits behind itself."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from flockmq.auth import asking
+from flockmq.auth.asking import Asking
+
+
+class Service:
+    """Answers when a test says so; `asked` is in the order in which it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.answered: list[str] = []
+        self._go_on = asyncio.Semaphore(0)
+
+    async def question(self, name: str) -> None:
+        self.asked.append(name)
+        await self._go_on.acquire()
+        self.answered.append(name)
+
+    async def answer(self, count: int) -> None:
+        """And have what waits asked."""
+        for _ in range(count):
+            self._go_on.release()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    for name, bound in (("ASKED_MAX", 4), ("ASKED_OF_CLIENT_MAX", 2), ("ASKING_OF_CLIENT_MAX", 3)):
+        monkeypatch.setattr(asking, name, bound)
+    return Service()
+
+
+def ask(asked: Asking, service: Service, client: str, count: int) -> list[bool]:
+    return [asked.ask(client.encode(), partial(service.question, f"{client}{i}")) for i in range(count)]
+
+
+async def test_a_client_that_asks_much_holds_up_no_other(service: Service) -> None:
+    asked = Asking()
+    assert ask(asked, service, "a", 5) == [True] * 5
+    assert ask(asked, service, "b", 1) == [True]
+    await service.answer(0)
+    assert service.asked == ["a0", "a1", "b0"]
+    await service.answer(9)
+    assert sorted(service.answered) == ["a0", "a1", "a2", "a3", "a4", "b0"]
+    assert len(asked) == 0
+
+
+async def test_those_that_wait_have_their_turns(service: Service) -> None:
+    asked = Asking()
+    for client in "abcd":
+        ask(asked, service, client, 2)
+    await service.answer(0)
+    assert service.asked == ["a0", "a1", "b0", "b1"]
+    await service.answer(2)
+    assert service.asked[4:] == ["c0", "d0"]
+    await service.answer(9)
+    assert service.asked[6:] == ["c1", "d1"]
+
+
+async def test_the_questions_of_one_client_that_wait_have_a_bound(service: Service) -> None:
+    asked = Asking()
+    assert ask(asked, service, "a", 7) == [True] * 5 + [False] * 2
+    assert len(asked) == 5
+    assert ask(asked, service, "b", 1) == [True]
+
+
+async def test_who_stops_leaves_nothing_behind(service: Service) -> None:
+    asked = Asking()
+    ask(asked, service, "a", 5)
+    await service.answer(0)
+    await asked.stop()
+    await service.answer(9)
+    assert (service.asked, service.answered, len(asked)) == (["a0", "a1"], [], 0)
