@@ -9,6 +9,8 @@ from base64 import b64encode
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from flockmq_operator.certificates import Unreadable, next_step
 from flockmq_operator.drift import drift
 from flockmq_operator.manifest import Manifest, Ref, annotation, ref
@@ -60,6 +62,9 @@ class Plan(NamedTuple):
 
 
 def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
+    core = core_to_wait_for(context, observed)
+    if core:
+        context = with_all_cores(context, observed)
     desired = build(context)
     problem = find_problem(context, observed, [ref(manifest) for manifest in desired])
     if problem:
@@ -70,6 +75,8 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
     if waiting_for:
         nodes = (Ref("StatefulSet", context.core), Ref("Deployment", context.replicant))
         desired = [manifest for manifest in desired if ref(manifest) not in nodes or ref(manifest) in observed.objects]
+    elif core:
+        waiting_for = f"core {core} to be ready before cores are removed"
     update_pending = hold_templates(context, observed, desired)
     keep_claim_templates(observed, desired)
 
@@ -280,6 +287,29 @@ def growing_claims(context: Context, observed: Observed) -> list[Manifest]:
 def requested(claim: Manifest) -> str:
     size: str = claim["spec"]["resources"]["requests"]["storage"]
     return size
+
+
+# Cores are removed while those that stay are ready
+
+
+def core_to_wait_for(context: Context, observed: Observed) -> str:
+    """A core that stays and isn't ready, while the spec asks for fewer; empty: none. Those that would be removed may be
+    all that hold the tables."""
+    live = observed.objects.get(Ref("StatefulSet", context.core))
+    wanted = context.spec.cores.replicas
+    if live is None or live["spec"]["replicas"] <= wanted:
+        return ""
+    staying = [pod for pod in observed.core_pods if pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
+    unready = set(range(wanted)) - {ordinal(pod) for pod in staying}
+    return f"{context.core}-{min(unready)}" if unready else ""
+
+
+def with_all_cores(context: Context, observed: Observed) -> Context:
+    """`context` as if its spec asked for the cores that there are: their majorities are of that number too."""
+    there: int = observed.objects[Ref("StatefulSet", context.core)]["spec"]["replicas"]
+    replace = msgspec.structs.replace
+    spec = replace(context.spec, cores=replace(context.spec.cores, replicas=there))
+    return replace(context, cluster=replace(context.cluster, spec=spec))
 
 
 # One core after the other

@@ -331,6 +331,35 @@ class TestCores:
         assert await world.plan(context()) == Plan()
 
 
+class TestFewerCores:
+    FEWER: ClassVar[Manifest] = {"cores": {"replicas": 1}}
+
+    async def test_cores_stay_while_one_that_is_to_stay_is_not_ready(self) -> None:
+        world = await running()
+        world.objects[Ref("Pod", "demo-core-0")]["status"]["conditions"][0]["status"] = "False"
+        plan = await step(world, context(self.FEWER))
+        assert plan.waiting_for == "core demo-core-0 to be ready before cores are removed"
+        assert not plan.changes
+        del world.objects[Ref("Pod", "demo-core-0")]
+        assert (await world.plan(context(self.FEWER))).waiting_for == plan.waiting_for
+
+    async def test_a_mended_spec_gets_through_with_the_number_of_cores_that_there_are(self) -> None:
+        world = await running()
+        world.objects[Ref("Pod", "demo-core-0")]["status"]["conditions"][0]["status"] = "False"
+        await step(world, context({**self.FEWER, "mqtt": {"maxInflight": 7}}))
+        assert world.objects[CORES]["spec"]["replicas"] == 3
+        config = world.objects[Ref("ConfigMap", "demo-config")]["data"]["core.toml"]
+        assert "max_inflight = 7" in config
+        assert "cores = 3" in config
+
+    async def test_they_go_when_those_that_stay_are_ready(self) -> None:
+        world = await running()
+        world.objects[Ref("Pod", "demo-core-2")]["status"]["conditions"][0]["status"] = "False"
+        plan = await step(world, context(self.FEWER))
+        assert plan.waiting_for == ""
+        assert world.objects[CORES]["spec"]["replicas"] == 1
+
+
 class TestUpgradeOfTheOperator:
     def image(self, world: World, name: Ref) -> str:
         image: str = world.objects[name]["spec"]["template"]["spec"]["containers"][0]["image"]

@@ -79,6 +79,14 @@ async def test_cores_that_are_still_to_be_restarted_are_named() -> None:
     assert found["message"].endswith("one at a time: demo-core-0, demo-core-1, demo-core-2")
 
 
+async def test_cores_are_not_ready_while_one_is_to_be_ready_before_others_are_removed() -> None:
+    world = await running()
+    world.objects[CORES]["status"]["readyReplicas"] = 2
+    made = await status(world, context({"cores": {"replicas": 1}}))
+    assert condition(made, "CoresReady")["status"] == "False"
+    assert condition(made, "CoresReady")["message"] == "2 of 3 ready"
+
+
 async def test_a_problem_is_stalled_and_not_ready_though_everything_runs() -> None:
     made = await status(await running(), problem=("NameTaken", "it is taken: rename it"))
     assert summary(made)["Stalled"] == "True"
