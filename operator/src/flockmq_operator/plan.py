@@ -62,8 +62,8 @@ class Plan(NamedTuple):
 
 
 def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
-    core = core_to_wait_for(context, observed)
-    if core:
+    awaited_core = core_to_wait_for(context, observed)
+    if awaited_core:
         context = with_all_cores(context, observed)
     desired = build(context)
     problem = find_problem(context, observed, [ref(manifest) for manifest in desired])
@@ -75,8 +75,8 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
     if waiting_for:
         nodes = (Ref("StatefulSet", context.core), Ref("Deployment", context.replicant))
         desired = [manifest for manifest in desired if ref(manifest) not in nodes or ref(manifest) in observed.objects]
-    elif core:
-        waiting_for = f"core {core} to be ready before cores are removed"
+    elif awaited_core:
+        waiting_for = f"core {awaited_core} to be ready before cores are removed"
     update_pending = hold_templates(context, observed, desired)
     keep_claim_templates(observed, desired)
 

@@ -122,8 +122,12 @@ class Reconciler:
             cluster = decode(body)
             context = Context(cluster, self._settings)
             wanted = [ref(manifest) for manifest in build(context)]
-        except SpecError as error:
-            situation = Situation(body["metadata"]["generation"], problem=("InvalidSpec", str(error)))
+        except Exception as error:
+            why = str(error)
+            if not isinstance(error, SpecError):  # what nothing has foreseen is said too, to whoever wrote the spec
+                why = f"the operator can't make anything of this spec: {type(error).__name__}: {error}"
+                log.exception("%s: %s", "/".join(key), why)
+            situation = Situation(body["metadata"]["generation"], problem=("InvalidSpec", why))
             await self._report(body, situation, ())
             return Done()
         observed = await observe(self._kube, context, wanted, body.get("status") or {})

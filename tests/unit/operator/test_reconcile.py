@@ -71,7 +71,11 @@ async def test_one_object_becomes_a_cluster_that_is_ready() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "field"),
-    [({"cores": {"replicas": "many"}}, "spec.cores.replicas"), ({"config": "x ="}, "spec.config: not valid TOML")],
+    [
+        ({"cores": {"replicas": "many"}}, "spec.cores.replicas"),
+        ({"config": "x ="}, "spec.config: not valid TOML"),
+        ({"authorization": {"sources": [{"type": None}]}}, "spec.authorization.sources[0].type: null is no value"),
+    ],
 )
 async def test_a_bad_spec_is_stalled_and_warned_of_once(spec: Manifest, field: str) -> None:
     world = World(mqtt_cluster(spec))
@@ -83,6 +87,20 @@ async def test_a_bad_spec_is_stalled_and_warned_of_once(spec: Manifest, field: s
     assert told(world) == [("Warning", "InvalidSpec")]
     assert field in world.told[0]["note"]
     assert world.writes == []
+
+
+async def test_a_spec_of_which_nothing_can_be_made_is_told_with_the_errors_type_and_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: Context) -> list[Manifest]:
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr(reconcile, "build", fail)
+    world = World(mqtt_cluster())
+    async with reconciling(world):
+        await until(lambda: condition(world, "Stalled")["status"] == "True")
+    assert told(world) == [("Warning", "InvalidSpec")]
+    assert condition(world, "Stalled")["message"].endswith("KeyError: 'unforeseen'")
 
 
 async def test_what_kubernetes_refuses_is_stalled_with_its_sentence_and_the_rest_is_applied() -> None:
