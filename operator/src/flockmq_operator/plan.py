@@ -6,6 +6,7 @@ the nodes, one core after the other) is a condition on what exists, not a place 
 
 import json
 from base64 import b64encode
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -108,13 +109,20 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
     wanted = {ref(manifest) for manifest in desired}
     delete = [live for name, live in observed.objects.items() if name not in wanted and name.kind not in KEPT_KINDS]
     events += [Event("Normal", "Deleted", f"Deleted {ref(live)}: the spec asks for it no longer") for live in delete]
-    if not any(ref(manifest) == Ref("StatefulSet", context.core) for manifest in apply):
-        core = core_to_restart(context, observed)
-        if core:
-            delete.append(core)
-            events.append(describe_restart(context, observed, core))
+    for pod, event in restarts(context, observed, {ref(manifest) for manifest in apply}):
+        delete.append(pod)
+        events.append(event)
     shortened = tuple(event._replace(message=event.message[:MESSAGE_MAX]) for event in events)
     return Plan(create, (*apply, *grown), tuple(delete), shortened, None, waiting_for, update_pending)
+
+
+def restarts(context: Context, observed: Observed, applied: set[Ref]) -> Iterator[tuple[Manifest, Event]]:
+    """Pods to delete, so that they come back from their newest template: not while that is only being applied."""
+    if Ref("StatefulSet", context.redis) not in applied and (redis := redis_to_restart(context, observed)):
+        sentence = f"Restarting {redis['metadata']['name']}, which isn't ready, for its new pod template"
+        yield redis, Event("Normal", "RestartingRedis", sentence)
+    if Ref("StatefulSet", context.core) not in applied and (core := core_to_restart(context, observed)):
+        yield core, describe_restart(context, observed, core)
 
 
 # What nobody but a person can mend
@@ -195,6 +203,17 @@ def redis_to_wait_for(context: Context, observed: Observed) -> str:
         return ""
     live = observed.objects.get(Ref("StatefulSet", context.redis))
     return "" if live and rolled_out(live, context.spec.redis.replicas) else f"Redis ({context.redis}) to be ready"
+
+
+def redis_to_restart(context: Context, observed: Observed) -> Manifest | None:
+    """The pod of a Redis without replicas, where it isn't ready and not of the newest template: the StatefulSet's
+    controller waits for it to become ready before it restarts it, so a mended template wouldn't get through. (Pods of
+    one with replicas, which is `Parallel`, it doesn't wait for.)"""
+    live = observed.objects.get(Ref("StatefulSet", context.redis))
+    if live is None or context.redis_hosts or not template_seen(live):
+        return None
+    broken = [pod for pod in outdated_pods(live, observed.redis_pods) if not pod_ready(pod)]
+    return broken[0] if broken and "deletionTimestamp" not in broken[0]["metadata"] else None
 
 
 # Pod templates stay until the spec changes
@@ -321,18 +340,27 @@ def core_to_restart(context: Context, observed: Observed) -> Manifest | None:
     One that isn't ready goes first, for nothing is lost with it; a ready one only while all cores are ready.
     """
     live = observed.objects.get(Ref("StatefulSet", context.core))
-    if live is None or live.get("status", {}).get("observedGeneration") != live["metadata"]["generation"]:
+    if live is None or not template_seen(live):
         return None
     pods = sorted(observed.core_pods, key=ordinal, reverse=True)
     if len(pods) < context.spec.cores.replicas or any("deletionTimestamp" in pod["metadata"] for pod in pods):
         return None
-    newest = live["status"].get("updateRevision")
-    outdated = [pod for pod in pods if pod["metadata"]["labels"].get("controller-revision-hash") != newest]
+    outdated = outdated_pods(live, pods)
     unready = [pod for pod in pods if not pod_ready(pod)]
     broken = [pod for pod in outdated if pod in unready]
     if broken:
         return broken[0]
     return outdated[0] if outdated and not unready else None
+
+
+def template_seen(live: Manifest) -> bool:
+    """Whether the StatefulSet's controller has seen its newest template."""
+    return bool(live.get("status", {}).get("observedGeneration") == live["metadata"]["generation"])
+
+
+def outdated_pods(live: Manifest, pods: list[Manifest]) -> list[Manifest]:
+    newest = live["status"].get("updateRevision")
+    return [pod for pod in pods if pod["metadata"]["labels"].get("controller-revision-hash") != newest]
 
 
 def ordinal(pod: Manifest) -> int:
@@ -341,9 +369,7 @@ def ordinal(pod: Manifest) -> int:
 
 
 def describe_restart(context: Context, observed: Observed, pod: Manifest) -> Event:
-    newest = observed.objects[Ref("StatefulSet", context.core)]["status"]["updateRevision"]
-    revisions = [other["metadata"]["labels"].get("controller-revision-hash") for other in observed.core_pods]
-    left = sum(revision != newest for revision in revisions) - 1
+    left = len(outdated_pods(observed.objects[Ref("StatefulSet", context.core)], observed.core_pods)) - 1
     sentence = f"Restarting core {pod['metadata']['name']} for its new pod template; {left} more to restart"
     return Event("Normal", "RestartingCore", sentence)
 

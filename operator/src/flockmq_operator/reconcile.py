@@ -90,7 +90,7 @@ class Reconciler:
                 try:
                     async with self._slots:
                         done = await self._pass(key)
-                    if done.gone:
+                    if done.gone and not self._reasons[key].is_set():  # set: there may be a new one of this name
                         return
                     gather_s = min(gather_s * 2, GATHER_MAX_S) if done.changed else GATHER_MIN_S
                     retry_s = RETRY_MIN_S

@@ -331,6 +331,44 @@ class TestCores:
         assert await world.plan(context()) == Plan()
 
 
+class TestRedisOfABadTemplate:
+    BAD: ClassVar[Manifest] = {"redis": {"image": "redis:typo"}}
+
+    async def broken(self, spec: Manifest) -> World:
+        """The pod of the bad template can't start, and the spec was mended."""
+        world = await running(spec)
+        await step(world, context({"redis": {**spec.get("redis", {}), **self.BAD["redis"]}}))
+        await step(world, context(spec))
+        world.settle()
+        for redis in world.pods("redis"):
+            redis["metadata"]["labels"]["controller-revision-hash"] = "bad"
+            redis["status"]["conditions"][0]["status"] = "False"
+        world.objects[REDIS]["status"]["readyReplicas"] = 0
+        return world
+
+    async def test_it_is_restarted_so_that_a_mended_spec_gets_through(self) -> None:
+        world = await self.broken({})
+        plan = await step(world, context())
+        assert [str(ref(live)) for live in plan.delete] == ["Pod demo-redis-0"]
+        assert reasons(plan) == ["RestartingRedis"]
+        world.settle()
+        assert await world.plan(context()) == Plan()
+
+    async def test_it_is_left_alone_while_it_is_ready_or_of_the_newest_template(self) -> None:
+        world = await self.broken({})
+        (redis,) = world.pods("redis")
+        redis["metadata"]["labels"]["controller-revision-hash"] = world.objects[REDIS]["status"]["updateRevision"]
+        assert (await world.plan(context())).delete == ()
+        redis["metadata"]["labels"]["controller-revision-hash"] = "bad"
+        redis["status"]["conditions"][0]["status"] = "True"
+        assert (await world.plan(context())).delete == ()
+
+    async def test_pods_of_one_with_replicas_are_left_to_kubernetes(self) -> None:
+        spec = {"redis": {"replicas": 3}}
+        world = await self.broken(spec)
+        assert (await world.plan(context(spec))).delete == ()
+
+
 class TestFewerCores:
     FEWER: ClassVar[Manifest] = {"cores": {"replicas": 1}}
 

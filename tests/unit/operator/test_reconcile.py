@@ -148,6 +148,23 @@ async def test_an_object_that_is_gone_is_forgotten_and_one_that_is_going_is_left
         await until(lambda: world.writes)
 
 
+async def test_one_that_is_made_anew_while_the_last_look_found_it_gone_is_kept() -> None:
+    class Late(World):
+        """What it read is told a while later."""
+
+        async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+            found = await super().get(kind, namespace, name)
+            await asyncio.sleep(0.02)
+            return found
+
+    world = Late()
+    async with reconciling(world) as reconciler:
+        await asyncio.sleep(0.01)
+        world.put(mqtt_cluster())
+        reconciler.wake(*KEY)
+        await until(lambda: world.writes)
+
+
 async def test_the_floor_follows_the_connections_and_stays_where_nobody_answers() -> None:
     spec = {"autoscaling": {"minReplicas": 2, "maxReplicas": 9, "connectionsPerReplicant": 100}}
     autoscaler = Ref("HorizontalPodAutoscaler", "demo")

@@ -170,6 +170,16 @@ async def test_what_keeps_a_pod_from_starting_is_told() -> None:
     }
 
 
+async def test_what_keeps_a_redis_of_a_new_template_from_starting_is_told() -> None:
+    world = await running()
+    world.objects[REDIS]["status"] |= {"updateRevision": "new", "readyReplicas": 0}
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "redis:typo"'}}
+    world.objects[Ref("Pod", "demo-redis-0")]["status"] = {"containerStatuses": [{"state": waiting}]}
+    found = condition(await status(world), "RedisReady")
+    assert found["reason"] == "Rolling"
+    assert found["message"].endswith('demo-redis-0: ImagePullBackOff: Back-off pulling image "redis:typo"')
+
+
 async def test_what_a_node_said_before_it_ended_is_told() -> None:
     world = await running()
     words = (

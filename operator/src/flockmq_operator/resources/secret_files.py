@@ -193,7 +193,7 @@ def refuse_url_with_password(value: object, field: str) -> None:
     """Raises SpecError where a URL has a password in it: it would end in a ConfigMap too."""
     if isinstance(value, str) and URL_WITH_PASSWORD.search(value):
         raise SpecError(
-            f"{field} holds a URL with a password, which must not stand in a MqttCluster: put the password (for Redis), "
-            "or the whole Authorization header (for HTTP), into a Secret and write password_file, or "
+            f"{field} holds a URL with a password, which must not stand in a MqttCluster: put the password (for Redis) "
+            "or the whole Authorization header (for HTTP) into a Secret and write password_file or "
             f"authorization_file: {{{REFERENCE}: {{name: SECRET, key: KEY}}}} in an authenticator or a source"
         )
