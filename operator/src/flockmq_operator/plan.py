@@ -19,7 +19,7 @@ from flockmq_operator.observe import Observed
 from flockmq_operator.quantity import quantity
 from flockmq_operator.resources import build, config
 from flockmq_operator.resources.context import Context
-from flockmq_operator.resources.labels import COMPONENT, CONFIG_DIGEST, POD_TEMPLATE, PODS_DIGEST, Component
+from flockmq_operator.resources.labels import COMPONENT, CONFIG_DIGEST, POD_TEMPLATE, PODS_DIGEST, Component, selector
 from flockmq_operator.resources.secret_files import named
 from flockmq_operator.spec import pods_digest
 from flockmq_operator.status.workload import pod_ready, rolled_out
@@ -153,19 +153,31 @@ def missing_secret(context: Context, observed: Observed) -> Problem | None:
 
 
 def lost_secret(context: Context, observed: Observed, made: list[str]) -> Problem | None:
-    """A Secret that running pods were started with is gone. A new value would lock them out from one another. The first
-    user may be made anew: cores take a new password in; and so may certificates, which nodes read again."""
+    """A Secret that running pods were started with is gone. A new value would lock them out from one another; once none
+    runs any more, it is made anew. The first user may be made anew at any time (cores take a new password in), and so
+    may certificates, which nodes read again."""
     live = observed.objects.get(Ref("StatefulSet", context.core))
     renewable = (context.mqtt_user, context.links)
     needed = [name for name in made if name not in renewable and live and mounts(live, name)]
     lost = [name for name in needed if Ref("Secret", name) not in observed.objects]
-    if not lost:
+    if not lost or not any_running(context, observed):
         return None
+    pods = ",".join(f"{key}={value}" for key, value in selector(context).items())
     return Problem(
         "SecretMissing",
         f"Secret {' and '.join(lost)} in namespace {context.namespace} was deleted, and running pods use it: restore "
-        f"it from a backup; or delete StatefulSet {context.core}, and, once there is a new one, all other pods of it",
+        "it from a backup; or restart the whole cluster with a new one, which is made when no old pod runs any more "
+        f"(volumes stay): kubectl delete pods --namespace {context.namespace} --selector {pods}",
     )
+
+
+def any_running(context: Context, observed: Observed) -> bool:
+    """Whether any pod was started and hasn't ended: one that waits for a Secret is still Pending."""
+    replicants = observed.objects.get(Ref("Deployment", context.replicant), {})
+    if replicants.get("status", {}).get("readyReplicas"):
+        return True
+    pods = (*observed.core_pods, *observed.redis_pods, *observed.replicant_pods)
+    return any(pod.get("status", {}).get("phase") not in ("Pending", "Succeeded", "Failed") for pod in pods)
 
 
 def mounts(live: Manifest, secret: str) -> bool:

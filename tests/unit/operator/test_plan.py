@@ -100,6 +100,24 @@ async def test_a_secret_that_pods_use_is_not_made_anew(name: str) -> None:
     assert plan.problem.reason == "SecretMissing"
     assert name in plan.problem.message
     assert NAMESPACE in plan.problem.message
+    assert "StatefulSet" not in plan.problem.message, "volumes may go with it"
+
+
+@pytest.mark.parametrize("name", ["demo-cluster-key", "demo-redis", "demo-api-key"])
+async def test_a_secret_is_made_anew_when_all_pods_wait_for_it(name: str) -> None:
+    world = await running()
+    del world.objects[Ref("Secret", name)]
+    pods = [*world.pods("core"), *world.pods("redis")]
+    for waiting in pods:
+        waiting["status"] = {"phase": "Pending"}
+    assert (await world.plan(context())).problem, "replicants run still"
+    world.objects[REPLICANTS]["status"] |= {"readyReplicas": 0, "unavailableReplicas": 2}
+    pods[0]["status"] = {"phase": "Running"}
+    assert (await world.plan(context())).problem, "one of the old pods runs still"
+    pods[0]["status"] = {"phase": "Pending"}
+    plan = await world.plan(context())
+    assert plan.problem is None
+    assert [ref(secret) for secret in plan.create] == [Ref("Secret", name)]
 
 
 async def test_scaling_changes_the_deployment_alone() -> None:
