@@ -18,8 +18,8 @@ def test_without_its_operator_the_object_is_still_deleted_within_a_minute(demo: 
     def left() -> set[str]:
         return {f"{item['kind']}/{item['metadata']['name']}" for item in demo.namespace.list(OWNED, demo.selector)}
 
-    # Redis' volume holds acknowledged messages and stays, as redis.storage.whenDeleted: Retain says.
-    kept = {f"PersistentVolumeClaim/{name}" for name in claims if "redis" in name}
+    # Redis' volume and the cores' hold acknowledged messages and stay, as redis.storage.whenDeleted: Retain says.
+    kept = {f"PersistentVolumeClaim/{name}" for name in claims if "redis" in name or "core" in name}
     assert kept
     until(lambda: left() == kept, f"only {kept} is left", 60 - (time.monotonic() - started), left)
 

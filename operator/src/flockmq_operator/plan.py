@@ -6,8 +6,11 @@ the nodes, one core after the other) is a condition on what exists, not a place 
 
 import json
 from base64 import b64encode
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from flockmq_operator.certificates import Unreadable, next_step
 from flockmq_operator.drift import drift
@@ -16,7 +19,7 @@ from flockmq_operator.observe import Observed
 from flockmq_operator.quantity import quantity
 from flockmq_operator.resources import build, config
 from flockmq_operator.resources.context import Context
-from flockmq_operator.resources.labels import COMPONENT, CONFIG_DIGEST, POD_TEMPLATE, PODS_DIGEST, Component
+from flockmq_operator.resources.labels import COMPONENT, CONFIG_DIGEST, POD_TEMPLATE, PODS_DIGEST, Component, selector
 from flockmq_operator.resources.secret_files import named
 from flockmq_operator.spec import pods_digest
 from flockmq_operator.status.workload import pod_ready, rolled_out
@@ -60,6 +63,9 @@ class Plan(NamedTuple):
 
 
 def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
+    awaited_core = core_to_wait_for(context, observed)
+    if awaited_core:
+        context = with_all_cores(context, observed)
     desired = build(context)
     problem = find_problem(context, observed, [ref(manifest) for manifest in desired])
     if problem:
@@ -70,6 +76,8 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
     if waiting_for:
         nodes = (Ref("StatefulSet", context.core), Ref("Deployment", context.replicant))
         desired = [manifest for manifest in desired if ref(manifest) not in nodes or ref(manifest) in observed.objects]
+    elif awaited_core:
+        waiting_for = f"core {awaited_core} to be ready before cores are removed"
     update_pending = hold_templates(context, observed, desired)
     keep_claim_templates(observed, desired)
 
@@ -101,13 +109,20 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
     wanted = {ref(manifest) for manifest in desired}
     delete = [live for name, live in observed.objects.items() if name not in wanted and name.kind not in KEPT_KINDS]
     events += [Event("Normal", "Deleted", f"Deleted {ref(live)}: the spec asks for it no longer") for live in delete]
-    if not any(ref(manifest) == Ref("StatefulSet", context.core) for manifest in apply):
-        core = core_to_restart(context, observed)
-        if core:
-            delete.append(core)
-            events.append(describe_restart(context, observed, core))
+    for pod, event in restarts(context, observed, {ref(manifest) for manifest in apply}):
+        delete.append(pod)
+        events.append(event)
     shortened = tuple(event._replace(message=event.message[:MESSAGE_MAX]) for event in events)
     return Plan(create, (*apply, *grown), tuple(delete), shortened, None, waiting_for, update_pending)
+
+
+def restarts(context: Context, observed: Observed, applied: set[Ref]) -> Iterator[tuple[Manifest, Event]]:
+    """Pods to delete, so that they come back from their newest template: not while that is only being applied."""
+    if Ref("StatefulSet", context.redis) not in applied and (redis := redis_to_restart(context, observed)):
+        sentence = f"Restarting {redis['metadata']['name']}, which isn't ready, for its new pod template"
+        yield redis, Event("Normal", "RestartingRedis", sentence)
+    if Ref("StatefulSet", context.core) not in applied and (core := core_to_restart(context, observed)):
+        yield core, describe_restart(context, observed, core)
 
 
 # What nobody but a person can mend
@@ -138,19 +153,31 @@ def missing_secret(context: Context, observed: Observed) -> Problem | None:
 
 
 def lost_secret(context: Context, observed: Observed, made: list[str]) -> Problem | None:
-    """A Secret that running pods were started with is gone. A new value would lock them out from one another. The first
-    user may be made anew: cores take a new password in; and so may certificates, which nodes read again."""
+    """A Secret that running pods were started with is gone. A new value would lock them out from one another; once none
+    runs any more, it is made anew. The first user may be made anew at any time (cores take a new password in), and so
+    may certificates, which nodes read again."""
     live = observed.objects.get(Ref("StatefulSet", context.core))
     renewable = (context.mqtt_user, context.links)
     needed = [name for name in made if name not in renewable and live and mounts(live, name)]
     lost = [name for name in needed if Ref("Secret", name) not in observed.objects]
-    if not lost:
+    if not lost or not any_running(context, observed):
         return None
+    pods = ",".join(f"{key}={value}" for key, value in selector(context).items())
     return Problem(
         "SecretMissing",
         f"Secret {' and '.join(lost)} in namespace {context.namespace} was deleted, and running pods use it: restore "
-        f"it from a backup; or delete StatefulSet {context.core}, and, once there is a new one, all other pods of it",
+        "it from a backup; or restart the whole cluster with a new one, which is made when no old pod runs any more "
+        f"(volumes stay): kubectl delete pods --namespace {context.namespace} --selector {pods}",
     )
+
+
+def any_running(context: Context, observed: Observed) -> bool:
+    """Whether any pod was started and hasn't ended: one that waits for a Secret is still Pending."""
+    replicants = observed.objects.get(Ref("Deployment", context.replicant), {})
+    if replicants.get("status", {}).get("readyReplicas"):
+        return True
+    pods = (*observed.core_pods, *observed.redis_pods, *observed.replicant_pods)
+    return any(pod.get("status", {}).get("phase") not in ("Pending", "Succeeded", "Failed") for pod in pods)
 
 
 def mounts(live: Manifest, secret: str) -> bool:
@@ -188,6 +215,17 @@ def redis_to_wait_for(context: Context, observed: Observed) -> str:
         return ""
     live = observed.objects.get(Ref("StatefulSet", context.redis))
     return "" if live and rolled_out(live, context.spec.redis.replicas) else f"Redis ({context.redis}) to be ready"
+
+
+def redis_to_restart(context: Context, observed: Observed) -> Manifest | None:
+    """The pod of a Redis without replicas, where it isn't ready and not of the newest template: the StatefulSet's
+    controller waits for it to become ready before it restarts it, so a mended template wouldn't get through. (Pods of
+    one with replicas, which is `Parallel`, it doesn't wait for.)"""
+    live = observed.objects.get(Ref("StatefulSet", context.redis))
+    if live is None or context.redis_hosts or not template_seen(live):
+        return None
+    broken = [pod for pod in outdated_pods(live, observed.redis_pods) if not pod_ready(pod)]
+    return broken[0] if broken and "deletionTimestamp" not in broken[0]["metadata"] else None
 
 
 # Pod templates stay until the spec changes
@@ -282,6 +320,29 @@ def requested(claim: Manifest) -> str:
     return size
 
 
+# Cores are removed while those that stay are ready
+
+
+def core_to_wait_for(context: Context, observed: Observed) -> str:
+    """A core that stays and isn't ready, while the spec asks for fewer; empty: none. Those that would be removed may be
+    all that hold the tables."""
+    live = observed.objects.get(Ref("StatefulSet", context.core))
+    wanted = context.spec.cores.replicas
+    if live is None or live["spec"]["replicas"] <= wanted:
+        return ""
+    staying = [pod for pod in observed.core_pods if pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
+    unready = set(range(wanted)) - {ordinal(pod) for pod in staying}
+    return f"{context.core}-{min(unready)}" if unready else ""
+
+
+def with_all_cores(context: Context, observed: Observed) -> Context:
+    """`context` as if its spec asked for the cores that there are: their majorities are of that number too."""
+    there: int = observed.objects[Ref("StatefulSet", context.core)]["spec"]["replicas"]
+    replace = msgspec.structs.replace
+    spec = replace(context.spec, cores=replace(context.spec.cores, replicas=there))
+    return replace(context, cluster=replace(context.cluster, spec=spec))
+
+
 # One core after the other
 
 
@@ -291,18 +352,27 @@ def core_to_restart(context: Context, observed: Observed) -> Manifest | None:
     One that isn't ready goes first, for nothing is lost with it; a ready one only while all cores are ready.
     """
     live = observed.objects.get(Ref("StatefulSet", context.core))
-    if live is None or live.get("status", {}).get("observedGeneration") != live["metadata"]["generation"]:
+    if live is None or not template_seen(live):
         return None
     pods = sorted(observed.core_pods, key=ordinal, reverse=True)
     if len(pods) < context.spec.cores.replicas or any("deletionTimestamp" in pod["metadata"] for pod in pods):
         return None
-    newest = live["status"].get("updateRevision")
-    outdated = [pod for pod in pods if pod["metadata"]["labels"].get("controller-revision-hash") != newest]
+    outdated = outdated_pods(live, pods)
     unready = [pod for pod in pods if not pod_ready(pod)]
     broken = [pod for pod in outdated if pod in unready]
     if broken:
         return broken[0]
     return outdated[0] if outdated and not unready else None
+
+
+def template_seen(live: Manifest) -> bool:
+    """Whether the StatefulSet's controller has seen its newest template."""
+    return bool(live.get("status", {}).get("observedGeneration") == live["metadata"]["generation"])
+
+
+def outdated_pods(live: Manifest, pods: list[Manifest]) -> list[Manifest]:
+    newest = live["status"].get("updateRevision")
+    return [pod for pod in pods if pod["metadata"]["labels"].get("controller-revision-hash") != newest]
 
 
 def ordinal(pod: Manifest) -> int:
@@ -311,9 +381,7 @@ def ordinal(pod: Manifest) -> int:
 
 
 def describe_restart(context: Context, observed: Observed, pod: Manifest) -> Event:
-    newest = observed.objects[Ref("StatefulSet", context.core)]["status"]["updateRevision"]
-    revisions = [other["metadata"]["labels"].get("controller-revision-hash") for other in observed.core_pods]
-    left = sum(revision != newest for revision in revisions) - 1
+    left = len(outdated_pods(observed.objects[Ref("StatefulSet", context.core)], observed.core_pods)) - 1
     sentence = f"Restarting core {pod['metadata']['name']} for its new pod template; {left} more to restart"
     return Event("Normal", "RestartingCore", sentence)
 

@@ -90,7 +90,7 @@ class Reconciler:
                 try:
                     async with self._slots:
                         done = await self._pass(key)
-                    if done.gone:
+                    if done.gone and not self._reasons[key].is_set():  # set: there may be a new one of this name
                         return
                     gather_s = min(gather_s * 2, GATHER_MAX_S) if done.changed else GATHER_MIN_S
                     retry_s = RETRY_MIN_S
@@ -122,8 +122,12 @@ class Reconciler:
             cluster = decode(body)
             context = Context(cluster, self._settings)
             wanted = [ref(manifest) for manifest in build(context)]
-        except SpecError as error:
-            situation = Situation(body["metadata"]["generation"], problem=("InvalidSpec", str(error)))
+        except Exception as error:
+            why = str(error)
+            if not isinstance(error, SpecError):  # what nothing has foreseen is said too, to whoever wrote the spec
+                why = f"the operator can't make anything of this spec: {type(error).__name__}: {error}"
+                log.exception("%s: %s", "/".join(key), why)
+            situation = Situation(body["metadata"]["generation"], problem=("InvalidSpec", why))
             await self._report(body, situation, ())
             return Done()
         observed = await observe(self._kube, context, wanted, body.get("status") or {})

@@ -78,8 +78,14 @@ class Pod:
             if path.name != "etc":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def redis(self, user: str = "default", password: str = "admin") -> Redis:
-        return Redis(self.host, REDIS_PORT, username=user, password=password, socket_timeout=2, decode_responses=True)
+    def redis(self, user: str = "default", password: str = "") -> Redis:
+        word = password or self.cluster.passwords.admin
+        return Redis(self.host, REDIS_PORT, username=user, password=word, socket_timeout=2, decode_responses=True)
+
+    def operators_sentinel(self) -> Redis:
+        """This pod's Sentinel, as the script asks it."""
+        word = self.cluster.passwords.admin
+        return Redis(self.host, SENTINEL_PORT, username="operator", password=word, socket_timeout=2)
 
     def role(self) -> str:
         """master, slave, or empty: it doesn't answer."""
@@ -112,16 +118,22 @@ class Cluster:
             etc = pod.volume / "etc"
             etc.mkdir()
             conf = rendered["valkey.conf"].replace(SECRETS_DIR, str(etc)).replace(REDIS_DATA_DIR, str(pod.volume))
+            pod.conf = conf.replace("bind * -::*", f"bind {pod.host}")
+            (etc / "valkey.conf").write_text(pod.conf)
+        self.fill_secret(PASSWORDS)
+
+    def fill_secret(self, passwords: Passwords) -> None:
+        """The Secret's files in each pod."""
+        self.passwords = passwords
+        for pod in self.pods:
             for name, content in (
-                ("valkey.conf", conf.replace("bind * -::*", f"bind {pod.host}")),
-                ("password", PASSWORDS.admin),
-                ("redis.conf", redis_conf(PASSWORDS)),
-                ("users.acl", redis_acl(PASSWORDS)),
-                ("sentinel.conf", f"{sentinel_conf(PASSWORDS)}bind {pod.host}\n"),
-                ("sentinel.acl", sentinel_acl(PASSWORDS)),
+                ("password", passwords.admin),
+                ("redis.conf", redis_conf(passwords)),
+                ("users.acl", redis_acl(passwords)),
+                ("sentinel.conf", f"{sentinel_conf(passwords)}bind {pod.host}\n"),
+                ("sentinel.acl", sentinel_acl(passwords)),
             ):
-                (etc / name).write_text(content)
-            pod.conf = (etc / "valkey.conf").read_text()
+                (pod.volume / "etc" / name).write_text(content)
 
     def primary(self) -> Pod | None:
         """The one primary; None while there is none, or more than one."""
@@ -319,10 +331,55 @@ def test_a_replica_that_no_sentinel_knows_finds_the_primary_by_itself(running: C
     with third.redis() as redis:
         redis.execute_command("REPLICAOF", second.host, REDIS_PORT)
     for pod in running.pods:
-        with Redis(pod.host, SENTINEL_PORT, username="operator", password="admin") as sentinel:
+        with pod.operators_sentinel() as sentinel:
             sentinel.execute_command("SENTINEL RESET", "flockmq")
     running.wait(lambda: connected_replicas(first) == 1, "left")
     assert running.wait(running.settled, "settled again") is first
+
+
+def hears_a_majority(pod: Pod) -> bool:
+    """Whether this pod's Sentinel and those that it hears are enough to name another primary."""
+    with contextlib.suppress(RedisError), pod.operators_sentinel() as sentinel:
+        sentinel.sentinel_ckquorum("flockmq")  # refused: NOQUORUM
+        return True
+    return False
+
+
+def test_sentinels_trust_one_another_again_after_the_secret_was_made_anew(running: Cluster) -> None:
+    old = running.pods[0]
+    running.wait(lambda: all(hears_a_majority(pod) for pod in running.pods), "heard by one another")
+    for pod in running.pods:
+        pod.kill()
+    running.fill_secret(Passwords(*(f"new-{password}" for password in PASSWORDS)))
+    for pod in running.pods:
+        pod.start()
+    assert running.wait(running.settled, "settled") is old
+    running.wait(lambda: all(hears_a_majority(pod) for pod in running.pods), "heard by one another again")
+    old.kill()
+    running.wait(lambda: (found := running.primary()) and found is not old and found, "succeeded")
+
+
+SLOW_TO_MONITOR = """#!/bin/sh
+# The first call to monitor is lost on its way, the second is taken, but its answer comes too late.
+case "$*" in *"sentinel monitor"*)
+  echo >>"$DATA/monitors"
+  case $(wc -l <"$DATA/monitors") in
+    1) exec sleep 9 ;;
+    2) {cli} "$@"; exec sleep 9 ;;
+  esac ;;
+esac
+exec {cli} "$@"
+"""
+
+
+def test_a_sentinel_that_answers_late_is_told_all_the_same_whom_to_watch(cluster: Cluster) -> None:
+    cli = cluster.folder / "valkey-cli"
+    cli.unlink()
+    cli.write_text(SLOW_TO_MONITOR.format(cli=HERE / "valkey-cli"))
+    cli.chmod(0o755)
+    for pod in cluster.pods:
+        pod.start()
+    assert cluster.wait(cluster.settled, "settled") is cluster.pods[0]
 
 
 def test_one_alone_is_no_primary(running: Cluster) -> None:

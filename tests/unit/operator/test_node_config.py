@@ -216,15 +216,23 @@ def test_free_toml_that_cannot_be_merged_is_refused_by_a_sentence(config: str, s
         node_config(context({"config": config, "mqtt": {"maxInflight": 7}}), "replicant")
 
 
+def test_listeners_in_free_toml_that_are_no_table_are_refused_by_a_sentence() -> None:
+    with pytest.raises(SpecError, match=r"spec\.config: listeners\.tcp must be a table"):
+        node_config(context({"listeners": [MQTTS], "config": "listeners.tcp = 'x'"}), "replicant")
+
+
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
         ({"secret": "x"}, r"spec\.authentication\.chain\[0\]\.secret: a secret must not stand .* write secret_file: "),
         ({"headers": {"Authorization": "x"}}, r"chain\[0\]\.headers\.Authorization: a secret must not stand"),
+        ({"url": "https://me:pw@host/auth"}, r"chain\[0\]\.url holds a URL with a password.* authorization_file: "),
+        ({"mirrors": ["HTTPS://:pw@host"]}, r"chain\[0\]\.mirrors\[0\] holds a URL with a password"),
+        ({"headers": {"x": None}}, r"chain\[0\]\.headers\.x: null is no value here"),
         ({"secret_file": {"secretKeyRef": {"name": "x"}}}, r"chain\[0\]\.secret_file: .*`key`.* Write secretKeyRef: "),
     ],
 )
-def test_a_secret_in_the_open_and_a_bad_reference_are_refused(entry: Manifest, sentence: str) -> None:
+def test_a_null_a_secret_in_the_open_and_a_bad_reference_are_refused(entry: Manifest, sentence: str) -> None:
     with pytest.raises(SpecError, match=sentence):
         node_config(context({"authentication": {"chain": [{"mechanism": "jwt", **entry}]}}), "replicant")
 

@@ -100,6 +100,24 @@ async def test_a_secret_that_pods_use_is_not_made_anew(name: str) -> None:
     assert plan.problem.reason == "SecretMissing"
     assert name in plan.problem.message
     assert NAMESPACE in plan.problem.message
+    assert "StatefulSet" not in plan.problem.message, "volumes may go with it"
+
+
+@pytest.mark.parametrize("name", ["demo-cluster-key", "demo-redis", "demo-api-key"])
+async def test_a_secret_is_made_anew_when_all_pods_wait_for_it(name: str) -> None:
+    world = await running()
+    del world.objects[Ref("Secret", name)]
+    pods = [*world.pods("core"), *world.pods("redis")]
+    for waiting in pods:
+        waiting["status"] = {"phase": "Pending"}
+    assert (await world.plan(context())).problem, "replicants run still"
+    world.objects[REPLICANTS]["status"] |= {"readyReplicas": 0, "unavailableReplicas": 2}
+    pods[0]["status"] = {"phase": "Running"}
+    assert (await world.plan(context())).problem, "one of the old pods runs still"
+    pods[0]["status"] = {"phase": "Pending"}
+    plan = await world.plan(context())
+    assert plan.problem is None
+    assert [ref(secret) for secret in plan.create] == [Ref("Secret", name)]
 
 
 async def test_scaling_changes_the_deployment_alone() -> None:
@@ -329,6 +347,73 @@ class TestCores:
         world = await running()
         world.put(pod("stranger-0", {"app.kubernetes.io/component": "core"}, "old"))
         assert await world.plan(context()) == Plan()
+
+
+class TestRedisOfABadTemplate:
+    BAD: ClassVar[Manifest] = {"redis": {"image": "redis:typo"}}
+
+    async def broken(self, spec: Manifest) -> World:
+        """The pod of the bad template can't start, and the spec was mended."""
+        world = await running(spec)
+        await step(world, context({"redis": {**spec.get("redis", {}), **self.BAD["redis"]}}))
+        await step(world, context(spec))
+        world.settle()
+        for redis in world.pods("redis"):
+            redis["metadata"]["labels"]["controller-revision-hash"] = "bad"
+            redis["status"]["conditions"][0]["status"] = "False"
+        world.objects[REDIS]["status"]["readyReplicas"] = 0
+        return world
+
+    async def test_it_is_restarted_so_that_a_mended_spec_gets_through(self) -> None:
+        world = await self.broken({})
+        plan = await step(world, context())
+        assert [str(ref(live)) for live in plan.delete] == ["Pod demo-redis-0"]
+        assert reasons(plan) == ["RestartingRedis"]
+        world.settle()
+        assert await world.plan(context()) == Plan()
+
+    async def test_it_is_left_alone_while_it_is_ready_or_of_the_newest_template(self) -> None:
+        world = await self.broken({})
+        (redis,) = world.pods("redis")
+        redis["metadata"]["labels"]["controller-revision-hash"] = world.objects[REDIS]["status"]["updateRevision"]
+        assert (await world.plan(context())).delete == ()
+        redis["metadata"]["labels"]["controller-revision-hash"] = "bad"
+        redis["status"]["conditions"][0]["status"] = "True"
+        assert (await world.plan(context())).delete == ()
+
+    async def test_pods_of_one_with_replicas_are_left_to_kubernetes(self) -> None:
+        spec = {"redis": {"replicas": 3}}
+        world = await self.broken(spec)
+        assert (await world.plan(context(spec))).delete == ()
+
+
+class TestFewerCores:
+    FEWER: ClassVar[Manifest] = {"cores": {"replicas": 1}}
+
+    async def test_cores_stay_while_one_that_is_to_stay_is_not_ready(self) -> None:
+        world = await running()
+        world.objects[Ref("Pod", "demo-core-0")]["status"]["conditions"][0]["status"] = "False"
+        plan = await step(world, context(self.FEWER))
+        assert plan.waiting_for == "core demo-core-0 to be ready before cores are removed"
+        assert not plan.changes
+        del world.objects[Ref("Pod", "demo-core-0")]
+        assert (await world.plan(context(self.FEWER))).waiting_for == plan.waiting_for
+
+    async def test_a_mended_spec_gets_through_with_the_number_of_cores_that_there_are(self) -> None:
+        world = await running()
+        world.objects[Ref("Pod", "demo-core-0")]["status"]["conditions"][0]["status"] = "False"
+        await step(world, context({**self.FEWER, "mqtt": {"maxInflight": 7}}))
+        assert world.objects[CORES]["spec"]["replicas"] == 3
+        config = world.objects[Ref("ConfigMap", "demo-config")]["data"]["core.toml"]
+        assert "max_inflight = 7" in config
+        assert "cores = 3" in config
+
+    async def test_they_go_when_those_that_stay_are_ready(self) -> None:
+        world = await running()
+        world.objects[Ref("Pod", "demo-core-2")]["status"]["conditions"][0]["status"] = "False"
+        plan = await step(world, context(self.FEWER))
+        assert plan.waiting_for == ""
+        assert world.objects[CORES]["spec"]["replicas"] == 1
 
 
 class TestUpgradeOfTheOperator:

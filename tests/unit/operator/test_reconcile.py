@@ -71,7 +71,11 @@ async def test_one_object_becomes_a_cluster_that_is_ready() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "field"),
-    [({"cores": {"replicas": "many"}}, "spec.cores.replicas"), ({"config": "x ="}, "spec.config: not valid TOML")],
+    [
+        ({"cores": {"replicas": "many"}}, "spec.cores.replicas"),
+        ({"config": "x ="}, "spec.config: not valid TOML"),
+        ({"authorization": {"sources": [{"type": None}]}}, "spec.authorization.sources[0].type: null is no value"),
+    ],
 )
 async def test_a_bad_spec_is_stalled_and_warned_of_once(spec: Manifest, field: str) -> None:
     world = World(mqtt_cluster(spec))
@@ -83,6 +87,20 @@ async def test_a_bad_spec_is_stalled_and_warned_of_once(spec: Manifest, field: s
     assert told(world) == [("Warning", "InvalidSpec")]
     assert field in world.told[0]["note"]
     assert world.writes == []
+
+
+async def test_a_spec_of_which_nothing_can_be_made_is_told_with_the_errors_type_and_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: Context) -> list[Manifest]:
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr(reconcile, "build", fail)
+    world = World(mqtt_cluster())
+    async with reconciling(world):
+        await until(lambda: condition(world, "Stalled")["status"] == "True")
+    assert told(world) == [("Warning", "InvalidSpec")]
+    assert condition(world, "Stalled")["message"].endswith("KeyError: 'unforeseen'")
 
 
 async def test_what_kubernetes_refuses_is_stalled_with_its_sentence_and_the_rest_is_applied() -> None:
@@ -125,6 +143,23 @@ async def test_an_object_that_is_gone_is_forgotten_and_one_that_is_going_is_left
         del world.objects[DEMO]
         reconciler.wake(*KEY)
         await until(lambda: not reconciler.busy_with())
+        world.put(mqtt_cluster())
+        reconciler.wake(*KEY)
+        await until(lambda: world.writes)
+
+
+async def test_one_that_is_made_anew_while_the_last_look_found_it_gone_is_kept() -> None:
+    class Late(World):
+        """What it read is told a while later."""
+
+        async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+            found = await super().get(kind, namespace, name)
+            await asyncio.sleep(0.02)
+            return found
+
+    world = Late()
+    async with reconciling(world) as reconciler:
+        await asyncio.sleep(0.01)
         world.put(mqtt_cluster())
         reconciler.wake(*KEY)
         await until(lambda: world.writes)

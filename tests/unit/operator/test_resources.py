@@ -210,9 +210,17 @@ def test_redis_volume_outlives_the_cluster_unless_told_otherwise(when_deleted: s
     assert stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == policy
 
 
-def test_core_volumes_go_with_the_cluster() -> None:
-    stateful_set = built()[Ref("StatefulSet", "demo-core")]
-    assert stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
+@pytest.mark.parametrize(
+    ("redis", "policy"),
+    [
+        ({}, "Retain"),
+        ({"storage": {"whenDeleted": "Delete"}}, "Delete"),
+        ({"external": {"url": "redis://r:6379/0"}, "storage": {"whenDeleted": "Delete"}}, "Retain"),
+    ],
+)
+def test_core_volumes_stay_as_long_as_the_log_does(redis: Manifest, policy: str) -> None:
+    stateful_set = built({"redis": redis})[Ref("StatefulSet", "demo-core")]
+    assert stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == policy
 
 
 def test_cores_start_together_and_are_restarted_by_the_operator() -> None:

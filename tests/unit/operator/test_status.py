@@ -79,6 +79,14 @@ async def test_cores_that_are_still_to_be_restarted_are_named() -> None:
     assert found["message"].endswith("one at a time: demo-core-0, demo-core-1, demo-core-2")
 
 
+async def test_cores_are_not_ready_while_one_is_to_be_ready_before_others_are_removed() -> None:
+    world = await running()
+    world.objects[CORES]["status"]["readyReplicas"] = 2
+    made = await status(world, context({"cores": {"replicas": 1}}))
+    assert condition(made, "CoresReady")["status"] == "False"
+    assert condition(made, "CoresReady")["message"] == "2 of 3 ready"
+
+
 async def test_a_problem_is_stalled_and_not_ready_though_everything_runs() -> None:
     made = await status(await running(), problem=("NameTaken", "it is taken: rename it"))
     assert summary(made)["Stalled"] == "True"
@@ -160,6 +168,16 @@ async def test_what_keeps_a_pod_from_starting_is_told() -> None:
         "RedisReady": "demo-redis-0 can't be scheduled: no StorageClass is the default",
         "ReplicantsReady": "0 of 2 ready; exceeded quota: small",
     }
+
+
+async def test_what_keeps_a_redis_of_a_new_template_from_starting_is_told() -> None:
+    world = await running()
+    world.objects[REDIS]["status"] |= {"updateRevision": "new", "readyReplicas": 0}
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "redis:typo"'}}
+    world.objects[Ref("Pod", "demo-redis-0")]["status"] = {"containerStatuses": [{"state": waiting}]}
+    found = condition(await status(world), "RedisReady")
+    assert found["reason"] == "Rolling"
+    assert found["message"].endswith('demo-redis-0: ImagePullBackOff: Back-off pulling image "redis:typo"')
 
 
 async def test_what_a_node_said_before_it_ended_is_told() -> None:

@@ -40,10 +40,16 @@ def cores(context: Context) -> Iterator[Manifest]:
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": selector(context, "core")},
             "template": node_template(context, "core", [], spec.resources.manifest(), []),
-            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Delete"},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted(context), "whenScaled": "Delete"},
             "volumeClaimTemplates": [claim_template(context, "core", spec.storage)],
         },
     }
+
+
+def when_deleted(context: Context) -> str:
+    """The cores' volumes stay as long as the log does: what was trimmed from it stands in their snapshots alone."""
+    redis = context.spec.redis
+    return "Retain" if redis.external else redis.storage.when_deleted
 
 
 def claim_template(context: Context, component: str, storage: Storage) -> Manifest:

@@ -3,7 +3,6 @@
 What differs from pod to pod comes by the environment (see `pod`). No secret stands here, only paths of files.
 """
 
-import re
 import tomllib
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -13,7 +12,7 @@ import tomli_w
 
 from flockmq_operator.resources import secret_files
 from flockmq_operator.resources.context import DATA_DIR, LINK_PORT, MANAGEMENT_PORT, SECRETS_DIR, Context
-from flockmq_operator.resources.secret_files import SecretFile, refuse_secret, resolved
+from flockmq_operator.resources.secret_files import SecretFile, refuse_secret, refuse_url_with_password, resolved
 from flockmq_operator.spec import Listener, SpecError
 
 REDIS_WAIT_S = 60
@@ -26,7 +25,6 @@ OPERATORS_OWN = (
 """What `spec.config` can't set though no field of the spec does; `cluster` stands for all below it."""
 USERS_KEYS = ("bootstrap_file", "bootstrap_type", "bootstrap_replace")
 """Of cores alone: it is a core that puts users into the log."""
-URL_WITH_PASSWORD = re.compile(r"[a-z+]+://[^/@\s]*:[^/@\s]+@")
 
 Role = Literal["core", "replicant"]
 Document = dict[str, Any]
@@ -38,8 +36,10 @@ def node_config(context: Context, role: Role) -> str:
     document = said_by_spec(context, role)
     merge(document, free_config(context.spec.config))
     listeners = {} if role == "core" else document.get("listeners", {})
-    # The broker listens at `default` unless it is told not to.
-    listeners.setdefault("tcp", {}).setdefault("default", {"bind": ""})
+    tcp = listeners.setdefault("tcp", {})
+    if not isinstance(tcp, dict):
+        raise SpecError("spec.config: listeners.tcp must be a table, with a table for each listener by its name")
+    tcp.setdefault("default", {"bind": ""})  # the broker listens there unless it is told not to
     document["listeners"] = listeners
     if role != "core":
         for key in USERS_KEYS:
@@ -178,8 +178,7 @@ def free_config(text: str) -> Document:
         if path in OPERATORS_OWN or path.startswith(tuple(f"{own}." for own in OPERATORS_OWN)):
             raise SpecError(f"spec.config: {path} is the operator's to set: remove it")
         refuse_secret(key, value, f"spec.config: {path}")
-        if isinstance(value, str) and URL_WITH_PASSWORD.search(value):
-            raise SpecError(f"spec.config: {path} holds a URL with a password, which must not stand in a MqttCluster")
+        refuse_url_with_password(value, f"spec.config: {path}")
     return document
 
 

@@ -7,6 +7,7 @@ broker's own configuration has a path:
     secret_file: {secretKeyRef: {name: issuer, key: hmac}}      →  secret_file = "/etc/flockmq/secrets/of/issuer/hmac"
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from flockmq_operator.spec import Listener, SpecError
 REFERENCE = "secretKeyRef"
 SECRET_KEYS = frozenset({"authorization", "password", "secret"})
 """Keys of the broker's configuration that hold a secret itself; each has a twin `KEY_file`."""
+URL_WITH_PASSWORD = re.compile(r"[a-z+]+://[^/@\s]*:[^/@\s]+@", re.IGNORECASE)
 
 
 class SecretFile(NamedTuple):
@@ -172,6 +174,9 @@ def resolved(value: object, field: str, found: list[SecretFile]) -> object:
         return {name: resolved(item, f"{field}.{name}", found) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [resolved(item, f"{field}[{number}]", found) for number, item in enumerate(value)]
+    if value is None:
+        raise SpecError(f"{field}: null is no value here: write one, or remove the key")
+    refuse_url_with_password(value, field)
     return value
 
 
@@ -181,4 +186,14 @@ def refuse_secret(key: str, value: object, field: str) -> None:
         raise SpecError(
             f"{field}: a secret must not stand in a MqttCluster: put it into a Secret and write "
             f"{key.lower()}_file: {{{REFERENCE}: {{name: SECRET, key: KEY}}}} in an authenticator or a source"
+        )
+
+
+def refuse_url_with_password(value: object, field: str) -> None:
+    """Raises SpecError where a URL has a password in it: it would end in a ConfigMap too."""
+    if isinstance(value, str) and URL_WITH_PASSWORD.search(value):
+        raise SpecError(
+            f"{field} holds a URL with a password, which must not stand in a MqttCluster: put the password (for Redis) "
+            "or the whole Authorization header (for HTTP) into a Secret and write password_file or "
+            f"authorization_file: {{{REFERENCE}: {{name: SECRET, key: KEY}}}} in an authenticator or a source"
         )

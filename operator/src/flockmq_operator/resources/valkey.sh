@@ -167,11 +167,14 @@ sentinel announce-port $SENTINEL_PORT
 CONF
     mv "$DATA/sentinel/new.conf" "$DATA/sentinel/sentinel.conf"
   fi
+  # Sentinel writes the password out, below the include: an old one there would win over the Secret's.
+  sed -i '/^sentinel sentinel-\(user\|pass\) /d' "$DATA/sentinel/sentinel.conf"
   introduce &
   exec valkey-server "$DATA/sentinel/sentinel.conf" --sentinel
 }
 
-# introduce: tell this pod's Sentinel whom to watch, unless it knows
+# introduce: tell this pod's Sentinel whom to watch, unless it knows. Where its answer is late the next round asks it what
+# it knows.
 introduce() {
   while :; do
     ask
@@ -179,10 +182,10 @@ introduce() {
       '') ;;
       none)
         if [ $knowing -gt 0 ]; then
-          sentinel "$SELF" sentinel monitor $NAME "$primary" $PORT $majority
+          sentinel "$SELF" sentinel monitor $NAME "$primary" $PORT $majority || true
         elif [ $answered -eq $all ]; then
           say "all $all Sentinels are new: ${HOSTS%% *} is the first primary"
-          sentinel "$SELF" sentinel monitor $NAME "${HOSTS%% *}" $PORT $majority
+          sentinel "$SELF" sentinel monitor $NAME "${HOSTS%% *}" $PORT $majority || true
         else
           say "$answered of $all Sentinels answer; to begin, all must"
         fi ;;

@@ -11,10 +11,10 @@ def judge(situation: Situation) -> Condition:
     context, observed = situation.context, situation.observed
     if context is None or observed is None:
         return Condition(TYPE, None, "NotObserved", "the spec has to be mended first")
-    replicas = context.spec.cores.replicas
     live = observed.objects.get(Ref("StatefulSet", context.core))
     if live is None:
         return Condition(TYPE, False, "NotCreated", f"waiting for {situation.waiting_for or 'it to be created'}")
+    replicas = max(context.spec.cores.replicas, live["spec"]["replicas"])  # those to be removed still count
     newest = live.get("status", {}).get("updateRevision")
     outdated = [
         pod["metadata"]["name"]

@@ -17,10 +17,10 @@ def judge(situation: Situation) -> Condition:
     if live is None:
         return Condition(TYPE, False, "NotCreated", "waiting for it to be created")
     status = live.get("status", {})
+    trouble = [said for pod in observed.redis_pods if (said := pod_trouble(pod))]
     if status.get("currentRevision") != status.get("updateRevision"):
-        return Condition(TYPE, False, "Rolling", "being restarted from its newest template")
+        return Condition(TYPE, False, "Rolling", "; ".join(("being restarted from its newest template", *trouble)))
     if not rolled_out(live, context.spec.redis.replicas):
-        trouble = [said for pod in observed.redis_pods if (said := pod_trouble(pod))]
         return Condition(TYPE, False, "NotReady", "; ".join(trouble) or "starting, or loading its append-only file")
     if context.redis_hosts:
         return Condition(TYPE, True, "Answers", f"a primary and {len(context.redis_hosts) - 1} replicas of it answer")
