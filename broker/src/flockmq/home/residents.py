@@ -245,6 +245,7 @@ class Residents:
         self._detach(session)  # from its node, which may be another incarnation now
         if is_attached:
             session.attach(fresh.sink, session.limits, opening.window, opening.max_packet_bytes)
+            self.router.reached_anew(session)
         else:
             self.sessions.open(fresh, False)
         self._attach(session, token).is_told = True

@@ -9,6 +9,7 @@ from flockmq.home import wire
 from flockmq.mqtt.reason import Reason
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
+from flockmq.session.publish import publication
 from flockmq.session.settling import PUBACK, SETTLED, pair
 from unit.broker.home.redis import Redis
 from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Home, another, opening, roommates, subscribed, will
@@ -580,3 +581,19 @@ async def test_a_link_that_is_found_lost_after_its_front_had_said_so_holds_nothi
     home.take(1)
     await home.settle()
     assert home.payloads() == [b"1"]
+
+
+async def test_QoS_0_goes_on_to_who_was_there_and_may_have_missed_something(home: Home) -> None:
+    subscribed(home)
+    run(home, b"1")
+    home.residents.cut(EDGE)
+    assert home.residents.resume(ID, EDGE, 1, opening(1), b"")
+    home.packets()
+    run(home, b"2")
+    assert [packet[7:] for packet in home.packets()] == [b"2"]
+
+
+def run(home: Home, payload: bytes) -> None:
+    """Of QoS 0."""
+    packet = publication(4, 0, False, b"a/b", payload, b"").packet
+    home.residents.letters.take_runs([Letter(b"", 0, b"", 4, packet)])
