@@ -31,28 +31,27 @@ class SlotJournal(Journal):
         self._store = store
         self._unsealed = unsealed
         self._flush = flush
-        self._is_closed = False
 
     def close(self) -> None:
         """The slot is another home's; when it comes back it has another journal."""
-        self._is_closed = True
+        self.is_closed = True
 
     def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self._store.put(self.slot, client_id, field, value)
             self._unsealed()
 
     def delete(self, client_id: bytes, field: bytes) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self._store.delete(self.slot, client_id, field)
             self._unsealed()
 
     def drop(self, client_id: bytes) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self._store.drop(self.slot, client_id)
 
     def barrier(self, done: Callable[[bool], None]) -> None:
-        if self._is_closed:
+        if self.is_closed:
             done(False)
         else:
             self._store.barrier(self.slot, partial(self._answered, done))

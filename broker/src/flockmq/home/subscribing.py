@@ -10,6 +10,7 @@ session had it before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from flockmq.home import wire
@@ -85,7 +86,8 @@ class Subscribing:
     def start(self) -> None:
         exclusive = list({wanted.filter: None for wanted in self._question.wanted if is_exclusive(wanted.filter)})
         if exclusive and self._session.limits.exclusive_subscription:
-            self._desk.claim(self._session.client_id, exclusive, self._claimed)
+            # what an UNSUBSCRIBE before it gave up is released when that is durable: later it would be this claim
+            self._settle(partial(self._desk.claim, self._session.client_id, exclusive, self._claimed))
         else:
             self._place({})
 
@@ -134,11 +136,16 @@ class Subscribing:
 
     def _take_back(self, reason: int) -> None:
         session = self._session
+        unused: list[bytes] = []
         for made in self._made:
             if made.filter in self._new and session.subscription(made.filter) is made:
                 self._router.remove(made)
                 self._router.counters.subscriptions -= 1
                 session.remove_subscription(made.filter)
+                if is_exclusive(made.filter):
+                    unused.append(made.filter)
+        if unused:
+            self._settle(partial(self._desk.release, unused))
         self._reasons = [reason if granted < 0x80 else granted for granted in self._reasons]
         self._owed = []
 

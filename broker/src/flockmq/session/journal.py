@@ -59,10 +59,14 @@ _SOON_S: Final = 1e-9
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Journal:
-    """One slot's store, as its sessions see it; implemented by their home. Nothing here waits or fails."""
+    """One slot's store, as its sessions see it; implemented by their home. Nothing here waits or fails.
+
+    `is_closed`: the slot is another home's, and nothing is put any more.
+    """
 
     def __init__(self, slot: int) -> None:
         self.slot: int = slot
+        self.is_closed: bool = False
 
     def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
         raise NotImplementedError(type(self).__name__)
