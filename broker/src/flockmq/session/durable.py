@@ -441,7 +441,7 @@ class DurableSession(JournaledSession):
 
     def _restore_message(self, sequence: int, value: bytes, may_be_sent: bool, now_s: float) -> None:
         state, qos, version, expires_ms, share, packet = message_parts(value)
-        expires_s = 0.0 if expires_ms == 0 else self.ledger.monotonic_s(expires_ms)
+        expires_s = 0.0 if expires_ms == 0 else self.ledger.expires_s(expires_ms)
         entry = Entry(packet, version, expires_s, share, sequence)
         packet_id = entry.packet_id()
         inflight = self.inflight

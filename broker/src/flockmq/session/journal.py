@@ -107,8 +107,12 @@ class Ledger:
         return max(0, int((monotonic_s + self.wall_offset_s) * _MS_PER_S))
 
     def monotonic_s(self, wall_ms: int) -> float:
+        """Below zero for what was before this machine's monotonic clock began."""
+        return wall_ms / _MS_PER_S - self.wall_offset_s
+
+    def expires_s(self, wall_ms: int) -> float:
         """Never 0.0, which means never."""
-        return max(_SOON_S, wall_ms / _MS_PER_S - self.wall_offset_s)
+        return max(_SOON_S, self.monotonic_s(wall_ms))
 
 
 @mypyc_attr(acyclic=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from flockmq import bounds
@@ -147,6 +149,18 @@ async def test_a_route_goes_when_it_is_durable_that_nobody_wants_it(home: Home) 
     assert (answers, home.routed) == ([], [(SLOT, b"a/#")])
     await home.commit()
     assert [wire.decode_reasons(answer) for answer in answers] == [[0, 0x11]]
+    assert home.routed == []
+
+
+async def test_the_routes_of_a_session_that_ends_go_when_its_end_is_durable(home: Home) -> None:
+    """Until then the next home may find it."""
+    subscribed(home)
+    home.residents.leave(ID, 1, -1, False)
+    home.disk.holds = True
+    home.open(2, opening(2, clean=True))
+    await home.settle()
+    assert home.routed == [(SLOT, b"a/#")]
+    await home.commit()
     assert home.routed == []
 
 
@@ -442,6 +456,22 @@ async def test_a_session_expires_when_its_time_is_up_also_after_a_crash(redis: R
     assert len(home.residents) == 0
     assert redis.slot(SLOT).sessions == {}
     later = await another(redis)
+    assert len(later.residents) == 0
+
+
+async def test_a_session_expires_when_its_time_is_up_also_where_the_clock_began_later(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine of the next home booted after the client left."""
+    home.open(1, opening(expiry_s=600))
+    home.residents.leave(ID, 1, -1, False)
+    left_at, began_at = time.time(), time.monotonic()
+    monotonic = time.monotonic
+    monkeypatch.setattr(time, "time", lambda: left_at + 700 + monotonic() - began_at)
+    monkeypatch.setattr(time, "monotonic", lambda: 10 + monotonic() - began_at)
+    later = await another(redis)
+    assert len(later.residents) == 1
+    later.residents.tick()
     assert len(later.residents) == 0
 
 
