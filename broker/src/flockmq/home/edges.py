@@ -81,7 +81,7 @@ class ToFront(HomeSink):
 
     __slots__ = (
         "client_id", "cuts", "deliver", "former_expiry_s", "heard", "is_told", "node", "on_flow", "on_overflow",
-        "token",
+        "token", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +103,8 @@ class ToFront(HomeSink):
         self.cuts = node.cuts
         self.heard = 0
         """The number of the last question of its connection."""
+        self.waiting: list[Callable[[], None]] | None = None
+        """What is asked behind a SUBSCRIBE, while that isn't placed."""
         self.client_id = client_id
         self.token = token
         self.is_told = False

@@ -60,7 +60,9 @@ class Desk(Protocol):
 
 
 class Subscribing:
-    """`settle(then)` calls when all that was put for the session is durable."""
+    """`settle(then)` calls when all that was put for the session is durable; `placed` is called when the session has
+    the filters, or won't.
+    """
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class Subscribing:
         question: wire.Subscribe,
         settle: Callable[[Callable[[], None]], None],
         answer: Answered,
+        placed: Callable[[], None],
     ) -> None:
         self._desk = desk
         self._router = router
@@ -77,6 +80,7 @@ class Subscribing:
         self._question = question
         self._settle = settle
         self._answer = answer
+        self._placed = placed
         self._reasons = [_UNDECIDED] * len(question.wanted)
         self._made: list[Subscription] = []
         self._new: set[bytes] = set()
@@ -90,6 +94,7 @@ class Subscribing:
             self._settle(partial(self._desk.claim, self._session.client_id, exclusive, self._claimed))
         else:
             self._place({})
+            self._placed()
 
     def _claimed(self, refused: dict[bytes, int]) -> None:
         self._place(refused)
@@ -97,6 +102,7 @@ class Subscribing:
         unused = [filter for filter in granted if self._session.subscription(filter) is None]
         if unused:
             self._desk.release(unused)
+        self._placed()
 
     def _place(self, refused: dict[bytes, int]) -> None:
         session = self._session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -162,6 +163,51 @@ async def test_the_routes_of_a_session_that_ends_go_when_its_end_is_durable(home
     assert home.routed == [(SLOT, b"a/#")]
     await home.commit()
     assert home.routed == []
+
+
+async def test_what_is_asked_behind_a_SUBSCRIBE_that_waits_for_its_claim_is_done_behind_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims: list[Callable[[dict[bytes, int]], None]] = []
+    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: claims.append(done))
+    home.zones["default"] = Limits(exclusive_subscription=True)
+    home.open(1, opening(1))
+    exclusive = b"$exclusive/x"
+    subscribe = wire.Subscribe([wire.Wanted(exclusive, 1)], b"")
+    questions = [subscribe, wire.Unsubscribe([exclusive], b"1"), subscribe, wire.Unsubscribe([exclusive], b"2")]
+    answers = [home.ask(1, question, number, number - 1) for number, question in enumerate(questions, start=1)]
+    assert home.ask(1, wire.Receive(7), 5, 0), "that stands behind none of them"
+    assert (answers, len(claims)) == ([[], [], [], []], 1)
+    for count in (1, 2):
+        claims[count - 1]({})
+        told = [wire.decode_reasons(answer) for answered in answers for answer in answered]
+        assert told == [[1], [0]] * count
+    assert home.routed == []
+
+
+async def test_so_much_is_asked_behind_a_SUBSCRIBE_and_no_more(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "SUBSCRIBES_WAITING_MAX", 1)
+    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: None)
+    home.zones["default"] = Limits(exclusive_subscription=True)
+    home.open(1, opening(1))
+    home.subscribe(1, b"$exclusive/x")
+    assert home.ask(1, wire.Unsubscribe([b"a"], b"1"), 2, 1) == []
+    assert home.ask(1, wire.Unsubscribe([b"b"], b"2"), 3, 2) == [b""]
+    assert home.ask(1, wire.Unsubscribe([b"c"], b"3"), 4, 3) == [b""], "none passes another"
+
+
+async def test_what_waited_behind_a_SUBSCRIBE_is_not_done_when_it_is_asked_again(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims: list[Callable[[dict[bytes, int]], None]] = []
+    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: claims.append(done))
+    home.zones["default"] = Limits(exclusive_subscription=True)
+    subscribed(home)
+    home.subscribe(1, b"$exclusive/x")
+    answers = home.ask(1, wire.Unsubscribe([b"a/#"], b"1"), 2, 1)
+    assert home.residents.resume(ID, EDGE, 1, opening(1), b"")
+    claims[0]({})
+    assert (answers, home.routed) == ([], [(SLOT, b"a/#"), (SLOT, b"$exclusive/x")])
 
 
 # Session present.

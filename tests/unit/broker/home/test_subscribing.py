@@ -70,10 +70,12 @@ class Asked:
 
     def subscribe(self, *wanted: tuple[bytes, int]) -> None:
         question = wire.Subscribe([wire.Wanted(*one) for one in wanted], b"")
-        Subscribing(self.desk, self.router, self.session, question, self.settle, self.answer).start()
+        Subscribing(self.desk, self.router, self.session, question, self.settle, self.answer, self.placed).start()
 
     def settle(self, then: Callable[[], None]) -> None:
         self.session.journal.barrier(lambda durable: then() if durable else None)
+
+    def placed(self) -> None: ...
 
     def answer(self, answer: bytes) -> None:
         self.answers.append(wire.decode_reasons(answer))
