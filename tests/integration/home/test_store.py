@@ -148,6 +148,24 @@ async def test_a_slot_that_is_released_and_taken_anew_while_it_is_read_is_the_la
     assert made.fenced.empty()
 
 
+async def test_a_slot_that_was_released_or_taken_anew_is_not_taken_again(owner: Owners) -> None:
+    made = await owner()
+    await made.store.take(3, OLD)
+    await made.store._turn.acquire()
+    again = asyncio.ensure_future(made.store.take(3, OLD, again=True))
+    await asyncio.sleep(0)
+    made.store.release(3)
+    made.store._turn.release()
+    with pytest.raises(LogUnavailable, match="released"):
+        await again
+    await made.store.take(3, NEW)
+    made.store.put(3, A, M, b"new")
+    with pytest.raises(LogUnavailable, match="released"):
+        await made.store.take(3, OLD, again=True)
+    assert await made.durable(3)
+    assert (await made.store.take(3, NEW, again=True)).sessions == {A: {M: b"new"}}
+
+
 async def test_whatever_fails_at_a_look_at_redis_the_next_one_comes(
     owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,28 +31,27 @@ class SlotJournal(Journal):
         self._store = store
         self._unsealed = unsealed
         self._flush = flush
-        self._is_closed = False
 
     def close(self) -> None:
         """The slot is another home's; when it comes back it has another journal."""
-        self._is_closed = True
+        self.is_closed = True
 
     def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self._store.put(self.slot, client_id, field, value)
             self._unsealed()
 
     def delete(self, client_id: bytes, field: bytes) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self._store.delete(self.slot, client_id, field)
             self._unsealed()
 
     def drop(self, client_id: bytes) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self._store.drop(self.slot, client_id)
 
     def barrier(self, done: Callable[[bool], None]) -> None:
-        if self._is_closed:
+        if self.is_closed:
             done(False)
         else:
             self._store.barrier(self.slot, partial(self._answered, done))
@@ -82,7 +81,7 @@ class ToFront(HomeSink):
 
     __slots__ = (
         "client_id", "cuts", "deliver", "former_expiry_s", "heard", "is_told", "node", "on_flow", "on_overflow",
-        "token",
+        "token", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +103,8 @@ class ToFront(HomeSink):
         self.cuts = node.cuts
         self.heard = 0
         """The number of the last question of its connection."""
+        self.waiting: list[Callable[[], None]] | None = None
+        """What is asked behind a SUBSCRIBE, while that isn't placed."""
         self.client_id = client_id
         self.token = token
         self.is_told = False

@@ -359,23 +359,23 @@ class Holding:
 
     async def _take_again(self, slot: Slot) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S
-        while self.slots.get(slot.number) is slot:
+        while self.slots.get(slot.number) is slot and not slot.is_lost:
             try:
-                taken = await self._store.take(slot.number, slot.fence)
+                taken = await self._store.take(slot.number, slot.fence, again=True)
+                if self.slots.get(slot.number) is slot:  # else its sessions left, and are no more here to be compared
+                    self._write_again(slot, taken)
+                return
             except StoreFenced:
-                self._fenced(slot.number)
+                if self.slots.get(slot.number) is slot:
+                    self._fenced(slot.number)
                 return
             except LogError as error:
                 log.warning("slot %d of sessions waits for Redis: %s", slot.number, error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
-                continue
             except Exception:  # nothing of the slot would be durable any more
                 log.exception("slot %d of sessions could not be taken again, trying on", slot.number)
                 await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
-                continue
-            self._write_again(slot, taken)
-            return
 
     def _write_again(self, slot: Slot, taken: Taken) -> None:
         here = self._sessions_of(slot)

@@ -245,6 +245,7 @@ class Residents:
         self._detach(session)  # from its node, which may be another incarnation now
         if is_attached:
             session.attach(fresh.sink, session.limits, opening.window, opening.max_packet_bytes)
+            self.router.reached_anew(session)
         else:
             self.sessions.open(fresh, False)
         self._attach(session, token).is_told = True
@@ -391,13 +392,28 @@ class Residents:
         if session is None or not _is_next(session, *place):
             answer(b"")
             return
+        sink = session.sink
+        assert isinstance(sink, ToFront)
+        if isinstance(question, wire.Receive):
+            self.holding.now()
+            number = session.receive(question.packet_id)
+            origin = session.origin(number) if number else b""
+            self.holding.seal()
+            self.holding.settle(session.journal.slot, partial(answer, wire.encode(origin)))
+        elif sink.waiting is None:
+            self._change(session, sink, question, answer)
+        elif len(sink.waiting) < bounds.SUBSCRIBES_WAITING_MAX:
+            sink.waiting.append(partial(self._change, session, sink, question, answer))
+        else:
+            sink.heard = 0
+            answer(b"")
+
+    def _change(
+        self, session: DurableSession, sink: ToFront, question: wire.Subscribe | wire.Unsubscribe, answer: Answered
+    ) -> None:
+        """Its subscriptions. What is asked behind a SUBSCRIBE waits while that waits for its claim."""
         self.holding.now()
         match question:
-            case wire.Receive(packet_id=packet_id):
-                number = session.receive(packet_id)
-                origin = session.origin(number) if number else b""
-                self.holding.seal()
-                self.holding.settle(session.journal.slot, partial(answer, wire.encode(origin)))
             case wire.Unsubscribe(filters, nonce):
                 reasons = self.sessions.unsubscribe(session, filters)  # again, if what it stands behind was done again
                 told_before = session.unsubscribed(nonce)
@@ -411,8 +427,20 @@ class Residents:
                 answer(wire.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
             case wire.Subscribe():
                 settle = partial(self.holding.settle, session.journal.slot)
-                Subscribing(self._host, self.router, session, question, settle, answer).start()
+                placed = partial(self._placed, session, sink)
+                sink.waiting = []
+                Subscribing(self._host, self.router, session, question, settle, answer, placed).start()
                 self.holding.seal()
+
+    def _placed(self, session: DurableSession, sink: ToFront) -> None:
+        waiting, sink.waiting = sink.waiting or [], None
+        for change in waiting:
+            if self._heard(sink.token) is not session or session.sink is not sink:
+                return  # it is asked again, on another way to the front
+            if sink.waiting is None:
+                change()
+            else:
+                sink.waiting.append(change)
 
 
 def _is_next(session: DurableSession, number: int, behind: int) -> bool:

@@ -97,25 +97,28 @@ class Store(Changes):
 
     # --- whose a slot is ----------------------------------------------------------------------------------------------
 
-    async def take(self, slot: int, fence: str) -> Taken:
+    async def take(self, slot: int, fence: str, *, again: bool = False) -> Taken:
         """Become the slot's owner and read what it has. `fence`: "generation-sequence incarnation"; again with the same
-        one is harmless. Raises StoreFenced if a higher owner took it; RedisUnreachable, LogUnavailable, the latter also
-        if it was released meanwhile."""
-        async with aclosing(self.take_all({slot: fence})) as slots:
+        one is harmless. `again`: only if it is ours by this very fence still. Raises StoreFenced if a higher owner took
+        it; RedisUnreachable, LogUnavailable, the latter also if it was released meanwhile."""
+        async with aclosing(self.take_all({slot: fence}, again=again)) as slots:
             async for _, taken in slots:
                 if isinstance(taken, StoreFenced):
                     raise taken
                 return taken
         raise LogUnavailable(f"slot {slot} was released, or taken anew, while it was read")
 
-    async def take_all(self, fences: Mapping[int, str]) -> AsyncGenerator[tuple[int, Taken | StoreFenced]]:
+    async def take_all(
+        self, fences: Mapping[int, str], *, again: bool = False
+    ) -> AsyncGenerator[tuple[int, Taken | StoreFenced]]:
         """As `take`, many slots a round trip. A slot may be written to from when it is yielded; one that is released
         meanwhile, and was ours before, isn't. Raises RedisUnreachable or LogUnavailable: what wasn't yielded must be
         taken again."""
         refused: list[tuple[int, StoreFenced]] = []
         owned: dict[RedisLink, list[SlotQueue]] = {}
         async with self._turn:
-            slots = [self._suspended(number, fence.encode()) for number, fence in fences.items()]
+            taken_now = [(n, fence.encode()) for n, fence in fences.items() if not again or self._is_ours(n, fence)]
+            slots = [self._suspended(number, fence) for number, fence in taken_now]
             ours = {state.number: self._slots.get(state.number) for state in slots}
             for link, group in (await self._by_link(slots)).items():
                 owned[link] = []
@@ -147,6 +150,10 @@ class Store(Changes):
         for batch in state.batches:
             self.queued_bytes -= batch.size
             _answer(batch, durable=False)
+
+    def _is_ours(self, number: int, fence: str) -> bool:
+        state = self._slots.get(number)
+        return state is not None and state.fence == fence.encode()
 
     def _suspended(self, number: int, fence: bytes) -> SlotQueue:
         """The slot, not written while it is taken. If it is ours by this fence, what waits for it goes on waiting."""

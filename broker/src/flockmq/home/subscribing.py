@@ -10,6 +10,7 @@ session had it before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from flockmq.home import wire
@@ -59,7 +60,9 @@ class Desk(Protocol):
 
 
 class Subscribing:
-    """`settle(then)` calls when all that was put for the session is durable."""
+    """`settle(then)` calls when all that was put for the session is durable; `placed` is called when the session has
+    the filters, or won't.
+    """
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Subscribing:
         question: wire.Subscribe,
         settle: Callable[[Callable[[], None]], None],
         answer: Answered,
+        placed: Callable[[], None],
     ) -> None:
         self._desk = desk
         self._router = router
@@ -76,6 +80,7 @@ class Subscribing:
         self._question = question
         self._settle = settle
         self._answer = answer
+        self._placed = placed
         self._reasons = [_UNDECIDED] * len(question.wanted)
         self._made: list[Subscription] = []
         self._new: set[bytes] = set()
@@ -85,9 +90,11 @@ class Subscribing:
     def start(self) -> None:
         exclusive = list({wanted.filter: None for wanted in self._question.wanted if is_exclusive(wanted.filter)})
         if exclusive and self._session.limits.exclusive_subscription:
-            self._desk.claim(self._session.client_id, exclusive, self._claimed)
+            # what an UNSUBSCRIBE before it gave up is released when that is durable: later it would be this claim
+            self._settle(partial(self._desk.claim, self._session.client_id, exclusive, self._claimed))
         else:
             self._place({})
+            self._placed()
 
     def _claimed(self, refused: dict[bytes, int]) -> None:
         self._place(refused)
@@ -95,6 +102,7 @@ class Subscribing:
         unused = [filter for filter in granted if self._session.subscription(filter) is None]
         if unused:
             self._desk.release(unused)
+        self._placed()
 
     def _place(self, refused: dict[bytes, int]) -> None:
         session = self._session
@@ -134,11 +142,16 @@ class Subscribing:
 
     def _take_back(self, reason: int) -> None:
         session = self._session
+        unused: list[bytes] = []
         for made in self._made:
             if made.filter in self._new and session.subscription(made.filter) is made:
                 self._router.remove(made)
                 self._router.counters.subscriptions -= 1
                 session.remove_subscription(made.filter)
+                if is_exclusive(made.filter):
+                    unused.append(made.filter)
+        if unused:
+            self._settle(partial(self._desk.release, unused))
         self._reasons = [reason if granted < 0x80 else granted for granted in self._reasons]
         self._owed = []
 

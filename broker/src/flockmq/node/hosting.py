@@ -121,8 +121,9 @@ class Hosting:
             self._shares[slot].changed(share_filter)
 
     def _members_missing(self, slot: int, share_filter: bytes) -> None:
-        """Somebody thinks that there are some."""
-        self._shares_of(slot).doubt(share_filter)
+        """Somebody thinks that there are some. Of a slot whose sessions aren't all here that may be true."""
+        if self.residents.has_loaded(slot):
+            self._shares_of(slot).doubt(share_filter)
 
     def route_deleted(self, slot: int, filter: bytes) -> None:
         """A route of a slot went from the log; amid an entry."""

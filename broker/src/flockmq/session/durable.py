@@ -99,7 +99,7 @@ class DurableSession(JournaledSession):
     `inflight` and `kept` have what was sent and isn't complete, in the order of the sequences; `queue` what waits.
     """
 
-    __slots__ = ("_held", "_is_returning", "_queued_qos0")
+    __slots__ = ("_held", "_is_returning", "_kept_bytes", "_queued_qos0")
 
     def __init__(
         self,
@@ -115,6 +115,7 @@ class DurableSession(JournaledSession):
         super().__init__(journal, ledger, meta, sink, client_id, limits, window, max_packet_bytes)
         self.inflight = {}
         self._queued_qos0: int = 0
+        self._kept_bytes: int = 0
         self._held: bool = False
         self._is_returning: bool = False
         """A client that came back has as much to read yet as would have its publishers paused: to cut it off for that
@@ -152,8 +153,9 @@ class DurableSession(JournaledSession):
         self._held = False
         self.sink.put(AGAIN)
         # what was received has a place in the client's window, where what comes behind it may never have been
-        self._unsent = deque([packet_id for packet_id, state in inflight.items() if state == AWAITS_PUBCOMP])
-        self._unsent += [i for i, state in inflight.items() if state not in (AWAITS_PUBCOMP, _AWAITS_RELEASE)]
+        again = [packet_id for packet_id, state in inflight.items() if state == AWAITS_PUBCOMP]
+        again += [i for i, state in inflight.items() if state not in (AWAITS_PUBCOMP, _AWAITS_RELEASE)]
+        self._unsent = dict.fromkeys(reversed(again))
         self._send_waiting(inflight)
 
     def leave(self, away: Sink, will: Will | None = None) -> None:
@@ -199,7 +201,22 @@ class DurableSession(JournaledSession):
         self._unseal()
         return answer
 
-    def _forget_oldest(self, queue: deque[Stored | bytes]) -> None:
+    def waiting(self) -> int:
+        """With what a crash of the home made in flight, sent or not: so much of it is beyond the window."""
+        return super().waiting() + self._beyond_window()
+
+    def waiting_bytes(self) -> int:
+        return self.queue_bytes + (self._kept_bytes if self._beyond_window() else 0)
+
+    def _beyond_window(self) -> int:
+        inflight = self.inflight
+        return 0 if inflight is None else max(0, len(inflight) - max(self.window, self.limits.max_inflight))
+
+    def _forget_oldest(self, queue: deque[Stored | bytes]) -> bool:
+        if not self._queued_qos0 and self._beyond_window() and self._forget_in_flight():
+            return True
+        if not queue:
+            return False
         at = 0
         if self._queued_qos0:
             self._queued_qos0 -= 1
@@ -212,6 +229,18 @@ class DurableSession(JournaledSession):
         self.queue_bytes -= len(packet_of(dropped))
         if isinstance(dropped, Entry):
             self.journal.delete(self.client_id, sequence_field(dropped.sequence))
+        return True
+
+    def _forget_in_flight(self) -> bool:
+        """The last of it, which is the least likely to have been sent. False: all of it was, on this connection."""
+        inflight = self.inflight
+        assert inflight is not None
+        for packet_id in reversed(self.kept or {}):
+            is_sent = self._unsent is not None and packet_id not in self._unsent
+            if not is_sent and inflight[packet_id] in (AWAITS_PUBACK, AWAITS_PUBREC):
+                self._complete(inflight, packet_id)
+                return True
+        return False
 
     def _send_waiting(self, inflight: dict[int, int]) -> None:
         """There is room in the window: first what a returned client must get again, then what is durable."""
@@ -222,7 +251,7 @@ class DurableSession(JournaledSession):
         unsent = self._unsent
         if unsent is not None:
             while unsent and len(inflight) - len(unsent) < self.window:
-                packet_id = unsent.popleft()
+                packet_id = unsent.popitem()[0]
                 self._send_again(packet_id, inflight[packet_id])
             if not unsent:
                 self._unsent = None
@@ -282,6 +311,7 @@ class DurableSession(JournaledSession):
         if kept is None:
             self.kept = kept = {}
         kept[packet_id] = entry
+        self._kept_bytes += len(entry.packet)
 
     def _entry(self, packet_id: int) -> Entry:
         assert self.kept is not None
@@ -291,7 +321,9 @@ class DurableSession(JournaledSession):
 
     def _complete(self, inflight: dict[int, int], packet_id: int) -> None:
         """The exchange is over."""
-        self.journal.delete(self.client_id, sequence_field(self._entry(packet_id).sequence))
+        entry = self._entry(packet_id)
+        self.journal.delete(self.client_id, sequence_field(entry.sequence))
+        self._kept_bytes -= len(entry.packet)
         del inflight[packet_id]
         assert self.kept is not None
         del self.kept[packet_id]
@@ -299,9 +331,8 @@ class DurableSession(JournaledSession):
 
     def _need_not_send(self, packet_id: int) -> None:
         """The client answered already, on a connection that another home had."""
-        unsent = self._unsent
-        if unsent is not None and packet_id in unsent:
-            unsent.remove(packet_id)
+        if self._unsent is not None:
+            self._unsent.pop(packet_id, None)
 
     # What the client answered, as its front reports.
 
@@ -353,6 +384,7 @@ class DurableSession(JournaledSession):
         state = inflight.get(packet_id)
         if state == AWAITS_PUBREC:
             entry = self._entry(packet_id)
+            self._kept_bytes -= len(entry.packet)
             entry.packet = b""
             self._need_not_send(packet_id)
             del inflight[packet_id]
@@ -441,7 +473,7 @@ class DurableSession(JournaledSession):
 
     def _restore_message(self, sequence: int, value: bytes, may_be_sent: bool, now_s: float) -> None:
         state, qos, version, expires_ms, share, packet = message_parts(value)
-        expires_s = 0.0 if expires_ms == 0 else self.ledger.monotonic_s(expires_ms)
+        expires_s = 0.0 if expires_ms == 0 else self.ledger.expires_s(expires_ms)
         entry = Entry(packet, version, expires_s, share, sequence)
         packet_id = entry.packet_id()
         inflight = self.inflight

@@ -59,10 +59,14 @@ _SOON_S: Final = 1e-9
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Journal:
-    """One slot's store, as its sessions see it; implemented by their home. Nothing here waits or fails."""
+    """One slot's store, as its sessions see it; implemented by their home. Nothing here waits or fails.
+
+    `is_closed`: the slot is another home's, and nothing is put any more.
+    """
 
     def __init__(self, slot: int) -> None:
         self.slot: int = slot
+        self.is_closed: bool = False
 
     def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
         raise NotImplementedError(type(self).__name__)
@@ -103,8 +107,12 @@ class Ledger:
         return max(0, int((monotonic_s + self.wall_offset_s) * _MS_PER_S))
 
     def monotonic_s(self, wall_ms: int) -> float:
+        """Below zero for what was before this machine's monotonic clock began."""
+        return wall_ms / _MS_PER_S - self.wall_offset_s
+
+    def expires_s(self, wall_ms: int) -> float:
         """Never 0.0, which means never."""
-        return max(_SOON_S, wall_ms / _MS_PER_S - self.wall_offset_s)
+        return max(_SOON_S, self.monotonic_s(wall_ms))
 
 
 @mypyc_attr(acyclic=True)

@@ -164,7 +164,7 @@ class JournaledSession(Session):
 
     def has_ended(self) -> bool:
         """It ended, or goes on elsewhere."""
-        return self._ended
+        return self._ended or self.journal.is_closed
 
     def abandon(self) -> None:
         """It isn't ours any more: barriers that are still to be answered do nothing."""

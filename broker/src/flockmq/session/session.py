@@ -93,7 +93,8 @@ class Session:
         """How many subscriptions have each; None: not counted yet, or there are none."""
         self.aliases: OutgoingAliases | None = None
         self._next_id: int = 0
-        self._unsent: deque[int] | None = None
+        self._unsent: dict[int, None] | None = None
+        """Packet ids of what is to be sent again, the first of them last."""
 
     # Subscriptions: none, one kept as itself, or many by filter.
 
@@ -201,18 +202,25 @@ class Session:
 
     def is_crowded(self) -> bool:
         """So many messages wait that whoever publishes to this session should pause."""
+        return self.waiting() * 2 > self.limits.max_mqueue_len or self.waiting_bytes() * 2 > MQUEUE_MAX_BYTES
+
+    def waiting(self) -> int:
+        """Messages for which the window has no place."""
         queue = self.queue
-        return queue is not None and (
-            len(queue) * 2 > self.limits.max_mqueue_len or self.queue_bytes * 2 > MQUEUE_MAX_BYTES
-        )
+        return 0 if queue is None else len(queue)
+
+    def waiting_bytes(self) -> int:
+        return self.queue_bytes
 
     def has_room(self, packet_bytes: int) -> bool:
         """A packet more leaves most of the queue to what is published."""
         queue = self.queue
         if not queue and (self.inflight is None or len(self.inflight) < self.window):
             return True
-        waiting = 0 if queue is None else len(queue)
-        return waiting * 4 < self.limits.max_mqueue_len and self.queue_bytes + packet_bytes <= MQUEUE_MAX_BYTES // 4
+        return (
+            self.waiting() * 4 < self.limits.max_mqueue_len
+            and self.waiting_bytes() + packet_bytes <= MQUEUE_MAX_BYTES // 4
+        )
 
     def enqueue(self, entry: Stored | bytes) -> int:
         """Let a packet of any QoS wait: QUEUED, REPLACED or REFUSED.
@@ -225,10 +233,9 @@ class Session:
             self.queue = queue = deque()
         size = len(packet_of(entry))
         answer = QUEUED
-        while len(queue) >= self.limits.max_mqueue_len or self.queue_bytes + size > MQUEUE_MAX_BYTES:
-            if not queue or not self.is_behind():
+        while self.waiting() >= self.limits.max_mqueue_len or self.waiting_bytes() + size > MQUEUE_MAX_BYTES:
+            if not self.is_behind() or not self._forget_oldest(queue):
                 return REFUSED
-            self._forget_oldest(queue)
             answer = REPLACED
         queue.append(entry)
         self.queue_bytes += size
@@ -262,7 +269,10 @@ class Session:
         for entry in entries:
             self.queue_bytes += len(packet_of(entry))
 
-    def _forget_oldest(self, queue: deque[Stored | bytes]) -> None:
+    def _forget_oldest(self, queue: deque[Stored | bytes]) -> bool:
+        """False: there is none."""
+        if not queue:
+            return False
         at = 0
         for position, entry in enumerate(queue):
             if packet_of(entry)[0] & 6 == 0:
@@ -270,6 +280,7 @@ class Session:
                 break
         self.queue_bytes -= len(packet_of(queue[at]))
         del queue[at]
+        return True
 
     def _free_id(self, inflight: dict[int, int]) -> int:
         packet_id = self._next_id
@@ -294,7 +305,7 @@ class Session:
         unsent = self._unsent
         if unsent is not None:
             while unsent and len(inflight) - len(unsent) < self.window:
-                packet_id = unsent.popleft()
+                packet_id = unsent.popitem()[0]
                 if packet_id in inflight:
                     self._send_again(packet_id, inflight[packet_id])
             if not unsent:
@@ -397,7 +408,7 @@ class Session:
         inflight = self.inflight
         if inflight is None:
             return
-        self._unsent = deque(inflight)
+        self._unsent = dict.fromkeys(reversed(inflight))
         self._send_waiting(inflight)
 
     def _send_again(self, packet_id: int, state: int) -> None:

@@ -159,10 +159,10 @@ class Sessions:
         for subscription in session.all_subscriptions():
             self._drop(subscription, unrouted)
         session.subscriptions = None
-        if unrouted:
-            self._port.unrouted(session, unrouted)
         self._port.session_ended(session)
         session.forget()
+        if unrouted:  # behind its end: a session that a crash brings back still has its routes
+            self._port.unrouted(session, unrouted)
 
     def unsubscribe(self, session: Session, filters: list[bytes]) -> list[int]:
         """For each filter the reason code of UNSUBACK."""

@@ -42,6 +42,9 @@ class Disk(Store):
         self.holds = False
         self.full = False
         self.backed_up = False
+        self.turn = asyncio.Event()
+        """Slots are taken when it is set."""
+        self.turn.set()
         self._ours: dict[int, Fence] = {}
         self._ending: dict[int, set[bytes]] = {}
         self._waiting: dict[int, list[tuple[Change | None, Barrier | None]]] = {}
@@ -80,13 +83,18 @@ class Disk(Store):
         else:
             done(True)
 
-    async def take_all(self, fences: Mapping[int, str]) -> AsyncGenerator[tuple[int, Taken | StoreFenced]]:
+    async def take_all(
+        self, fences: Mapping[int, str], *, again: bool = False
+    ) -> AsyncGenerator[tuple[int, Taken | StoreFenced]]:
+        await self.turn.wait()
         if self.redis.is_away:
             raise RedisUnreachable("away")
         for number, text in fences.items():
             place, incarnation = text.split()
             generation, sequence = place.split("-")
             fence = (int(generation), int(sequence), incarnation)
+            if again and self._ours.get(number) != fence:
+                continue
             data = self.redis.slot(number)
             if data.fence is not None and data.fence > fence:
                 yield number, StoreFenced(data.fence[2])

@@ -10,6 +10,8 @@ import pytest
 
 from flockmq import bounds
 from flockmq.home import wire
+from flockmq.home.holding import Slot
+from flockmq.home.taking import Taken
 from flockmq.session.durable import DurableSession
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
@@ -420,6 +422,42 @@ async def test_of_a_slot_that_goes_while_it_is_taken_again_nothing_is_written_by
     if comes_back:
         assert home.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
         assert redis.slot(SLOT).sessions[ID] != before
+
+
+async def test_a_slot_that_goes_before_it_is_taken_again_is_left_to_its_next_home(redis: Redis, home: Home) -> None:
+    """It may not have fenced it yet, and finds there what it goes on with."""
+    subscribed(home)
+    before = redis.slot(SLOT).sessions[ID].copy()
+    home.disk.turn.clear()
+    home.disk.on_lost(SLOT)
+    await home.settle()
+    home.residents.disown(SLOT)
+    await home.settle()
+    home.disk.turn.set()
+    await home.settle()
+    assert redis.slot(SLOT).sessions == {ID: before}
+    assert (await another(redis)).came == [(SLOT, ID, [b"a/#"])]
+
+
+async def test_what_can_not_be_written_anew_is_tried_again(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LOG_RETRY_MAX_S", 0.0)
+    subscribed(home)
+    write_again = home.residents.holding._write_again
+    tries: list[Taken] = []
+
+    def fails_once(slot: Slot, taken: Taken) -> None:
+        tries.append(taken)
+        if len(tries) == 1:
+            raise RuntimeError("not this time")
+        write_again(slot, taken)
+
+    monkeypatch.setattr(home.residents.holding, "_write_again", fails_once)
+    redis.slots.clear()
+    home.disk.on_lost(SLOT)
+    await home.settle()
+    assert set(redis.slot(SLOT).sessions) == {ID}
 
 
 async def test_what_is_retained_is_owed_until_it_was_given(redis: Redis, home: Home) -> None:

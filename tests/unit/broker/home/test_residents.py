@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
 
 from flockmq import bounds
@@ -9,6 +12,7 @@ from flockmq.home import wire
 from flockmq.mqtt.reason import Reason
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
+from flockmq.session.publish import publication
 from flockmq.session.settling import PUBACK, SETTLED, pair
 from unit.broker.home.redis import Redis
 from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Home, another, opening, roommates, subscribed, will
@@ -147,6 +151,63 @@ async def test_a_route_goes_when_it_is_durable_that_nobody_wants_it(home: Home) 
     await home.commit()
     assert [wire.decode_reasons(answer) for answer in answers] == [[0, 0x11]]
     assert home.routed == []
+
+
+async def test_the_routes_of_a_session_that_ends_go_when_its_end_is_durable(home: Home) -> None:
+    """Until then the next home may find it."""
+    subscribed(home)
+    home.residents.leave(ID, 1, -1, False)
+    home.disk.holds = True
+    home.open(2, opening(2, clean=True))
+    await home.settle()
+    assert home.routed == [(SLOT, b"a/#")]
+    await home.commit()
+    assert home.routed == []
+
+
+async def test_what_is_asked_behind_a_SUBSCRIBE_that_waits_for_its_claim_is_done_behind_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims: list[Callable[[dict[bytes, int]], None]] = []
+    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: claims.append(done))
+    home.zones["default"] = Limits(exclusive_subscription=True)
+    home.open(1, opening(1))
+    exclusive = b"$exclusive/x"
+    subscribe = wire.Subscribe([wire.Wanted(exclusive, 1)], b"")
+    questions = [subscribe, wire.Unsubscribe([exclusive], b"1"), subscribe, wire.Unsubscribe([exclusive], b"2")]
+    answers = [home.ask(1, question, number, number - 1) for number, question in enumerate(questions, start=1)]
+    assert home.ask(1, wire.Receive(7), 5, 0), "that stands behind none of them"
+    assert (answers, len(claims)) == ([[], [], [], []], 1)
+    for count in (1, 2):
+        claims[count - 1]({})
+        told = [wire.decode_reasons(answer) for answered in answers for answer in answered]
+        assert told == [[1], [0]] * count
+    assert home.routed == []
+
+
+async def test_so_much_is_asked_behind_a_SUBSCRIBE_and_no_more(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "SUBSCRIBES_WAITING_MAX", 1)
+    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: None)
+    home.zones["default"] = Limits(exclusive_subscription=True)
+    home.open(1, opening(1))
+    home.subscribe(1, b"$exclusive/x")
+    assert home.ask(1, wire.Unsubscribe([b"a"], b"1"), 2, 1) == []
+    assert home.ask(1, wire.Unsubscribe([b"b"], b"2"), 3, 2) == [b""]
+    assert home.ask(1, wire.Unsubscribe([b"c"], b"3"), 4, 3) == [b""], "none passes another"
+
+
+async def test_what_waited_behind_a_SUBSCRIBE_is_not_done_when_it_is_asked_again(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims: list[Callable[[dict[bytes, int]], None]] = []
+    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: claims.append(done))
+    home.zones["default"] = Limits(exclusive_subscription=True)
+    subscribed(home)
+    home.subscribe(1, b"$exclusive/x")
+    answers = home.ask(1, wire.Unsubscribe([b"a/#"], b"1"), 2, 1)
+    assert home.residents.resume(ID, EDGE, 1, opening(1), b"")
+    claims[0]({})
+    assert (answers, home.routed) == ([], [(SLOT, b"a/#"), (SLOT, b"$exclusive/x")])
 
 
 # Session present.
@@ -444,6 +505,22 @@ async def test_a_session_expires_when_its_time_is_up_also_after_a_crash(redis: R
     assert len(later.residents) == 0
 
 
+async def test_a_session_expires_when_its_time_is_up_also_where_the_clock_began_later(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine of the next home booted after the client left."""
+    home.open(1, opening(expiry_s=600))
+    home.residents.leave(ID, 1, -1, False)
+    left_at, began_at = time.time(), time.monotonic()
+    monotonic = time.monotonic
+    monkeypatch.setattr(time, "time", lambda: left_at + 700 + monotonic() - began_at)
+    monkeypatch.setattr(time, "monotonic", lambda: 10 + monotonic() - began_at)
+    later = await another(redis)
+    assert len(later.residents) == 1
+    later.residents.tick()
+    assert len(later.residents) == 0
+
+
 async def test_a_connection_that_takes_no_more_is_cut_off_and_its_session_stays(home: Home) -> None:
     overflows(home)
     await home.settle()
@@ -580,3 +657,19 @@ async def test_a_link_that_is_found_lost_after_its_front_had_said_so_holds_nothi
     home.take(1)
     await home.settle()
     assert home.payloads() == [b"1"]
+
+
+async def test_QoS_0_goes_on_to_who_was_there_and_may_have_missed_something(home: Home) -> None:
+    subscribed(home)
+    run(home, b"1")
+    home.residents.cut(EDGE)
+    assert home.residents.resume(ID, EDGE, 1, opening(1), b"")
+    home.packets()
+    run(home, b"2")
+    assert [packet[7:] for packet in home.packets()] == [b"2"]
+
+
+def run(home: Home, payload: bytes) -> None:
+    """Of QoS 0."""
+    packet = publication(4, 0, False, b"a/b", payload, b"").packet
+    home.residents.letters.take_runs([Letter(b"", 0, b"", 4, packet)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -69,10 +70,12 @@ class Asked:
 
     def subscribe(self, *wanted: tuple[bytes, int]) -> None:
         question = wire.Subscribe([wire.Wanted(*one) for one in wanted], b"")
-        Subscribing(self.desk, self.router, self.session, question, self.settle, self.answer).start()
+        Subscribing(self.desk, self.router, self.session, question, self.settle, self.answer, self.placed).start()
 
     def settle(self, then: Callable[[], None]) -> None:
         self.session.journal.barrier(lambda durable: then() if durable else None)
+
+    def placed(self) -> None: ...
 
     def answer(self, answer: bytes) -> None:
         self.answers.append(wire.decode_reasons(answer))
@@ -171,6 +174,40 @@ def test_a_claim_that_nobody_uses_is_released(asked: Asked) -> None:
     asked.desk.claims[0][1]({})
     assert asked.desk.released == [EXCLUSIVE]
     assert asked.desk.routes == []
+
+
+def test_a_claim_that_comes_when_the_session_runs_elsewhere_places_nothing_here(asked: Asked) -> None:
+    asked.session.limits.exclusive_subscription = True
+    asked.subscribe((EXCLUSIVE, 1), (b"$share/g/a", 1))
+    asked.session.journal.is_closed = True
+    asked.desk.claims[0][1]({})
+    assert (asked.filters(), asked.desk.routes, asked.desk.released) == ([], [], [EXCLUSIVE])
+
+
+def test_a_claim_whose_filter_the_log_did_not_take_is_released_when_it_is_durable_that_it_is_out_again(
+    asked: Asked,
+) -> None:
+    asked.session.limits.exclusive_subscription = True
+    asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
+    asked.desk.claims[0][1]({})
+    asked.desk.routes[0][1](Reason.QUOTA_EXCEEDED)
+    assert (asked.filters(), asked.desk.released) == ([], [])
+    asked.home.settle()
+    assert asked.desk.released == [EXCLUSIVE]
+
+
+def test_a_claim_waits_until_what_was_unsubscribed_before_it_is_durable(asked: Asked) -> None:
+    """What was claimed for that is released then."""
+    asked.session.limits.exclusive_subscription = True
+    asked.session.add_subscription(Subscription(asked.session, EXCLUSIVE, 1))
+    asked.home.settle()
+    asked.session.remove_subscription(EXCLUSIVE)
+    asked.settle(partial(asked.desk.release, [EXCLUSIVE]))
+    asked.subscribe((EXCLUSIVE, 1))
+    assert (asked.desk.released, asked.desk.claims) == ([], [])
+    asked.home.settle()
+    assert asked.desk.released == [EXCLUSIVE]
+    assert [filters for filters, _ in asked.desk.claims] == [[EXCLUSIVE]]
 
 
 def test_a_session_that_ended_meanwhile_is_not_answered(asked: Asked) -> None:

@@ -9,6 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from flockmq.home.edges import SlotJournal
+from flockmq.home.holding import Slot
+from flockmq.home.wills import Wills
 from flockmq.mqtt.reason import Reason
 from flockmq.node.filters import Filters
 from flockmq.node.hosting import Hosting
@@ -18,8 +21,11 @@ from flockmq.rlog.entry import PUT, Op
 from flockmq.rlog.route_table import RouteTable
 from flockmq.rlog.shards import ROUTES, SHARES, Members
 from flockmq.session.counters import Counters
+from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
+from flockmq.session.publish import publication
 from flockmq.session.router import Router
+from flockmq.session.shared import SHARED, wrap
 from flockmq.session.sink import Courier
 from flockmq.session.slotted import SlotPeers
 from flockmq.session.subscription import Subscription
@@ -58,6 +64,9 @@ class Hosted:
         self.shares = node.remote_shares = RemoteShares(router, "me@0", self.hosting.share_written)
         self.shares.go_live()
         self.session = Home().opened()
+        self.slot = Slot(SLOT, 0, "", cast(SlotJournal, self.session.journal), cast(Wills, SimpleNamespace()))
+        self.slot.loaded = True
+        self.hosting.residents.holding.slots[SLOT] = self.slot
         self.answers: list[int] = []
 
     async def subscribe(self, filter: bytes) -> Subscription:
@@ -189,6 +198,23 @@ async def test_a_row_without_members_goes_when_it_is_noticed(shared: Shared) -> 
     shared.hosting.router.on_missing(SLOT, GROUP)
     await shared.write()
     assert shared.row() == (0, 0)
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_a_row_of_a_slot_that_is_not_here_yet_or_any_more_is_left_to_its_home(
+    shared: Shared, is_held: bool
+) -> None:
+    """What is dealt out to it may reach this node late, or early."""
+    shared.shares.put((GROUP, OWNER), Members(1, 0), None)
+    if is_held:
+        shared.slot.loaded = False
+    else:
+        del shared.hosting.residents.holding.slots[SLOT]
+    packet = publication(4, 0, False, b"a/b", b"late", b"").packet
+    letter = Letter(b"", 0, b"", 4 | SHARED, SLOT.to_bytes(2, "big") + wrap(GROUP, 0, 2, packet))
+    shared.hosting.residents.letters.take_runs([letter])
+    await asyncio.sleep(0.01)
+    assert (shared.log.waiting(), shared.row()) == (0, (1, 0))
 
 
 async def test_members_that_a_bootstrap_did_not_bring_are_written_again(shared: Shared) -> None:

@@ -554,6 +554,28 @@ def test_after_a_crash_all_that_may_have_been_sent_comes_again_under_its_packet_
     assert heard(session) == [(0x62, 2, b""), (DUP1, 1, b"1"), (DUP2, 3, b"3")]
 
 
+def test_crashes_leave_no_more_of_a_client_that_reads_nothing_than_its_queue_and_its_window_hold(home: Home) -> None:
+    session = home.opened(window=3)
+    for crashes in range(4):
+        for number in range(1, 9):
+            home.send(session, f"{crashes}.{number}")
+            home.settle()
+        assert len(messages_on(home.disk)) == 8
+        assert session.is_crowded()
+        home, session = elsewhere(home)
+        session.resume(home.fresh(window=3))
+        to_front(session).overflown = lambda: pytest.fail("it is let in, and loses what waited longest")
+        home.settle()
+        session.send_again()
+    received = []
+    while packets := heard(session):
+        for _, packet_id, payload in packets:
+            received.append(payload)
+            session.reported(pair(PUBACK, packet_id))
+        home.settle()
+    assert received == [b"0.1", b"0.2", b"0.3", b"3.4", b"3.5", b"3.6", b"3.7", b"3.8"]
+
+
 def test_what_was_received_is_released_before_more_is_sent_where_the_window_is_full(home: Home) -> None:
     session = home.opened(window=1)
     home.send(session, "1", 2)
