@@ -11,6 +11,7 @@ from flockmq.rlog.change import gather
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import StreamId, encode_transaction
 from flockmq.rlog.errors import LogFenced, LogFull, LogGap, LogLost, LogRefused, LogUnavailable, RedisUnreachable
+from flockmq.rlog.reading import log_key
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, ROUTES, SHARDS, RetainedMessage
@@ -502,6 +503,31 @@ async def test_snapshots_of_a_shard_are_written_one_at_a_time(nodes) -> None:
     await core.write(ROUTE, [route(core, n) for n in range(1000)])
     places = await asyncio.gather(*(core_of(core).snapshot(ROUTE) for _ in range(3)))
     assert set(places) == {core.applied(ROUTE)}
+
+
+async def entries_read(core: Rlog, after: StreamId) -> list[StreamId]:
+    reading = core._replica.read(ROUTE, after, core.applied(ROUTE))
+    return [entry.stream_id async for entry in reading]
+
+
+async def test_a_log_that_was_trimmed_or_seeded_anew_is_never_read_with_a_hole(nodes, valkey) -> None:
+    core = await nodes.core()
+    for number in range(20):
+        await core.write(ROUTE, [route(core, number)])
+    end = core.applied(ROUTE)
+    link = RedisLink(valkey.config)
+    await link.call("XTRIM", log_key(ROUTE), "MINID", "1-10")
+    assert await entries_read(core, StreamId(1, 9)) == [StreamId(1, n) for n in range(10, end.sequence + 1)]
+    with pytest.raises(LogUnavailable, match="shard route: Redis holds not all of the log from 1-8: .* 1-10"):
+        await entries_read(core, StreamId(1, 8))
+    await link.call("FLUSHALL")
+    await link.close()
+    await core.write(ROUTE, [route(core, 1)])
+    seeded = await entries_read(core, end)
+    assert seeded[0] == (2, 0)
+    assert seeded[-1] == core.applied(ROUTE)
+    with pytest.raises(LogUnavailable, match=f"Redis holds not all of the log from 1-9: generation 2 .* {end}"):
+        await entries_read(core, StreamId(1, 9))
 
 
 async def test_a_restarted_core_goes_on_from_its_snapshot(nodes, monkeypatch) -> None:

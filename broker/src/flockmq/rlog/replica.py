@@ -26,7 +26,7 @@ from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogError, LogLost, LogUnavailable
-from flockmq.rlog.reading import Looks, NotNext, apply_entry, entries_between, entries_of, log_key
+from flockmq.rlog.reading import Looks, NotNext, apply_entry, check_next, entries_between, entries_of, log_key
 from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks, Reply
 from flockmq.rlog.shards import SHARDS
 from flockmq.rlog.sweeping import Sweeper
@@ -104,13 +104,19 @@ class Replica:
         await self._side_links.close()
 
     async def read(self, shard: str, after: StreamId, up_to: StreamId) -> AsyncIterator[LogEntry]:
-        """The entries in (after, up_to]. Raises LogUnavailable if Redis doesn't hold them to the end."""
+        """The entries in (after, up_to]. Raises LogUnavailable if Redis doesn't hold all of them."""
         while after < up_to:
             command = ("XRANGE", log_key(shard), f"({after}", str(up_to), "COUNT", bounds.LOG_READ_MAX_ENTRIES)
             reply = await self._read_reply(await self._side_links.of(log_key(shard)), *command)
             if not reply:
                 raise LogUnavailable(f"shard {shard}: Redis holds no log between {after} and {up_to}")
             for entry in entries_of(reply):
+                try:
+                    check_next(entry, after)
+                except NotNext as error:
+                    raise LogUnavailable(
+                        f"shard {shard}: Redis holds not all of the log from {after}: {error}"
+                    ) from None
                 yield entry
                 after = entry.stream_id
 
@@ -337,10 +343,7 @@ class Replica:
         try:
             async for entry in self.read(fresh.name, fresh.applied, end):
                 filling.replaying = entries_between(fresh.applied, end)
-                try:
-                    apply_entry(fresh, entry)
-                except NotNext as error:
-                    raise LogUnavailable(f"shard {fresh.name} was trimmed during the bootstrap: {error}") from None
+                apply_entry(fresh, entry)
                 if loop.time() >= turn_ends:
                     await asyncio.sleep(0)
                     turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
