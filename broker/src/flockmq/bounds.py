@@ -189,6 +189,8 @@ BALLOT_TURN_S: Final = 0.25
 """Cores that could begin the next generation leave one another so much time for it."""
 BALLOT_PATIENCE_S: Final = 1.0
 """How long a core waits for a generation that it promised to another."""
+LOG_UNHEARD_MAX_S: Final = 2.0
+"""A core that heard nothing from Redis for so long gives nobody its tables: the log may have gone on without it."""
 LOG_BEHIND_REDIS_MAX_S: Final = 10.0
 """A log that ends before what a node applied, for so long, is another log: the node bootstraps."""
 LOG_TURN_MAX_S: Final = 0.005
