@@ -397,8 +397,11 @@ WILLS_MAX_S: Final = 2.0
 """How long a node that stops waits until its clients' wills are on their way."""
 RETAINED_SEEN_MAX_S: Final = 2.0
 """How long a SUBACK waits for the log to say what is retained."""
-RETAINED_EXPIRED_MAX: Final = 1000
-"""Retained messages that expired, taken out of the log at a time."""
+RETAINED_EXPIRED_LOOK_S: Final = 10.0
+RETAINED_EXPIRED_MAX: Final = 100_000
+"""Retained messages that expired, found by one look."""
+RETAINED_EXPIRED_SLICE: Final = 1000
+"""Those taken out of the log at a time."""
 RETAINED_LIVE_MAX_TOPICS: Final = 100_000
 """Topics that changed while one subscription is given what is retained."""
 

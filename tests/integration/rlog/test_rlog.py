@@ -174,6 +174,28 @@ async def test_a_purged_node_s_late_write_and_its_return_are_refused(nodes) -> N
     assert len(core.tables.routes) == 1
 
 
+async def test_of_an_incarnation_that_one_shard_refuses_no_other_goes_on_being_registered(nodes, monkeypatch) -> None:
+    core = await nodes.core()
+    replicant = await nodes.replicant(port := CountedPort(core_of(core)))
+    purged = "replicant@00000002"
+    await core_of(core).committer.purge(ROUTE, purged, StreamId(1, 1))
+    registered: list[str] = []
+
+    async def register(shard: str, incarnation: str) -> StreamId:
+        if shard != ROUTE:
+            await asyncio.sleep(0.1)
+        registered.append(shard)
+        return await core_of(core).register(shard, incarnation)
+
+    monkeypatch.setattr(port, "register", register)
+    with pytest.raises(LogRefused, match=f"{purged} is purged in the log"):
+        await replicant.rejoin(purged)
+    await asyncio.sleep(0.2)
+    assert registered == [ROUTE]
+    await replicant.rejoin("replicant@00000003")
+    await replicant.write(ROUTE, [route(replicant, 1)])
+
+
 async def test_a_leader_that_was_deposed_does_no_harm(nodes) -> None:
     core = await nodes.core()
     replicant = await nodes.replicant(core_of(core))
