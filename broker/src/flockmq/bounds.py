@@ -189,6 +189,8 @@ BALLOT_TURN_S: Final = 0.25
 """Cores that could begin the next generation leave one another so much time for it."""
 BALLOT_PATIENCE_S: Final = 1.0
 """How long a core waits for a generation that it promised to another."""
+LOG_UNHEARD_MAX_S: Final = 2.0
+"""A core that heard nothing from Redis for so long gives nobody its tables: the log may have gone on without it."""
 LOG_BEHIND_REDIS_MAX_S: Final = 10.0
 """A log that ends before what a node applied, for so long, is another log: the node bootstraps."""
 LOG_TURN_MAX_S: Final = 0.005
@@ -400,8 +402,11 @@ WILLS_MAX_S: Final = 2.0
 """How long a node that stops waits until its clients' wills are on their way."""
 RETAINED_SEEN_MAX_S: Final = 2.0
 """How long a SUBACK waits for the log to say what is retained."""
-RETAINED_EXPIRED_MAX: Final = 1000
-"""Retained messages that expired, taken out of the log at a time."""
+RETAINED_EXPIRED_LOOK_S: Final = 10.0
+RETAINED_EXPIRED_MAX: Final = 100_000
+"""Retained messages that expired, found by one look."""
+RETAINED_EXPIRED_SLICE: Final = 1000
+"""Those taken out of the log at a time."""
 RETAINED_LIVE_MAX_TOPICS: Final = 100_000
 """Topics that changed while subscriptions are given what is retained."""
 

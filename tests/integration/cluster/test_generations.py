@@ -189,6 +189,6 @@ async def test_a_core_whose_tables_are_wrong_finds_it_and_bootstraps(
     await cores.agree()
     assert "are not those of a majority of the cores: it bootstraps them anew" in caplog.text
     await until(lambda: "digests/route/core-2" in dict(nodes[0].rlog.tables.alarms.items()))
-    await write(nodes[1], range(101, 102))
+    # nobody writes to the shard: the leader has them compare once more all the same
     await until(lambda: not list(nodes[0].rlog.tables.alarms.items()))
     assert [node.rlog.digest_mismatches for node in nodes] == [0, 0, 1]

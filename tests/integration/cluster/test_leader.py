@@ -9,6 +9,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.cluster.leader import LEASE_KEY, Leader, Lease
+from flockmq.rlog.errors import RedisUnreachable
 from flockmq.rlog.redis import RedisConfig, RedisLink
 
 from .conftest import until
@@ -63,6 +64,28 @@ async def test_a_lease_that_ran_out_is_another_fence_to_its_old_holder(redis: Re
     fence = await lease.take_or_renew()
     await redis.call("DEL", LEASE_KEY)
     assert await lease.take_or_renew() == fence + 1
+
+
+async def test_a_lease_that_was_taken_though_no_answer_came_is_renewed(
+    redis: RedisLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = Lease(redis, A, Clock())
+    fence = await lease.take_or_renew()
+    await redis.call("DEL", LEASE_KEY)
+
+    async def unanswered(commands: list[list[str]], *, repeats_write: bool) -> None:
+        await redis.pipeline(commands)
+        raise RedisUnreachable("the connection was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(redis, "write", unanswered)
+        with pytest.raises(RedisUnreachable):
+            await lease.take_or_renew()
+    await redis.call("PEXPIRE", LEASE_KEY, 500)
+    assert await lease.take_or_renew() == fence + 1
+    left_ms = await redis.call("PTTL", LEASE_KEY)
+    assert isinstance(left_ms, int)
+    assert left_ms > 1000
 
 
 async def test_a_late_release_leaves_the_next_leader_alone(redis: RedisLink) -> None:

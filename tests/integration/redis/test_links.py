@@ -244,6 +244,15 @@ async def test_too_few_replicas_are_no_acknowledgement_nor_is_a_repeat(replicate
     await fresh.close()
 
 
+async def test_what_a_full_primary_accepts_counts_when_the_replicas_have_it(replicated: Replicated) -> None:
+    link = RedisLink(RedisConfig(replicated.url, min_replicas=2, wait_timeout_s=PATIENCE_S))
+    await link.write([("SET", "x", "1")])
+    replicated.primary.call("CONFIG", "SET", "maxmemory", 1)
+    assert await link.write([("DEL", "x")]) == [1]
+    assert [replica.call("GET", "x") for replica in replicated.replicas] == [None, None]
+    await link.close()
+
+
 async def test_a_server_that_wants_more_replicas_itself_acknowledges_nothing(server: Server) -> None:
     server.call("CONFIG", "SET", "min-replicas-to-write", 1)
     link = RedisLink(RedisConfig(server.url, min_replicas=1))

@@ -11,9 +11,21 @@ from flockmq.rlog.change import gather
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import StreamId, encode_transaction
 from flockmq.rlog.errors import LogFenced, LogFull, LogGap, LogLost, LogRefused, LogUnavailable, RedisUnreachable
+from flockmq.rlog.reading import log_key
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, ROUTES, SHARDS, RetainedMessage
+from flockmq.rlog.shards import (
+    CLUSTER,
+    MESSAGES,
+    NODES,
+    RETAINED,
+    ROUTE,
+    ROUTES,
+    SHARDS,
+    SLOTS,
+    NodeInfo,
+    RetainedMessage,
+)
 from flockmq.tasks import VitalTaskFailed
 
 
@@ -160,6 +172,28 @@ async def test_a_purged_node_s_late_write_and_its_return_are_refused(nodes) -> N
     await agree(ROUTE, core, replicant)
     assert core.tables.routes.nodes(b"f/1") == {core.incarnation}
     assert len(core.tables.routes) == 1
+
+
+async def test_of_an_incarnation_that_one_shard_refuses_no_other_goes_on_being_registered(nodes, monkeypatch) -> None:
+    core = await nodes.core()
+    replicant = await nodes.replicant(port := CountedPort(core_of(core)))
+    purged = "replicant@00000002"
+    await core_of(core).committer.purge(ROUTE, purged, StreamId(1, 1))
+    registered: list[str] = []
+
+    async def register(shard: str, incarnation: str) -> StreamId:
+        if shard != ROUTE:
+            await asyncio.sleep(0.1)
+        registered.append(shard)
+        return await core_of(core).register(shard, incarnation)
+
+    monkeypatch.setattr(port, "register", register)
+    with pytest.raises(LogRefused, match=f"{purged} is purged in the log"):
+        await replicant.rejoin(purged)
+    await asyncio.sleep(0.2)
+    assert registered == [ROUTE]
+    await replicant.rejoin("replicant@00000003")
+    await replicant.write(ROUTE, [route(replicant, 1)])
 
 
 async def test_a_leader_that_was_deposed_does_no_harm(nodes) -> None:
@@ -414,6 +448,32 @@ async def test_a_node_that_the_log_was_trimmed_past_bootstraps(nodes, monkeypatc
     await replicant.write(ROUTE, [route(replicant, 2)])
 
 
+async def test_a_core_that_hears_nothing_from_redis_gives_nobody_its_tables(nodes, valkey, monkeypatch) -> None:
+    core = await nodes.core()
+
+    async def tables() -> list[bytes]:
+        return [frame async for frame in core_of(core).bootstrap(ROUTE)]
+
+    assert await tables()
+    await stop_tails(core)
+    assert await tables()
+    monkeypatch.setattr("flockmq.bounds.LOG_UNHEARD_MAX_S", 0.0)
+    with pytest.raises(LogUnavailable, match="this core has no shard 'route' in step with the log"):
+        await tables()
+    monkeypatch.undo()
+    core._replica._start_tails()
+    await core.catch_up(ROUTE)
+    assert await tables()
+
+
+async def test_a_core_that_only_waits_for_the_next_entry_hears_from_redis(nodes, monkeypatch) -> None:
+    monkeypatch.setattr("flockmq.bounds.LOG_READ_BLOCK_S", 0.2)
+    monkeypatch.setattr("flockmq.bounds.LOG_UNHEARD_MAX_S", 1.0)
+    core = await nodes.core()
+    await asyncio.sleep(1.5)
+    assert all(core._replica.in_step(shard) for shard in SHARDS)
+
+
 class Clumsy(Filters):
     """Fails at the first rows that it is told of, however its table is filled."""
 
@@ -502,6 +562,66 @@ async def test_snapshots_of_a_shard_are_written_one_at_a_time(nodes) -> None:
     await core.write(ROUTE, [route(core, n) for n in range(1000)])
     places = await asyncio.gather(*(core_of(core).snapshot(ROUTE) for _ in range(3)))
     assert set(places) == {core.applied(ROUTE)}
+
+
+async def test_a_full_redis_is_trimmed_and_purged_and_nodes_come_and_go(nodes, valkey) -> None:
+    core = await nodes.core()
+    gone = await nodes.replicant(core_of(core), "gone")
+    await gone.write(ROUTE, [route(gone, 1)])
+    link = RedisLink(valkey.config)
+    await link.call("CONFIG", "SET", "maxmemory", "1kb")
+    await core_of(core).committer.trim(ROUTE, core.applied(ROUTE), StreamId(1, 1))
+    await core_of(core).checkpoint(ROUTE, 1)
+    await core_of(core).purge(gone.incarnation, 1)
+    await core.catch_up(ROUTE)
+    assert len(core.tables.routes) == 0
+    assert await link.call("XLEN", log_key(ROUTE)) == 3, "the last route, the checkpoint and the purge"
+    waiting = core.submit(ROUTE, [route(core, 1)])
+    other = await nodes.core("other", core_of(core))
+    info = NodeInfo("other", "core", "127.0.0.1", 1, 1, "1")
+    await other.write(CLUSTER, [NODES.put(other.incarnation, info), SLOTS.put(1, other.incarnation)])
+    assert not waiting.done()
+    await link.call("CONFIG", "SET", "maxmemory", "0")
+    await link.close()
+    await waiting
+
+
+async def test_a_full_redis_that_lost_its_log_is_given_a_new_one(nodes, valkey) -> None:
+    core = await nodes.core()
+    await core.write(ROUTE, [route(core, 1)])
+    link = RedisLink(valkey.config)
+    await link.call("CONFIG", "SET", "maxmemory", "1kb")
+    await link.call("FLUSHALL")
+    await link.close()
+    await core.write(CLUSTER, [SLOTS.put(1, core.incarnation)])
+    async with asyncio.timeout(10):
+        while core.applied(ROUTE).generation < 2:  # noqa: ASYNC110 - nobody writes to it
+            await asyncio.sleep(0.01)
+
+
+async def entries_read(core: Rlog, after: StreamId) -> list[StreamId]:
+    reading = core._replica.read(ROUTE, after, core.applied(ROUTE))
+    return [entry.stream_id async for entry in reading]
+
+
+async def test_a_log_that_was_trimmed_or_seeded_anew_is_never_read_with_a_hole(nodes, valkey) -> None:
+    core = await nodes.core()
+    for number in range(20):
+        await core.write(ROUTE, [route(core, number)])
+    end = core.applied(ROUTE)
+    link = RedisLink(valkey.config)
+    await link.call("XTRIM", log_key(ROUTE), "MINID", "1-10")
+    assert await entries_read(core, StreamId(1, 9)) == [StreamId(1, n) for n in range(10, end.sequence + 1)]
+    with pytest.raises(LogUnavailable, match="shard route: Redis has not all from 1-8: the next entry is 1-10"):
+        await entries_read(core, StreamId(1, 8))
+    await link.call("FLUSHALL")
+    await link.close()
+    await core.write(ROUTE, [route(core, 1)])
+    seeded = await entries_read(core, end)
+    assert seeded[0] == (2, 0)
+    assert seeded[-1] == core.applied(ROUTE)
+    with pytest.raises(LogUnavailable, match=f"Redis has not all from 1-9: generation 2 .* {end}"):
+        await entries_read(core, StreamId(1, 9))
 
 
 async def test_a_restarted_core_goes_on_from_its_snapshot(nodes, monkeypatch) -> None:

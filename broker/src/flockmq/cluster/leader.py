@@ -32,14 +32,14 @@ _FULL_OR_NOT: Final = "#!lua flags=allow-oom"
 """Somebody leads where Redis has no room, too."""
 _TAKE_OR_RENEW: Final = f"""{_FULL_OR_NOT}
 local held = redis.call('GET', KEYS[1])
-if held == ARGV[1] .. '|' .. ARGV[2] then
-  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+local function is_of(name) return held and name ~= '' and string.sub(held, 1, #name) == name end
+if is_of(ARGV[1] .. '|') then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return held
 end
-local function is_of(name) return name ~= '' and string.sub(held, 1, #name) == name end
-if held and not is_of(ARGV[4]) and not is_of(ARGV[5]) then return held end
+if held and not is_of(ARGV[3]) and not is_of(ARGV[4]) then return held end
 local taken = ARGV[1] .. '|' .. redis.call('INCR', KEYS[2])
-redis.call('SET', KEYS[1], taken, 'PX', ARGV[3])
+redis.call('SET', KEYS[1], taken, 'PX', ARGV[2])
 return taken
 """
 _RELEASE: Final = f"""{_FULL_OR_NOT}
@@ -77,7 +77,7 @@ class Lease:
         asked_at = self._clock()
         ttl_ms = str(int(bounds.LEASE_TTL_S * 1000))
         obstacle = f"{deposed}|" if deposed else ""
-        answer = await self._eval(_TAKE_OR_RENEW, str(self._fence), ttl_ms, self._predecessor, obstacle)
+        answer = await self._eval(_TAKE_OR_RENEW, ttl_ms, self._predecessor, obstacle)
         if not isinstance(answer, bytes):
             raise TypeError(f"Redis answered the leader's script with {type(answer).__name__}, not a lease")
         self.holder, _, fence = answer.decode().rpartition("|")

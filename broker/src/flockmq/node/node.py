@@ -352,7 +352,6 @@ class Node(NodePort):
             self.filters.try_again()
             if self.hosting is not None:
                 self.hosting.try_again()
-            self.retaining.delete_expired()
             at_ms = time.time_ns() // 1_000_000
             lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
             samples = [(at_ms, self.name, shard, entries, round(ms)) for shard, entries, ms in lags]

@@ -13,7 +13,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from flockmq.bounds import RETAINED_EXPIRED_MAX, RETAINED_SEEN_MAX_S
+from flockmq.bounds import (
+    RETAINED_EXPIRED_LOOK_S,
+    RETAINED_EXPIRED_MAX,
+    RETAINED_EXPIRED_SLICE,
+    RETAINED_SEEN_MAX_S,
+)
 from flockmq.mqtt.reason import Reason
 from flockmq.node.filters import reason_of
 from flockmq.node.retained import Retained
@@ -68,12 +73,22 @@ class Retaining:
                 return await self.caught_up()
         return False
 
-    def delete_expired(self) -> None:
-        """The leader takes retained messages that expired out of the log; nobody is given them meanwhile."""
+    async def watch_expired(self) -> None:
+        """The leader takes retained messages that expired out of the log, for as long as the node lives; nobody is
+        given them meanwhile."""
+        while True:
+            if not await self._delete_expired():
+                await asyncio.sleep(RETAINED_EXPIRED_LOOK_S)
+
+    async def _delete_expired(self) -> bool:
+        """Slice by slice, each when the one before is written: whether there may be more now."""
         if not self._is_leader():
-            return
-        table = self._rlog.tables.messages
+            return False
         topics = self._retained.expired(time.time_ns() // 1_000_000, RETAINED_EXPIRED_MAX)
-        ops = [op for op in map(table.drop, topics) if op is not None]
-        if ops:
-            self._rlog.submit(RETAINED, ops).add_done_callback(reason_of)
+        for first in range(0, len(topics), RETAINED_EXPIRED_SLICE):
+            drops = map(self._rlog.tables.messages.drop, topics[first : first + RETAINED_EXPIRED_SLICE])
+            written = self._rlog.submit(RETAINED, [op for op in drops if op is not None])
+            await asyncio.wait([written])
+            if reason_of(written) != Reason.SUCCESS or not self._is_leader():
+                return False
+        return len(topics) == RETAINED_EXPIRED_MAX

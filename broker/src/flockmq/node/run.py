@@ -165,6 +165,7 @@ async def _running(node: Node, cluster: Cluster, rlog: Rlog) -> AsyncIterator[No
             node.loop_watch.run,
             node.system.run,
             node.delayed.run,
+            node.retaining.watch_expired,
             node.access.watch,
             node.watch_sessions,
         ):

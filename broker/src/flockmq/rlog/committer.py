@@ -12,12 +12,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from random import SystemRandom
 from typing import Final
 
-from redis.exceptions import ResponseError
+from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds, tasks
 from flockmq.rlog.entry import StreamId, encode_purge, encode_registration
@@ -25,13 +26,16 @@ from flockmq.rlog.errors import LogError, LogFenced, LogGap, LogRefused, LogUnav
 from flockmq.rlog.generation import Life
 from flockmq.rlog.redis import Argument, RedisConfig, RedisLink, RedisLinks, Reply
 from flockmq.rlog.settling import Settler
-from flockmq.rlog.shards import SHARDS, keys_of
+from flockmq.rlog.shards import CLUSTER, SHARDS, keys_of
 from flockmq.rlog.voter import Voter
 
 log = logging.getLogger(__name__)
 
 _random: Final = SystemRandom()
 FUNCTIONS: Final = files("flockmq.rlog").joinpath("functions.lua").read_text()
+APPEND: Final = "flockmq_append_1"
+APPEND_FULL: Final = "flockmq_append_full_1"
+"""The same for a Redis that is full, where nodes still come and go and slots move."""
 
 
 @dataclass(slots=True, eq=False)
@@ -146,7 +150,8 @@ class Committer:
         for shard in [shard for shard, (settled_on, _) in self._settled.items() if settled_on is link]:
             del self._settled[shard]
         try:
-            await link.call("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
+            with suppress(OutOfMemoryError):  # a Redis that became full has them from before
+                await link.call("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
             info = await link.call("INFO", "server")
         except ResponseError as error:
             raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
@@ -245,7 +250,8 @@ class Committer:
 
     def _command(self, shard: str, appends: Sequence[_Append]) -> list[Argument]:
         keys = keys_of(shard)
-        command: list[Argument] = ["FCALL", "flockmq_append_1", len(keys), *keys, str(self._settled[shard][1])]
+        function = APPEND_FULL if shard == CLUSTER else APPEND
+        command: list[Argument] = ["FCALL", function, len(keys), *keys, str(self._settled[shard][1])]
         for append in appends:
             command += append.incarnation, append.first, len(append.transactions), *append.transactions
         return command

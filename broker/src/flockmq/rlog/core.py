@@ -17,6 +17,7 @@ from flockmq.rlog.committer import Committer
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogError, LogUnavailable
 from flockmq.rlog.generation import Report
+from flockmq.rlog.mending import alarm_of
 from flockmq.rlog.port import Ballot
 from flockmq.rlog.reading import apply_entry
 from flockmq.rlog.redis import RedisConfig
@@ -124,9 +125,12 @@ class Core:
             await self.committer.purge(shard, incarnation, self._fence(fence))
 
     async def checkpoint(self, shard: str, fence: int) -> None:
-        """Have all nodes compare their digests, if the shard changed since they last did. Raises LogUnavailable."""
-        state = self._replica.tables.shards[shard]
-        if state.applied not in state.checkpoints:
+        """Have all nodes compare their digests, if the shard changed since they last did, or some differed then and may
+        be right by now. Raises LogUnavailable."""
+        tables = self._replica.tables
+        state = tables.shards[shard]
+        differed = any(name.startswith(f"{alarm_of(shard)}/") for name, _ in tables.alarms.items())
+        if differed or state.applied not in state.checkpoints:
             await self.committer.checkpoint(shard, self._fence(fence))
 
     def durable(self, shard: str) -> StreamId:

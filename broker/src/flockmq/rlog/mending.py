@@ -22,6 +22,11 @@ log = logging.getLogger(__name__)
 _random: Final = SystemRandom()
 
 
+def alarm_of(shard: str) -> str:
+    """What a node's alarm that its digests of the shard are wrong begins with."""
+    return f"digests/{shard}"
+
+
 class Mending:
     """`distrust(shard)` marks tables as wrong; `alarm(name, text)` raises an alarm, and ends it with the text ""."""
 
@@ -59,7 +64,7 @@ class Mending:
             text = f"shard {shard}: the cores' tables differ at {verdict.place}, and no majority of them has the same"
             log.error("%s: nobody can say which are right", text)
         self._alarmed.add(shard)
-        self._alarm(f"digests/{shard}", text)
+        self._alarm(alarm_of(shard), text)
 
     def stop(self) -> None:
         for timer in self._timers.values():
@@ -75,4 +80,4 @@ class Mending:
     def _end_alarm(self, shard: str) -> None:
         if shard in self._alarmed:
             self._alarmed.discard(shard)
-            self._alarm(f"digests/{shard}", "")
+            self._alarm(alarm_of(shard), "")

@@ -45,20 +45,26 @@ def entries_between(applied: StreamId, end: StreamId) -> int:
     return end.sequence - applied.sequence if end.generation == applied.generation else end.sequence + 1
 
 
-def apply_entry(shard: Shard, entry: LogEntry) -> None:
+def check_next(entry: LogEntry, applied: StreamId) -> None:
     """Raises NotNext, or LogCorrupt."""
-    stream_id, applied = entry.stream_id, shard.applied
+    stream_id = entry.stream_id
     if entry.field == SEAL_FIELD:
         if StreamId.parse(entry.value) != applied:
             raise NotNext(f"generation {stream_id.generation} goes on from {entry.value.decode()}")
+    elif stream_id != (applied.generation, applied.sequence + 1):
+        raise NotNext(f"the next entry is {stream_id}")
+
+
+def apply_entry(shard: Shard, entry: LogEntry) -> None:
+    """Raises NotNext, or LogCorrupt."""
+    check_next(entry, shard.applied)
+    stream_id = entry.stream_id
+    if entry.field == SEAL_FIELD:
         shard.applied = stream_id
-    elif entry.field in (BATCH_FIELD, CHECKPOINT_FIELD):
-        if stream_id != (applied.generation, applied.sequence + 1):
-            raise NotNext(f"the next entry is {stream_id}")
-        if entry.field == BATCH_FIELD:
-            shard.apply(stream_id, decode_batch(entry.value))
-        else:
-            shard.checkpoint(stream_id)
+    elif entry.field == BATCH_FIELD:
+        shard.apply(stream_id, decode_batch(entry.value))
+    elif entry.field == CHECKPOINT_FIELD:
+        shard.checkpoint(stream_id)
     else:
         raise LogCorrupt(f"shard {shard.name}: entry {stream_id} has the unknown field {entry.field!r}")
 

@@ -33,6 +33,8 @@ __all__ = ["Argument", "RedisConfig", "RedisLink", "RedisLinks", "RedisUnreachab
 
 _WRONG_SERVER: Final = (AskError, TryAgainError, ClusterDownError, ReadOnlyError, NoPermissionError)
 """To redis-py MOVED is a kind of ASK, and MASTERDOWN of CLUSTERDOWN."""
+_SET_BARRIER: Final = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '')"
+"""What a Redis that is full accepts is to be acknowledged, too."""
 
 
 class RedisLink:
@@ -104,7 +106,7 @@ class RedisLink:
     ) -> list[Reply | ResponseError]:
         """`pipeline`, for what is acknowledged to anybody: it returns when `min_replicas` have all that was written
         before, too, so the answer to a repeat that wrote nothing counts as well. `repeats_write`: whichever of these is
-        accepted writes something, a repeat too; then nothing else is written, which a Redis that is full would refuse.
+        accepted writes something, a repeat too; then nothing else is written.
         Raises LogUnavailable if too few of them have it in time: the commands were executed, and may be sent again."""
         wanted = self.config.min_replicas
         if not wanted:
@@ -113,7 +115,7 @@ class RedisLink:
         # WAIT is for what this connection wrote last, and a repeat may write nothing: so something always is written.
         barrier: list[Sequence[Argument]] = [("WAIT", wanted, int(wait_s * 1000))]
         if not repeats_write:
-            barrier.insert(0, ("SET", _barrier_key(self.key), b""))
+            barrier.insert(0, ("EVAL", _SET_BARRIER, 1, _barrier_key(self.key)))
         replies = await self.pipeline([*commands, *barrier], timeout_s + wait_s)
         for reply in replies[len(commands) :]:
             if isinstance(reply, ResponseError):

@@ -26,7 +26,7 @@ from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogError, LogLost, LogUnavailable
-from flockmq.rlog.reading import Looks, NotNext, apply_entry, entries_between, entries_of, log_key
+from flockmq.rlog.reading import Looks, NotNext, apply_entry, check_next, entries_between, entries_of, log_key
 from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks, Reply
 from flockmq.rlog.shards import SHARDS
 from flockmq.rlog.sweeping import Sweeper
@@ -70,6 +70,8 @@ class Replica:
         self._sweeper = Sweeper(self.tables)
         self._ends: dict[str, StreamId] = {}
         """How far the log behind the tail's connection is known to reach."""
+        self._heard_at: dict[str, float] = {}
+        """When Redis last answered the shard's tail."""
         self._barred: dict[str, int] = {}
         self._behind_since: dict[str, float] = {}
         self._distrusted: set[str] = set()
@@ -104,13 +106,19 @@ class Replica:
         await self._side_links.close()
 
     async def read(self, shard: str, after: StreamId, up_to: StreamId) -> AsyncIterator[LogEntry]:
-        """The entries in (after, up_to]. Raises LogUnavailable if Redis doesn't hold them to the end."""
+        """The entries in (after, up_to]. Raises LogUnavailable if Redis doesn't hold all of them."""
         while after < up_to:
             command = ("XRANGE", log_key(shard), f"({after}", str(up_to), "COUNT", bounds.LOG_READ_MAX_ENTRIES)
             reply = await self._read_reply(await self._side_links.of(log_key(shard)), *command)
             if not reply:
                 raise LogUnavailable(f"shard {shard}: Redis holds no log between {after} and {up_to}")
             for entry in entries_of(reply):
+                try:
+                    check_next(entry, after)
+                except NotNext as error:
+                    raise LogUnavailable(
+                        f"shard {shard}: Redis holds not all of the log from {after}: {error}"
+                    ) from None
                 yield entry
                 after = entry.stream_id
 
@@ -125,8 +133,10 @@ class Replica:
         return end is not None and end <= self.tables.shards[shard].applied
 
     def in_step(self, shard: str) -> bool:
-        """The shard's tables are live: not blank, not about to be replaced."""
-        return self._caught_up.is_set() and shard not in self._bootstrapping and shard not in self._distrusted
+        """The shard's tables are live: not blank, not about to be replaced, and Redis answers who reads its log."""
+        if not self._caught_up.is_set() or shard in self._bootstrapping or shard in self._distrusted:
+            return False
+        return asyncio.get_running_loop().time() - self._heard_at[shard] <= bounds.LOG_UNHEARD_MAX_S
 
     def bar(self, shard: str, generation: int) -> None:
         """From here on, apply nothing of a log that has not reached this generation."""
@@ -212,6 +222,7 @@ class Replica:
             *map(log_key, asked_from),
             *map(str, asked_from.values()),
         )
+        self._heard_from(of)
         if reply is None:
             return
         assert isinstance(reply, list)
@@ -265,6 +276,7 @@ class Replica:
                 self._behind_since.pop(shard, None)
                 continue
             reply = await self._read_reply(link, "XREVRANGE", log_key(shard), "+", "-", "COUNT", 1)
+            self._heard_from([shard])
             ends = self._ends[shard] = next((entry.stream_id for entry in entries_of(reply)), START)
             applied = self.tables.shards[shard].applied
             if ends >= applied:
@@ -274,6 +286,10 @@ class Replica:
                 log.warning("shard %s: the log ends at %s, before %s: waiting for the cores", shard, ends, applied)
             elif not self._votes and now - self._behind_since[shard] >= bounds.LOG_BEHIND_REDIS_MAX_S:
                 self.bootstrap(shard)
+
+    def _heard_from(self, shards: Sequence[str]) -> None:
+        """The server of these shards answered."""
+        self._heard_at |= dict.fromkeys(shards, asyncio.get_running_loop().time())
 
     async def _read_reply(self, link: RedisLink, *command: str | int) -> Reply:
         try:
@@ -337,10 +353,7 @@ class Replica:
         try:
             async for entry in self.read(fresh.name, fresh.applied, end):
                 filling.replaying = entries_between(fresh.applied, end)
-                try:
-                    apply_entry(fresh, entry)
-                except NotNext as error:
-                    raise LogUnavailable(f"shard {fresh.name} was trimmed during the bootstrap: {error}") from None
+                apply_entry(fresh, entry)
                 if loop.time() >= turn_ends:
                     await asyncio.sleep(0)
                     turn_ends = loop.time() + bounds.LOG_TURN_MAX_S

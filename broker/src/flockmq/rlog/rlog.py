@@ -104,7 +104,7 @@ class Rlog:
             await self.core.load()
             await self.core.start()
         await self._replica.start(blank=self.core is None)
-        await asyncio.gather(*(writer.start() for writer in self._writers.values()))
+        await self._start_writers()
 
     async def rejoin(self, incarnation: str) -> None:
         """The log takes no more from this node's former incarnation: go on as another, with the tables as they are.
@@ -114,7 +114,16 @@ class Rlog:
         self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
         for writer in former:
             await writer.stop()
-        await asyncio.gather(*(writer.start() for writer in self._writers.values()))
+        await self._start_writers()
+
+    async def _start_writers(self) -> None:
+        """Where one can't start, none goes on starting. Raises LogRefused."""
+        try:
+            async with asyncio.TaskGroup() as starting:
+                for writer in self._writers.values():
+                    starting.create_task(writer.start())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
 
     async def stop(self) -> None:
         """Writes that are not done end with LogUnavailable; a core writes its snapshots."""

@@ -18,6 +18,7 @@ from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import Framer, LogEntry, Message, Receiver, Trailer
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogCorrupt
+from flockmq.rlog.reading import NotNext
 from flockmq.rlog.tables import Shard, Tables
 
 MAGIC: Final = b"flockmq snapshot 1\n"
@@ -64,7 +65,7 @@ async def load(directory: Path, fresh: Shard, apply: Callable[[Shard, LogEntry],
         receiver.check()
     except FileNotFoundError:
         return None
-    except LogCorrupt as error:
+    except (LogCorrupt, NotNext) as error:
         raise LogCorrupt(f"{path}: {error}") from None
     except OSError as error:
         raise LogCorrupt(f"{path}: {error.strerror}") from None

@@ -118,6 +118,8 @@ class Writer:
 
     def majority_reached(self, stream_id: StreamId) -> None:
         """More than half of the cores have applied all up to there."""
+        if stream_id.generation > self._applied[1].generation:
+            return  # which of the kept it has is known when the own tables have gone on to it
         kept = self._kept
         while kept and kept[0].stream_id <= stream_id:
             self._kept_bytes -= len(kept.popleft().data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import cast
 
 import msgspec
@@ -29,6 +30,12 @@ class Core:
         if self.refuses:
             raise Refusal(self.refuses, "7")
         return msgspec.msgpack.encode((1, self.asked))
+
+    async def stream(self, method: str, body: bytes) -> AsyncGenerator[bytes]:
+        self.asked += 1
+        if self.refuses:
+            raise Refusal(self.refuses, "7")
+        yield b"frame"
 
 
 class Cores:
@@ -62,6 +69,14 @@ async def test_a_core_that_does_not_reach_redis_is_left_for_another(cores: Cores
     await cores.append()
     assert (cores.first.asked, cores.second.asked) == (2, 2)
     assert cores.port.core == cores.second.peer.incarnation
+
+
+async def test_a_core_that_gives_no_tables_is_left_for_another(cores: Cores) -> None:
+    cores.first.refuses = "unavailable"
+    with pytest.raises(LogUnavailable):
+        [frame async for frame in cores.port.bootstrap("route")]
+    assert [frame async for frame in cores.port.bootstrap("route")] == [b"frame"]
+    assert (cores.first.asked, cores.second.asked) == (1, 1)
 
 
 async def test_the_only_core_is_asked_again(cores: Cores) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flockmq.rlog import snapshot
-from flockmq.rlog.bootstrap import LogEntry
+from flockmq.rlog.bootstrap import Framer, Header, LogEntry, Trailer
 from flockmq.rlog.change import gather
 from flockmq.rlog.entry import BATCH_FIELD, StreamId, encode_batch, encode_transaction
 from flockmq.rlog.errors import LogCorrupt
@@ -112,6 +112,15 @@ async def test_a_damaged_one_is_refused_by_name(tmp_path: Path, damage: Callable
     path = tmp_path / "route.snapshot"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(LogCorrupt, match=f"^{path}: .*{said}"):
+        await load(tmp_path)
+
+
+async def test_one_that_lacks_an_entry_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "route.snapshot"
+    framer = Framer()
+    frames = map(framer.frame, [Header(ROUTE, StreamId(0, 1), {}), entry(3), Trailer(StreamId(0, 3), {})])
+    path.write_bytes(snapshot.MAGIC + b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
+    with pytest.raises(LogCorrupt, match=f"^{path}: the next entry is 0-3"):
         await load(tmp_path)
 
 
