@@ -612,7 +612,7 @@ async def test_a_log_that_was_trimmed_or_seeded_anew_is_never_read_with_a_hole(n
     link = RedisLink(valkey.config)
     await link.call("XTRIM", log_key(ROUTE), "MINID", "1-10")
     assert await entries_read(core, StreamId(1, 9)) == [StreamId(1, n) for n in range(10, end.sequence + 1)]
-    with pytest.raises(LogUnavailable, match="shard route: Redis has not all from 1-8: the next entry is 1-10"):
+    with pytest.raises(LogUnavailable, match="route: Redis holds not all of the log from 1-8: the next entry is 1-10"):
         await entries_read(core, StreamId(1, 8))
     await link.call("FLUSHALL")
     await link.close()
@@ -620,7 +620,7 @@ async def test_a_log_that_was_trimmed_or_seeded_anew_is_never_read_with_a_hole(n
     seeded = await entries_read(core, end)
     assert seeded[0] == (2, 0)
     assert seeded[-1] == core.applied(ROUTE)
-    with pytest.raises(LogUnavailable, match=f"Redis has not all from 1-9: generation 2 .* {end}"):
+    with pytest.raises(LogUnavailable, match=f"Redis holds not all of the log from 1-9: generation 2 .* {end}"):
         await entries_read(core, StreamId(1, 9))
 
 
