@@ -43,10 +43,11 @@ def wait_for_one_primary(cluster: MqttCluster) -> None:
 
     def roles() -> list[str]:
         command = ["--container=redis", "--", "valkey-cli", "role"]
-        pods = cluster.wait_ready_pods("redis", 3)
-        return sorted(cluster.namespace.kubectl("exec", pod, *command).split()[0] for pod in pods)
+        said = [cluster.namespace.kubectl("exec", pod, *command).split() for pod in cluster.wait_ready_pods("redis", 3)]
+        return sorted(f"slave {words[3]}" if words[0] == "slave" else words[0] for words in said)
 
-    until(lambda: roles() == ["master", "slave", "slave"], "there is one primary", 60, roles)
+    in_step = ["master", "slave connected", "slave connected"]
+    until(lambda: roles() == in_step, "there is one primary, with two replicas", 60, roles)
 
 
 def test_a_primary_and_two_replicas(trio: MqttCluster) -> None:

@@ -406,6 +406,34 @@ def test_a_primary_that_leaves_hands_over_without_a_lost_write(running: Cluster)
     assert write(new, "after") >= 1
 
 
+def test_a_primary_that_leaves_asks_again_while_nobody_may_succeed_it_yet(running: Cluster) -> None:
+    old, *replicas = running.pods
+    for pod in replicas:
+        set_priority(pod, 0)
+    running.wait(lambda: all(known_priorities(pod) == {"0"} for pod in running.pods), "known to the Sentinels")
+    leaving = subprocess.Popen(
+        old.script("leave"), env=old.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    assert leaving.stderr is not None
+    assert b"no Sentinel makes another one the primary yet" in leaving.stderr.readline()
+    for pod in replicas:
+        set_priority(pod, 100)
+    assert leaving.wait(FAILOVER_S) == 0
+    leaving.stderr.close()
+    assert running.wait(running.primary, "handed over") is not old
+
+
+def set_priority(pod: Pod, priority: int) -> None:
+    with pod.redis() as redis:
+        redis.config_set("replica-priority", priority)
+
+
+def known_priorities(pod: Pod) -> set[str]:
+    """Of the replicas, by this pod's Sentinel."""
+    with Redis(pod.host, SENTINEL_PORT, username="operator", password="admin", decode_responses=True) as sentinel:
+        return {str(replica["slave-priority"]) for replica in sentinel.sentinel_slaves("flockmq")}
+
+
 LIBRARY = "#!lua name=mine\nserver.register_function('f', function() end)"
 
 

@@ -235,16 +235,30 @@ leave() {
   deadline=$(($(date +%s) + LEAVE_S))
   redis client pause $((LEAVE_S * 1000)) write
   until caught_up; do
-    [ "$(date +%s)" -lt $((deadline - LEAVE_S / 2)) ] || { redis client unpause; return 0; }
+    [ "$(date +%s)" -lt $((deadline - LEAVE_S / 2)) ] || {
+      say "the replicas don't have all that was written: leaving without a successor"
+      redis client unpause
+      return 0
+    }
     sleep 0.2
   done
-  for each in $HOSTS; do
-    [ "$each" = "$SELF" ] || [ "$(sentinel "$each" sentinel failover $NAME)" != OK ] || break
+  until hand_over; do # again and again: whom they may choose the Sentinels see every 10 s
+    [ "$(date +%s)" -lt $deadline ] || { redis client unpause; return 0; }
+    sleep 1
   done
   while ask; [ "$primary" = "$SELF" ]; do
     [ "$(date +%s)" -lt $deadline ] || { redis client unpause; return 0; }
     sleep 0.2
   done
+}
+
+# hand_over: have one Sentinel, and no second one, make a replica the primary
+hand_over() {
+  for each in $HOSTS; do
+    [ "$each" = "$SELF" ] || [ "$(sentinel "$each" sentinel failover $NAME)" != OK ] || return 0
+  done
+  say "no Sentinel makes another one the primary yet"
+  return 1
 }
 
 case $1 in
