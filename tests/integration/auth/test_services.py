@@ -151,7 +151,7 @@ async def test_an_http_service_decides_who_may_connect_and_do_what(fleet: Config
             assert await client.publish("no") == 0x87
             assert await client.subscribe("yes") == 0
             assert await client.subscribe("no") == 0x87
-            assert await client.publish("broken") == 0x87, "who can't be asked permits nothing"
+            assert await client.publish("broken") == 0x83, "who can't be asked permits nothing, and denies nothing"
             heard = len(decider.heard)
             for _ in range(10):
                 assert await client.publish("yes") in GRANTED
