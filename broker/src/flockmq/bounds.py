@@ -357,6 +357,8 @@ JWT_SKEW_MAX_S: Final = 5
 JWKS_MAX_BYTES: Final = 256 * 1024
 JWKS_RETRY_S: Final = 5.0
 """An unknown key, or a key set that couldn't be had, is asked for no sooner again."""
+REFUSALS_LOGGED_PER_S: Final = 10
+"""Lines of the log, of each kind of refusal: clients can bring them about as often as they like."""
 ASKED_MAX: Final = 1000
 """Questions to one service that are under way or wait for a connection; then who connects is told to come later (0x89),
 and what is asked for clients that are connected waits."""

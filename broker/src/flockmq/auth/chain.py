@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 
 from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused, Verdict
 from flockmq.auth.built_in import ScramExchange
+from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.session.peer import PeerInfo
 from flockmq.session.principal import Principal
 
 log: Final = logging.getLogger(__name__)
-REFUSALS_LOGGED_PER_S: Final = 10
 
 
 class Outcome(NamedTuple):

@@ -22,7 +22,7 @@ from typing import Final, Protocol, Self
 
 from sortedcontainers import SortedSet
 
-from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S
+from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S, REFUSALS_LOGGED_PER_S
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op, StreamId
@@ -31,7 +31,6 @@ from flockmq.session.origin import derived_origin
 from flockmq.session.publish import Publish, publication
 
 log: Final = logging.getLogger(__name__)
-REFUSALS_LOGGED_PER_S: Final = 5
 TOPIC_LOGGED_BYTES: Final = 200
 
 PREFIX: Final = b"$delayed/"

@@ -5,7 +5,7 @@ client has one gets the filter, everybody else takes the claim back. Each node f
 comes to its own table; a purge of the node takes the claim away.
 
 What always holds: of all clients one at most was granted a filter and hasn't given it back; the same client may have
-it on two nodes, while its session moves.
+it on two nodes, while its session moves: the former home keeps its claim until the new one's is in the table.
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ class Claims:
     def is_contested(self, filter: bytes, client_id: bytes) -> bool:
         """Another client has a claim."""
         return any(other != client_id for other in self._claims.get(filter, {}).values())
+
+    def is_elsewhere(self, filter: bytes, client_id: bytes, me: str) -> bool:
+        """The client has a claim at another node, too."""
+        claims = self._claims.get(filter, {})
+        return any(incarnation != me and owner == client_id for incarnation, owner in claims.items())
 
     def put(self, key: tuple[bytes, str], value: bytes, old: bytes | None) -> None:
         filter, incarnation = key
@@ -63,6 +68,8 @@ class Exclusive:
         self._asked: dict[bytes, bool | None] = {}
         """Claims on their way: whether the filter was free when they came to the table; None: nobody saw it."""
         self._in_doubt: set[bytes] = set()
+        self._passed_on: set[bytes] = set()
+        """Claimed here still for sessions that went on to another node."""
 
     def __len__(self) -> int:
         return len(self._own)
@@ -74,11 +81,14 @@ class Exclusive:
         held = [(filter, client_id) for filter, client_id in self._own.items() if filter not in self._asked]
         for filter, _ in held:
             del self._own[filter]
-        return held
+        passed_on, self._passed_on = self._passed_on, self._passed_on & self._own.keys()
+        return [(filter, client_id) for filter, client_id in held if filter not in passed_on]
 
     def claim(self, filter: bytes, client_id: bytes, done: Callable[[int], None]) -> None:
         """`done` gets SUCCESS, QUOTA_EXCEEDED if another client has the filter, or why the log can't say."""
         owner = self._own.get(filter)
+        if owner == client_id:
+            self._passed_on.discard(filter)
         if owner == client_id and filter not in self._asked:
             done(Reason.SUCCESS)
         elif owner is not None or filter in self._asked or self.claims.is_contested(filter, client_id):
@@ -91,11 +101,20 @@ class Exclusive:
 
     def release(self, filter: bytes) -> None:
         """The client gave it back, or its session ended."""
+        self._passed_on.discard(filter)
         if self._own.pop(filter, None) is not None:
             self._delete(filter)
 
+    def pass_on(self, filter: bytes, client_id: bytes) -> None:
+        """The client's session goes on at another node, with the filter."""
+        if self._own.get(filter) == client_id:
+            self._passed_on.add(filter)
+
     def release_again(self) -> None:
-        """What may still stand in the log though nobody has it."""
+        """What may still stand in the log though nobody has it, or another node has it by now."""
+        for filter in list(self._passed_on):
+            if self.claims.is_elsewhere(filter, self._own[filter], self._me):
+                self.release(filter)
         for filter in [filter for filter in self._in_doubt if filter not in self._own]:
             self._delete(filter)
 

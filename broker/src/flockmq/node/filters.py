@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
+from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
@@ -22,7 +23,6 @@ from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.errors import LogFull
 from flockmq.session.router import Router
 
-REFUSALS_LOGGED_PER_S: Final = 5
 _refusals: Final = Sparing(logging.getLogger(__name__), REFUSALS_LOGGED_PER_S)
 
 Submit = Callable[[Sequence[Op]], "Future[StreamId]"]

@@ -119,10 +119,9 @@ class Session:
         return len(held) if isinstance(held, dict) else 1
 
     def add_subscription(self, subscription: Subscription) -> None:
-        held, shapes, filter = self.subscriptions, self.shapes, subscription.filter
-        if shapes is not None and has_wildcard(filter) and self.subscription(filter) is None:
-            shape = shape_of(filter)
-            shapes[shape] = shapes.get(shape, 0) + 1
+        held = self.subscriptions
+        if self.shapes is not None and self.subscription(subscription.filter) is None:
+            _count(self.shapes, subscription.filter, 1)
         if held is None:
             self.subscriptions = subscription
         elif isinstance(held, dict):
@@ -141,8 +140,8 @@ class Session:
             if not held:
                 self.subscriptions = None
                 self.shapes = None
-            elif removed is not None and self.shapes is not None and has_wildcard(filter):
-                self._uncount(shape_of(filter))
+            elif removed is not None and self.shapes is not None:
+                _count(self.shapes, filter, -1)
             return removed
         if held.filter != filter:
             return None
@@ -158,17 +157,8 @@ class Session:
                 return True
             self.shapes = shapes = {}
             for subscription in self.all_subscriptions():
-                if has_wildcard(subscription.filter):
-                    held = shape_of(subscription.filter)
-                    shapes[held] = shapes.get(held, 0) + 1
+                _count(shapes, subscription.filter, 1)
         return shape in shapes or len(shapes) < self.limits.max_wildcard_shapes
-
-    def _uncount(self, shape: bytes) -> None:
-        shapes = self.shapes
-        assert shapes is not None
-        shapes[shape] -= 1
-        if not shapes[shape]:
-            del shapes[shape]
 
     # Towards the client.
 
@@ -464,3 +454,12 @@ class Session:
         if not awaiting:
             self.awaiting_rel = None
         return True
+
+
+def _count(shapes: dict[bytes, int], filter: bytes, change: int) -> None:
+    """One subscription more, or less, has the filter's shape, if it has one."""
+    if has_wildcard(filter):
+        shape = shape_of(filter)
+        shapes[shape] = shapes.get(shape, 0) + change
+        if not shapes[shape]:
+            del shapes[shape]

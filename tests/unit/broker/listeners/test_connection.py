@@ -7,10 +7,13 @@ import socket
 import pytest
 
 from flockmq.bounds import READ_MAX_BYTES, SINK_CONGESTED_BYTES, SINK_LIMIT_BYTES
+from flockmq.listeners.listening import Listening
 from flockmq.mqtt import encode
-from flockmq.mqtt.packets import Subscription
+from flockmq.mqtt.packets import Connect, Subscription, Will
+from flockmq.session.port import ALLOWED, ASKED
 from flockmq.session.sink import CONGESTED, FLOWING, LAGGING
 from unit.broker.listeners.harness import Served
+from unit.broker.listeners.test_websocket import BINARY, CLOSE, frame, request
 from unit.broker.session.harness import publish
 
 
@@ -102,3 +105,38 @@ def test_a_write_to_a_client_that_is_gone_ends_the_connection() -> None:
         served.engine.end_turn()
         assert connection.fd == -1
         assert served.port.ended == [connection]
+
+
+@pytest.mark.parametrize("over", ["unix", "websocket"])
+def test_its_disconnect_counts_though_its_end_was_seen_first(over: str) -> None:
+    with Served() as served:
+        web = Listening(served.engine, "ws:a", served.limits, path="/mqtt") if over == "websocket" else None
+        connection, client = served.opened(web)
+        if web is not None:
+            client.sendall(request())
+            served.engine.turn()
+            client.recv(1000)
+
+        def said(packets: bytes) -> bytes:
+            return packets if web is None else frame(BINARY, packets)
+
+        client.sendall(said(encode.connect(Connect(4, b"p", will=Will(b"dead", b"x", 0, False, None)))))
+        served.engine.turn()
+        client.recv(100)
+        connection.must_be_asked_about(True)
+        served.port.verdicts = {b"ask": ASKED}
+        subscribe = encode.subscribe(4, 1, [Subscription(b"ask", 0)])
+        last = said(subscribe + publish(4, "t", "x") + encode.disconnect(4))
+        client.sendall(last if web is None else last + frame(CLOSE, b"\x03\xe8"))
+        if web is None:
+            client.close()
+        for _ in range(3):
+            served.engine.turn()
+        assert not connection.has_ended()
+        served.port.asked[0][2](ALLOWED)
+        served.engine.end_turn()
+        served.engine.turn()
+        assert connection.fd < 0
+        assert connection.clean_end
+        assert served.port.published == [], "no will"
+        assert served.router.counters.messages_received == 1

@@ -108,6 +108,51 @@ async def test_the_same_client_keeps_it_when_it_asks_again_or_moves() -> None:
     assert here.answers[b"other"] == Reason.QUOTA_EXCEEDED
 
 
+async def test_a_session_that_moved_takes_its_filter_along_and_leaves_nothing_behind() -> None:
+    log = Log()
+    here, there = log.nodes
+    here.claim(b"c")
+    await log.settle()
+    here.exclusive.pass_on(T, b"c")
+    here.exclusive.pass_on(T, b"another")
+    here.exclusive.release_again()
+    there.claim(b"d")
+    assert there.answers.pop(b"d") == Reason.QUOTA_EXCEEDED, "nobody else may have it in between"
+    there.claim(b"c")
+    await log.settle()
+    here.exclusive.release_again()
+    await log.settle()
+    assert [len(node.exclusive) for node in log.nodes] == [0, 1]
+    there.exclusive.release(T)
+    await log.settle()
+    here.claim(b"d")
+    await log.settle()
+    assert here.answers[b"d"] == Reason.SUCCESS
+
+
+async def test_a_session_that_comes_back_at_once_keeps_its_filter() -> None:
+    log = Log()
+    here, there = log.nodes
+    here.claim(b"c")
+    await log.settle()
+    here.exclusive.pass_on(T, b"c")
+    there.claim(b"c")
+    here.claim(b"c")
+    await log.settle()
+    here.exclusive.release_again()
+    assert [len(node.exclusive) for node in log.nodes] == [1, 1]
+
+
+async def test_another_incarnation_claims_nothing_for_a_session_that_moved() -> None:
+    log = Log(1)
+    (node,) = log.nodes
+    node.claim(b"c")
+    await log.settle()
+    node.exclusive.pass_on(T, b"c")
+    assert node.exclusive.rename("n0@1") == []
+    node.exclusive.release_again()
+
+
 async def test_another_client_of_the_node_is_refused_while_the_log_is_asked() -> None:
     log = Log(1)
     (node,) = log.nodes
