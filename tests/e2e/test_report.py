@@ -20,6 +20,7 @@ def test_the_cron_job_run_once_reports_the_connections(demo: MqttCluster) -> Non
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.splitlines() if replicant in line]
     assert sum(int(row[2]) for row in rows) >= CLIENTS, report
     assert "route" in report.partition("## Replication lag by shard")[2], report
+    until(lambda: demo.condition("ReportSucceeded")["status"] == "True", "the status says so", 60)
 
 
 def stored_events(demo: MqttCluster) -> int:

@@ -44,6 +44,7 @@ async def test_a_running_cluster_is_ready_and_says_where_it_is_reached() -> None
         "CoresReady": "True",
         "ReplicantsReady": "True",
         "RedisReady": "True",
+        "ReportSucceeded": "Unknown",
     }
     assert made["endpoint"] == "demo.fleet.svc:1883"
     assert made["observedGeneration"] == 4
@@ -135,7 +136,37 @@ def test_a_spec_that_cannot_be_decoded_keeps_what_was_known() -> None:
         "CoresReady": "Unknown",
         "ReplicantsReady": "Unknown",
         "RedisReady": "Unknown",
+        "ReportSucceeded": "Unknown",
     }
+
+
+FIRST, SECOND = "2026-11-20T02:00:00Z", "2026-11-21T02:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("told", "value", "reason"),
+    [
+        ({}, "Unknown", "NotRunYet"),
+        ({"lastScheduleTime": FIRST, "active": [{}]}, "Unknown", "Running"),
+        ({"lastScheduleTime": FIRST}, "False", "Failed"),
+        ({"lastScheduleTime": FIRST, "lastSuccessfulTime": "2026-11-20T02:01:00Z"}, "True", "Succeeded"),
+        ({"lastScheduleTime": SECOND, "lastSuccessfulTime": "2026-11-20T02:01:00Z"}, "False", "Failed"),
+        ({"lastSuccessfulTime": SECOND}, "True", "Succeeded"),
+    ],
+)
+async def test_a_report_that_failed_is_told_and_the_cluster_is_ready(told: Manifest, value: str, reason: str) -> None:
+    world = await running()
+    world.objects[Ref("CronJob", "demo-report")]["status"] = told
+    made = await status(world)
+    found = condition(made, "ReportSucceeded")
+    assert (found["status"], found["reason"]) == (value, reason)
+    assert summary(made)["Ready"] == "True"
+
+
+async def test_no_report_is_no_failure() -> None:
+    at = context({"report": {"enabled": False}})
+    found = condition(await status(await running(), at), "ReportSucceeded")
+    assert (found["status"], found["reason"]) == ("Unknown", "Disabled")
 
 
 async def test_a_load_balancers_address_and_a_node_port_are_told() -> None:

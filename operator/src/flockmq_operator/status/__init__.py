@@ -8,7 +8,15 @@ from datetime import UTC, datetime
 
 from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.resources.labels import selector_string
-from flockmq_operator.status import cores_ready, ready, reconciling, redis_ready, replicants_ready, stalled
+from flockmq_operator.status import (
+    cores_ready,
+    ready,
+    reconciling,
+    redis_ready,
+    replicants_ready,
+    report_succeeded,
+    stalled,
+)
 from flockmq_operator.status.condition import Condition, Situation
 
 MESSAGE_MAX = 1000
@@ -22,6 +30,7 @@ def conditions(situation: Situation) -> list[Condition]:
         reconciling.judge(situation, parts),
         stalled.judge(situation),
         *parts,
+        report_succeeded.judge(situation),
     ]
 
 

@@ -1,0 +1,28 @@
+"""ReportSucceeded: the latest run of the report, as its CronJob tells. The broker does without, so it is no part of
+Ready.
+"""
+
+from flockmq_operator.manifest import Ref
+from flockmq_operator.resources.labels import selector_string
+from flockmq_operator.status.condition import Condition, Situation
+
+TYPE = "ReportSucceeded"
+
+
+def judge(situation: Situation) -> Condition:
+    context, observed = situation.context, situation.observed
+    if context is None or observed is None:
+        return Condition(TYPE, None, "NotObserved", "the spec has to be mended first")
+    if not context.spec.report.enabled:
+        return Condition(TYPE, None, "Disabled", "spec.report.enabled is false")
+    status = observed.objects.get(Ref("CronJob", context.report), {}).get("status", {})
+    began, succeeded = status.get("lastScheduleTime", ""), status.get("lastSuccessfulTime", "")
+    if status.get("active"):
+        return Condition(TYPE, None, "Running", f"began at {began}")
+    if not began and not succeeded:
+        return Condition(TYPE, None, "NotRunYet", f"its schedule is {context.spec.report.schedule!r}")
+    if succeeded < began:  # both are RFC 3339, of UTC, in seconds
+        last = f"the last one that did, at {succeeded}" if succeeded else "none did before"
+        logs = f"kubectl logs --namespace {context.namespace} --selector {selector_string(context, 'report')} --prefix"
+        return Condition(TYPE, False, "Failed", f"the run of {began} didn't succeed, {last}; see its pods: {logs}")
+    return Condition(TYPE, True, "Succeeded", f"at {succeeded}")
