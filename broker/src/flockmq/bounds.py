@@ -364,6 +364,8 @@ ASKED_MAX: Final = 1000
 and what is asked for clients that are connected waits."""
 ASKED_OF_CLIENT_MAX: Final = 32
 """Of them, what one client may publish or subscribe to; others of its own wait."""
+ASKING_OF_GONE_MAX: Final = ASKED_MAX
+"""Questions of connections that are gone, all together, that wait: beyond them, what they asked for is refused."""
 ASKING_OF_CLIENT_MAX: Final = 2 * INBOUND_LINE_MAX
 """Questions of one client that wait; beyond them, what it asks for is refused (0x83)."""
 ANSWER_MAX_BYTES: Final = 64 * 1024

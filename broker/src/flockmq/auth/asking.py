@@ -1,30 +1,36 @@
-"""Questions to other services, in turn: what one client asks holds up no other.
+"""Questions to other services, in turn: what is asked for one connection holds up no other.
 
-What always holds: at most ASKED_MAX are under way, ASKED_OF_CLIENT_MAX of one client; of the clients whose questions
-wait each has its turn, and its questions keep their order.
+What always holds: at most ASKED_MAX are under way, ASKED_OF_CLIENT_MAX of one connection; of the connections whose
+questions wait each has its turn, and its questions keep their order. Of all that are gone ASKING_OF_GONE_MAX wait at
+most: who connects again and again costs no more than that.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any
 
-from flockmq.bounds import ASKED_MAX, ASKED_OF_CLIENT_MAX, ASKING_OF_CLIENT_MAX
+from flockmq.bounds import ASKED_MAX, ASKED_OF_CLIENT_MAX, ASKING_OF_CLIENT_MAX, ASKING_OF_GONE_MAX
 
 Question = Callable[[], Coroutine[Any, Any, None]]
+Refused = Callable[[], object]
+"""Nobody is asked."""
 
 
 class Asking:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asked: Counter[bytes] = Counter()
-        """Under way, by client."""
-        self._waiting: dict[bytes, deque[Question]] = {}
-        self._next: deque[bytes] = deque()
-        """Clients whose questions wait, and who have less than their share under way."""
+        self._asked: Counter[Hashable] = Counter()
+        """Under way, by connection."""
+        self._waiting: dict[Hashable, deque[tuple[Question, Refused]]] = {}
+        self._next: OrderedDict[Hashable, None] = OrderedDict()
+        """Connections whose questions wait, and that have less than their share under way."""
+        self._gone: set[Hashable] = set()
+        """Connections that are gone, whose questions wait."""
+        self._waiting_of_gone = 0
 
     def __len__(self) -> int:
         """Under way, or waiting."""
@@ -38,45 +44,67 @@ class Asking:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def ask(self, client_id: bytes, question: Question) -> bool:
-        """False: as many of this client's wait as may."""
-        waiting = self._waiting.get(client_id)
+    def ask(self, connection: Hashable, question: Question, refused: Refused) -> None:
+        """One of the two is called, in a later turn."""
+        waiting = self._waiting.get(connection)
         if waiting is not None:
-            if len(waiting) >= ASKING_OF_CLIENT_MAX:
-                return False
-            waiting.append(question)
-        elif len(self._tasks) < ASKED_MAX and self._has_share(client_id):
-            self._begin(client_id, question)
+            if len(waiting) < ASKING_OF_CLIENT_MAX and connection not in self._gone:
+                waiting.append((question, refused))
+            else:
+                _tell_soon(refused)
+        elif len(self._tasks) < ASKED_MAX and self._has_share(connection):
+            self._begin(connection, question)
         else:
-            self._waiting[client_id] = deque((question,))
-            if self._has_share(client_id):
-                self._next.append(client_id)
-        return True
+            self._waiting[connection] = deque(((question, refused),))
+            if self._has_share(connection):
+                self._next[connection] = None
 
-    def _has_share(self, client_id: bytes) -> bool:
-        return self._asked[client_id] < ASKED_OF_CLIENT_MAX
+    def gone(self, connection: Hashable) -> None:
+        """It asks no more. What it asked is still asked, while not too much of the kind waits."""
+        waiting = self._waiting.get(connection)
+        if waiting is None or connection in self._gone:
+            return
+        while waiting and self._waiting_of_gone + len(waiting) > ASKING_OF_GONE_MAX:
+            _tell_soon(waiting.pop()[1])
+        if waiting:
+            self._waiting_of_gone += len(waiting)
+            self._gone.add(connection)
+        else:
+            del self._waiting[connection]
+            self._next.pop(connection, None)
 
-    def _begin(self, client_id: bytes, question: Question) -> None:
-        self._asked[client_id] += 1
+    def _has_share(self, connection: Hashable) -> bool:
+        return self._asked[connection] < ASKED_OF_CLIENT_MAX
+
+    def _begin(self, connection: Hashable, question: Question) -> None:
+        self._asked[connection] += 1
         task = asyncio.ensure_future(question())
         self._tasks.add(task)
-        task.add_done_callback(partial(self._answered, client_id))
+        task.add_done_callback(partial(self._answered, connection))
 
-    def _answered(self, client_id: bytes, task: asyncio.Task[None]) -> None:
+    def _answered(self, connection: Hashable, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        had_share = self._has_share(client_id)
-        self._asked[client_id] -= 1
-        if not self._asked[client_id]:
-            del self._asked[client_id]
-        if client_id in self._waiting and not had_share:
-            self._next.append(client_id)
+        had_share = self._has_share(connection)
+        self._asked[connection] -= 1
+        if not self._asked[connection]:
+            del self._asked[connection]
+        if connection in self._waiting and not had_share:
+            self._next[connection] = None
         while self._next and len(self._tasks) < ASKED_MAX:
-            self._begin_next(self._next.popleft())
+            self._begin_next(self._next.popitem(last=False)[0])
 
-    def _begin_next(self, client_id: bytes) -> None:
-        waiting = self._waiting[client_id]
-        self._begin(client_id, waiting.popleft())
+    def _begin_next(self, connection: Hashable) -> None:
+        waiting = self._waiting[connection]
+        question, _ = waiting.popleft()
+        if connection in self._gone:
+            self._waiting_of_gone -= 1
+        self._begin(connection, question)
         if not waiting:
-            del self._waiting[client_id]
-        elif self._has_share(client_id):
-            self._next.append(client_id)
+            del self._waiting[connection]
+            self._gone.discard(connection)
+        elif self._has_share(connection):
+            self._next[connection] = None
+
+
+def _tell_soon(refused: Refused) -> None:
+    asyncio.get_running_loop().call_soon(refused)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final, Self
 
@@ -119,15 +119,24 @@ class Authorizer:
         topic: bytes,
         qos: int,
         retain: bool,
+        connection: Hashable,
         done: Callable[[int], None],
     ) -> None:
-        """`done` is called once, in a later turn: ALLOWED, DENIED, or UNTOLD, if a source doesn't answer."""
+        """`done` is called once, in a later turn: ALLOWED, DENIED, or UNTOLD, if a source doesn't answer, or what
+        `connection` asks isn't asked."""
         subject = _subject(client_id, principal, peer)
         key = (action, behind(topic), qos, retain)
         answers = self._answers(client_id, principal)
-        if not self._asking.ask(client_id, partial(self._ask, subject, principal, key, answers, done)):
-            self.results["busy"] += 1
-            asyncio.get_running_loop().call_soon(done, UNTOLD)
+        question = partial(self._ask, subject, principal, key, answers, done)
+        self._asking.ask(connection, question, partial(self._not_asked, done))
+
+    def gone(self, connection: Hashable) -> None:
+        """It asks no more; what it asked before is answered."""
+        self._asking.gone(connection)
+
+    def _not_asked(self, done: Callable[[int], None]) -> None:
+        self.results["busy"] += 1
+        done(UNTOLD)
 
     async def _ask(
         self, subject: Subject, principal: Principal, key: Key, answers: Answers, done: Callable[[int], None]

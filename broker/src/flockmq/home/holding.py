@@ -319,7 +319,6 @@ class Holding:
     def depart(self, session: DurableSession) -> None:
         """Of a slot that was let go of."""
         self._guests.went(session)
-        self._host.went_with(session.client_id, [held.filter for held in session.all_subscriptions()])
         self.sessions.depart(session)
 
     def tick(self) -> None:

@@ -36,6 +36,7 @@ from flockmq.session.opening import Will
 from flockmq.session.origin import session_source
 from flockmq.session.publish import parse_publish
 from flockmq.session.session import Session
+from flockmq.session.sink import Sink
 from flockmq.session.slotted import slot_of
 
 log: Final = logging.getLogger(__name__)
@@ -244,6 +245,7 @@ class Residents:
         is_attached = self._attached.get(token) is session
         self._detach(session)  # from its node, which may be another incarnation now
         if is_attached:
+            _hand_over(session.sink, fresh.sink)
             session.attach(fresh.sink, session.limits, opening.window, opening.max_packet_bytes)
             self.router.reached_anew(session)
         else:
@@ -427,13 +429,16 @@ class Residents:
                 answer(wire.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
             case wire.Subscribe():
                 settle = partial(self.holding.settle, session.journal.slot)
-                placed = partial(self._placed, session, sink)
-                sink.waiting = []
+                sink.waiting = waiting = list[Callable[[], None]]()
+                placed = partial(self._placed, session, waiting)
                 Subscribing(self._host, self.router, session, question, settle, answer, placed).start()
                 self.holding.seal()
 
-    def _placed(self, session: DurableSession, sink: ToFront) -> None:
-        waiting, sink.waiting = sink.waiting or [], None
+    def _placed(self, session: DurableSession, waiting: list[Callable[[], None]]) -> None:
+        sink = session.sink
+        if not isinstance(sink, ToFront) or sink.waiting is not waiting:
+            return  # another connection has the session by now
+        sink.waiting = None
         for change in waiting:
             if self._heard(sink.token) is not session or session.sink is not sink:
                 return  # it is asked again, on another way to the front
@@ -441,6 +446,15 @@ class Residents:
                 change()
             else:
                 sink.waiting.append(change)
+
+
+def _hand_over(former: Sink, sink: Sink) -> None:
+    """What was asked there is asked again, and waits for the same SUBSCRIBE."""
+    assert isinstance(former, ToFront)
+    assert isinstance(sink, ToFront)
+    if former.waiting is not None:
+        former.waiting.clear()
+    sink.waiting = former.waiting
 
 
 def _is_next(session: DurableSession, number: int, behind: int) -> bool:

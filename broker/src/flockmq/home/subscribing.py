@@ -48,10 +48,6 @@ class Desk(Protocol):
         """The filters of a session that ran elsewhere before."""
         ...
 
-    def went_with(self, client_id: bytes, filters: list[bytes]) -> None:
-        """The filters of a session that goes on elsewhere."""
-        ...
-
     def slot_gone(self, slot: int) -> None: ...
 
     def see_retained(self, then: Callable[[bool], None]) -> None:

@@ -62,6 +62,11 @@ def is_exclusive(topic_filter: bytes) -> bool:
     return topic_filter[:11] == _EXCLUSIVE
 
 
+def exclusively(topic_filter: bytes) -> bytes:
+    """The filter that a client subscribes to who wants this one alone."""
+    return _EXCLUSIVE + topic_filter
+
+
 def matching(topic_filter: bytes) -> bytes:
     """What topics are held against: the filter without `$share/group/` or `$exclusive/`."""
     if topic_filter[:1] != b"$":

@@ -209,6 +209,7 @@ class Access:
         self._exchanges.pop(channel, None)
         self._expiring.remove(client_id, channel)
         self.auth.authorizer.forget(client_id, channel.principal)
+        self.auth.authorizer.gone(channel)
         if channel.admitted_once and channel.close_reason not in NOT_THE_CLIENTS_DOING:
             self.auth.disconnected(client_id)
 
@@ -229,7 +230,7 @@ class Access:
         verdict = authorizer.check(client_id, principal, peer, action, topic, qos, retain)
         if verdict == ASKED:
             answered = partial(self._answered, done)
-            authorizer.ask(client_id, principal, peer, action, topic, qos, retain, answered)
+            authorizer.ask(client_id, principal, peer, action, topic, qos, retain, channel, answered)
         return verdict
 
     def _answered(self, done: Callable[[int], None], verdict: int) -> None:

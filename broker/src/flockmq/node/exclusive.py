@@ -5,7 +5,8 @@ client has one gets the filter, everybody else takes the claim back. Each node f
 comes to its own table; a purge of the node takes the claim away.
 
 What always holds: of all clients one at most was granted a filter and hasn't given it back; the same client may have
-it on two nodes, while its session moves: the former home keeps its claim until the new one's is in the table.
+it on two nodes, while its session moves. What no session here uses is given back, whyever nobody said so: that is seen
+at two looks in a row, so that a session which moved has claimed it at its new home before.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
+from flockmq.bounds import REJOIN_SLICE_FILTERS
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import CLAIMS
 
 Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
+InUse = Callable[[bytes, bytes], bool]
+"""The client (its id) has a session here that has the filter alone."""
 
 
 class Claims:
@@ -32,11 +36,6 @@ class Claims:
     def is_contested(self, filter: bytes, client_id: bytes) -> bool:
         """Another client has a claim."""
         return any(other != client_id for other in self._claims.get(filter, {}).values())
-
-    def is_elsewhere(self, filter: bytes, client_id: bytes, me: str) -> bool:
-        """The client has a claim at another node, too."""
-        claims = self._claims.get(filter, {})
-        return any(incarnation != me and owner == client_id for incarnation, owner in claims.items())
 
     def put(self, key: tuple[bytes, str], value: bytes, old: bytes | None) -> None:
         filter, incarnation = key
@@ -59,17 +58,20 @@ class Claims:
 class Exclusive:
     """This node's claims. `reason` says what a write came to."""
 
-    def __init__(self, me: str, submit: Submit, reason: Callable[[asyncio.Future[StreamId]], int]) -> None:
+    def __init__(
+        self, me: str, submit: Submit, reason: Callable[[asyncio.Future[StreamId]], int], in_use: InUse
+    ) -> None:
         self.claims = Claims(self._heard)
         self._me = me
         self._submit = submit
         self._reason = reason
+        self._in_use = in_use
         self._own: dict[bytes, bytes] = {}
         self._asked: dict[bytes, bool | None] = {}
         """Claims on their way: whether the filter was free when they came to the table; None: nobody saw it."""
         self._in_doubt: set[bytes] = set()
-        self._passed_on: set[bytes] = set()
-        """Claimed here still for sessions that went on to another node."""
+        self._unused: set[bytes] = set()
+        """At the latest look."""
 
     def __len__(self) -> int:
         return len(self._own)
@@ -81,14 +83,11 @@ class Exclusive:
         held = [(filter, client_id) for filter, client_id in self._own.items() if filter not in self._asked]
         for filter, _ in held:
             del self._own[filter]
-        passed_on, self._passed_on = self._passed_on, self._passed_on & self._own.keys()
-        return [(filter, client_id) for filter, client_id in held if filter not in passed_on]
+        return held
 
     def claim(self, filter: bytes, client_id: bytes, done: Callable[[int], None]) -> None:
         """`done` gets SUCCESS, QUOTA_EXCEEDED if another client has the filter, or why the log can't say."""
         owner = self._own.get(filter)
-        if owner == client_id:
-            self._passed_on.discard(filter)
         if owner == client_id and filter not in self._asked:
             done(Reason.SUCCESS)
         elif owner is not None or filter in self._asked or self.claims.is_contested(filter, client_id):
@@ -100,21 +99,25 @@ class Exclusive:
             written.add_done_callback(partial(self._claimed, filter, client_id, done))
 
     def release(self, filter: bytes) -> None:
-        """The client gave it back, or its session ended."""
-        self._passed_on.discard(filter)
-        if self._own.pop(filter, None) is not None:
-            self._delete(filter)
+        """A client gave it back, or its session ended; another one may have the filter by now."""
+        client_id = self._own.get(filter)
+        if client_id is not None and not self._in_use(client_id, filter):
+            self._give_back(filter)
 
-    def pass_on(self, filter: bytes, client_id: bytes) -> None:
-        """The client's session goes on at another node, with the filter."""
-        if self._own.get(filter) == client_id:
-            self._passed_on.add(filter)
+    async def look(self) -> None:
+        """Give back what nobody here uses."""
+        unused: set[bytes] = set()
+        for count, (filter, client_id) in enumerate(list(self._own.items()), start=1):
+            if filter not in self._asked and not self._in_use(client_id, filter):
+                unused.add(filter)
+            if count % REJOIN_SLICE_FILTERS == 0:
+                await asyncio.sleep(0)
+        known, self._unused = unused & self._unused, unused - self._unused
+        for filter in known:
+            self.release(filter)
 
     def release_again(self) -> None:
-        """What may still stand in the log though nobody has it, or another node has it by now."""
-        for filter in list(self._passed_on):
-            if self.claims.is_elsewhere(filter, self._own[filter], self._me):
-                self.release(filter)
+        """What may still stand in the log though nobody has it."""
         for filter in [filter for filter in self._in_doubt if filter not in self._own]:
             self._delete(filter)
 
@@ -133,8 +136,12 @@ class Exclusive:
                 free = not self.claims.is_contested(filter, client_id)
             reason = Reason.SUCCESS if free and filter in self._own else Reason.QUOTA_EXCEEDED
         if reason >= 0x80:
-            self.release(filter)
+            self._give_back(filter)
         done(reason)
+
+    def _give_back(self, filter: bytes) -> None:
+        if self._own.pop(filter, None) is not None:
+            self._delete(filter)
 
     def _delete(self, filter: bytes) -> None:
         self._submit([CLAIMS.delete((filter, self._me))]).add_done_callback(partial(self._deleted, filter))

@@ -16,7 +16,7 @@ from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
-from flockmq.node.exclusive import Exclusive
+from flockmq.node.exclusive import Exclusive, InUse
 from flockmq.node.routes import OwnRoutes
 from flockmq.node.shared import OwnShares
 from flockmq.rlog.entry import Op, StreamId
@@ -32,10 +32,10 @@ Holders = Callable[[bytes], Collection[str]]
 class Filters:
     """`submit` writes to the shard of routes; `holders` gives the owners that its table has a filter for."""
 
-    def __init__(self, me: str, submit: Submit, holders: Holders, router: Router) -> None:
+    def __init__(self, me: str, submit: Submit, holders: Holders, router: Router, in_use: InUse) -> None:
         self.routes = OwnRoutes(me, submit, holders, router.has_local, reason_of)
         self.shares = OwnShares(me, submit, router.shared.count, reason_of)
-        self.exclusive = Exclusive(me, submit, reason_of)
+        self.exclusive = Exclusive(me, submit, reason_of, in_use)
         self._router = router
         router.shared.me = me
         router.shared.on_count = self.shares.changed

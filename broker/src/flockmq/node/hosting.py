@@ -206,11 +206,6 @@ class Hosting:
                 self._claim_again(client_id, filter)
         self.route_slot(slot, filters, self._routed)
 
-    def went_with(self, client_id: bytes, filters: list[bytes]) -> None:
-        for filter in filters:
-            if is_exclusive(filter):
-                self._filters.exclusive.pass_on(matching(filter), client_id)
-
     def _claim_again(self, client_id: bytes, filter: bytes) -> None:
         session = self.residents.sessions.by_id.get(client_id)
         if session is not None and session.subscription(filter) is not None:

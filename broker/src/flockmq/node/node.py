@@ -32,6 +32,7 @@ from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import exclusively
 from flockmq.node.access import Access
 from flockmq.node.arrivals import Arrivals
 from flockmq.node.clients import Clients
@@ -145,7 +146,7 @@ class Node(NodePort):
             on_slot_delete=self._slot_route_deleted,
             on_swap=self._routes_swapped,
         )
-        self.filters = Filters(self.incarnation, partial(rlog.submit, ROUTE), self.holders, router)
+        self.filters = Filters(self.incarnation, partial(rlog.submit, ROUTE), self.holders, router, self._has_alone)
         self.remote_shares = RemoteShares(router, self.incarnation, self._slot_share_written)
         self.slot_peers = SlotPeers(router.turn, cluster.courier.lanes)
         router.shared.find_peer = self._find_target
@@ -284,6 +285,11 @@ class Node(NodePort):
                 self.hooking.unsubscribed(channel, filter)
         return reasons
 
+    def _has_alone(self, client_id: bytes, filter: bytes) -> bool:
+        homes = () if self.hosting is None else (self.hosting.residents.sessions,)
+        found = [sessions.by_id.get(client_id) for sessions in (self.sessions, *homes)]
+        return any(session is not None and session.subscription(exclusively(filter)) for session in found)
+
     def unrouted(self, session: Session, filters: list[bytes]) -> None:
         self.filters.unrouted(filters)
 
@@ -350,6 +356,7 @@ class Node(NodePort):
         while True:
             await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
             self.filters.try_again()
+            self.spawn(self.filters.exclusive.look())
             if self.hosting is not None:
                 self.hosting.try_again()
             at_ms = time.time_ns() // 1_000_000

@@ -88,6 +88,9 @@ class Retained:
     def swap(self, fresh: Self) -> None:
         self.index, self.expiring = fresh.index, fresh.expiring
 
+    def has_expired(self, topic: bytes, now_ms: int) -> bool:
+        return 0 < self.expiring.get(topic, 0) <= now_ms
+
     def expired(self, now_ms: int, limit: int) -> list[bytes]:
         """Topics whose messages have expired, at most `limit`."""
         found: list[bytes] = []

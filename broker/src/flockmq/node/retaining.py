@@ -86,7 +86,9 @@ class Retaining:
             return False
         topics = self._retained.expired(time.time_ns() // 1_000_000, RETAINED_EXPIRED_MAX)
         for first in range(0, len(topics), RETAINED_EXPIRED_SLICE):
-            drops = map(self._rlog.tables.messages.drop, topics[first : first + RETAINED_EXPIRED_SLICE])
+            now_ms, slice = time.time_ns() // 1_000_000, topics[first : first + RETAINED_EXPIRED_SLICE]
+            still = [topic for topic in slice if self._retained.has_expired(topic, now_ms)]
+            drops = map(self._rlog.tables.messages.drop, still)
             written = self._rlog.submit(RETAINED, [op for op in drops if op is not None])
             await asyncio.wait([written])
             if reason_of(written) != Reason.SUCCESS or not self._is_leader():

@@ -199,8 +199,10 @@ class RedisLinks:
 
 
 def _is_over(error: ResponseError) -> bool:
-    """No command on this connection can do better: another server counts now, or this one can't serve."""
-    return isinstance(error, _WRONG_SERVER) or str(error).startswith("UNBLOCKED")
+    """No command on this connection can do better: another server counts now, this one can't serve, or it has to be
+    given the functions anew: they are of another version, or it was full when the connection was made."""
+    text = str(error)
+    return isinstance(error, _WRONG_SERVER) or text.startswith("UNBLOCKED") or text.endswith("Function not found")
 
 
 def _barrier_key(key: str) -> str:

@@ -8,8 +8,9 @@ What comes behind waits too, so that messages and acknowledgements keep their or
     CHECKING → PERMITTED → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
 
 Each step may be left out, but the last. Answers may come in any order; no message passes another: it is given to the
-log, and delivered, when all before it were. Of those that have an origin subscribers take none below the last that they
-took: where one is refused and its client, which is gone, will send it again, none behind it is delivered either.
+log, and delivered, when all before it were. Where one is refused whose client will send it again, because it is gone or
+is told so by the end of its connection, none behind it is delivered either: of those that have an origin subscribers
+take none below the last that they took.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Line:
         self._delivered: deque[Inbound] = deque()
         self._bytes: int = 0
         self._is_broken: bool = False
-        """A message that has an origin was refused, and nobody heard of it."""
+        """A message was refused that its client will send again."""
 
     def __len__(self) -> int:
         return len(self._checking) + len(self._logging) + len(self._delivered)
@@ -128,10 +129,13 @@ class Line:
         while checking and checking[0].state != CHECKING:
             inbound = checking.popleft()
             logging.append(inbound)
+            if self._is_broken and inbound.message.qos:
+                _refuse(inbound)
             if inbound.state == PERMITTED:
                 channel.permitted(inbound)
             if inbound.state == LOGGING:
                 channel.port.log(inbound)
+            self._note_refusal(inbound)
         while logging and logging[0].state != LOGGING:
             inbound = logging[0]
             if channel.router.stale and inbound.state == READY and inbound.message.qos:
@@ -141,11 +145,20 @@ class Line:
             delivered.append(inbound)
             if inbound.state == READY:
                 self._deliver(inbound)
-            if inbound.message.origin and inbound.reason >= 0x80 and not channel.can_answer():
-                self._is_broken = True
+            self._note_refusal(inbound)
         while delivered and delivered[0].state == DONE:
             self._acknowledge(delivered.popleft())
         channel.line_moved()
+
+    def _note_refusal(self, inbound: Inbound) -> None:
+        """Who is gone hears of none; before 5.0 it can't be said, but by the end of the connection. Who may not publish
+        a message may not the next time either.
+        """
+        reason, channel = inbound.reason, self.channel
+        if reason < 0x80 or not inbound.message.qos:
+            return
+        if channel.protocol_version != 5 or (reason != Reason.NOT_AUTHORIZED and not channel.can_answer()):
+            self._is_broken = True
 
     def _acknowledge(self, inbound: Inbound) -> None:
         self._bytes -= inbound.size_bytes
@@ -158,18 +171,21 @@ class Line:
         router = self.channel.router
         message = inbound.message
         fan = router.route(message.topic).fanout
-        if message.origin and (self._is_broken or not router.has_room(fan, message)):
+        if (self._is_broken and message.qos) or (message.origin and not router.has_room(fan, message)):
             # all or nobody: it may come again under another origin, and whoever had it would have it twice
-            inbound.reason = Reason.QUOTA_EXCEEDED
-            inbound.state = DONE
+            _refuse(inbound)
             return
         asked = router.forward(fan, message, inbound.accepted, self.channel)
         if asked < 0:
-            inbound.reason = Reason.QUOTA_EXCEEDED
-            inbound.state = DONE
+            _refuse(inbound)
             return
         router.deliver(fan, message, self.channel)
         if fan.reaches_nobody():
             inbound.reason = Reason.NO_MATCHING_SUBSCRIBERS
         inbound.waits += asked  # those who answered at once were taken off already
         inbound.state = FORWARDED if inbound.waits else DONE
+
+
+def _refuse(inbound: Inbound) -> None:
+    inbound.reason = Reason.QUOTA_EXCEEDED
+    inbound.state = DONE

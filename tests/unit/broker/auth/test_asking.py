@@ -17,6 +17,7 @@ class Service:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.answered: list[str] = []
+        self.refused: list[str] = []
         self._go_on = asyncio.Semaphore(0)
 
     async def question(self, name: str) -> None:
@@ -34,19 +35,21 @@ class Service:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    for name, bound in (("ASKED_MAX", 4), ("ASKED_OF_CLIENT_MAX", 2), ("ASKING_OF_CLIENT_MAX", 3)):
+    bounds = {"ASKED_MAX": 4, "ASKED_OF_CLIENT_MAX": 2, "ASKING_OF_CLIENT_MAX": 3, "ASKING_OF_GONE_MAX": 4}
+    for name, bound in bounds.items():
         monkeypatch.setattr(asking, name, bound)
     return Service()
 
 
-def ask(asked: Asking, service: Service, client: str, count: int) -> list[bool]:
-    return [asked.ask(client.encode(), partial(service.question, f"{client}{i}")) for i in range(count)]
+def ask(asked: Asking, service: Service, client: str, count: int) -> None:
+    for name in (f"{client}{number}" for number in range(count)):
+        asked.ask(client, partial(service.question, name), partial(service.refused.append, name))
 
 
 async def test_a_client_that_asks_much_holds_up_no_other(service: Service) -> None:
     asked = Asking()
-    assert ask(asked, service, "a", 5) == [True] * 5
-    assert ask(asked, service, "b", 1) == [True]
+    ask(asked, service, "a", 5)
+    ask(asked, service, "b", 1)
     await service.answer(0)
     assert service.asked == ["a0", "a1", "b0"]
     await service.answer(9)
@@ -68,9 +71,47 @@ async def test_those_that_wait_have_their_turns(service: Service) -> None:
 
 async def test_the_questions_of_one_client_that_wait_have_a_bound(service: Service) -> None:
     asked = Asking()
-    assert ask(asked, service, "a", 7) == [True] * 5 + [False] * 2
-    assert len(asked) == 5
-    assert ask(asked, service, "b", 1) == [True]
+    ask(asked, service, "a", 7)
+    ask(asked, service, "b", 1)
+    assert len(asked) == 6
+    assert service.refused == [], "in a later turn"
+    await service.answer(9)
+    assert service.refused == ["a5", "a6"]
+    assert len(service.answered) == 6
+
+
+async def test_of_those_that_are_gone_no_more_wait_than_may_whoever_they_were(service: Service) -> None:
+    asked = Asking()
+    ask(asked, service, "a", 4)
+    ask(asked, service, "b", 5)
+    await service.answer(0)
+    for client in "cdef":
+        ask(asked, service, client, 3)
+        asked.gone(client)
+    await service.answer(0)
+    assert service.refused == ["d2", "d1", *(f"{client}{number}" for client in "ef" for number in (2, 1, 0))]
+    asked.gone("b")
+    await service.answer(0)
+    assert service.refused[-3:] == ["b4", "b3", "b2"]
+    await service.answer(99)
+    assert len(asked) == 0
+    ask(asked, service, "g", 4)
+    ask(asked, service, "h", 4)
+    asked.gone("h")
+    asked.gone("g")
+    asked.gone("g")
+    await service.answer(99)
+    assert len(service.answered) == 4 + 2 + 3 + 1 + 8
+
+
+async def test_a_connection_that_is_gone_and_may_have_nothing_asked_has_no_turn(service: Service) -> None:
+    asked = Asking()
+    for client in "abcd":
+        ask(asked, service, client, 3)
+        asked.gone(client)
+    await service.answer(99)
+    assert len(asked) == 0
+    assert len(service.answered) + len(service.refused) == 12
 
 
 async def test_who_stops_leaves_nothing_behind(service: Service) -> None:

@@ -19,6 +19,7 @@ from unit.broker.auth.harness import FakeLog
 
 PEER = PeerInfo("192.0.2.1", 1, "tcp:default")
 JO = Principal(b"jo")
+CONNECTION = "jo's"
 
 
 class Counted:
@@ -214,7 +215,7 @@ async def answered(authorizer: Authorizer, service: Asked, meanwhile: Callable[[
     """What a client hears whose answer comes after something else happened."""
     heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     assert may(authorizer, "a") == ASKED
-    authorizer.ask(b"c", JO, lambda: PEER, PUBLISH, b"a", 0, False, heard.set_result)
+    authorizer.ask(b"c", JO, lambda: PEER, PUBLISH, b"a", 0, False, CONNECTION, heard.set_result)
     meanwhile()
     service.answer.set_result(True)
     return await heard
@@ -243,6 +244,6 @@ async def test_a_source_that_fails_permits_nothing_denies_nothing_and_leaves_nob
     authorizer = Authorizer(Authorization(), [service])
     heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     service.answer.set_exception(RuntimeError("a defect"))
-    authorizer.ask(b"c", JO, lambda: PEER, PUBLISH, b"a", 0, False, heard.set_result)
+    authorizer.ask(b"c", JO, lambda: PEER, PUBLISH, b"a", 0, False, CONNECTION, heard.set_result)
     assert await asyncio.wait_for(heard, 5.0) == UNTOLD
     assert "a defect" in caplog.text

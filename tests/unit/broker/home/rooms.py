@@ -77,7 +77,6 @@ class Home:
         self.linked = True
         self.routed: list[tuple[int, bytes]] = []
         self.came: list[tuple[int, bytes, list[bytes]]] = []
-        self.went: list[tuple[bytes, list[bytes]]] = []
         self.changes = 0
         self.nodes = [EDGE, SENDER]
         self.zones: dict[str, Limits] = {}
@@ -125,9 +124,6 @@ class Home:
 
     def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         self.came.append((slot, client_id, filters))
-
-    def went_with(self, client_id: bytes, filters: list[bytes]) -> None:
-        self.went.append((client_id, filters))
 
     def slot_gone(self, slot: int) -> None: ...
 

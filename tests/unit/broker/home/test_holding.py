@@ -165,13 +165,6 @@ async def test_the_sessions_of_a_slot_that_is_let_go_of_leave_some_a_turn_and_co
     assert set(home.residents.sessions.away) == set(clients)
 
 
-async def test_a_session_that_goes_on_elsewhere_says_with_which_filters(home: Home) -> None:
-    subscribed(home)
-    home.residents.disown(SLOT)
-    await home.settle()
-    assert home.went == [(ID, [b"a/#"])]
-
-
 async def test_what_a_session_on_its_way_out_says_is_nothing(
     redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,9 +49,6 @@ class Desk:
     def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         raise AssertionError("nobody comes")
 
-    def went_with(self, client_id: bytes, filters: list[bytes]) -> None:
-        raise AssertionError("nobody goes")
-
     def slot_gone(self, slot: int) -> None:
         raise AssertionError("no slot goes")
 

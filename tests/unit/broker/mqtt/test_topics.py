@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flockmq.bounds import TOPIC_MAX_LEVELS
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import check_filter, check_topic_name, matching, split_share
+from flockmq.mqtt.topics import check_filter, check_topic_name, exclusively, matching, split_share
 
 NAMES = [
     b"a",
@@ -124,6 +124,11 @@ def test_split_share(topic_filter: bytes, parts: tuple[bytes, bytes]) -> None:
 def test_what_topics_are_held_against(topic_filter: bytes, inner: bytes) -> None:
     check_filter(topic_filter)
     assert matching(topic_filter) == inner
+
+
+def test_who_wants_a_filter_alone_says_so() -> None:
+    assert exclusively(b"a/#") == b"$exclusive/a/#"
+    assert matching(exclusively(b"a/#")) == b"a/#"
 
 
 @pytest.mark.parametrize("topic_filter", [b"$exclusive/", b"$exclusive/$share/g/a", b"$exclusive/$exclusive/a"])

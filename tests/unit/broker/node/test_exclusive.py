@@ -18,13 +18,14 @@ T = b"t"
 
 
 class Node:
-    """Reads the log at its own pace; `answers` are what its claims came to, by client."""
+    """Reads the log at its own pace; `answers` are what its claims came to, by client, `using` who uses the filter."""
 
     def __init__(self, log: Log, name: str) -> None:
         self.log = log
         self.name = name
         self.read = 0
-        self.exclusive = Exclusive(name, self._submit, _reason)
+        self.using: set[bytes] = set()
+        self.exclusive = Exclusive(name, self._submit, _reason, lambda client_id, filter: client_id in self.using)
         self.waiting: list[tuple[int, asyncio.Future[StreamId]]] = []
         self.answers: dict[bytes, int] = {}
 
@@ -108,19 +109,21 @@ async def test_the_same_client_keeps_it_when_it_asks_again_or_moves() -> None:
     assert here.answers[b"other"] == Reason.QUOTA_EXCEEDED
 
 
-async def test_a_session_that_moved_takes_its_filter_along_and_leaves_nothing_behind() -> None:
+async def test_what_nobody_uses_is_given_back_when_it_was_seen_twice() -> None:
     log = Log()
     here, there = log.nodes
     here.claim(b"c")
     await log.settle()
-    here.exclusive.pass_on(T, b"c")
-    here.exclusive.pass_on(T, b"another")
-    here.exclusive.release_again()
+    await here.exclusive.look()
+    here.using.add(b"c")
+    await here.exclusive.look()
+    here.using.clear()
+    await here.exclusive.look()
     there.claim(b"d")
     assert there.answers.pop(b"d") == Reason.QUOTA_EXCEEDED, "nobody else may have it in between"
     there.claim(b"c")
     await log.settle()
-    here.exclusive.release_again()
+    await here.exclusive.look()
     await log.settle()
     assert [len(node.exclusive) for node in log.nodes] == [0, 1]
     there.exclusive.release(T)
@@ -130,27 +133,41 @@ async def test_a_session_that_moved_takes_its_filter_along_and_leaves_nothing_be
     assert here.answers[b"d"] == Reason.SUCCESS
 
 
-async def test_a_session_that_comes_back_at_once_keeps_its_filter() -> None:
-    log = Log()
-    here, there = log.nodes
-    here.claim(b"c")
-    await log.settle()
-    here.exclusive.pass_on(T, b"c")
-    there.claim(b"c")
-    here.claim(b"c")
-    await log.settle()
-    here.exclusive.release_again()
-    assert [len(node.exclusive) for node in log.nodes] == [1, 1]
-
-
-async def test_another_incarnation_claims_nothing_for_a_session_that_moved() -> None:
+async def test_what_is_asked_for_is_not_unused() -> None:
     log = Log(1)
     (node,) = log.nodes
     node.claim(b"c")
+    for _ in range(3):
+        await node.exclusive.look()
     await log.settle()
-    node.exclusive.pass_on(T, b"c")
-    assert node.exclusive.rename("n0@1") == []
-    node.exclusive.release_again()
+    assert node.answers == {b"c": Reason.SUCCESS}
+
+
+async def test_who_was_refused_takes_nothing_from_who_has_it() -> None:
+    log = Log()
+    here, there = log.nodes
+    here.claim(b"c")
+    here.using.add(b"c")
+    await log.settle()
+    here.exclusive.release(T)
+    await log.settle()
+    there.claim(b"d")
+    assert there.answers[b"d"] == Reason.QUOTA_EXCEEDED
+
+
+async def test_a_claim_that_came_to_nothing_is_given_back_though_a_session_came_with_the_filter() -> None:
+    log = Log(3)
+    here, there, third = log.nodes
+    there.claim(b"d")
+    here.using.add(b"c")
+    here.claim(b"c")
+    await log.settle()
+    assert here.answers[b"c"] == Reason.QUOTA_EXCEEDED
+    there.exclusive.release(T)
+    await log.settle()
+    third.claim(b"e")
+    await log.settle()
+    assert third.answers[b"e"] == Reason.SUCCESS
 
 
 async def test_another_client_of_the_node_is_refused_while_the_log_is_asked() -> None:

@@ -38,7 +38,7 @@ class Written:
     def __init__(self) -> None:
         self.log = Log()
         self.router = Router(Counters(), 1 << 20)
-        self.filters = Filters(ME, self.log.submit, self.log.holders, self.router)
+        self.filters = Filters(ME, self.log.submit, self.log.holders, self.router, lambda client_id, filter: False)
         self.answers: list[int] = []
 
     async def answer(self, number: int, error: Exception | None = None) -> None:

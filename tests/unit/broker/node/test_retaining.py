@@ -93,6 +93,18 @@ async def test_all_that_expired_leaves_at_once_a_slice_at_a_time() -> None:
     assert len(retained.expiring) == 5
 
 
+async def test_what_came_in_the_place_of_what_expired_stays() -> None:
+    with watched(retained := filled(expired=25, others=0)) as log:
+        await log.write()
+        retained.put(b"r/24", row(time.time_ns() // 1_000_000 + 3_600_000), row(1))
+        retained.put(b"r/23", row(0), row(1))
+        await log.write()
+        await log.write()
+        assert await log.is_quiet()
+    assert log.slices == [10, 10, 3]
+    assert list(retained.expiring) == [b"r/24"]
+
+
 async def test_while_the_log_takes_nothing_it_is_not_tried_on_at_once() -> None:
     with watched(retained := filled(expired=65, others=0)) as log:
         await log.write()

@@ -104,6 +104,20 @@ def test_what_nobody_can_judge_is_not_acknowledged(node: Node, version: int, qos
     assert publisher.has_ended() == (version == 4), "its client may send it again"
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_what_is_sent_again_on_another_connection_is_overtaken_by_nothing(node: Node, version: int) -> None:
+    subscriber, publisher = node.client("s", 5), checked(node, version)
+    node.subscribe(subscriber, ("#", 1))
+    packets = [publish(version, "ask", str(number), qos=1, packet_id=number) for number in (1, 2)]
+    node.feed(publisher, b"".join(packets) + publish(version, "yes", "3", qos=1, packet_id=3))
+    first, second = (done for _, topic, done in node.port.asked if topic == b"ask")
+    second(ALLOWED)
+    first(UNTOLD)
+    node.turn()
+    assert publisher.has_ended() == (version == 4)
+    assert len(subscriber.packets()) == (0 if version == 4 else 2)
+
+
 def test_a_subscription_that_nobody_can_judge_is_refused(node: Node) -> None:
     node.port.disconnects_the_denied = True
     client = checked(node)

@@ -209,16 +209,23 @@ def of_session(number: int) -> bytes:
     return origin_of(session_source(bytes(8)), number)
 
 
-def test_behind_a_refused_message_whose_client_is_gone_none_is_delivered_that_has_an_origin(node: Node) -> None:
-    """Subscribers take none below the last number that they took, and the client sends the refused one again."""
-    peer, publisher = other(node, b"a"), node.client("p")
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("origin", [of_session(10), b""])
+def test_behind_a_refused_message_whose_client_is_gone_none_is_delivered(
+    node: Node, version: int, origin: bytes
+) -> None:
+    """Subscribers take none below the last number that they took, and the client sends the refused one again, which may
+    have had its number, and nobody here heard of it."""
+    peer, publisher = other(node, b"a"), node.client("p", version)
     node.port.hold = True
-    node.feed(publisher, message(1, qos=2, retain=True) + message(2, qos=2, retain=True))
-    first, second = node.port.inbound
-    first.message.origin, second.message.origin = of_session(10), of_session(11)
+    packets = [publish(version, "a", str(number), qos=2, packet_id=number, retain=True) for number in (1, 2, 3)]
+    node.feed(publisher, b"".join(packets))
+    first, second, third = node.port.inbound
+    first.message.origin, second.message.origin, third.message.origin = origin, of_session(11), of_session(12)
     publisher.lost()
     second.logged(Reason.SUCCESS)
-    first.logged(Reason.QUOTA_EXCEEDED)
+    first.logged(Reason.UNSPECIFIED_ERROR)
+    third.logged(Reason.SUCCESS)
     assert peer.taken == []
 
 
