@@ -365,6 +365,18 @@ async def test_a_full_redis_takes_what_waits_and_says_that_it_is_full(
     await link.close()
 
 
+async def test_a_redis_without_the_functions_is_given_them_anew(owner: Owners, valkey: Valkey) -> None:
+    made = await owner()
+    await made.store.take(3, OLD)
+    link = RedisLink(valkey.config)
+    await link.call("FUNCTION", "FLUSH")
+    await link.close()
+    made.store.put(3, A, M, b"meta")
+    async with asyncio.timeout(5):
+        assert await made.durable(3)
+    assert made.lost.empty()
+
+
 async def test_a_store_whose_queue_is_full_says_so(owner: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "STORE_QUEUE_MAX_BYTES", 1000)
     made = await owner()

@@ -586,6 +586,24 @@ async def test_a_full_redis_is_trimmed_and_purged_and_nodes_come_and_go(nodes, v
     await waiting
 
 
+async def test_a_redis_without_the_functions_is_given_them_anew(nodes, valkey) -> None:
+    """Another version's are there, or it was full when the core came."""
+    core = await nodes.core()
+    link = RedisLink(valkey.config)
+    await link.call("FUNCTION", "FLUSH")
+    async with asyncio.timeout(5):
+        await core.write(ROUTE, [route(core, 1)])
+    await link.call("CONFIG", "SET", "maxmemory", "1kb")
+    await link.call("FUNCTION", "FLUSH")
+    waiting = core.submit(CLUSTER, [SLOTS.put(1, core.incarnation)])
+    await asyncio.wait([waiting], timeout=0.5)
+    assert not waiting.done(), "a full Redis takes no functions"
+    await link.call("CONFIG", "SET", "maxmemory", "0")
+    async with asyncio.timeout(5):
+        await waiting
+    await link.close()
+
+
 async def test_a_full_redis_that_lost_its_log_is_given_a_new_one(nodes, valkey) -> None:
     core = await nodes.core()
     await core.write(ROUTE, [route(core, 1)])

@@ -210,6 +210,26 @@ async def test_what_waited_behind_a_SUBSCRIBE_is_not_done_when_it_is_asked_again
     assert (answers, home.routed) == ([], [(SLOT, b"a/#"), (SLOT, b"$exclusive/x")])
 
 
+async def test_a_SUBSCRIBE_that_is_asked_again_waits_for_the_claim_that_it_made(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims: list[Callable[[dict[bytes, int]], None]] = []
+    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: claims.append(done))
+    home.zones["default"] = Limits(exclusive_subscription=True)
+    home.open(1, opening(1))
+    exclusive = b"$exclusive/x"
+    questions = wire.Subscribe([wire.Wanted(exclusive, 1)], b""), wire.Unsubscribe([exclusive], b"1")
+    for number, question in enumerate(questions, start=1):
+        home.ask(1, question, number, number - 1)
+    assert home.residents.resume(ID, EDGE, 1, opening(1), b"")
+    answers = [home.ask(1, question, number, number - 3 and 3) for number, question in enumerate(questions, start=3)]
+    assert (answers, len(claims)) == ([[], []], 1), "another claim of the same filter would be refused"
+    claims[0]({})
+    claims[1]({})
+    assert [wire.decode_reasons(answer) for answered in answers for answer in answered] == [[1], [0]]
+    assert home.residents.sessions.by_id[ID].subscription(exclusive) is None
+
+
 # Session present.
 
 
