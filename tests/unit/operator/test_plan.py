@@ -103,21 +103,26 @@ async def test_a_secret_that_pods_use_is_not_made_anew(name: str) -> None:
     assert "StatefulSet" not in plan.problem.message, "volumes may go with it"
 
 
-@pytest.mark.parametrize("name", ["demo-cluster-key", "demo-redis", "demo-api-key"])
-async def test_a_secret_is_made_anew_when_all_pods_wait_for_it(name: str) -> None:
+@pytest.mark.parametrize(
+    "lost", [("demo-cluster-key",), ("demo-redis",), ("demo-api-key",), ("demo-api-key", "demo-redis")]
+)
+async def test_a_secret_is_made_anew_when_all_pods_wait_for_it(lost: tuple[str, ...]) -> None:
     world = await running()
-    del world.objects[Ref("Secret", name)]
-    pods = [*world.pods("core"), *world.pods("redis")]
-    for waiting in pods:
-        waiting["status"] = {"phase": "Pending"}
+    for name in lost:
+        del world.objects[Ref("Secret", name)]
+    for core in world.pods("core"):
+        core["status"] = {"phase": "Pending"}
+    (redis,) = world.pods("redis")
+    redis["status"]["phase"] = "Running"  # it mounts its own Secret alone
     assert (await world.plan(context())).problem, "replicants run still"
     world.objects[REPLICANTS]["status"] |= {"readyReplicas": 0, "unavailableReplicas": 2}
-    pods[0]["status"] = {"phase": "Running"}
+    last = redis if "demo-redis" in lost else next(world.pods("core"))
+    last["status"] = {"phase": "Running"}
     assert (await world.plan(context())).problem, "one of the old pods runs still"
-    pods[0]["status"] = {"phase": "Pending"}
+    last["status"] = {"phase": "Pending"}
     plan = await world.plan(context())
     assert plan.problem is None
-    assert [ref(secret) for secret in plan.create] == [Ref("Secret", name)]
+    assert [ref(secret) for secret in plan.create] == [Ref("Secret", name) for name in lost]
 
 
 async def test_scaling_changes_the_deployment_alone() -> None:
@@ -381,10 +386,47 @@ class TestRedisOfABadTemplate:
         redis["status"]["conditions"][0]["status"] = "True"
         assert (await world.plan(context())).delete == ()
 
-    async def test_pods_of_one_with_replicas_are_left_to_kubernetes(self) -> None:
-        spec = {"redis": {"replicas": 3}}
-        world = await self.broken(spec)
-        assert (await world.plan(context(spec))).delete == ()
+    REPLICATED: ClassVar[Manifest] = {"redis": {"replicas": 3}}
+
+    async def stuck(self) -> World:
+        """Three pods of a first template that couldn't start; Kubernetes has replaced the last one, and waits for it
+        to become ready, as it waits for the other two."""
+        world = await self.broken(self.REPLICATED)
+        first, second, last = world.pods("redis")
+        first["status"]["phase"] = "Pending"
+        pulling = {"state": {"waiting": {"reason": "ImagePullBackOff"}}}
+        second["status"] |= {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}, pulling]}
+        last["status"]["phase"] = "Running"
+        last["metadata"]["labels"]["controller-revision-hash"] = world.objects[REDIS]["status"]["updateRevision"]
+        return world
+
+    async def test_all_that_cannot_start_are_restarted_while_none_with_replicas_is_ready(self) -> None:
+        world = await self.stuck()
+        plan = await step(world, context(self.REPLICATED))
+        assert [str(ref(live)) for live in plan.delete] == ["Pod demo-redis-0"]
+        assert reasons(plan) == ["RestartingRedis"]
+        plan = await step(world, context(self.REPLICATED))
+        assert [str(ref(live)) for live in plan.delete] == ["Pod demo-redis-1"]
+        world.settle()
+        assert await world.plan(context(self.REPLICATED)) == Plan()
+
+    async def test_one_that_is_being_deleted_holds_up_no_other(self) -> None:
+        world = await self.stuck()
+        next(world.pods("redis"))["metadata"]["deletionTimestamp"] = "2026-11-21T00:00:00Z"
+        plan = await world.plan(context(self.REPLICATED))
+        assert [str(ref(live)) for live in plan.delete] == ["Pod demo-redis-1"]
+
+    async def test_pods_with_a_ready_one_among_them_are_left_to_kubernetes(self) -> None:
+        world = await self.stuck()
+        *_, last = world.pods("redis")
+        last["status"]["conditions"][0]["status"] = "True"
+        assert (await world.plan(context(self.REPLICATED))).delete == ()
+
+    async def test_pods_with_replicas_that_are_loading_are_left_to_kubernetes(self) -> None:
+        world = await self.stuck()
+        for redis in world.pods("redis"):
+            redis["status"] |= {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}] * 2}
+        assert (await world.plan(context(self.REPLICATED))).delete == ()
 
 
 class TestFewerCores:

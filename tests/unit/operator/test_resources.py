@@ -181,6 +181,7 @@ class TestRedisWithReplicas:
             assert "memory" in container["resources"]["limits"]
         assert redis["startupProbe"]["periodSeconds"] * redis["startupProbe"]["failureThreshold"] >= 3600
         assert redis["lifecycle"]["preStop"]["exec"]["command"][-1] == "leave"
+        assert f"\nPAUSE_S={pod['terminationGracePeriodSeconds']}\n" in config.SCRIPT, "the pod would outlive the pause"
 
     def test_a_drain_takes_one_at_a_time(self) -> None:
         budget = built(self.SPEC)[Ref("PodDisruptionBudget", "demo-redis")]["spec"]

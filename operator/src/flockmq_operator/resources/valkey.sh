@@ -26,6 +26,8 @@
 #   itself, now and then.
 # - A primary that was cut off takes no writes once its replicas are gone (min-replicas-to-write), and FlockMQ takes
 #   nothing for acknowledged that a majority of the pods doesn't have (WAIT).
+# - A primary that leaves takes no writes any more, even where it finds no successor: a Sentinel whose answer was late may
+#   be at it, and all of them take a primary whose writes are paused for dead, for their own greetings wait with these.
 # What is left is Sentinel's own: a primary that stood still until another one was promoted, and goes on before its
 # replicas have heard of it (a second or two), may have writes acknowledged by them that they then give up.
 set -eu
@@ -38,6 +40,11 @@ SENTINEL_PORT=26379
 DOWN_AFTER_MS=6000
 FAILOVER_TIMEOUT_MS=20000
 LEAVE_S=25
+# How long before that is over no Sentinel is asked any more, so that what it begins is done before the pod ends. Until
+# there it is longer than the 10 s after which Sentinels look again whom they may choose.
+SUCCESSION_S=10
+# The pod's terminationGracePeriodSeconds: it doesn't outlive the pause.
+PAUSE_S=90
 # min-replicas-to-write of a primary that has just started: more than there ever are.
 UNSETTLED=999
 FOLLOW_EVERY_S=5
@@ -229,33 +236,39 @@ caught_up() {
   }
 }
 
-# leave: take no more writes, wait until the replicas have all, have one of them made the primary
+# leave: take no more writes, to the end (SIGTERM follows), wait until the replicas have all, have one of them made the
+# primary
 leave() {
   [ "$(field role)" = master ] || return 0
   deadline=$(($(date +%s) + LEAVE_S))
-  redis client pause $((LEAVE_S * 1000)) write
+  redis client pause $((PAUSE_S * 1000)) write
   until caught_up; do
     [ "$(date +%s)" -lt $((deadline - LEAVE_S / 2)) ] || {
       say "the replicas don't have all that was written: leaving without a successor"
-      redis client unpause
       return 0
     }
     sleep 0.2
   done
   until hand_over; do # again and again: whom they may choose the Sentinels see every 10 s
-    [ "$(date +%s)" -lt $deadline ] || { redis client unpause; return 0; }
+    may_ask || { say "leaving without a successor"; return 0; }
     sleep 1
+    ask
+    [ "$primary" = "$SELF" ] || return 0 # a Sentinel has chosen by itself: that one isn't to be succeeded
   done
   while ask; [ "$primary" = "$SELF" ]; do
-    [ "$(date +%s)" -lt $deadline ] || { redis client unpause; return 0; }
+    [ "$(date +%s)" -lt $deadline ] || return 0
     sleep 0.2
   done
 }
 
+may_ask() { [ "$(date +%s)" -lt $((deadline - SUCCESSION_S)) ]; }
+
 # hand_over: have one Sentinel, and no second one, make a replica the primary
 hand_over() {
   for each in $HOSTS; do
-    [ "$each" = "$SELF" ] || [ "$(sentinel "$each" sentinel failover $NAME)" != OK ] || return 0
+    [ "$each" != "$SELF" ] || continue
+    may_ask || break
+    [ "$(sentinel "$each" sentinel failover $NAME)" != OK ] || return 0
   done
   say "no Sentinel makes another one the primary yet"
   return 1

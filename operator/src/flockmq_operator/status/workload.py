@@ -15,6 +15,13 @@ def pod_ready(pod: Manifest) -> bool:
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
+def pod_waits(pod: Manifest) -> bool:
+    """Whether a container of it hasn't started yet, or waits to be started again."""
+    status = pod.get("status", {})
+    states = [container.get("state", {}) for container in status.get("containerStatuses") or ()]
+    return status.get("phase") == "Pending" or any("waiting" in state for state in states)
+
+
 def progress(live: Manifest, replicas: int, pods: list[Manifest] | None = None) -> str:
     """How many are ready, and what Kubernetes says of those that aren't."""
     troubles = [trouble for pod in pods or () if (trouble := pod_trouble(pod))]
