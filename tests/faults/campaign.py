@@ -117,7 +117,8 @@ async def _chapter(
             await lab.until_ready()
         except TimeoutError as error:
             events.append(Unwell(now(), "nodes", str(error)))
-        await load.settle(options.patience)
+        if unsettled := await load.settle(options.patience):
+            events.append(Unwell(now(), ", ".join(unsettled), f"no answer within {options.patience:.0f} s"))
     with tally.timed("judge"):
         await _until_none_is_lost(events, options.patience)
     with tally.timed("look"):

@@ -131,7 +131,8 @@ class AlarmMissing(Event, frozen=True, gc=False):
 
 
 class Unwell(Event, frozen=True, gc=False):
-    """A process ended that nobody had ended, and gave no reason that it may; or didn't become well in time."""
+    """A process ended that nobody had ended, and gave no reason that it may; or didn't become well in time; or left a
+    client without an answer."""
 
     node: str
     what: str

@@ -61,15 +61,18 @@ class Load:
         async with asyncio.timeout(CONNECT_MAX_S):
             await _until(lambda: all(player.link is not None for player in (*self.subscribers, *self.publishers)))
 
-    async def settle(self, patience_s: float) -> None:
-        """Returns when everything published is acknowledged, and what is to come has come; or so much later."""
+    async def settle(self, patience_s: float) -> list[str]:
+        """Returns when everything published is acknowledged, and what is to come has come; or so much later: who still
+        waits for an answer then."""
         for subscriber in self.subscribers:
             subscriber.settle()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await asyncio.gather(*(publisher.stop() for publisher in self.publishers))
                 await _until(lambda: all(subscriber.is_settled for subscriber in self.subscribers))
+        unsettled = [player.name for player in (*self.subscribers, *self.publishers) if not player.is_settled]
         await self._until_silent()
+        return unsettled
 
     async def _until_silent(self) -> None:
         heard = -1

@@ -67,6 +67,11 @@ class Publisher(Player):
         finally:
             sending.cancel()
 
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is under way."""
+        return self._idle.is_set()
+
     async def stop(self) -> None:
         """Send nothing new; returns when nothing is under way."""
         self._is_stopped = True

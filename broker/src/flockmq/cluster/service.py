@@ -317,8 +317,11 @@ class Cluster:
 
     def cut(self, incarnation: str) -> None:
         """Something that was to be told won't be: both ends begin again with another link."""
+        self._cut(incarnation, "more waits for it than may")
+
+    def _cut(self, incarnation: str, reason: str) -> None:
         for link in list(self.mesh.links_of(incarnation)):
-            link.close("more waits for it than may")
+            link.close(reason)
 
     def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
         """Packets for clients of another node, whose sessions run here. False: there is no link, or no room on it."""
@@ -357,8 +360,13 @@ class Cluster:
         self.courier.link_down(link, is_member)
         for lost in self.on_link_lost:
             lost(incarnation)
-        if self.mesh.link_of(incarnation) is None:
+        other = self.mesh.link_of(incarnation)
+        if other is None:
             self._beats.lost(incarnation)
+        elif other.through or not link.through:
+            # The peer may have seen its end long before, and have said all again on the other one, which this end of it
+            # has undone or didn't answer: both begin again.
+            self._cut(incarnation, "another link to the same node ended")
         elif link.peer.role in CORE_ROLES:
             for callback in self.on_core_linked:
                 callback(incarnation)

@@ -41,6 +41,36 @@ async def test_nothing_is_kept_of_a_node_that_comes_and_goes_and_is_no_member(cl
     assert not cluster._members._unlinked_at
 
 
+async def test_when_a_link_to_a_node_ends_there_is_another_with_which_both_ends_begin_again(cluster: Cluster) -> None:
+    """The other end may have seen it before, and have said all again on a link that this end undoes."""
+    first, second = (
+        cast(Link, MagicMock(peer=Identity(new, "replicant"), through="", resumed=False))
+        for new in [new_incarnation("b")] * 2
+    )
+    undone: list[str] = []
+    cluster.on_link_lost.append(undone.append)
+    cluster.link_up(first)
+    cluster.link_up(second)
+    cluster.link_down(first, "nothing was heard on it for 3.0 s")
+    assert undone == [second.peer.incarnation]
+    cast(MagicMock, second.close).assert_called_once_with("another link to the same node ended")
+
+
+async def test_a_link_stays_when_the_way_through_a_core_that_it_replaces_ends(cluster: Cluster) -> None:
+    new = new_incarnation("b")
+    tunnel, link = (
+        cast(Link, MagicMock(peer=Identity(new, "core"), through=through, resumed=False))
+        for through in ("core-1@0", "")
+    )
+    linked: list[str] = []
+    cluster.on_core_linked.append(linked.append)
+    cluster.link_up(tunnel)
+    cluster.link_up(link)
+    cluster.link_down(tunnel, "there is a link without a core in between")
+    cast(MagicMock, link.close).assert_not_called()
+    assert linked == [new] * 3, "what was said on the way that ended may be lost"
+
+
 async def test_a_node_that_was_purged_lets_publishers_wait_until_it_is_back(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
