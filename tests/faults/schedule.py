@@ -87,10 +87,10 @@ CLOCK_JUMPS_S: Final = (-86_400.0, -600.0, -5.0, 5.0, 600.0, 86_400.0)
 
 
 def _deposed(core: str, *others: str) -> tuple[Step, ...]:
-    """A home stands still, with writes in hand, until others have its slots; then it writes. Each slot moves once more
-    after that, so whatever it wrote is read."""
-    cut = Planned("cut core redis", (core, REDIS), 6.5, after_s=2.0)
-    stop = Planned("stop core", (core,), 5.0, after_s=3.0)
+    """A home stands still, with writes in hand, until others have its slots, and have done what it had in hand; then it
+    writes. Each slot moves once more after that, so whatever it wrote is read."""
+    cut = Planned("cut core redis", (core, REDIS), 8.0, after_s=2.0)
+    stop = Planned("stop core", (core,), 6.5, after_s=3.0)
     kills = (Step((Planned("kill core", (other,), 1.0),), 2.0, calm=True) for other in others)
     return Step((cut, stop), 3.0), *kills
 
@@ -109,7 +109,11 @@ def _unanswered(core: str, *replicants: str) -> Step:
 
 
 SCRIPTS: Final = {
-    "deposed-home": _deposed("core-1", "core-2", "core-3"),
+    "deposed-home": (
+        *_deposed("core-1", "core-2", "core-3"),
+        *_deposed("core-2", "core-3", "core-1"),
+        *_deposed("core-3", "core-1", "core-2"),
+    ),
     "late-write": tuple(
         _late(core, "replicant-1", "replicant-2", "replicant-3") for core in ("core-1", "core-2", "core-3")
     ),
