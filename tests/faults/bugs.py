@@ -70,6 +70,28 @@ def settle() -> None:
     setattr(DurableSession, send_first.__name__, broken)
 
 
+def forget() -> None:
+    """A home leaves some QoS 2 messages without an answer."""
+    from flockmq.home import wire
+    from flockmq.home.residents import Residents
+
+    ask, count = Residents.ask, itertools.count(1)
+
+    def broken(
+        residents: Residents,
+        client_id: bytes,
+        token: int,
+        place: tuple[int, int],
+        question: wire.Question,
+        answer: Callable[[bytes], None],
+    ) -> None:
+        if isinstance(question, wire.Receive) and not next(count) % EVERY:
+            answer = _nobody
+        ask(residents, client_id, token, place, question, answer)
+
+    setattr(Residents, ask.__name__, broken)
+
+
 def repeat() -> None:
     """A slot takes what it has taken before: couriers send again whatever they don't know to be accepted."""
     from flockmq.home.marks import Marks
@@ -84,6 +106,7 @@ BUGS: Final[dict[str, Callable[[], None]]] = {
     "stale-fence": stale_fence,
     "late-write": late_write,
     "settle": settle,
+    "forget": forget,
     "repeat": repeat,
 }
 
@@ -94,6 +117,10 @@ Deliver = Callable[[object, str, int, bytes], None]
 def install(bug: str) -> None:
     """Before the broker's `main`. Raises KeyError for an unknown one."""
     BUGS[bug]()
+
+
+def _nobody(answer: bytes) -> None:
+    """Is told."""
 
 
 def _instead_of_delivering(strange: Callable[[Deliver, Run, list[Run]], None]) -> None:

@@ -61,6 +61,7 @@ FOUND = {
     "duplicate": (checker.DUPLICATED, kills("core", "clean")),
     "reorder": (checker.REORDERED, kills("core", "clean")),
     "settle": (checker.LOST, kills("replicant", "durable")),
+    "forget": (checker.UNWELL, kills("core", "durable")),
     "repeat": (TWICE, SCRIPTS["unanswered"]),
     "stale-fence": (TWICE, SCRIPTS["deposed-home"]),
     "late-write": (checker.ROUTES_LEFT, SCRIPTS["late-write"]),

@@ -362,12 +362,12 @@ REFUSALS_LOGGED_PER_S: Final = 10
 ASKED_MAX: Final = 1000
 """Questions to one service that are under way or wait for a connection; then who connects is told to come later (0x89),
 and what is asked for clients that are connected waits."""
-ASKED_OF_CLIENT_MAX: Final = 32
-"""Of them, what one client may publish or subscribe to; others of its own wait."""
+ASKED_OF_CONNECTION_MAX: Final = 32
+"""Of them, what one connection may publish or subscribe to; others of its own wait."""
 ASKING_OF_GONE_MAX: Final = ASKED_MAX
 """Questions of connections that are gone, all together, that wait: beyond them, what they asked for is refused."""
-ASKING_OF_CLIENT_MAX: Final = 2 * INBOUND_LINE_MAX
-"""Questions of one client that wait; beyond them, what it asks for is refused (0x83)."""
+ASKING_OF_CONNECTION_MAX: Final = 2 * INBOUND_LINE_MAX
+"""Questions of one connection that wait; beyond them, what it asks for is refused (0x83)."""
 ANSWER_MAX_BYTES: Final = 64 * 1024
 AUTH_EXCHANGE_MAX_BYTES: Final = 4096
 """Authentication data of one step of an enhanced authentication."""

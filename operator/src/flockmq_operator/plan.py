@@ -230,12 +230,10 @@ def redis_to_restart(context: Context, observed: Observed) -> Manifest | None:
     live = observed.objects.get(Ref("StatefulSet", context.redis))
     if live is None or not template_seen(live):
         return None
-    broken = [pod for pod in outdated_pods(live, observed.redis_pods) if not pod_ready(pod)]
-    if not context.redis_hosts:
-        return broken[0] if broken and "deletionTimestamp" not in broken[0]["metadata"] else None
     if any(pod_ready(pod) for pod in observed.redis_pods):
         return None
-    return next((pod for pod in broken if pod_waits(pod) and "deletionTimestamp" not in pod["metadata"]), None)
+    broken = [pod for pod in outdated_pods(live, observed.redis_pods) if "deletionTimestamp" not in pod["metadata"]]
+    return next((pod for pod in broken if pod_waits(pod) or not context.redis_hosts), None)
 
 
 # Pod templates stay until the spec changes

@@ -1,6 +1,6 @@
 """Questions to other services, in turn: what is asked for one connection holds up no other.
 
-What always holds: at most ASKED_MAX are under way, ASKED_OF_CLIENT_MAX of one connection; of the connections whose
+What always holds: at most ASKED_MAX are under way, ASKED_OF_CONNECTION_MAX of one connection; of the connections whose
 questions wait each has its turn, and its questions keep their order. Of all that are gone ASKING_OF_GONE_MAX wait at
 most: who connects again and again costs no more than that.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any
 
-from flockmq.bounds import ASKED_MAX, ASKED_OF_CLIENT_MAX, ASKING_OF_CLIENT_MAX, ASKING_OF_GONE_MAX
+from flockmq.bounds import ASKED_MAX, ASKED_OF_CONNECTION_MAX, ASKING_OF_CONNECTION_MAX, ASKING_OF_GONE_MAX
 
 Question = Callable[[], Coroutine[Any, Any, None]]
 Refused = Callable[[], object]
@@ -48,7 +48,7 @@ class Asking:
         """One of the two is called, in a later turn."""
         waiting = self._waiting.get(connection)
         if waiting is not None:
-            if len(waiting) < ASKING_OF_CLIENT_MAX and connection not in self._gone:
+            if len(waiting) < ASKING_OF_CONNECTION_MAX and connection not in self._gone:
                 waiting.append((question, refused))
             else:
                 _tell_soon(refused)
@@ -74,7 +74,7 @@ class Asking:
             self._next.pop(connection, None)
 
     def _has_share(self, connection: Hashable) -> bool:
-        return self._asked[connection] < ASKED_OF_CLIENT_MAX
+        return self._asked[connection] < ASKED_OF_CONNECTION_MAX
 
     def _begin(self, connection: Hashable, question: Question) -> None:
         self._asked[connection] += 1

@@ -86,8 +86,8 @@ class Retaining:
             return False
         topics = self._retained.expired(time.time_ns() // 1_000_000, RETAINED_EXPIRED_MAX)
         for first in range(0, len(topics), RETAINED_EXPIRED_SLICE):
-            now_ms, slice = time.time_ns() // 1_000_000, topics[first : first + RETAINED_EXPIRED_SLICE]
-            still = [topic for topic in slice if self._retained.has_expired(topic, now_ms)]
+            now_ms, part = time.time_ns() // 1_000_000, topics[first : first + RETAINED_EXPIRED_SLICE]
+            still = [topic for topic in part if self._retained.has_expired(topic, now_ms)]
             drops = map(self._rlog.tables.messages.drop, still)
             written = self._rlog.submit(RETAINED, [op for op in drops if op is not None])
             await asyncio.wait([written])

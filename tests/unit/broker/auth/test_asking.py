@@ -35,7 +35,7 @@ class Service:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    bounds = {"ASKED_MAX": 4, "ASKED_OF_CLIENT_MAX": 2, "ASKING_OF_CLIENT_MAX": 3, "ASKING_OF_GONE_MAX": 4}
+    bounds = {"ASKED_MAX": 4, "ASKED_OF_CONNECTION_MAX": 2, "ASKING_OF_CONNECTION_MAX": 3, "ASKING_OF_GONE_MAX": 4}
     for name, bound in bounds.items():
         monkeypatch.setattr(asking, name, bound)
     return Service()

@@ -165,12 +165,21 @@ async def test_the_routes_of_a_session_that_ends_go_when_its_end_is_durable(home
     assert home.routed == []
 
 
-async def test_what_is_asked_behind_a_SUBSCRIBE_that_waits_for_its_claim_is_done_behind_it(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claims: list[Callable[[dict[bytes, int]], None]] = []
-    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: claims.append(done))
+Claims = list[Callable[[dict[bytes, int]], None]]
+
+
+@pytest.fixture
+def claims(home: Home, monkeypatch: pytest.MonkeyPatch) -> Claims:
+    """Of exclusive filters, that wait for their answer."""
+    made: Claims = []
+    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: made.append(done))
     home.zones["default"] = Limits(exclusive_subscription=True)
+    return made
+
+
+async def test_what_is_asked_behind_a_SUBSCRIBE_that_waits_for_its_claim_is_done_behind_it(
+    home: Home, claims: Claims
+) -> None:
     home.open(1, opening(1))
     exclusive = b"$exclusive/x"
     subscribe = wire.Subscribe([wire.Wanted(exclusive, 1)], b"")
@@ -196,12 +205,7 @@ async def test_so_much_is_asked_behind_a_SUBSCRIBE_and_no_more(home: Home, monke
     assert home.ask(1, wire.Unsubscribe([b"c"], b"3"), 4, 3) == [b""], "none passes another"
 
 
-async def test_what_waited_behind_a_SUBSCRIBE_is_not_done_when_it_is_asked_again(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claims: list[Callable[[dict[bytes, int]], None]] = []
-    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: claims.append(done))
-    home.zones["default"] = Limits(exclusive_subscription=True)
+async def test_what_waited_behind_a_SUBSCRIBE_is_not_done_when_it_is_asked_again(home: Home, claims: Claims) -> None:
     subscribed(home)
     home.subscribe(1, b"$exclusive/x")
     answers = home.ask(1, wire.Unsubscribe([b"a/#"], b"1"), 2, 1)
@@ -210,12 +214,7 @@ async def test_what_waited_behind_a_SUBSCRIBE_is_not_done_when_it_is_asked_again
     assert (answers, home.routed) == ([], [(SLOT, b"a/#"), (SLOT, b"$exclusive/x")])
 
 
-async def test_a_SUBSCRIBE_that_is_asked_again_waits_for_the_claim_that_it_made(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claims: list[Callable[[dict[bytes, int]], None]] = []
-    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: claims.append(done))
-    home.zones["default"] = Limits(exclusive_subscription=True)
+async def test_a_SUBSCRIBE_that_is_asked_again_waits_for_the_claim_that_it_made(home: Home, claims: Claims) -> None:
     home.open(1, opening(1))
     exclusive = b"$exclusive/x"
     questions = wire.Subscribe([wire.Wanted(exclusive, 1)], b""), wire.Unsubscribe([exclusive], b"1")
