@@ -421,7 +421,7 @@ class Channel(Publisher):
         will = self.will if was == CONNECTED else None
         self.port.gone(self, session, will)
         self.will = None
-        self.session = None  # which may refer to this channel: objects without cycles go at once
+        self.leave(session)
 
     # Time and pace.
 

@@ -39,6 +39,7 @@ class Publisher(Paced):
     """
 
     __slots__ = (
+        "_left_as",
         "aliases",
         "allowed",
         "limits",
@@ -56,6 +57,7 @@ class Publisher(Paced):
         self.port = port
         self.limits = limits
         self.session: Session | None = None
+        self._left_as: bytes = b""
         self.principal: Principal = ANONYMOUS
         self.must_authorize: bool = False
         self.allowed: set[bytes] | None = None
@@ -65,9 +67,14 @@ class Publisher(Paced):
         self.line_paused: bool = False
 
     def client_id(self) -> bytes:
-        """Empty before CONNECT."""
+        """Empty before CONNECT; it stays when the client is gone, whose messages may still be on their way."""
         session = self.session
-        return b"" if session is None else session.client_id
+        return self._left_as if session is None else session.client_id
+
+    def leave(self, session: Session) -> None:
+        """Let go of the session, which may refer to this: objects without cycles go at once."""
+        self._left_as = session.client_id
+        self.session = None
 
     def peer(self) -> PeerInfo:
         """Where the client comes from; a listener knows."""

@@ -389,8 +389,10 @@ class Router:
     def _deliver(self, subscription: Subscription, message: Publish, publisher: Publisher | None) -> None:
         session = subscription.session
         sink = session.sink
-        if subscription.no_local and (sink is publisher or message.publisher == session.client_id):
-            return
+        if subscription.no_local:  # by the client id: who published it may be gone, or back on another connection
+            client_id = message.publisher if publisher is None else publisher.client_id()
+            if client_id == session.client_id:
+                return
         qos = message.qos if message.qos < subscription.qos else subscription.qos
         retain = message.retain and subscription.retain_as_published
         self.send(session, message, qos, retain, subscription.identifiers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.mqtt import encode, frame
+from flockmq.mqtt.packets import NO_LOCAL, Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import CLOSED
@@ -88,6 +89,23 @@ def test_what_is_allowed_when_the_client_is_gone_is_still_published(node: Node) 
     node.port.asked[-1][2](ALLOWED)
     node.turn()
     assert len(subscriber.packets()) == 1
+    assert publisher.client_id() == b"p", "rules and plugins ask whose it was"
+
+
+def test_no_local_holds_for_what_is_allowed_when_its_client_is_gone(node: Node) -> None:
+    own = Properties()
+    own.session_expiry_interval = 60
+    lasting = Connect(5, b"p", clean_start=False, properties=own)
+    publisher, other = node.client("p", 5, lasting), node.client("s", 5)
+    for client in (publisher, other):
+        node.subscribe(client, ("#", NO_LOCAL | 1))
+    publisher.must_be_asked_about(True)
+    node.feed(publisher, publish(5, "ask", "1", qos=1, packet_id=1))
+    publisher.lost()
+    back = node.client("p", 5, lasting)
+    node.port.asked[-1][2](ALLOWED)
+    node.turn()
+    assert (back.packets(), len(other.packets())) == ([], 1)
 
 
 @pytest.mark.parametrize("version", [4, 5])
