@@ -162,11 +162,13 @@ def lost_secret(context: Context, observed: Observed, made: list[str]) -> Proble
     lost = [name for name in needed if Ref("Secret", name) not in observed.objects]
     if not lost or not any_running(context, observed, lost):
         return None
-    pods = ",".join(f"{key}={value}" for key, value in selector(context).items())
+    labels = [f"{key}={value}" for key, value in selector(context).items()]
+    redis_may_stay = [] if context.redis in lost else [f"{COMPONENT}!=redis"]
+    pods = ",".join(labels + redis_may_stay)
     return Problem(
         "SecretMissing",
         f"Secret {' and '.join(lost)} in namespace {context.namespace} was deleted, and running pods use it: restore "
-        "it from a backup; or restart the whole cluster with a new one, which is made when no old pod runs any more "
+        "it from a backup; or restart all of them with a new one, which is made when no old pod runs any more "
         f"(volumes stay): kubectl delete pods --namespace {context.namespace} --selector {pods}",
     )
 

@@ -101,6 +101,8 @@ async def test_a_secret_that_pods_use_is_not_made_anew(name: str) -> None:
     assert name in plan.problem.message
     assert NAMESPACE in plan.problem.message
     assert "StatefulSet" not in plan.problem.message, "volumes may go with it"
+    redis_may_stay = plan.problem.message.endswith(",app.kubernetes.io/component!=redis")
+    assert redis_may_stay == (name != "demo-redis")
 
 
 @pytest.mark.parametrize(
