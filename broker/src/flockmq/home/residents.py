@@ -398,8 +398,7 @@ class Residents:
         assert isinstance(sink, ToFront)
         if isinstance(question, wire.Receive):
             self.holding.now()
-            number = session.receive(question.packet_id)
-            origin = session.origin(number) if number else b""
+            origin = session.receive(question.packet_id)
             self.holding.seal()
             self.holding.settle(session.journal.slot, partial(answer, wire.encode(origin)))
         elif sink.waiting is None:

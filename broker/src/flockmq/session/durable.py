@@ -7,7 +7,8 @@
 What always holds:
 - A message of QoS ≥ 1 has a *sequence* that its session never uses again, and its packet id comes from that. So nothing
   must be written before it is sent, and after a crash it is sent under the packet id that the client may know it by.
-- It is sent when its put is durable, in the order of the sequences, when its packet id is free and the window has room.
+- It is sent when its put is durable, in the order of the sequences, when its packet id is free, for the front too, and
+  the window has room.
 - PUBREL is sent when it is durable that PUBREC came, in the order of the PUBRECs. What a client answered is settled,
   and its own PUBREL answered with PUBCOMP, when that is durable.
 
@@ -74,6 +75,7 @@ from flockmq.session.sink import Sink
 
 PACKET_IDS: Final = 65_535
 
+_ENDS: Final = (PUBACK, PUBCOMP, PUBREC_REFUSED)
 _AWAITS_RELEASE: Final = 4
 """PUBREC came; PUBREL is sent when that is durable."""
 
@@ -99,7 +101,7 @@ class DurableSession(JournaledSession):
     `inflight` and `kept` have what was sent and isn't complete, in the order of the sequences; `queue` what waits.
     """
 
-    __slots__ = ("_held", "_is_returning", "_kept_bytes", "_queued_qos0")
+    __slots__ = ("_held", "_is_returning", "_kept_bytes", "_queued_qos0", "_settling")
 
     def __init__(
         self,
@@ -117,6 +119,8 @@ class DurableSession(JournaledSession):
         self._queued_qos0: int = 0
         self._kept_bytes: int = 0
         self._held: bool = False
+        self._settling: set[int] | None = None
+        """Packet ids whose exchanges are over, which the front hasn't heard: it would take their next for a repeat."""
         self._is_returning: bool = False
         """A client that came back has as much to read yet as would have its publishers paused: to cut it off for that
         would be to never let it in."""
@@ -129,6 +133,7 @@ class DurableSession(JournaledSession):
         meta = self.meta
         if meta.will_source != fresh.meta.will_source:
             self.forget_unsubscribed()
+            self.renew_sender(fresh.meta.will_source)
         meta.will = fresh.meta.will
         meta.will_source = fresh.meta.will_source
         self.expiry_s = fresh.expiry_s
@@ -260,7 +265,10 @@ class DurableSession(JournaledSession):
             entry = queue[0]
             if isinstance(entry, Entry):
                 packet_id = entry.packet_id()
+                settling = self._settling
                 if entry.sequence > self._durable or packet_id in inflight:
+                    return
+                if settling is not None and packet_id in settling:
                     return
                 queue.popleft()
                 self.queue_bytes -= len(entry.packet)
@@ -370,6 +378,9 @@ class DurableSession(JournaledSession):
         known = inflight.get(packet_id) == state
         if known:
             self._complete(inflight, packet_id)
+        if self._settling is None:
+            self._settling = set()
+        self._settling.add(packet_id)
         self._when_durable(kind, packet_id)
         self._send_waiting(inflight)
         return known
@@ -399,6 +410,10 @@ class DurableSession(JournaledSession):
         return DONE if state == AWAITS_PUBCOMP else UNKNOWN
 
     def _say(self, kind: int, packet_id: int) -> None:
+        if kind in _ENDS and self._settling is not None:
+            self._settling.discard(packet_id)
+            if not self._settling:
+                self._settling = None
         if kind != PUBREC:
             super()._say(kind, packet_id)
         elif self.inflight is not None and self.inflight.get(packet_id) == _AWAITS_RELEASE:
@@ -433,8 +448,8 @@ class DurableSession(JournaledSession):
             self._write_subscription(subscription)
         for nonce, reasons in (self.unsubscribes or {}).items():
             journal.put(client_id, unsubscribed_field(nonce), reasons)
-        for packet_id, number in (self.numbers or {}).items():
-            journal.put(client_id, received_field(packet_id), number.to_bytes(8, "big"))
+        for packet_id, origin in (self.origins or {}).items():
+            journal.put(client_id, received_field(packet_id), origin)
         for entry in (self.kept or {}).values():
             self._write(entry)
         for entry in self.queue or ():
@@ -459,7 +474,7 @@ class DurableSession(JournaledSession):
             if kind == MESSAGE:
                 messages.append((int.from_bytes(field[1:], "big"), value))
             elif kind == RECEIVED:
-                self._restore_number(int.from_bytes(field[1:], "big"), int.from_bytes(value, "big"), now_s)
+                self._restore_origin(int.from_bytes(field[1:], "big"), value, now_s)
             elif kind == SUBSCRIPTION:
                 self._restore_subscription(field[1:], value)
             elif kind == UNSUBSCRIBED:

@@ -3,7 +3,7 @@
     field               value
     m                   what CONNECT said of the session, and what must never be used twice (`Meta`)
     q, sequence (8)     a message of QoS ≥ 1 on its way to the client, until its exchange is complete
-    r, packet id (2)    the number (8) of a QoS 2 message from the client, until PUBREL
+    r, packet id (2)    the origin (16) of a QoS 2 message from the client, until PUBREL
     s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), and whether it is owed what is
                         retained; its encoded identifiers
     u, nonce            the reason codes that an UNSUBSCRIBE of this connection was answered with
@@ -50,9 +50,9 @@ OWED: Final = 0x80
 IDENTITY_BYTES: Final = 16
 
 _MESSAGE: Final = Struct(">BBBQH")
-_META: Final = Struct(">B16sIBQQQQ")
+_META: Final = Struct(">B16s8sIBQQQQ")
 _WILL: Final = Struct(">IqB")
-_FORM: Final = 1
+_FORM: Final = 2
 _MS_PER_S: Final = 1000.0
 _SOON_S: Final = 1e-9
 
@@ -117,20 +117,22 @@ class Ledger:
 
 @mypyc_attr(acyclic=True)
 class Meta:
-    """The field `m`. `source`: the session's name in the origin of what its client publishes at QoS 2; `will_source`:
-    what the origin of its will is made of, anew with each CONNECT; `left_ms` 0: a client is connected.
+    """The field `m`. `source`: the session's name; `sender`: its name in the origin of what its client publishes at
+    QoS 2 from now on; `will_source`: what the origin of its will is made of, anew with each CONNECT; `left_ms` 0: a
+    client is connected.
 
     No sequence above `sequences`, and no number above `numbers`, was ever used; of a session whose client is away none
     above `started` was ever sent.
     """
 
     __slots__ = (
-        "expiry_s", "left_ms", "numbers", "sequences", "source", "started", "version", "will", "will_source",
+        "expiry_s", "left_ms", "numbers", "sender", "sequences", "source", "started", "version", "will", "will_source",
     )  # fmt: skip
 
     def __init__(self, identity: bytes, expiry_s: int, version: int, will: Will | None) -> None:
         """`identity`: IDENTITY_BYTES random bytes."""
         self.source: bytes = identity[:8]
+        self.sender: bytes = self.source
         self.will_source: bytes = identity[8:IDENTITY_BYTES]
         self.expiry_s: int = expiry_s
         self.version: int = version
@@ -144,6 +146,7 @@ class Meta:
         head = _META.pack(
             _FORM,
             self.source + self.will_source,
+            self.sender,
             self.expiry_s,
             self.version,
             self.left_ms,
@@ -162,8 +165,9 @@ def decode_meta(value: bytes) -> Meta:
     """Raises ValueError for what no version of ours wrote."""
     if len(value) < _META.size or value[0] != _FORM:
         raise ValueError(f"a session's meta field of {len(value)} bytes and form {value[:1]!r}")
-    _, identity, expiry_s, version, left_ms, sequences, numbers, started = _META.unpack_from(value, 0)
+    _, identity, sender, expiry_s, version, left_ms, sequences, numbers, started = _META.unpack_from(value, 0)
     meta = Meta(identity, expiry_s, version, None)
+    meta.sender = sender
     meta.left_ms, meta.sequences, meta.numbers, meta.started = left_ms, sequences, numbers, started
     if len(value) > _META.size:
         delay_s, message_expiry_s, will_version = _WILL.unpack_from(value, _META.size)

@@ -1,7 +1,7 @@
 """What lasts of a session beside its messages, and when what follows from it may be said.
 
 A session puts what changes into its journal, and asks for a barrier when the turn ends. What always holds: what the
-client may take for done is said when the barrier behind it was answered; a number names one message of the client, for
+client may take for done is said when the barrier behind it was answered; an origin names one message of the client, for
 ever; a journal that refuses a barrier belongs to another home, and from then on nothing is said.
 """
 
@@ -25,7 +25,7 @@ from flockmq.session.journal import (
     unsubscribed_field,
 )
 from flockmq.session.limits import DEFAULT, Limits
-from flockmq.session.origin import derived_origin, origin_of
+from flockmq.session.origin import derived_origin, origin_of, session_source
 from flockmq.session.router import Router
 from flockmq.session.session import LATER, Session
 from flockmq.session.settling import DROPPED, PUBREL, PUBREL_UNKNOWN, settled
@@ -109,7 +109,7 @@ class JournaledSession(Session):
 
     __slots__ = (
         "_durable", "_effects", "_ended", "_front", "_is_unsealed", "_last", "_last_number", "_seals", "_zone",
-        "journal", "ledger", "meta", "numbers", "owed", "unsubscribes",
+        "journal", "ledger", "meta", "origins", "owed", "unsubscribes",
     )  # fmt: skip
 
     def __init__(
@@ -127,7 +127,8 @@ class JournaledSession(Session):
         self.journal = journal
         self.ledger = ledger
         self.meta = meta
-        self.numbers: dict[int, int] | None = None
+        self.origins: dict[int, bytes] | None = None
+        """Packet id → origin of the QoS 2 messages from the client whose PUBREL hasn't come."""
         self.owed: set[bytes] | None = None
         self.unsubscribes: dict[bytes, bytes] | None = None
         self._front: HomeSink | None = sink if isinstance(sink, HomeSink) else None
@@ -171,7 +172,7 @@ class JournaledSession(Session):
         super().abandon()
         self._ended = True
         self._front = None
-        self._effects = self._seals = self.numbers = None
+        self._effects = self._seals = self.origins = None
 
     def _write_meta(self) -> None:
         if self._ended:
@@ -262,30 +263,33 @@ class JournaledSession(Session):
 
     # QoS 2 from the client.
 
-    def receive(self, packet_id: int) -> int:
-        """The number of the message that the client publishes under this packet id, the same if it does so again before
-        PUBREL; 0: too many await their PUBREL. It may be used when the next barrier was answered.
+    def renew_sender(self, nonce: bytes) -> None:
+        """The client has another connection. What it published on the former one and publishes again comes under its
+        origin; what it publishes before that under a later one of the same source would make it a repeat.
         """
-        numbers = self.numbers
-        if numbers is not None and packet_id in numbers:
-            return numbers[packet_id]
+        if self.origins:
+            self.meta.sender = session_source(nonce)
+
+    def receive(self, packet_id: int) -> bytes:
+        """The origin of the message that the client publishes under this packet id, the same if it does so again before
+        PUBREL; b"": too many await their PUBREL. It may be used when the next barrier was answered.
+        """
+        origins = self.origins
+        if origins is not None and packet_id in origins:
+            return origins[packet_id]
         now_s = self.sink.now_s()
         if self._ended or not self.may_receive(now_s):
-            return 0
-        if numbers is None:
-            self.numbers = numbers = {}
+            return b""
+        if origins is None:
+            self.origins = origins = {}
         self._last_number += 1
         if self._last_number > self.meta.numbers:
             self.meta.numbers = self._last_number + NUMBERS_RESERVED
             self._write_meta()
-        numbers[packet_id] = self._last_number
+        origins[packet_id] = origin_of(self.meta.sender, self._last_number)
         self.remember(packet_id, now_s)
-        self.journal.put(self.client_id, received_field(packet_id), self._last_number.to_bytes(8, "big"))
-        return self._last_number
-
-    def origin(self, number: int) -> bytes:
-        """What names the message with this number in the whole cluster."""
-        return origin_of(self.meta.source, number)
+        self.journal.put(self.client_id, received_field(packet_id), origins[packet_id])
+        return origins[packet_id]
 
     def released(self, packet_id: int) -> int:
         self._when_durable(PUBREL if self._release(packet_id) else PUBREL_UNKNOWN, packet_id)
@@ -298,15 +302,15 @@ class JournaledSession(Session):
     def _release(self, packet_id: int) -> bool:
         if not super()._release(packet_id):
             return False
-        assert self.numbers is not None
-        del self.numbers[packet_id]
+        assert self.origins is not None
+        del self.origins[packet_id]
         self.journal.delete(self.client_id, received_field(packet_id))
         return True
 
-    def _restore_number(self, packet_id: int, number: int, now_s: float) -> None:
-        if self.numbers is None:
-            self.numbers = {}
-        self.numbers[packet_id] = number
+    def _restore_origin(self, packet_id: int, origin: bytes, now_s: float) -> None:
+        if self.origins is None:
+            self.origins = {}
+        self.origins[packet_id] = origin
         self.remember(packet_id, now_s)
 
     # Durability.

@@ -61,6 +61,9 @@ class Sessions:
         CONNECT made [MQTT-3.1.2-4, MQTT-3.1.2-5]. Nobody else is connected to it any more.
         """
         client_id = fresh.client_id
+        absence = self.away.get(client_id)
+        if absence is not None and absence.next_s() <= self._router.now_s:
+            self._act(absence, self._router.now_s)  # it is due, whether a tick came to it or not
         known = self.by_id.get(client_id)
         if known is None or clean_start:
             if known is not None:
@@ -188,17 +191,23 @@ class Sessions:
             _, _, client_id, absence = heappop(self._due)
             if self.away.get(client_id) is not absence:
                 continue  # it came back, or ended
-            if absence.expires_s <= now_s:
-                self._router.counters.sessions_expired += 1
-                self.end(absence.session)
+            if self._act(absence, now_s):
                 expired.append((client_id, absence.token))
-                continue
-            if absence.will is not None and absence.will_s <= now_s:
-                self._port.publish(absence.will.message, absence.session)
-                absence.will = None
-                absence.session.will_published()
-            self._schedule(absence)
+            else:
+                self._schedule(absence)
         return expired
+
+    def _act(self, absence: Absence, now_s: float) -> bool:
+        """True: the session expired."""
+        if absence.expires_s <= now_s:
+            self._router.counters.sessions_expired += 1
+            self.end(absence.session)
+            return True
+        if absence.will is not None and absence.will_s <= now_s:
+            self._port.publish(absence.will.message, absence.session)
+            absence.will = None
+            absence.session.will_published()
+        return False
 
     def publish_wills(self) -> None:
         """The node stops, and all its sessions end with it: no will waits any longer."""

@@ -12,11 +12,18 @@ from flockmq.home import wire
 from flockmq.mqtt.reason import Reason
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
+from flockmq.session.opening import Will
+from flockmq.session.origin import number_of, source_of
 from flockmq.session.publish import publication
 from flockmq.session.settling import PUBACK, SETTLED, pair
 from unit.broker.home.redis import Redis
 from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Home, another, opening, roommates, subscribed, will
 from unit.broker.session.harness import publish
+
+
+def ignore(_: object) -> None:
+    """What is answered."""
+
 
 # Nothing before it is durable.
 
@@ -116,6 +123,25 @@ async def test_a_QoS_2_message_gets_its_origin_when_that_is_durable_and_the_same
     await home.commit()
     assert first == again != other
     assert len(wire.decode_origin(first[0])) == 16
+
+
+async def test_a_QoS_2_message_that_comes_again_behind_a_new_one_is_no_repeat_of_it(home: Home) -> None:
+    """Its connection ended before its origin was there, so it went nowhere."""
+    subscriber = roommates(1)[0]
+    home.open(9, opening(9), subscriber)
+    home.residents.ask(subscriber, 9, (1, 0), wire.Subscribe([wire.Wanted(b"a/#", 2)], b""), ignore)
+    home.open(1, opening(1))
+    home.ask(1, wire.Receive(1))
+    home.residents.leave(ID, 1, 60, True)
+    home.open(2, opening(2))
+    home.packets()
+    for number, packet_id in enumerate((2, 1, 1), start=1):
+        (answer,) = home.ask(2, wire.Receive(packet_id), number, number - 1)
+        origin = wire.decode_origin(answer)
+        packet = publish(4, "a/b", str(packet_id), qos=2, packet_id=9)
+        letter = Letter(source_of(origin), number_of(origin), b"", 4, packet)
+        home.residents.letters.take([letter], home.epoch, SENDER, ignore)
+    assert home.payloads() == [b"2", b"1"]
 
 
 async def test_a_message_is_numbered_behind_those_that_its_client_published_before(home: Home) -> None:
@@ -524,20 +550,55 @@ async def test_a_session_expires_when_its_time_is_up_also_after_a_crash(redis: R
     assert len(later.residents) == 0
 
 
+class Clock:
+    """Of the machine of the next home, which booted 10 s ago."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch.setattr
+        self._wall_s, self._since_boot_s = time.time, time.monotonic
+
+    def forward(self, by_s: float) -> None:
+        began_s = self._since_boot_s()
+        self._patch(time, "time", lambda: self._wall_s() + by_s)
+        self._patch(time, "monotonic", lambda: 10 + self._since_boot_s() - began_s)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
 async def test_a_session_expires_when_its_time_is_up_also_where_the_clock_began_later(
-    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, home: Home, clock: Clock
 ) -> None:
-    """The machine of the next home booted after the client left."""
     home.open(1, opening(expiry_s=600))
     home.residents.leave(ID, 1, -1, False)
-    left_at, began_at = time.time(), time.monotonic()
-    monotonic = time.monotonic
-    monkeypatch.setattr(time, "time", lambda: left_at + 700 + monotonic() - began_at)
-    monkeypatch.setattr(time, "monotonic", lambda: 10 + monotonic() - began_at)
+    clock.forward(700)
     later = await another(redis)
     assert len(later.residents) == 1
     later.residents.tick()
     assert len(later.residents) == 0
+
+
+async def test_who_comes_back_too_late_to_a_slot_that_had_no_home_finds_no_session(
+    redis: Redis, home: Home, clock: Clock
+) -> None:
+    home.open(1, opening(1, expiry_s=60))
+    home.residents.leave(ID, 1, -1, False)
+    clock.forward(3600)
+    later = await another(redis)
+    assert later.open(2, opening(2)) == [wire.LASTS]
+
+
+async def test_a_will_that_was_due_is_published_though_its_client_is_back_first(
+    redis: Redis, home: Home, clock: Clock
+) -> None:
+    home.open(1, opening(1, expiry_s=7200, will=Will(will().message, 30)))
+    home.residents.leave(ID, 1, -1, True)
+    clock.forward(3600)
+    later = await another(redis)
+    assert later.open(2, opening(2, expiry_s=7200)) == [wire.LASTS | wire.PRESENT]
+    assert [message.topic for message in later.published] == [b"w"]
 
 
 async def test_a_connection_that_takes_no_more_is_cut_off_and_its_session_stays(home: Home) -> None:

@@ -9,6 +9,7 @@ from flockmq.session.durable import PACKET_IDS, DurableSession
 from flockmq.session.journal import Ledger, Meta, decode_meta, sequence_field
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
+from flockmq.session.origin import Origins, number_of, origin_of, session_source, source_of
 from flockmq.session.publish import publication
 from flockmq.session.session import LATER, UNKNOWN
 from flockmq.session.settling import (
@@ -44,6 +45,11 @@ def heard(session: DurableSession) -> list[tuple[int, int, bytes]]:
         else (packet[0], packet[5] << 8 | packet[6], packet[7:])
         for packet in packets
     ]
+
+
+def origin(number: int) -> bytes:
+    """Of what the client publishes."""
+    return origin_of(IDENTITY[:8], number)
 
 
 def messages_on(disk: Disk) -> list[bytes]:
@@ -157,7 +163,21 @@ def test_a_packet_id_that_is_still_in_use_blocks_what_would_get_it(home: Home) -
     home.settle()
     assert [(packet_id, payload) for _, packet_id, payload in heard(session)] == [(1, b"old"), (PACKET_IDS, b"last id")]
     session.reported(pair(PUBACK, 1))
+    assert heard(session) == [], "its front would take it for a repeat"
+    home.settle()
     assert [(packet_id, payload) for _, packet_id, payload in heard(session)] == [(1, b"again 1"), (2, b"2")]
+
+
+@pytest.mark.parametrize("ends", [PUBACK, PUBCOMP, PUBREC_REFUSED])
+def test_what_a_front_reports_of_another_home_blocks_its_packet_id_until_it_is_settled(home: Home, ends: int) -> None:
+    session = home.opened()
+    session.reported(pair(ends, 1))
+    session._durable = 1
+    home.send(session, "1")
+    session._send_waiting(session.inflight or {})
+    assert heard(session) == []
+    home.settle()
+    assert heard(session) == [(QOS1, 1, b"1")]
 
 
 def test_a_client_without_room_is_cut_off(home: Home) -> None:
@@ -494,25 +514,24 @@ def test_a_clean_start_begins_anew_behind_the_end_of_the_older_session(home: Hom
 
 def test_a_QoS_2_message_has_one_number_until_it_is_released(home: Home) -> None:
     session = home.opened()
-    assert [session.receive(5), session.receive(6), session.receive(5)] == [1, 2, 1]
-    assert session.origin(2) == IDENTITY[:8] + b"\0\0\0\0\0\0\0\2"
+    assert [session.receive(packet_id) for packet_id in (5, 6, 5)] == [origin(1), origin(2), origin(1)]
     session.reported(pair(PUBREL, 5))
     assert to_front(session).told() == []
     home.settle()
     assert to_front(session).told() == [(PUBREL, 5)]
-    assert session.receive(5) == 3
+    assert session.receive(5) == origin(3)
     session.reported(pair(PUBREL, 99) + pair(DROPPED, 6))
     home.settle()
     assert to_front(session).told() == [(PUBREL_UNKNOWN, 99), (DROPPED, 6)]
-    assert session.receive(6) == 4
+    assert session.receive(6) == origin(4)
 
 
 def test_only_so_many_await_their_PUBREL_and_not_for_ever() -> None:
     home = Home(limits=Limits(max_awaiting_rel=2, await_rel_timeout=10.0))
     session = home.opened()
-    assert [session.receive(1), session.receive(2), session.receive(3)] == [1, 2, 0]
+    assert [session.receive(packet_id) for packet_id in (1, 2, 3)] == [origin(1), origin(2), b""]
     home.router.now_s += 11
-    assert session.receive(3) == 3
+    assert session.receive(3) == origin(3)
     home.settle()
     assert [field for field in home.disk.fields() if field[:1] == b"r"] == [b"r\0\3"]
 
@@ -524,9 +543,32 @@ def test_numbers_and_their_packet_ids_are_known_to_the_next_home(home: Home) -> 
     session.reported(pair(PUBREL, 6))
     home.settle()
     session = Home(home.disk).restored()
-    assert session.receive(5) == 1
-    assert session.receive(7) > 2
-    assert session.origin(1)[:8] == IDENTITY[:8]
+    assert session.receive(5) == origin(1)
+    later = session.receive(7)
+    assert source_of(later) == IDENTITY[:8]
+    assert number_of(later) > 2
+
+
+def test_what_is_published_before_what_comes_again_on_another_connection_makes_no_repeat_of_that(home: Home) -> None:
+    session = home.opened()
+    again = session.receive(5)
+    session.resume(home.fresh(identity=IDENTITY[:8] + b"CONNECT2"))
+    first = session.receive(6)
+    assert source_of(first) == session_source(b"CONNECT2")
+    home.settle()
+    session = Home(home.disk).restored()
+    assert [session.receive(packet_id) for packet_id in (6, 5)] == [first, again]
+    seen = Origins()
+    assert [seen.is_new(origin) for origin in (first, again, again)] == [True, True, False]
+    assert source_of(session.receive(7)) == source_of(first)
+
+
+def test_where_nothing_can_come_again_a_session_publishes_under_its_source_on(home: Home) -> None:
+    session = home.opened()
+    session.receive(5)
+    session.reported(pair(PUBREL, 5))
+    session.resume(home.fresh(identity=IDENTITY[:8] + b"CONNECT2"))
+    assert session.receive(5) == origin(2)
 
 
 # Another home.
