@@ -162,6 +162,9 @@ class DurableSession(JournaledSession):
         again += [i for i, state in inflight.items() if state not in (AWAITS_PUBCOMP, _AWAITS_RELEASE)]
         self._unsent = dict.fromkeys(reversed(again))
         self._send_waiting(inflight)
+        if self._queued_qos0:
+            self._queued_qos0 = 0
+            self._send_qos0()
 
     def leave(self, away: Sink, will: Will | None = None) -> None:
         now_s = self.sink.now_s()
@@ -278,12 +281,12 @@ class DurableSession(JournaledSession):
                 queue.popleft()
                 self.queue_bytes -= len(entry.packet)
                 self._queued_qos0 -= 1
-                packet = self._sendable(entry, entry.now(self.sink.now_s()))
+                packet = self._sendable(entry)
                 if packet:
                     self.sink.put(packet)
 
     def _send_first(self, inflight: dict[int, int], packet_id: int, entry: Entry) -> None:
-        packet = self._sendable(entry, entry.now(self.sink.now_s()))
+        packet = self._sendable(entry)
         if not packet:
             self.journal.delete(self.client_id, sequence_field(entry.sequence))
             return
@@ -298,13 +301,17 @@ class DurableSession(JournaledSession):
             return
         assert self.inflight is not None
         entry = self._entry(packet_id)
-        packet = self._sendable(entry, entry.started(self.sink.now_s()))
+        packet = self._in_its_version(entry, entry.started(self.sink.now_s()))
         if packet:
             self.sink.put(as_duplicate(with_packet_id(packet, packet_id)))
         else:  # it needs no answer [MQTT-3.1.2-25]
             self._complete(self.inflight, packet_id)
 
-    def _sendable(self, entry: Stored, packet: bytes) -> bytes:
+    def _sendable(self, entry: Stored | bytes) -> bytes:
+        assert isinstance(entry, Stored)
+        return self._in_its_version(entry, entry.now(self.sink.now_s()))
+
+    def _in_its_version(self, entry: Stored, packet: bytes) -> bytes:
         """In the version that the client came back with; b"": it takes no packet so large, or it has expired."""
         version = self.sink.protocol_version
         if packet and entry.version != version:

@@ -303,12 +303,9 @@ class Session:
         queue = self.queue
         while queue and len(inflight) < self.window:
             entry = queue.popleft()
-            packet = packet_of(entry)
-            self.queue_bytes -= len(packet)
-            if isinstance(entry, Stored):
-                packet = entry.now(self.sink.now_s())
-            if not packet or 0 < self.max_packet_bytes < len(packet):
-                self.sink.unsendable(len(packet))
+            self.queue_bytes -= len(packet_of(entry))
+            packet = self._sendable(entry)
+            if not packet:
                 continue
             qos = packet[0] >> 1 & 3
             if qos == 0:
@@ -320,6 +317,26 @@ class Session:
             if self.expiry_s or isinstance(entry, Stored):
                 self._keep(packet_id, packet, entry if isinstance(entry, Stored) else None)
             self._put(packet)
+
+    def _sendable(self, entry: Stored | bytes) -> bytes:
+        """What waited, as it is to be sent first; b"": it has expired, or the client takes no packet so large."""
+        packet = entry.now(self.sink.now_s()) if isinstance(entry, Stored) else entry
+        if not packet or 0 < self.max_packet_bytes < len(packet):
+            self.sink.unsendable(len(packet))
+            return b""
+        return packet
+
+    def _send_qos0(self) -> None:
+        """What finds no room in the window needs none: it goes before what comes from now on [MQTT-4.6.0-6]."""
+        queue = self.queue
+        waiting = [entry for entry in queue or () if packet_of(entry)[0] & 6 == 0]
+        if queue is None or not waiting:
+            return
+        self.replace_queue([entry for entry in queue if packet_of(entry)[0] & 6])
+        for entry in waiting:
+            packet = self._sendable(entry)
+            if packet:
+                self._put(packet)
 
     def acknowledged(self, packet_id: int) -> bool:
         """PUBACK. False: no QoS 1 message has this packet id."""
@@ -400,6 +417,7 @@ class Session:
             return
         self._unsent = dict.fromkeys(reversed(inflight))
         self._send_waiting(inflight)
+        self._send_qos0()
 
     def _send_again(self, packet_id: int, state: int) -> None:
         if state == AWAITS_PUBCOMP:

@@ -397,6 +397,20 @@ def test_a_full_queue_loses_its_oldest_also_on_disk_and_QoS_0_first(home: Home) 
     assert [payload for _, _, payload in heard(session)] == [b"2", b"3", b"4", b"5", b"6"]
 
 
+def test_MQTT_4_6_0_6_what_waited_at_QoS_0_is_not_overtaken_where_the_window_is_full(home: Home) -> None:
+    session = home.opened(window=1)
+    session.leave(home.router.away4)
+    for payload, qos in (("A", 1), ("B", 1), ("old", 0)):
+        home.send(session, payload, qos)
+    home.settle()
+    back(home, session, window=1)
+    home.send(session, "new", 0)
+    assert heard(session) == [(QOS1, 1, b"A"), (0x30, 0, b"old"), (0x30, 0, b"new")]
+    session.reported(pair(PUBACK, 1))
+    assert heard(session) == [(QOS1, 2, b"B")]
+    assert (session.waiting(), session.waiting_bytes()) == (0, 0)
+
+
 def test_without_QoS_0_in_the_queue_none_of_it_is_put_there() -> None:
     home = Home(limits=Limits(mqueue_store_qos0=False))
     session = home.opened()
@@ -437,6 +451,7 @@ def test_the_client_gets_what_waits_in_the_version_that_it_came_back_with(home: 
     session.leave(home.router.away5)
     home.send(session, "waits", 2)
     home.send(session, "0", 0)
+    home.settle()
     back(home, session, 4)
     assert heard(session) == [(DUP1, 1, b"sent"), (QOS2, 2, b"waits"), (0x30, 0, b"0")]
     session.leave(home.router.away4)

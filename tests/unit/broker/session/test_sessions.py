@@ -83,6 +83,18 @@ def test_what_is_published_while_the_client_is_away_waits_for_it(node: Node, ver
     assert [packet[-1:] for packet in back.packets()] == [b"0", b"1", b"2"]
 
 
+def test_MQTT_4_6_0_6_what_waited_at_QoS_0_is_not_overtaken_where_the_window_is_full(node: Node) -> None:
+    away, _ = lasting(node)
+    node.subscribe(away, ("a", 1))
+    away.lost()
+    publisher = node.client("p")
+    for payload, qos in (("1", 1), ("2", 1), ("3", 1), ("old", 0)):
+        node.feed(publisher, publish(4, "a", payload, qos=qos, packet_id=qos))
+    back, _ = lasting(node)
+    node.feed(publisher, publish(4, "a", "new"))
+    assert [packet[-1:] for packet in back.packets()] == [b"1", b"2", b"d", b"w"]
+
+
 def test_MQTT_3_1_2_4_a_clean_start_ends_the_older_session(node: Node) -> None:
     away, _ = lasting(node)
     node.subscribe(away, ("a", 1))
