@@ -189,11 +189,11 @@ class Residents:
 
     def _without_connection(self, client_id: bytes) -> Session | None:
         """The session that is here; if its connection went with its node, and it wasn't its turn yet, it leaves now."""
-        known = self.sessions.by_id.get(client_id)
+        known = self.sessions.find(client_id)
         if known is None or not isinstance(known.sink, ToFront):
             return known
         self.leave(client_id, known.sink.token, -1, True)
-        return self.sessions.by_id.get(client_id)
+        return self.sessions.find(client_id)
 
     def _opened(
         self, session: DurableSession, token: int, present: bool, answer: Callable[[int], None], durable: bool
@@ -237,7 +237,7 @@ class Residents:
         that was cut off did not hear so, and must not go on.
         """
         self.holding.now()
-        session = self.sessions.by_id.get(client_id)
+        session = self.sessions.find(client_id)
         if not isinstance(session, DurableSession) or self._cut_off.get(client_id) == token:
             return False
         fresh = self._made(session.journal, session.meta.source, opening, incarnation, client_id, token)

@@ -439,8 +439,10 @@ class DurableSession(JournaledSession):
         if not queue or self._unsent is not None:
             return False
         entry = queue[0]
-        if isinstance(entry, Entry) and entry.sequence > self._durable:
-            return True
+        if isinstance(entry, Entry):
+            is_settling = self._settling is not None and entry.packet_id() in self._settling
+            if entry.sequence > self._durable or is_settling:
+                return True
         return self.inflight is not None and _AWAITS_RELEASE in self.inflight.values()
 
     # What the store has.

@@ -61,10 +61,7 @@ class Sessions:
         CONNECT made [MQTT-3.1.2-4, MQTT-3.1.2-5]. Nobody else is connected to it any more.
         """
         client_id = fresh.client_id
-        absence = self.away.get(client_id)
-        if absence is not None and absence.next_s() <= self._router.now_s:
-            self._act(absence, self._router.now_s)  # it is due, whether a tick came to it or not
-        known = self.by_id.get(client_id)
+        known = self.find(client_id)
         if known is None or clean_start:
             if known is not None:
                 self.end(known)
@@ -77,6 +74,13 @@ class Sessions:
         self._router.reached_anew(known)
         self._router.counters.sessions_resumed += 1
         return known, True
+
+    def find(self, client_id: bytes) -> Session | None:
+        """For who comes back: what is due is done first, whether a tick came to it or not."""
+        absence = self.away.get(client_id)
+        if absence is not None and absence.next_s() <= self._router.now_s:
+            self._act(absence, self._router.now_s)
+        return self.by_id.get(client_id)
 
     def come_back(self, session: Session) -> None:
         """It isn't away any more; a will that waits is not published."""
