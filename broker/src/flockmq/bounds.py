@@ -35,6 +35,9 @@ LINK_LOOK_S: Final = 0.1
 LINK_SILENT_MAX_S: Final = 3.0
 LINK_UNANSWERED_MAX_S: Final = 5.0
 """What a heartbeat may need through a full link, and its answer back; then only one way of the link is open."""
+LINK_LEAVE_MAX_S: Final = 1.0
+"""How long a node that stops waits until its peers have read everything and close; once for its tunnels, and then for
+the links that may have carried them."""
 LINK_REDIAL_MIN_S: Final = 0.1
 LINK_REDIAL_MAX_S: Final = 2.0
 TASK_AGAIN_S: Final = 1.0

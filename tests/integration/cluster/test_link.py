@@ -38,7 +38,8 @@ class End:
     def link_heartbeat(self, link: Link, status: frames.Status) -> None: ...
     def link_resume(self, link: Link, accepted: int) -> None: ...
     def link_accepted(self, link: Link, number: int) -> None: ...
-    def link_goodbye(self, link: Link) -> None: ...
+    def link_goodbye(self, link: Link) -> None:
+        self.arrived.append("goodbye")
 
     def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None: ...
 
@@ -138,6 +139,53 @@ async def test_control_overtakes_data_that_waits_for_a_slow_reader(ends: tuple[E
     transport.resume_reading()
     await until(lambda: len(listener.arrived) == 257)
     assert listener.arrived.index("note urgent") < 128
+
+
+async def test_what_waits_arrives_before_the_goodbye_though_the_peer_has_more_to_say(
+    ends: tuple[End, End, Link], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LINK_LEAVE_MAX_S", 60.0)
+    dialer, listener, link = ends
+    (other,) = listener.mesh.links()
+    transport = other._transport
+    assert transport is not None
+    transport.pause_reading()
+    chunk = bytes(bounds.LINK_FORWARD_FRAME_BYTES)
+    frame = [frames.forward_header(5, len(chunk)), chunk]
+    for _ in range(64):
+        link.send_data(frame[:], len(chunk))
+    await until(lambda: link._paused)
+    leaving = asyncio.ensure_future(dialer.mesh.stop())
+    await until(lambda: link.reason == "this node leaves")
+    for _ in range(64):
+        other.send_data(frame[:], len(chunk))
+    link.note("late", b"")
+    await until(lambda: other.data_bytes == 0)
+    transport.resume_reading()
+    await leaving
+    assert listener.arrived == ["data"] * 64 + ["goodbye"]
+    assert not dialer.arrived
+
+
+async def test_two_nodes_that_leave_at_the_same_time_wait_for_nobody(
+    ends: tuple[End, End, Link], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LINK_LEAVE_MAX_S", 60.0)
+    dialer, listener, _ = ends
+    await asyncio.wait_for(asyncio.gather(dialer.mesh.stop(), listener.mesh.stop()), 20)
+
+
+async def test_a_peer_that_does_not_read_holds_up_nobody_who_leaves(
+    ends: tuple[End, End, Link], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LINK_LEAVE_MAX_S", 0.1)
+    dialer, listener, link = ends
+    transport = listener.mesh.links()[0]._transport
+    assert transport is not None
+    transport.pause_reading()
+    await asyncio.wait_for(dialer.mesh.stop(), 20)
+    assert await asyncio.wait_for(link.closed, 20) == "this node leaves"
+    transport.resume_reading()
 
 
 async def test_tunnels_and_messages_take_turns(ends: tuple[End, End, Link]) -> None:

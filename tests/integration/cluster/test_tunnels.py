@@ -131,6 +131,33 @@ async def test_what_the_far_node_does_not_read_waits_at_the_publishers_node(
     assert b"".join(run[2] for run in receiver.received) == b"first" + b"".join(b"%06d" % n + chunk for n in range(100))
 
 
+async def test_what_a_node_sent_through_a_core_arrives_when_it_leaves(
+    nodes: Nodes, edges: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LINK_LEAVE_MAX_S", 60.0)
+    sender, receiver = edges
+    peer = sender.cluster.peer(receiver.incarnation)
+    assert peer is not None
+    peer.put_run(5, b"first")
+    sender.flush()
+    await until(lambda: bool(receiver.received))
+    readers = [link._transport for link in receiver.cluster.mesh.links() if link._transport and not link.through]
+    for transport in readers:
+        transport.pause_reading()
+    tunnel = tunnel_of(sender, receiver)
+    chunk = bytes(256 * 1024)
+    for n in range(20):
+        assert peer.put_acknowledged(5, b"%06d" % n + chunk, lambda: None)
+        sender.flush()
+    leaving = asyncio.ensure_future(nodes.stop(sender))
+    await until(lambda: bool(tunnel.reason))
+    for transport in readers:
+        transport.resume_reading()
+    await leaving
+    arrived = b"".join(run[2] for run in receiver.received).replace(chunk, b";")
+    assert arrived == b"first" + b"".join(b"%06d;" % n for n in range(20))
+
+
 async def test_tunnels_that_carry_nothing_any_more_are_closed(
     cores: list[Node], edges: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,9 +190,13 @@ class Beats:
             rlog.compare(shard, [found for found in checked if found is not None], self.count_cores())
 
     def _is_idle(self, link: Link, now: float) -> bool:
-        if self._is_core or link.peer.role in CORE_ROLES or now - max(link.used_at, link.up_at) < bounds.PEER_IDLE_S:
+        """Nor is another link to that node used: one that ends takes the others along."""
+        incarnation = link.peer.incarnation
+        if self._is_core or link.peer.role in CORE_ROLES:
             return False
-        return self._forwarding.is_idle(link.peer.incarnation, now)
+        if any(now - max(one.used_at, one.up_at) < bounds.PEER_IDLE_S for one in self._mesh.links_of(incarnation)):
+            return False
+        return self._forwarding.is_idle(incarnation, now)
 
 
 def _checkpoints(rlog: Rlog) -> dict[str, Checked]:

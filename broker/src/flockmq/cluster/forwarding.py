@@ -101,7 +101,7 @@ class Forwarding:
         return peer is None or peer.idle(now)
 
     def _use_spare_link(self, peer: PeerSink) -> None:
-        spare = next((link for link in self._mesh.links_of(peer.incarnation) if link.resumed), None)
+        spare = next((link for link in self._mesh.links_of(peer.incarnation) if link.resumed and link.is_open), None)
         if spare is not None:
             self._use(peer, spare, 0)
 

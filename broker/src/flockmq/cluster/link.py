@@ -7,6 +7,8 @@ Requests with replies, one-way notes, streams with credit, and runs of messages 
 - It is always read. Control overtakes data: what is written goes through two queues here, and no more than
   LINK_TRANSPORT_HIGH_BYTES is in the transport, where nothing can be overtaken.
 - All that is queued in one turn of the loop is one write. Frames go by reference: a run of messages is not copied.
+- A goodbye is the last that is said on it. Who says it reads on, and ignores what comes; the peer, which has read
+  everything by then, closes: closed by this end, what the peer still sends would cost it what it hasn't read.
 - When it ends, `LinkOwner.link_down` is called once, and each pending request and stream raises LinkLost.
 """
 
@@ -113,11 +115,17 @@ class Link(asyncio.Protocol):
         self._senders: dict[int, _StreamSender] = {}
         self._deadline: asyncio.TimerHandle | None = None
         self._why = ""
+        self._leaving = False
 
     @property
     def reason(self) -> str:
         """Why it ended, a sentence; empty while it lives."""
         return self._why
+
+    @property
+    def is_open(self) -> bool:
+        """It takes what is to be sent: it is up, and neither end is about to end it."""
+        return self.up and not self._why
 
     # --- asking and telling -----------------------------------------------------------------------------------------
 
@@ -173,7 +181,7 @@ class Link(asyncio.Protocol):
 
     def send_data(self, frame: list[bytes], frame_bytes: int) -> None:
         """Queue one frame of messages: its header and its chunks, taken over by reference."""
-        if not self.up:
+        if not self.is_open:
             return
         self._data.append((frame_bytes, frame))
         self.data_bytes += frame_bytes
@@ -181,7 +189,7 @@ class Link(asyncio.Protocol):
 
     def send_tunnelled(self, frame: list[bytes], frame_bytes: int) -> None:
         """Queue one frame of a tunnel: these and frames of messages take turns."""
-        if not self.up:
+        if not self.is_open:
             return
         self._tunnelled.append((frame_bytes, frame))
         self.tunnelled_bytes += frame_bytes
@@ -195,18 +203,18 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def leave(self) -> None:
-        """End it for good: the peer is told that this incarnation won't come back."""
+        """End it for good: the peer is told, behind all that waits, that this incarnation won't be back, and closes."""
         self._why = self._why or "this node leaves"
         if self._transport is not None and not self._transport.is_closing():
-            self._control.append(frames.control(frames.Goodbye()))
+            self._leaving = True
             self._paused = False
             self._pump(all_of_it=True)
-            self._transport.close()
+            self._transport.write(frames.control(frames.Goodbye()))
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def _send_control(self, encoded: bytes) -> None:
-        if not self.up:
+        if not self.is_open:
             return
         self._control.append(encoded)
         self.control_bytes += len(encoded)
@@ -271,9 +279,11 @@ class Link(asyncio.Protocol):
         self.received_bytes += len(data)
         try:
             for kind, body in self._reader.feed(data):
-                if self._why:
+                if self._leaving:
+                    self._await_goodbye(kind, body)
+                elif self._why:
                     return
-                if self.up:
+                elif self.up:
                     self._receive(kind, body)
                 else:
                     self._greet(kind, body)
@@ -333,6 +343,11 @@ class Link(asyncio.Protocol):
             self.up_at = self.answered_at = self.heard_at
             self._on_handshake(self)
             self._owner.link_up(self)
+
+    def _await_goodbye(self, kind: int, body: bytes) -> None:
+        """Where both ends leave neither reads what the other said: nobody need wait."""
+        if kind == frames.CONTROL and isinstance(frames.parse_control(body), frames.Goodbye):
+            self.close("it leaves the cluster")
 
     def _receive(self, kind: int, body: bytes) -> None:
         if kind == frames.FORWARD:

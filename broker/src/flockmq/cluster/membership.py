@@ -51,6 +51,9 @@ class Membership:
         """It said that it won't come back."""
         self._left.add(incarnation)
 
+    def has_left(self, incarnation: str) -> bool:
+        return incarnation in self._left
+
     def is_linked(self, incarnation: str) -> bool:
         return incarnation in self._links
 

@@ -12,7 +12,7 @@ import logging
 import random
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple, TypedDict
 
@@ -72,6 +72,8 @@ class Mesh:
     ) -> None:
         self.port = 0
         """Where it listens; 0: nowhere."""
+        self.is_leaving = False
+        """Goodbye is said on every link: each of them drains, and ends by itself."""
         self._owner = owner
         self._me = me
         self._key = key
@@ -103,8 +105,8 @@ class Mesh:
             del self._links[link.peer.incarnation]
 
     def link_of(self, incarnation: str) -> Link | None:
-        links = self._links.get(incarnation)
-        return links[0] if links else None
+        """Rather one that isn't about to end, and one without a core in between."""
+        return min(self.links_of(incarnation), key=_disadvantages, default=None)
 
     def links_of(self, incarnation: str) -> list[Link]:
         return self._links.get(incarnation, [])
@@ -145,15 +147,11 @@ class Mesh:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._listening is not None:
             self._listening.close()
-        links = self.links()
-        for link in links:
-            link.leave()
         for link in list(self._unproven):
             self._turn_away(link, "this node leaves")
-        if links:
-            await asyncio.wait([link.closed for link in links], timeout=1.0)
-        for link in links:
-            link.close("this node leaves")
+        self.is_leaving = True
+        await _leave([link for link in self.links() if link.through])  # while what carries them is read
+        await _leave(self.links())
 
     def rename(self, me: Identity) -> None:
         """This node is another incarnation: every link begins anew."""
@@ -339,6 +337,20 @@ class Mesh:
         if now - self._refusal_logged_at >= 1.0:
             log.warning("refused %d cluster link(s), the last from %s: %s", self._refused, link.address, link.reason)
             self._refused, self._refusal_logged_at = 0, now
+
+
+async def _leave(links: Collection[Link]) -> None:
+    """Returns when their peers have read everything and closed them, or LINK_LEAVE_MAX_S later."""
+    for link in links:
+        link.leave()
+    if links:
+        await asyncio.wait([link.closed for link in links], timeout=bounds.LINK_LEAVE_MAX_S)
+    for link in links:
+        link.close("this node leaves")
+
+
+def _disadvantages(link: Link) -> tuple[bool, bool]:
+    return not link.is_open, bool(link.through)
 
 
 def _named(way: Way) -> str:

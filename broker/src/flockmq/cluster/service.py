@@ -354,7 +354,8 @@ class Cluster:
         self.mesh.remove(link)
         is_member = incarnation in self.nodes_table
         self._members.unlinked(incarnation, self._loop.time())
-        if not is_member:
+        has_left = self._members.has_left(incarnation)
+        if not is_member and not self._members.is_linked(incarnation):
             self._members.forget(incarnation)
         self._forwarding.link_down(link)
         self.courier.link_down(link, is_member)
@@ -363,7 +364,9 @@ class Cluster:
         other = self.mesh.link_of(incarnation)
         if other is None:
             self._beats.lost(incarnation)
-        elif other.through or not link.through:
+        elif self.mesh.is_leaving or has_left:
+            pass  # nothing is said again: what was said comes until each link's own goodbye
+        elif not (link.through and other.is_open and not other.through):
             # The peer may have seen its end long before, and have said all again on the other one, which this end of it
             # has undone or didn't answer: both begin again.
             self._cut(incarnation, "another link to the same node ended")

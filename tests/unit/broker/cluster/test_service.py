@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import cast
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, call
 
 import pytest
 
@@ -20,6 +22,24 @@ from flockmq.rlog.shards import NodeInfo
 @pytest.fixture
 async def cluster() -> Cluster:
     return Cluster(ClusterSettings(name="a", role="core", host="", mqtt_port=0, version="1", key=bytes(32)), [])
+
+
+def links_to(incarnation: str, *ways: str, role: str = "core") -> list[Link]:
+    """One for each core to go through; "": without one. Until it is closed it is open."""
+    links = []
+    for through in ways:
+        link = MagicMock(peer=Identity(incarnation, role), through=through, resumed=False, is_open=True)
+        link.close.side_effect = partial(_close, link)
+        links.append(cast(Link, link))
+    return links
+
+
+def _close(link: MagicMock, reason: str) -> None:
+    link.is_open = False
+
+
+def closed(link: Link) -> MagicMock:
+    return cast(MagicMock, link.close)
 
 
 def come_and_go(cluster: Cluster, incarnation: str) -> None:
@@ -69,6 +89,109 @@ async def test_a_link_stays_when_the_way_through_a_core_that_it_replaces_ends(cl
     cluster.link_down(tunnel, "there is a link without a core in between")
     cast(MagicMock, link.close).assert_not_called()
     assert linked == [new] * 3, "what was said on the way that ended may be lost"
+
+
+async def test_a_link_stays_when_ways_from_both_sides_that_it_replaces_end(cluster: Cluster) -> None:
+    new = new_incarnation("b")
+    mine, theirs, link = links_to(new, "core-1@0", "core-2@0", "")
+    linked: list[str] = []
+    cluster.on_core_linked.append(linked.append)
+    for one in (mine, theirs, link):
+        cluster.link_up(one)
+    for tunnel in (mine, theirs):
+        cluster.link_down(tunnel, "there is a link without a core in between")
+    closed(link).assert_not_called()
+    assert linked == [new] * 5
+
+
+async def test_when_one_of_two_ways_through_cores_ends_both_ends_begin_again(cluster: Cluster) -> None:
+    one, other = links_to(new_incarnation("b"), "core-1@0", "core-2@0")
+    cluster.link_up(one)
+    cluster.link_up(other)
+    cluster.link_down(one, "the link between core-1 and b was lost")
+    closed(other).assert_called_once_with("another link to the same node ended")
+
+
+async def test_a_link_that_ends_takes_a_way_through_a_core_along_that_is_closed_already(cluster: Cluster) -> None:
+    new = new_incarnation("b")
+    tunnel, link, again = links_to(new, "core-1@0", "", "")
+    cluster.link_up(tunnel)
+    cluster.link_up(link)
+    cluster.link_down(link, "the peer closed it")
+    assert not tunnel.is_open
+    cluster.link_up(again)
+    cluster.link_down(tunnel, "there is a link without a core in between")
+    closed(again).assert_not_called()
+
+
+async def test_what_is_told_takes_the_link_that_is_open(cluster: Cluster) -> None:
+    new = new_incarnation("b")
+    tunnel, link, other = links_to(new, "core-1@0", "", "")
+    cluster.link_up(tunnel)
+    assert cluster.tell(new, "method", b"on the only way")
+    cluster.link_up(link)
+    assert cluster.tell(new, "method", b"on the short way")  # the tunnel is closed, and its end not seen yet
+    cluster.link_up(other)
+    link.close("nothing was heard on it for 3.0 s")
+    assert cluster.tell(new, "method", b"on the other link")
+    notes = [cast(MagicMock, one.note).call_args_list for one in (tunnel, link, other)]
+    ways = (b"on the only way", b"on the short way", b"on the other link")
+    assert notes == [[call("method", way)] for way in ways]
+
+
+@pytest.mark.parametrize("is_member", [True, False], ids=["member", "purged itself"])
+async def test_when_a_node_takes_leave_on_one_link_the_other_is_read_to_its_own_end(
+    cluster: Cluster, is_member: bool
+) -> None:
+    new = new_incarnation("b")
+    if is_member:
+        cluster.nodes_table[new] = NodeInfo("b", "replicant", "", 0, 0, "1")
+    first, second, third = links_to(new, "", "", "", role="replicant")
+    for link in (first, second, third):
+        cluster.link_up(link)
+    cluster.link_goodbye(first)
+    cluster.link_down(first, "it leaves the cluster")
+    cluster.link_down(second, "Connection reset by peer")
+    closed(third).assert_not_called()
+    assert cluster._members.has_left(new)
+    cluster.link_down(third, "it leaves the cluster")
+    assert cluster._members.has_left(new) == is_member
+
+
+async def test_a_node_that_stops_drains_all_its_links_those_through_cores_first(cluster: Cluster) -> None:
+    def leave(link: Link) -> Callable[[], None]:
+        def ended() -> None:
+            left.append(link.through)
+            link.closed.set_result("the peer closed it")
+            cluster.link_down(link, "the peer closed it")
+
+        return ended
+
+    left: list[str] = []
+    links = [*links_to(new_incarnation("b"), "", ""), *links_to(new_incarnation("c"), "core-1@0")]
+    for link in links:
+        link.closed = asyncio.get_running_loop().create_future()
+        cast(MagicMock, link.leave).side_effect = leave(link)
+        cluster.link_up(link)
+    await cluster.mesh.stop()
+    assert left == ["core-1@0", "", ""]
+    reasons = {one.args[0] for link in links for one in closed(link).call_args_list}
+    assert reasons <= {"this node leaves"}
+
+
+async def test_a_link_is_idle_where_no_other_to_that_node_is_used() -> None:
+    settings = ClusterSettings(name="a", role="replicant", host="", mqtt_port=0, version="1", key=bytes(32))
+    cluster, now = Cluster(settings, []), 1000.0
+    unused, used = links_to(new_incarnation("b"), "", "", role="replicant")
+    for link, used_at in ((unused, 0.0), (used, now - bounds.PEER_IDLE_S / 2)):
+        link.heard_at, link.answered_at, link.up_at, link.used_at = now, now, 0.0, used_at
+        cluster.link_up(link)
+    cluster._beats._beat(now, stood_still=False)
+    assert (unused.is_open, used.is_open) == (True, True)
+    used.used_at = 0.0
+    cluster._beats._beat(now, stood_still=False)
+    for link in (unused, used):
+        closed(link).assert_called_once_with("it was idle")
 
 
 async def test_a_node_that_was_purged_lets_publishers_wait_until_it_is_back(

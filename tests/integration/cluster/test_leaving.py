@@ -1,0 +1,69 @@
+"""A node that stops, and what it acknowledged before: two links to the same node, each read to its own end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from flockmq import bounds
+from flockmq.cluster.link import Link
+from flockmq.cluster.mesh import _Target
+from flockmq.cluster.service import Cluster
+from flockmq.cluster.views import ClusterSettings
+from flockmq.rlog.shards import NodeInfo
+
+from .conftest import KEY, until
+
+
+def made(name: str) -> Cluster:
+    return Cluster(ClusterSettings(name, "core", "127.0.0.1", 0, "0", KEY, ("127.0.0.1", 0), ()), [])
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[Cluster, Cluster]]:
+    """No Redis; two links from the first to the second, as when both dial at the same time."""
+    one, other = made("one"), made("other")
+    for cluster in (one, other):
+        await cluster.start()
+    for _ in range(2):
+        link, reason = await one.mesh._dial(("127.0.0.1", other.link_port), _Target())
+        assert link is not None, reason
+    await until(lambda: len(other.mesh.links_of(one.incarnation)) == 2)
+    await until(lambda: all(link.resumed for link in one.mesh.links()))
+    yield one, other
+    for cluster in (one, other):
+        await cluster.stop()
+
+
+def far_end(link: Link, other: Cluster) -> Link:
+    assert link._transport is not None
+    host, port = link._transport.get_extra_info("sockname")[:2]
+    return next(far for far in other.mesh.links() if far.address == f"{host}:{port}")
+
+
+async def test_what_was_sent_on_one_link_arrives_though_the_goodbye_on_the_other_is_read_first(
+    pair: tuple[Cluster, Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LINK_LEAVE_MAX_S", 60.0)
+    one, other = pair
+    received: list[bytes] = []
+    other.on_forward = lambda who, version, chunk: received.append(chunk)
+    one.nodes_table[other.incarnation] = NodeInfo("other", "replicant", "", 0, 0, "1")
+    peer = one.peer(other.incarnation)
+    assert peer is not None
+    assert isinstance(peer.link, Link)
+    transport = far_end(peer.link, other)._transport
+    assert transport is not None
+    transport.pause_reading()
+    chunk = bytes(100_000)
+    for n in range(50):
+        assert peer.put_acknowledged(5, b"%06d" % n + chunk, lambda: None)
+        peer.flush()
+    leaving = asyncio.ensure_future(one.stop())
+    await until(lambda: len(other.mesh.links_of(one.incarnation)) < 2)
+    assert len(one.mesh.links_of(other.incarnation)) == 1
+    transport.resume_reading()
+    await leaving
+    assert b"".join(received).replace(chunk, b";") == b"".join(b"%06d;" % n for n in range(50))
