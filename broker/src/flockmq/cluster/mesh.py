@@ -106,7 +106,10 @@ class Mesh:
 
     def link_of(self, incarnation: str) -> Link | None:
         """Rather one that isn't about to end, and one without a core in between."""
-        return min(self.links_of(incarnation), key=_disadvantages, default=None)
+        links = self._links.get(incarnation)
+        if links is None:
+            return None
+        return links[0] if len(links) == 1 else min(links, key=_disadvantages)
 
     def links_of(self, incarnation: str) -> list[Link]:
         return self._links.get(incarnation, [])
