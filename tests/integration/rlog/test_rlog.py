@@ -564,6 +564,20 @@ async def test_snapshots_of_a_shard_are_written_one_at_a_time(nodes) -> None:
     assert set(places) == {core.applied(ROUTE)}
 
 
+async def test_no_snapshot_stays_of_tables_that_are_wrong(nodes) -> None:
+    """A core that starts again before they are replaced would count with them."""
+    core = await nodes.core()
+    await core.write(ROUTE, [route(core, 1)])
+    await core_of(core).snapshot(ROUTE)
+    path = nodes.data_dir("core") / "route.snapshot"
+    assert path.exists()
+    core_of(core).distrust(ROUTE)
+    assert not path.exists()
+    with pytest.raises(LogUnavailable, match="shard route is about to be replaced"):
+        await core_of(core).snapshot(ROUTE)
+    assert not path.exists()
+
+
 async def test_a_full_redis_is_trimmed_and_purged_and_nodes_come_and_go(nodes, valkey) -> None:
     core = await nodes.core()
     gone = await nodes.replicant(core_of(core), "gone")

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from flockmq import bounds
 from flockmq.cluster import frames
 from flockmq.cluster.forward import Inbox, PeerSink
 from flockmq.cluster.link import Link
@@ -43,6 +44,7 @@ class Forwarding:
         self._is_fenced = is_fenced
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, PeerSink] = {}
+        self._former: dict[str, tuple[int, int]] = {}
         self._inbox = Inbox()
         self._accepting: dict[Link, int] = {}
 
@@ -54,6 +56,8 @@ class Forwarding:
             peer = self._peers[incarnation] = PeerSink(self._turn, incarnation, self._link_wanted, self._is_fenced)
             peer.on_drained = self._drained
             peer.on_returned = self._returned
+            if (numbers := self._former.pop(incarnation, None)) is not None:
+                peer.go_on(*numbers)
             self._use_spare_link(peer)
         return peer
 
@@ -76,10 +80,13 @@ class Forwarding:
             self._use_spare_link(peer)
 
     def purge(self, incarnation: str) -> None:
-        """The node is gone: nobody waits for it, and its numbers mean nothing any more."""
+        """The node is gone: nobody waits for it. Its row may be back without its having been away: this node may have
+        begun again with the tables of a core that was behind."""
         self._inbox.forget(incarnation)
         if (peer := self._peers.pop(incarnation, None)) is not None:
-            peer.purge()
+            self._former[incarnation] = peer.purge()
+            if len(self._former) > bounds.PEERS_FORMER_MAX:
+                del self._former[next(iter(self._former))]
 
     def stop(self) -> None:
         for incarnation, peer in list(self._peers.items()):

@@ -1,7 +1,8 @@
 """Seeing all that was written before now: ask Redis where a shard's log ends, wait until the own tables are there.
 
 Those who ask while a question is under way share the next one, so any number of them costs one question a round trip.
-Reads only, so a replicant may.
+Reads only, so a replicant may. An end before what the tables had when it was asked for is a former primary's, to which
+a connection that lay idle may lead: another connection is asked.
 """
 
 from __future__ import annotations
@@ -78,12 +79,16 @@ class CatchUp:
     async def _ask(self) -> StreamId:
         retry_s = bounds.LOG_RETRY_MIN_S
         while True:
+            applied = self._applied()
             try:
                 reply = await self._link.call("XREVRANGE", log_key(self._shard), "+", "-", "COUNT", 1)
-                break
+                end = next((entry.stream_id for entry in entries_of(reply)), START)
+                if end >= applied:
+                    return end
+                await self._link.close()
             except ResponseError as error:
                 raise LogUnavailable(f"shard {self._shard}: Redis refuses XREVRANGE: {error}") from None
             except RedisUnreachable:  # a connection that a restart of Redis left behind, or Redis is still away
-                await asyncio.sleep(retry_s)
-                retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
-        return next((entry.stream_id for entry in entries_of(reply)), START)
+                pass
+            await asyncio.sleep(retry_s)
+            retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)

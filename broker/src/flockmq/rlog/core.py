@@ -115,6 +115,7 @@ class Core:
         """Its tables are not what the log says: what this core has on disk of it counts no more."""
         self._replica.distrust(shard)
         self._durable[shard] = START
+        self._remove_snapshot(shard)
 
     # --- for the leader; `fence` is its lease's number ---
 
@@ -163,9 +164,18 @@ class Core:
         async with self._writing:
             place = await snapshot.write(self._data_dir, self._replica.tables, shard, self._replica.read)
             if self._replica.is_distrusted(shard):
+                self._remove_snapshot(shard)
                 raise LogUnavailable(f"shard {shard} is about to be replaced")
             self._durable[shard] = place
         return place
+
+    def _remove_snapshot(self, shard: str) -> None:
+        """It is of tables that are wrong: this core isn't to start from it."""
+        path = snapshot.path_of(self._data_dir, shard)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            log.error("%s is wrong, and can't be removed: %s", path, error.strerror)
 
     async def _snapshot_forever(self) -> None:
         while True:

@@ -127,6 +127,11 @@ def majority(cores: int) -> int:
 
 
 def reached_by_majority(places: Sequence[StreamId], cores: int) -> StreamId:
-    """The furthest place that more than half of the configured cores have reached, by the places of those that said."""
-    best = sorted(places, reverse=True)
-    return best[majority(cores) - 1] if len(best) >= majority(cores) else START
+    """The furthest place that more than half of the configured cores have reached, by the places of those that said.
+    Who is in a later generation says nothing of an earlier one: that may have been left behind from its base on."""
+    needed = majority(cores)
+    for generation in {place.generation for place in places}:
+        reached = sorted((place for place in places if place.generation == generation), reverse=True)
+        if len(reached) >= needed:
+            return reached[needed - 1]
+    return START

@@ -85,6 +85,40 @@ def test_whatever_is_cut_each_message_is_accepted_once_and_in_order(actions: lis
     asyncio.run(play())
 
 
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_node_whose_row_was_away_for_a_moment_gets_what_comes_then(cut: bool) -> None:
+    """It isn't another incarnation, so it goes on with the numbers that it accepted."""
+    turn: list[Sink] = []
+    inbox, wire, arrived = Inbox(), Wire(), b""
+
+    def carry(wire: Wire) -> None:
+        nonlocal arrived
+        number, _, chunk = parse_numbered(wire.carry()[1])
+        if inbox.accept("a@00000001", number):
+            arrived += chunk
+
+    sink = PeerSink(turn, "b@00000001", lambda _: None)
+    sink.connected(wire, 0)
+    for payload in (b"1", b"2", b"3"):
+        sink.put_acknowledged(5, payload, lambda: None)
+        end_turn(turn)
+    carry(wire)
+    sink.accepted(1)
+    carry(wire)
+    sink.put_acknowledged(5, b"4", lambda: None)
+    numbers = sink.purge()
+    again = PeerSink(turn, "b@00000001", lambda _: None)
+    again.go_on(*numbers)
+    wire = Wire() if cut else wire
+    again.connected(wire, inbox.accepted("a@00000001") if cut else 0)
+    again.put_acknowledged(5, b"5", lambda: None)
+    end_turn(turn)
+    while wire.frames:
+        carry(wire)
+    assert arrived == (b"125" if cut else b"12345")
+    again.purge()
+
+
 async def test_publishers_wait_no_longer_than_forward_wait() -> None:
     turn: list[Sink] = []
     sink = PeerSink(turn, "b@00000001", lambda _: None)

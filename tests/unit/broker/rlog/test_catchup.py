@@ -19,13 +19,19 @@ class Log:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.applied = START
-        self.asked = asyncio.Event()
+        self.ends: list[bytes] = []
+        """The next answers."""
+        self.asked, self.closed = asyncio.Event(), asyncio.Event()
         self.catch_up = CatchUp(ROUTE, RedisConfig("redis://127.0.0.1:1"), lambda: self.applied)
         monkeypatch.setattr(self.catch_up._link, "call", self.call)
+        monkeypatch.setattr(self.catch_up._link, "close", self.close)
 
     async def call(self, *command: str | int) -> list[object]:
         self.asked.set()
-        return [[b"1-9", [b"c", b""]]]
+        return [[self.ends.pop(0) if self.ends else b"1-9", [b"c", b""]]]
+
+    async def close(self) -> None:
+        self.closed.set()
 
 
 @pytest.fixture
@@ -42,6 +48,20 @@ async def test_it_waits_for_the_end_of_the_log(log: Log) -> None:
         log.catch_up.moved()
     await asyncio.wait_for(waiting, 10)
     assert not log.catch_up._waiting
+
+
+async def test_an_end_before_the_own_tables_is_a_former_primarys(log: Log) -> None:
+    """Which was frozen, and answers on a connection that lay idle since."""
+    log.applied = StreamId(2, 5)
+    log.ends[:] = [b"1-150", b"2-6"]
+    waiting = asyncio.ensure_future(log.catch_up.wait())
+    await asyncio.wait_for(log.closed.wait(), 10)
+    assert not waiting.done()
+    log.asked.clear()
+    await asyncio.wait_for(log.asked.wait(), 10)
+    log.applied = StreamId(2, 6)
+    log.catch_up.moved()
+    await asyncio.wait_for(waiting, 10)
 
 
 async def test_nothing_is_kept_of_those_who_gave_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,20 @@ def test_what_a_majority_has_reached(sequences: list[int], cores: int, reached: 
     assert reached_by_majority(places, cores) == (StreamId(1, reached) if reached else START)
 
 
+@pytest.mark.parametrize(
+    ("places", "reached"),
+    [
+        ([StreamId(1, 200), StreamId(2, 50)], START),
+        ([StreamId(2, 1), StreamId(1, 200), StreamId(1, 149)], StreamId(1, 149)),
+        ([StreamId(2, 1), StreamId(2, 7), StreamId(1, 200)], StreamId(2, 1)),
+    ],
+)
+def test_who_is_in_a_later_generation_may_have_left_places_of_an_earlier_one_behind(
+    places: list[StreamId], reached: StreamId
+) -> None:
+    assert reached_by_majority(places, 3) == reached
+
+
 def test_a_life_is_read_back() -> None:
     assert Life.parse(str(Life(12, NOW))) == Life(12, NOW)
     assert Life.parse("") is None
