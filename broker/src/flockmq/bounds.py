@@ -126,6 +126,8 @@ REGISTERS_EARLY_MAX: Final = 100_000
 """What nodes said of slots whose sessions aren't here yet; of more they are asked again when these are."""
 EARLY_KEPT_S: Final = 10.0
 """What a node says of a slot that this core hasn't heard to be its own is kept for so long."""
+SLOT_LOST_MAX_S: Final = 5.0
+"""A slot that another core took, and that this core's table says to be its own for so long, is taken again."""
 HOME_RETURN_S: Final = 5.0
 """For so long a home that took over a session waits for its connection before it holds its client for gone."""
 MARKS_KEPT_S: Final = 3600.0

@@ -95,14 +95,9 @@ class PeerSink(Peer):
         self._waiting: deque[Batch] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._last_number = 0
+        self._first_lost = 1
         self.resend_bytes = 0
         self.resend_messages = 0
-
-    def go_on(self, accepted: int, last: int) -> None:
-        """It was held for gone, and isn't: batches behind `accepted` up to `last`, which it may have missed, are empty
-        now."""
-        self._last_number = last
-        self._resend.extend(Batch(number, self.protocol_version, 0.0) for number in range(accepted + 1, last + 1))
 
     # --- the turn ---------------------------------------------------------------------------------------------------
 
@@ -189,11 +184,11 @@ class PeerSink(Peer):
             if self.on_drained is not None:
                 self.on_drained(self)
 
-    def purge(self) -> tuple[int, int]:
-        """The node is gone for good: nobody waits for it any longer. Returns what `go_on` takes, if it isn't."""
+    def purge(self) -> None:
+        """The node is gone: nobody waits for it any longer."""
         self.purged = True
         self._seal()
-        numbers = (self._resend[0].number - 1 if self._resend else self._last_number), self._last_number
+        self._first_lost = self._resend[0].number if self._resend else self._last_number + 1
         returned = [(batch.version, b"".join(batch.packets)) for batch in self._resend if batch.version & SHARED]
         if returned and self.on_returned is not None:
             self.on_returned(returned)
@@ -202,7 +197,13 @@ class PeerSink(Peer):
         self.disconnected()
         if self._timer is not None:
             self._timer.cancel()
-        return numbers
+            self._timer = None
+
+    def come_back(self) -> None:
+        """It isn't gone, nor another incarnation: the batches that it may have missed are empty now."""
+        self.purged = False
+        lost = range(self._first_lost, self._last_number + 1)
+        self._resend.extend(Batch(number, self.protocol_version, 0.0) for number in lost)
 
     def idle(self, now: float) -> bool:
         """Whether its link can be closed: nothing waits, and nothing came for PEER_IDLE_S."""

@@ -44,7 +44,7 @@ class Forwarding:
         self._is_fenced = is_fenced
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, PeerSink] = {}
-        self._former: dict[str, tuple[int, int]] = {}
+        self._former: dict[str, PeerSink] = {}
         self._inbox = Inbox()
         self._accepting: dict[Link, int] = {}
 
@@ -53,13 +53,25 @@ class Forwarding:
     def peer(self, incarnation: str) -> PeerSink:
         peer = self._peers.get(incarnation)
         if peer is None:
-            peer = self._peers[incarnation] = PeerSink(self._turn, incarnation, self._link_wanted, self._is_fenced)
-            peer.on_drained = self._drained
-            peer.on_returned = self._returned
-            if (numbers := self._former.pop(incarnation, None)) is not None:
-                peer.go_on(*numbers)
+            if incarnation in self._former:
+                peer = self._former.pop(incarnation)
+                peer.come_back()
+            else:
+                peer = self._made(incarnation)
+            self._peers[incarnation] = peer
             self._use_spare_link(peer)
         return peer
+
+    def _made(self, incarnation: str) -> PeerSink:
+        peer = PeerSink(self._turn, incarnation, self._link_wanted, self._is_fenced)
+        peer.on_drained = self._drained
+        peer.on_returned = self._returned
+        return peer
+
+    def joined(self, incarnation: str) -> None:
+        """Routes that stayed while its row was away lead to the peer that it had."""
+        if incarnation in self._former:
+            self.peer(incarnation)
 
     def resume(self, link: Link, accepted: int) -> None:
         """The other side of a new link said what it accepted."""
@@ -84,7 +96,8 @@ class Forwarding:
         begun again with the tables of a core that was behind."""
         self._inbox.forget(incarnation)
         if (peer := self._peers.pop(incarnation, None)) is not None:
-            self._former[incarnation] = peer.purge()
+            peer.purge()
+            self._former[incarnation] = peer
             if len(self._former) > bounds.PEERS_FORMER_MAX:
                 del self._former[next(iter(self._former))]
 

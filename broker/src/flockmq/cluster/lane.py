@@ -93,7 +93,13 @@ class Lane(Sink):
     """The way to one core. `flow` is CONGESTED while its link is, or half of what it holds at most waits."""
 
     def __init__(
-        self, turn: list[Sink], core: str, epoch: int, on_flow: Callable[[Lane], None], now_s: Callable[[], float]
+        self,
+        turn: list[Sink],
+        core: str,
+        epoch: int,
+        on_flow: Callable[[Lane], None],
+        now_s: Callable[[], float],
+        last_number: int = 0,
     ) -> None:
         super().__init__(turn, 5)
         self.core: Final = core
@@ -111,7 +117,7 @@ class Lane(Sink):
         self._under_way: deque[Batch] = deque()
         self._under_way_bytes = 0
         self._runs: list[Letter] = []
-        self._last_number = 0
+        self.last_number = last_number
 
     def takes(self, packet_bytes: int) -> bool:
         return (
@@ -161,8 +167,8 @@ class Lane(Sink):
             letter = waiting.popleft()
             letters.append(letter)
             size += letter.size_bytes
-        self._last_number += 1
-        return Batch(self._last_number, self.epoch, letters, size)
+        self.last_number += 1
+        return Batch(self.last_number, self.epoch, letters, size)
 
     def _send_runs(self) -> None:
         runs, self._runs = self._runs, []

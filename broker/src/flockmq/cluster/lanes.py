@@ -80,6 +80,8 @@ class Lanes(Courier):
         self._views = 0
         self._last_number = 0
         self._last_order = 0
+        self._last_batch = 0
+        """Of all lanes that were there."""
         self._gone: set[str] = set()
         self._dropped_bytes = 0
         self._lane(PARKED)
@@ -207,7 +209,8 @@ class Lanes(Courier):
     def _lane(self, core: str) -> Lane:
         lane = self._lanes.get(core)
         if lane is None:
-            lane = self._lanes[core] = Lane(self._turn, core, self.epoch, self._flow_changed, self._now_s)
+            after = self._last_batch  # a core that is back knows the number that it had last
+            lane = self._lanes[core] = Lane(self._turn, core, self.epoch, self._flow_changed, self._now_s, after)
             if core != PARKED:
                 lane.carrier = self._find_carrier(core)
         return lane
@@ -217,6 +220,7 @@ class Lanes(Courier):
             self._gone.discard(core)
             if (lane := self._lanes.pop(core, None)) is not None:
                 self._dropped_bytes += lane.dropped_bytes
+                self._last_batch = max(self._last_batch, lane.last_number)
                 lane.disconnected()  # nothing is in it, but its link may be full: whoever was paused for it goes on
 
     # --- links ------------------------------------------------------------------------------------------------------

@@ -507,6 +507,7 @@ class Cluster:
     # --- tables -----------------------------------------------------------------------------------------------------
 
     def _node_put(self, incarnation: str, info: NodeInfo) -> None:
+        self._forwarding.joined(incarnation)
         if info.role in CORE_ROLES and incarnation != self.incarnation and self.settings.listen is not None:
             self._link_wanted(incarnation)
 

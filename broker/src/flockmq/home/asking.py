@@ -195,8 +195,8 @@ class Asking:
         else:
             self._ask(_Pending(client_id, opening, done, self._loop.time() + bounds.ATTACH_WAIT_S))
 
-    def detach(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
-        item: wire.Detach = (client_id, wire.pack_token(token), expiry_s, with_will)
+    def detach(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes) -> None:
+        item: wire.Detach = (client_id, wire.pack_token(token), expiry_s, with_will, nonce)
         for number in sorted(self._asked_by.get(token, ())):
             self._end_question(number).answered(b"")
         self._unasked.discard(token)
@@ -247,7 +247,7 @@ class Asking:
         if pending is None:
             client_id = self._given_up.pop(number, b"")
             if client_id and status == wire.ADMITTED:
-                self.detach(client_id, token, -1, False)
+                self.detach(client_id, token, -1, False, b"")
             return
         if status == wire.NOT_HOME:
             pending.asked = ""
@@ -286,7 +286,7 @@ class Asking:
         if not self._clients.kick(client_id, token):
             if len(self._kicked) < bounds.ATTACHES_MAX:
                 self._kicked[client_id] = max(token, self._kicked.get(client_id, 0))
-            self._home.say(home, wire.DETACH, (client_id, wire.pack_token(token), -1, False))
+            self._home.say(home, wire.DETACH, (client_id, wire.pack_token(token), -1, False, b""))
 
     # Changes.
 
@@ -389,7 +389,8 @@ class Asking:
     def _ask_again(self, numbers: Iterable[int]) -> None:
         """Under new numbers: an answer to the old ones means nothing any more."""
         for number in numbers:
-            self._ask(self._take_pending(number))
+            if number in self._pending:  # to ask for one may have superseded another
+                self._ask(self._take_pending(number))
 
     def _take_pending(self, number: int) -> _Pending:
         pending = self._pending.pop(number)

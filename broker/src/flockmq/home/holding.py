@@ -61,12 +61,13 @@ class Guests(Protocol):
 
 class Slot:
     """`gained_at`: the epoch at which it became ours, at the latest; `fence` names it in the store. `is_lost`: another
-    core took it, as our own table is about to say. `clients`: whose sessions are here. `was_emptied`: Redis lost data
-    while they came.
+    core took it, as our own table is about to say. `clients`: whose sessions are here; `unread`: whose can't be
+    restored here. `was_emptied`: Redis lost data while they came.
     """
 
     __slots__ = (
-        "clients", "fence", "gained_at", "is_lost", "journal", "loaded", "marks", "number", "was_emptied", "wills",
+        "clients", "fence", "gained_at", "is_lost", "journal", "loaded", "lost_s", "marks", "number", "unread",
+        "was_emptied", "wills",
     )  # fmt: skip
 
     def __init__(self, number: int, gained_at: int, fence: str, journal: SlotJournal, wills: Wills) -> None:
@@ -77,12 +78,19 @@ class Slot:
         self.wills = wills
         self.marks = Marks()
         self.clients: set[bytes] = set()
+        self.unread: set[bytes] = set()
         self.loaded = False
         self.is_lost = False
+        self.lost_s = 0.0
         self.was_emptied = False
 
     def is_blank(self) -> bool:
         return not self.loaded and not self.is_lost
+
+    def lose(self, now_s: float) -> None:
+        self.loaded = False
+        self.is_lost = True
+        self.lost_s = now_s
 
 
 class Holding:
@@ -242,7 +250,7 @@ class Holding:
             return  # it went and came back meanwhile: it is taken once more
         elif isinstance(taken, StoreFenced):
             self._note("another core took them before their sessions were here", number)
-            slot.is_lost = True
+            slot.lose(time.monotonic())
         elif not slot.loaded and await self._load(slot, taken) and not slot.is_lost:
             slot.loaded = True
             self._unloaded.discard(number)
@@ -267,8 +275,10 @@ class Holding:
                     self._restore(slot, client_id, fields)
             except (ValueError, IndexError, StructError, PacketError, ShapeLimitError) as error:
                 log.error("the session of %r can't be restored, it is left in Redis: %s", client_id, error)
+                slot.unread.add(client_id)
             except Exception:  # the others, and the other slots, have no part in it
                 log.exception("the session of %r can't be restored, it is left in Redis", client_id)
+                slot.unread.add(client_id)
             if time.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
                 self.seal()
                 await asyncio.sleep(0)
@@ -327,6 +337,18 @@ class Holding:
         """
         if not self._leaving:
             self.sessions.tick(self.router.now_s)
+        self._take_what_is_lost_and_ours()
+
+    def _take_what_is_lost_and_ours(self) -> None:
+        """Another core took it, and our own table says still that it is ours: it was given back in entries of the log
+        that were skipped with a bootstrap. If it wasn't, our fence is the lower one, and changes nothing.
+        """
+        since_s = self.router.now_s - bounds.SLOT_LOST_MAX_S
+        for number in list(self._unloaded):
+            slot = self.slots[number]
+            if slot.is_lost and slot.lost_s <= since_s:
+                self.disown(number)
+                self.own(number)
 
     def _sessions_of(self, slot: Slot) -> list[DurableSession]:
         sessions = [self.sessions.by_id.get(client_id) for client_id in slot.clients]
@@ -339,8 +361,7 @@ class Holding:
         slot = self.slots.get(number)
         if slot is not None and not slot.is_lost:
             self._note("another core took them, what they have here stops", number)
-            slot.loaded = False
-            slot.is_lost = True
+            slot.lose(time.monotonic())
             self._unloaded.add(number)
 
     # --- Redis lost data ----------------------------------------------------------------------------------------------
@@ -379,7 +400,7 @@ class Holding:
 
     def _write_again(self, slot: Slot, taken: Taken) -> None:
         here = self._sessions_of(slot)
-        for client_id in taken.sessions.keys() - {session.client_id for session in here}:
+        for client_id in taken.sessions.keys() - {session.client_id for session in here} - slot.unread:
             self._store.drop(slot.number, client_id)
         for session in here:
             session.write_again()

@@ -67,7 +67,7 @@ class Residents(Protocol):
         """
         ...
 
-    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
+    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
         """A connection is gone; unknown ones are none of our business."""
         ...
 
@@ -118,7 +118,7 @@ class Nobody:
     ) -> bool:
         raise AssertionError("only cores own slots")
 
-    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
+    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
         """It has none."""
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:

@@ -210,12 +210,16 @@ class Residents:
         self.holding.seal()
         self._host.flush_soon()
 
-    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
+    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
+        """`nonce`: of the connection's opening. What it said counts for a session that came from another home if that
+        has no later connection."""
         session = self._heard(token)
         if session is None:
             if self._cut_off.get(client_id) == token:
                 del self._cut_off[client_id]
-            if client_id in self._expected and expiry_s >= 0:
+            known = self.sessions.by_id.get(client_id)
+            is_its_last = isinstance(known, DurableSession) and known.meta.will_source == nonce
+            if client_id in self._expected and expiry_s >= 0 and is_its_last:
                 self._left[client_id] = expiry_s, with_will  # unless a newer connection of it says that it is there
             return
         sink = session.sink

@@ -127,9 +127,11 @@ class Homes:
         """
         self._asking.attach(client_id, opening, done)
 
-    def detach(self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False) -> None:
-        """An attached connection is gone; `expiry_s`: its DISCONNECT said so."""
-        self._asking.detach(client_id, token, expiry_s, with_will)
+    def detach(
+        self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
+    ) -> None:
+        """An attached connection is gone; `expiry_s`: its DISCONNECT said so; `nonce`: its opening's."""
+        self._asking.detach(client_id, token, expiry_s, with_will, nonce)
 
     def report(self, client_id: bytes, token: int, pairs: bytes) -> None:
         self._asking.report(client_id, token, pairs)
@@ -214,11 +216,11 @@ class Homes:
                 self._asking.kicked(incarnation, client_id, wire.unpack_token(raw))
             case wire.OVERFLOW, (bytes(client_id), bytes(raw)):
                 self._clients.overflow(client_id, wire.unpack_token(raw))
-            case wire.DETACH, (bytes(client_id), bytes(raw), int(expiry_s), bool(with_will)):
+            case wire.DETACH, (bytes(client_id), bytes(raw), int(expiry_s), bool(with_will), bytes(nonce)):
                 slot = slot_of(client_id)
                 if not self._hears(slot, incarnation):
-                    self._early.put(slot, incarnation, wire.DETACH, (client_id, raw, expiry_s, with_will))
-                self._detach_here(client_id, wire.unpack_token(raw), expiry_s, with_will)
+                    self._early.put(slot, incarnation, wire.DETACH, (client_id, raw, expiry_s, with_will, nonce))
+                self._detach_here(client_id, wire.unpack_token(raw), expiry_s, with_will, nonce)
             case wire.REGISTER, (bytes(client_id), bytes(raw), opening, bytes(pairs)):
                 assert opening is None or isinstance(opening, wire.Opening)
                 self._register_here(incarnation, client_id, raw, opening, pairs)
@@ -319,12 +321,12 @@ class Homes:
         if (waiting := self._waiting.pop(token, None)) is not None:
             self.say(waiting.incarnation, wire.ANSWER, (waiting.number, status, b"", 0))
 
-    def _detach_here(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
+    def _detach_here(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes) -> None:
         slot = slot_of(client_id)
         waiting = self._waiting.pop(token, None)
         self._loading_ended(slot, token)
         if waiting is None:
-            self.residents.leave(client_id, token, expiry_s, with_will)
+            self.residents.leave(client_id, token, expiry_s, with_will, nonce)
         self._free(client_id, token)
 
     def _free(self, client_id: bytes, token: int) -> None:
@@ -430,7 +432,7 @@ class Homes:
         for waiting in [waiting for waiting in self._waiting.values() if waiting.kick and waiting.deadline <= now]:
             assert waiting.kick is not None
             log.warning("%s did not close %r in time", waiting.kick.incarnation, waiting.client_id)
-            self._detach_here(waiting.client_id, waiting.kick.token, -1, True)
+            self._detach_here(waiting.client_id, waiting.kick.token, -1, True, b"")
 
     async def _sweep(self) -> None:
         """Free what purged nodes held, a little at a time, and what was said of slots that never came here."""

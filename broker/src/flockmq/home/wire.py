@@ -102,7 +102,7 @@ Answer = tuple[int, int, bytes, int]
 """(number of the request, ADMITTED | SUPERSEDED | NOT_HOME | FULL, token, LASTS | PRESENT)"""
 ClientToken = tuple[bytes, bytes]
 """(client id, token): of KICK and OVERFLOW"""
-Detach = tuple[bytes, bytes, int, bool]
+Detach = tuple[bytes, bytes, int, bool, bytes]
 """(client id, token, the expiry in seconds that its DISCONNECT said, -1 for none; whether its will is published)"""
 Register = tuple[bytes, bytes, Opening | None, bytes]
 """(client id, token, what it opened, where its session runs at its home, and all that it reported and isn't settled)"""

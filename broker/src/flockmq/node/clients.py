@@ -42,7 +42,9 @@ OnEvent = Callable[[str, bytes, int, int], None]
 
 class Homes(Protocol):
     def attach(self, client_id: bytes, opening: Opening | None, done: Done) -> None: ...
-    def detach(self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False) -> None: ...
+    def detach(
+        self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
+    ) -> None: ...
 
 
 class Watcher(Protocol):
@@ -149,8 +151,9 @@ class Clients:
             if self.by_id.get(client_id) is channel:
                 del self.by_id[client_id]
             if isinstance(session, Front):
+                nonce = _nonce_of(self._fronts.opening(token))
                 self._fronts.remove(token)
-                self._home().detach(client_id, token, session.expiry_s, with_will=will is not None)
+                self._home().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
             else:
                 self._home().detach(client_id, token)
         if channel.admitted_once:
@@ -241,7 +244,8 @@ class Clients:
             log.info("client %r isn't admitted: %s", session.client_id, answer)
             channel.refuse(Reason.SERVER_UNAVAILABLE)  # there is no code for "superseded" in CONNACK
         elif channel.state != ADMITTING:
-            self._home().detach(session.client_id, answer.token, session.expiry_s, with_will=False)
+            nonce = _nonce_of(opening)
+            self._home().detach(session.client_id, answer.token, session.expiry_s, with_will=False, nonce=nonce)
         else:
             older = self.by_id.get(session.client_id)
             if older is not None:  # its home is new and hasn't heard of it yet
@@ -276,3 +280,7 @@ class Clients:
 
 def _no_rules(principal: Principal) -> bool:
     return False
+
+
+def _nonce_of(opening: Opening | None) -> bytes:
+    return b"" if opening is None else opening.nonce

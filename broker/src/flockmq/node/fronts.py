@@ -158,20 +158,20 @@ class Fronts:
             channel.unsubscribed(packet_id, reasons)
             self._flush()
 
-    def receive(self, inbound: Inbound, token: int, then: Callable[[], None]) -> None:
+    def remember(self, inbound: Inbound, token: int) -> None:
         """Have its home remember a QoS 2 message before it is published, and say under which origin it is."""
-        answered = partial(self._received, inbound, then)
         assert inbound.session is not None
         client_id = inbound.session.client_id
-        self.homes.ask(client_id, token, wire.Receive(inbound.message.packet_id), answered)
+        question = wire.Receive(inbound.message.packet_id)
+        self.homes.ask(client_id, token, question, partial(self._remembered, inbound))
 
-    def _received(self, inbound: Inbound, then: Callable[[], None], answer: bytes) -> None:
+    def _remembered(self, inbound: Inbound, answer: bytes) -> None:
         if not answer:  # the connection is gone: whoever comes back to the session sends it again
             inbound.logged(Reason.UNSPECIFIED_ERROR)
             return
         origin = wire.decode_origin(answer)
         if origin:
             inbound.message.origin = origin
-            then()
+            inbound.remembered()
         else:
             inbound.logged(Reason.QUOTA_EXCEEDED)

@@ -299,18 +299,15 @@ class Node(NodePort):
 
     # Messages.
 
-    def log(self, inbound: Inbound) -> None:
+    def remember(self, inbound: Inbound) -> None:
         token = inbound.channel.token if isinstance(inbound.channel, Channel) else None
-        if inbound.message.qos == 2 and isinstance(inbound.session, Front) and isinstance(token, int):
-            self.fronts.receive(inbound, token, partial(self._received, inbound))
+        if isinstance(token, int):
+            self.fronts.remember(inbound, token)
         else:
-            self._received(inbound)
+            inbound.remembered()
 
-    def _received(self, inbound: Inbound) -> None:
-        if inbound.message.must_be_logged():
-            self.spawn(self._log_then(inbound))
-        else:
-            inbound.logged(Reason.SUCCESS)
+    def log(self, inbound: Inbound) -> None:
+        self.spawn(self._log_then(inbound))
 
     async def _log_then(self, inbound: Inbound) -> None:
         if is_delayed(inbound.message.topic):

@@ -1,11 +1,12 @@
 """Publishes of one client that can't be answered at once, in the order in which they came [MQTT-4.6.0].
 
-A message may wait for its authorization; a retained or delayed one waits until the log has it; a QoS ≥ 1 message that
-other nodes want waits until they accepted it. While the node's tables are stale no QoS ≥ 1 message is matched by them:
+A message may wait for its authorization; one of QoS 2 until the home of its session remembers it, and says under which
+origin it is; a retained or delayed one waits until the log has it; a QoS ≥ 1 message that other nodes want waits until
+they accepted it. While the node's tables are stale no QoS ≥ 1 message is matched by them:
 it waits until they are new enough.
 What comes behind waits too, so that messages and acknowledgements keep their order.
 
-    CHECKING → PERMITTED → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
+    CHECKING → PERMITTED → ASKING → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
 
 Each step may be left out, but the last. Answers may come in any order; no message passes another: it is given to the
 log, and delivered, when all before it were. Where one is refused whose client will send it again, because it is gone or
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
 CHECKING: Final = 0
 PERMITTED: Final = 1
-LOGGING: Final = 2
-READY: Final = 3
-FORWARDED: Final = 4
-DONE: Final = 5
+ASKING: Final = 2
+LOGGING: Final = 3
+READY: Final = 4
+FORWARDED: Final = 5
+DONE: Final = 6
 
 
 class Inbound:
@@ -62,6 +64,11 @@ class Inbound:
             self.state = DONE
         self._moved()
 
+    def remembered(self) -> None:
+        """The home of its session knows of it."""
+        self.state = LOGGING if self.message.must_be_logged() else READY
+        self._moved()
+
     def logged(self, reason: int, deliver: bool = True) -> None:
         """The log has the message, or refused it with a reason ≥ 0x80; `deliver` False: that was all."""
         self.reason = reason
@@ -85,15 +92,17 @@ class Inbound:
 
 @mypyc_attr(acyclic=True)
 class Line:
-    """The publishes of one client that wait; the client is told in their order. A message goes through three queues:
-    from the first that is CHECKING on, from the first that is LOGGING on, and those that were delivered.
+    """The publishes of one client that wait; the client is told in their order. A message goes through four queues:
+    from the first that is CHECKING on, from the first that is ASKING on, from the first that is LOGGING on, and those
+    that were delivered.
     """
 
-    __slots__ = ("_bytes", "_checking", "_delivered", "_is_broken", "_logging", "channel")
+    __slots__ = ("_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_logging", "channel")
 
     def __init__(self, channel: Publisher) -> None:
         self.channel = channel
         self._checking: deque[Inbound] = deque()
+        self._asking: deque[Inbound] = deque()
         self._logging: deque[Inbound] = deque()
         self._delivered: deque[Inbound] = deque()
         self._bytes: int = 0
@@ -101,7 +110,7 @@ class Line:
         """A message was refused that its client will send again."""
 
     def __len__(self) -> int:
-        return len(self._checking) + len(self._logging) + len(self._delivered)
+        return len(self._checking) + len(self._asking) + len(self._logging) + len(self._delivered)
 
     def join(self, inbound: Inbound) -> None:
         """`advance` afterwards."""
@@ -116,23 +125,31 @@ class Line:
 
     def holds(self, packet_id: int) -> bool:
         """A QoS 2 message with this packet id waits."""
-        for queue in (self._checking, self._logging, self._delivered):
+        for queue in (self._checking, self._asking, self._logging, self._delivered):
             for inbound in queue:
                 if inbound.message.packet_id == packet_id and inbound.message.qos == 2:
                     return True
         return False
 
     def advance(self) -> None:
-        """Have logged what must be, deliver what may be, acknowledge what is done."""
+        """Have remembered and logged what must be, deliver what may be, acknowledge what is done."""
         channel = self.channel
-        checking, logging, delivered = self._checking, self._logging, self._delivered
+        checking, asking, logging, delivered = self._checking, self._asking, self._logging, self._delivered
         while checking and checking[0].state != CHECKING:
             inbound = checking.popleft()
-            logging.append(inbound)
+            asking.append(inbound)
             if self._is_broken and inbound.message.qos:
                 _refuse(inbound)
             if inbound.state == PERMITTED:
                 channel.permitted(inbound)
+            if inbound.state == ASKING:
+                channel.port.remember(inbound)
+            self._note_refusal(inbound)
+        while asking and asking[0].state != ASKING:
+            inbound = asking.popleft()
+            logging.append(inbound)
+            if self._is_broken and inbound.message.qos and inbound.state == LOGGING:
+                _refuse(inbound)
             if inbound.state == LOGGING:
                 channel.port.log(inbound)
             self._note_refusal(inbound)

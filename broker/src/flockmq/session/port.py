@@ -123,9 +123,15 @@ class NodePort:
         """Nobody wants these filters any more but other nodes' clients; the session was the last."""
         raise NotImplementedError
 
+    def remember(self, inbound: Inbound) -> None:
+        """Have the home of its session remember the packet id of a QoS 2 message: then `inbound.remembered`, or
+        `inbound.logged` with a reason why not. It is told of those of one connection in their order.
+        """
+        raise NotImplementedError
+
     def log(self, inbound: Inbound) -> None:
         """Write a message that must be in the log before it is delivered, then `inbound.logged`: a retained one (having
-        seen all earlier routes), one for `$delayed/…`, or one of QoS 2 whose packet id a home must remember first.
+        seen all earlier routes), or one for `$delayed/…`.
         """
         raise NotImplementedError
 

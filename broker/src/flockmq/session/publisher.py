@@ -18,7 +18,7 @@ from flockmq.mqtt.topics import check_topic_name
 from flockmq.session import ingress
 from flockmq.session.aliases import IncomingAliases
 from flockmq.session.front import Front
-from flockmq.session.inbound import CHECKING, DONE, LOGGING, READY, Inbound, Line
+from flockmq.session.inbound import ASKING, CHECKING, DONE, LOGGING, READY, Inbound, Line
 from flockmq.session.limits import Limits
 from flockmq.session.pacing import Paced
 from flockmq.session.peer import PeerInfo
@@ -183,8 +183,8 @@ class Publisher(Paced):
                 self._answer(message, self._sayable(replaced))
                 return
             message = replaced
-        waits_first = self._waits_first(message, self.session)
-        if self.line is None and not waits_first and not (router.stale and message.qos):
+        state = self._first_state(message, self.session)
+        if self.line is None and state == READY and not (router.stale and message.qos):
             fan = router.route(message.topic).fanout
             if not fan.crosses or message.qos == 0:
                 reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS
@@ -193,11 +193,13 @@ class Publisher(Paced):
                 router.deliver(fan, message, self)
                 self.acknowledge(message.qos, message.packet_id, reason)
                 return
-        self._join(Inbound(self, message, LOGGING if waits_first else READY))
+        self._join(Inbound(self, message, state))
 
-    def _waits_first(self, message: Publish, session: Session | None) -> bool:
-        """Something must know of it before it is delivered: the log, or the home of a session that lasts."""
-        return message.must_be_logged() or (message.qos == 2 and isinstance(session, Front))
+    def _first_state(self, message: Publish, session: Session | None) -> int:
+        """What must know of it before it is delivered: the home of a session that lasts, the log, or nothing."""
+        if message.qos == 2 and isinstance(session, Front):
+            return ASKING
+        return LOGGING if message.must_be_logged() else READY
 
     def _answer(self, message: Publish, reason: int) -> None:
         """Acknowledge a message that goes nowhere, behind those that came before it [MQTT-4.6.0-2]."""
@@ -228,7 +230,7 @@ class Publisher(Paced):
                 inbound.state = DONE
                 return
             inbound.message = message = replaced
-        inbound.state = LOGGING if self._waits_first(message, inbound.session) else READY
+        inbound.state = self._first_state(message, inbound.session)
 
     def acknowledge(self, qos: int, packet_id: int, reason: int) -> None:
         """PUBACK or PUBREC for a message that was taken, or refused with a reason ≥ 0x80."""

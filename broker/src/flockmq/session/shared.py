@@ -190,11 +190,7 @@ class Shared(Groups):
         message = _message(item.run, version)
         self._router.counters.messages_arrived += 1
         if not self._put(group, member, message, None):
-            others = self.group(item.filter)
-            if others is None:
-                self._router.counters.dropped_no_member += 1
-            elif self.dispatch(others, message, None, _nobody_waits) < 0:
-                self.on_refused(others, message)
+            self._again(self.group(item.filter), message)
 
     def pass_on(self, item: Item, version: int, here: Peer | None) -> None:
         """No member is `here` any more (None: on this node): the items go to another, once. Raises PacketError."""
@@ -208,7 +204,8 @@ class Shared(Groups):
             message = _message(packet, version)
             if target.peer is None:
                 assert target.subscription is not None
-                self._put(group, target.subscription, message, None)
+                if not self._put(group, target.subscription, message, None):
+                    self._again(self.group(item.filter), message)
             elif not self._send(target.peer, group, target.number, _HOPPED, message, _nobody_waits):
                 self._router.counters.dropped_no_room += 1
                 self.on_refused(group, message)

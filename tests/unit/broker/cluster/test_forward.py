@@ -106,17 +106,16 @@ async def test_a_node_whose_row_was_away_for_a_moment_gets_what_comes_then(cut: 
     sink.accepted(1)
     carry(wire)
     sink.put_acknowledged(5, b"4", lambda: None)
-    numbers = sink.purge()
-    again = PeerSink(turn, "b@00000001", lambda _: None)
-    again.go_on(*numbers)
+    sink.purge()
+    sink.come_back()
     wire = Wire() if cut else wire
-    again.connected(wire, inbox.accepted("a@00000001") if cut else 0)
-    again.put_acknowledged(5, b"5", lambda: None)
+    sink.connected(wire, inbox.accepted("a@00000001") if cut else 0)
+    sink.put_acknowledged(5, b"5", lambda: None)
     end_turn(turn)
     while wire.frames:
         carry(wire)
     assert arrived == (b"125" if cut else b"12345")
-    again.purge()
+    sink.purge()
 
 
 async def test_publishers_wait_no_longer_than_forward_wait() -> None:

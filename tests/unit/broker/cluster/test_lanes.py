@@ -329,6 +329,21 @@ def test_a_purged_core_is_forgotten_when_its_slots_went(sender: Sender) -> None:
     assert sender.accepted == []
 
 
+def test_a_core_that_was_gone_and_is_back_takes_none_for_a_repeat(sender: Sender) -> None:
+    """Its row, and its slots, were away for a moment: it knows the number that it had last."""
+    sender.put(1, 2)
+    sender.put(2, 2)
+    sender.end_turn()
+    sender.lanes.accepted("b@1", 1, 7)
+    sender.lanes.gone("b@1")
+    sender.lanes.look(9, {0: "a@1", 1: "a@1"})
+    sender.wires["b@1"].take()
+    sender.lanes.look(10, sender.owners)
+    sender.put(3, 2)
+    sender.end_turn()
+    assert sender.wires["b@1"].take()[-1] == (2, 10, packets(3))
+
+
 def test_who_is_told_may_put_more(sender: Sender) -> None:
     fan = Fanout([], [], [], [0])
     sender.lanes.put_acknowledged(fan, message(1), lambda: put_again(2))

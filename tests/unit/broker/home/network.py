@@ -164,7 +164,7 @@ class Sessions:
         answer(0 if opening is None else wire.LASTS)
         return True
 
-    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool) -> None:
+    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
         self.left.append((client_id, token, expiry_s, with_will))
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:

@@ -229,6 +229,33 @@ async def test_who_left_long_ago_is_forgotten(connected: Connected, monkeypatch:
     assert len(asked._detached) == 0
 
 
+async def test_an_attach_that_supersedes_another_as_both_are_asked_again_holds_up_nothing(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
+    monkeypatch.setattr(bounds, "HOME_PACE_S", 0.0)
+    former, later, _, edge = await network.start("core-0", "core-1", "core-2", "edge-0")
+    network.move(range(bounds.SLOTS), former)
+    edge.clients.connect(ID)
+    later.clients.connect(b"other", LASTING)
+    await network.settle()
+    edge.clients.holds_on = True
+    later.clients.connect(ID)
+    answers: list[bytes] = []
+    later.homes.ask(b"other", later.clients.held[b"other"], wire.Subscribe([], b""), answers.append)
+    await network.settle()
+    former.sessions.questions.clear()
+    later.member.choked = True  # registering pauses
+    await network.lose_node(former)
+    network.move(range(bounds.SLOTS), later)
+    await network.settle()
+    later.clients.connect(ID)  # it tries again, and asks the new home at once
+    await network.settle()
+    later.member.choked = False
+    await network.settle()
+    assert later.sessions.questions, "what was asked of the former home is asked of the new one"
+
+
 async def test_a_connection_that_can_not_be_registered_holds_up_no_other(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:

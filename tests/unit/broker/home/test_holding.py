@@ -332,6 +332,40 @@ async def test_a_session_that_can_not_be_read_is_left_where_it_is_and_the_others
     assert data.sessions[b"broken"] == broken
 
 
+async def test_a_session_that_can_not_be_read_stays_when_what_Redis_lost_is_written_again(
+    redis: Redis, home: Home
+) -> None:
+    home.open(1, opening())
+    of_slot = redis.slot(SLOT).sessions
+    of_slot[b"unread"] = {b"m": b"of another version"}
+    later = await another(redis)
+    later.disk.on_lost(SLOT)
+    await later.settle()
+    assert of_slot.keys() == {ID, b"unread"}
+
+
+async def test_a_slot_that_the_log_took_and_gave_back_unseen_is_taken_again(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In entries that this core skipped with a bootstrap: no row differs, so nobody tells it."""
+    monkeypatch.setattr(bounds, "SLOT_LOST_MAX_S", 0.0)
+    subscribed(home)
+    await another(redis)
+    home.disk.holds = True
+    home.take(1)
+    await home.commit()
+    home.disk.holds = False
+    assert not home.residents.has_loaded(SLOT), "fenced"
+    home.residents.tick()
+    await home.settle()
+    assert not home.residents.has_loaded(SLOT), "the other is the later one"
+    home.epoch = 3
+    home.residents.tick()
+    await home.settle()
+    assert home.residents.has_loaded(SLOT)
+    assert home.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
+
+
 async def test_who_begins_anew_gets_nothing_of_a_session_that_could_not_be_read(redis: Redis, home: Home) -> None:
     subscribed(home)
     home.take(1)

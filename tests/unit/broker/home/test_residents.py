@@ -294,18 +294,34 @@ async def test_a_CONNECT_that_asks_again_after_a_crash_is_told_the_same(redis: R
 async def test_who_ended_its_session_while_the_slot_moved_finds_none(redis: Redis, home: Home) -> None:
     home.open(1, opening(1))
     later = await another(redis)
-    later.residents.leave(ID, 1, 0, False)
+    later.residents.leave(ID, 1, 0, False, opening(1).nonce)
     assert later.open(2, opening(2)) == [wire.LASTS]
 
 
 async def test_who_left_in_order_while_the_slot_moved_and_is_back_has_what_it_left(redis: Redis, home: Home) -> None:
     subscribed(home)
     later = await another(redis)
-    later.residents.leave(ID, 1, 30, False)
+    later.residents.leave(ID, 1, 30, False, opening(1).nonce)
     assert later.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
     later.take(1)
     await later.settle()
     assert later.payloads() == [b"1"]
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+async def test_what_an_older_connection_said_as_it_left_is_nothing_to_the_session_of_a_newer_one(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch, expiry_s: int
+) -> None:
+    """Its node says it again to the next home."""
+    monkeypatch.setattr(bounds, "HOME_RETURN_S", -1.0)
+    home.open(1, opening(1))
+    home.residents.leave(ID, 1, expiry_s, False, opening(1).nonce)
+    home.open(2, opening(2, will=will()))
+    later = await another(redis)
+    later.residents.leave(ID, 1, expiry_s, False, opening(1).nonce)
+    later.residents.tick()
+    assert [message.topic for message in later.published] == [b"w"]
+    assert later.open(3, opening(3)) == [wire.LASTS | wire.PRESENT]
 
 
 async def test_an_ended_session_is_not_there_for_who_begins_without_one(redis: Redis, home: Home) -> None:
@@ -509,7 +525,7 @@ async def test_a_client_that_left_in_order_while_its_slot_moved_left_so(
     monkeypatch.setattr(bounds, "HOME_RETURN_S", -1.0)
     home.open(1, opening(will=will()))
     later = await another(redis)
-    later.residents.leave(ID, 1, 5, False)
+    later.residents.leave(ID, 1, 5, False, opening(1).nonce)
     later.residents.tick()
     later.residents.tick()
     assert later.published == []
@@ -523,7 +539,7 @@ async def test_the_will_of_who_was_lost_while_the_slot_moved_is_published_though
     """[MQTT-3.1.2-8]"""
     home.open(1, opening(1, will=will()))
     later = await another(redis)
-    later.residents.leave(ID, 1, 60, True)
+    later.residents.leave(ID, 1, 60, True, opening(1).nonce)
     assert later.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
     assert [message.topic for message in later.published] == [b"w"]
 

@@ -16,7 +16,7 @@ TOKEN = wire.pack_token((7 << 112) + 3)
         (wire.decode_attaches, [(1, b"c", OPENING), (2, b"d", None)]),
         (wire.decode_answers, [(1, wire.ADMITTED, TOKEN, wire.LASTS | wire.PRESENT)]),
         (wire.decode_clients, [(b"c", TOKEN)]),
-        (wire.decode_detaches, [(b"c", TOKEN, -1, True)]),
+        (wire.decode_detaches, [(b"c", TOKEN, -1, True, b"a nonce!")]),
         (wire.decode_registers, [(b"c", TOKEN, OPENING, b"\4\0\1"), (b"d", TOKEN, None, b"")]),
         (wire.decode_reports, [(TOKEN, b"\4\0\1")]),
         (

@@ -38,7 +38,9 @@ class Home:
     def attach(self, client_id: bytes, opening: Opening | None, done: Done) -> None:
         self.asked.append((client_id, opening, done))
 
-    def detach(self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False) -> None:
+    def detach(
+        self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
+    ) -> None:
         self.detached.append((client_id, token, expiry_s, with_will))
 
     def owner(self, slot: int) -> str:

@@ -65,11 +65,8 @@ class AtHome(Port):
     def unsubscribe_at_home(self, channel: Channel, packet_id: int, filters: list[bytes]) -> None:
         self.fronts.unsubscribe(channel, packet_id, filters, TOKEN)
 
-    def log(self, inbound: Inbound) -> None:
-        if inbound.message.qos == 2:
-            self.fronts.receive(inbound, TOKEN, lambda: inbound.logged(0))
-        else:
-            inbound.logged(0)
+    def remember(self, inbound: Inbound) -> None:
+        self.fronts.remember(inbound, TOKEN)
 
     def connected(self) -> Client:
         return self.node.client("c", 4, Connect(4, ID, clean_start=False))

@@ -122,6 +122,12 @@ class Port(NodePort):
     def unrouted(self, session: Session, filters: list[bytes]) -> None:
         self.dropped += filters
 
+    def remember(self, inbound: Inbound) -> None:
+        if self.hold:
+            self.inbound.append(inbound)
+        else:
+            inbound.remembered()
+
     def log(self, inbound: Inbound) -> None:
         if self.hold:
             self.inbound.append(inbound)

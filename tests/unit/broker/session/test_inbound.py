@@ -10,6 +10,7 @@ from flockmq.bounds import INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import CLOSED
+from flockmq.session.front import Front
 from flockmq.session.origin import origin_of, session_source
 from flockmq.session.port import ASKED
 from flockmq.session.publish import publication
@@ -192,6 +193,37 @@ def test_what_must_not_be_asked_about_is_not_logged_before_what_must(node: Node)
     assert node.port.inbound == []
     decide(node, 0, allowed=False)
     assert [inbound.message.payload() for inbound in node.port.inbound] == [b"2"]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_the_log_gets_messages_in_their_order_whatever_their_home_has_to_remember_first(node: Node, qos: int) -> None:
+    """Or the older one would be what is retained."""
+    publisher = node.client("p")
+    assert publisher.session is not None
+    publisher.session = Front(publisher.session, lambda: None)
+    node.port.hold = True
+    node.feed(publisher, message(1, qos=2, retain=True) + message(2, qos=qos, retain=True))
+    first, *others = node.port.inbound
+    for inbound in others:
+        inbound.remembered()
+    assert len(node.port.inbound) == (2 if qos == 2 else 1), "none of them is logged"
+    node.port.inbound.clear()
+    first.remembered()
+    assert [inbound.message.payload() for inbound in node.port.inbound] == [b"1", b"2"]
+
+
+def test_what_is_to_be_logged_is_not_where_an_earlier_one_is_refused(node: Node) -> None:
+    """Its client sends both again."""
+    publisher = node.client("p")
+    assert publisher.session is not None
+    publisher.session = Front(publisher.session, lambda: None)
+    node.port.hold = True
+    node.feed(publisher, message(1, qos=2, retain=True) + message(2, qos=1, retain=True))
+    (first,) = node.port.inbound
+    publisher.lost()
+    first.logged(Reason.UNSPECIFIED_ERROR)
+    assert node.port.inbound == [first]
+    assert publisher.line is None
 
 
 def test_a_client_whose_messages_are_replaced_by_smaller_ones_is_read_again(node: Node) -> None:

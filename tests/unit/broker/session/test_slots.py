@@ -10,6 +10,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.session import forwarded
 from flockmq.session.channel import CLOSED
 from flockmq.session.fanout import Fanout
+from flockmq.session.limits import Limits
 from flockmq.session.origin import (
     ORIGIN,
     Origins,
@@ -21,6 +22,7 @@ from flockmq.session.origin import (
     source_of,
 )
 from flockmq.session.publish import Publish, publication
+from flockmq.session.shared import unwrap, wrap
 from flockmq.session.sink import CONGESTED, Courier, Peer, Sink, Slot
 from unit.broker.session.harness import Client, Node, publish
 
@@ -126,6 +128,22 @@ def test_who_publishes_to_a_slow_lane_pauses_until_it_drained(node: Node) -> Non
     node.router.release(lane)
     node.turn()
     assert (one.paused, two.paused) == (0, 0)
+
+
+def test_what_a_member_here_has_no_room_for_is_anothers_or_refused() -> None:
+    """A slot whose last member left passes on what was dealt out to it."""
+    homed, filter = Node(Limits(max_mqueue_len=1)), b"$share/g/a"
+    member = homed.client("m")
+    homed.subscribe(member, (filter.decode(), 1))
+    refused: list[bytes] = []
+    homed.router.shared.on_refused = lambda _, message: refused.append(message.payload())
+    counters, given = homed.router.counters, 0
+    while not member.has_ended():
+        packet = publication(4, 1, False, b"a", b"%d" % given, b"").packet
+        (item,) = unwrap(wrap(filter, 0, 0, packet))
+        homed.router.shared.pass_on(item, 4, None)
+        given += 1
+    assert counters.dropped_no_member + len(refused) == given, "nobody is left, and none is forgotten"
 
 
 def subscriber(node: Node, client_id: str, options: int) -> Client:
