@@ -234,8 +234,10 @@ async def test_an_attach_that_supersedes_another_as_both_are_asked_again_holds_u
 ) -> None:
     monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
     monkeypatch.setattr(bounds, "HOME_PACE_S", 0.0)
-    former, later, _, edge = await network.start("core-0", "core-1", "core-2", "edge-0")
-    network.move(range(bounds.SLOTS), former)
+    former, later, third, edge = await network.start("core-0", "core-1", "core-2", "edge-0")
+    clients = {slot_of(ID), slot_of(b"other")}
+    network.move(set(range(bounds.SLOTS)) - clients, third)
+    network.move(clients, former)
     edge.clients.connect(ID)
     later.clients.connect(b"other", LASTING)
     await network.settle()
@@ -247,7 +249,7 @@ async def test_an_attach_that_supersedes_another_as_both_are_asked_again_holds_u
     former.sessions.questions.clear()
     later.member.choked = True  # registering pauses
     await network.lose_node(former)
-    network.move(range(bounds.SLOTS), later)
+    network.move(clients, later)
     await network.settle()
     later.clients.connect(ID)  # it tries again, and asks the new home at once
     await network.settle()
