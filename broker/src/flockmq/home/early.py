@@ -45,7 +45,7 @@ class Early:
             self._notes.setdefault(slot, []).append(EarlyNote(incarnation, method, item, self._now()))
         else:
             self.dropped += 1
-            self._miss(slot, incarnation)
+            self.miss(slot, incarnation)
 
     def put_back(self, slot: int, note: EarlyNote) -> None:
         """It was taken, and can't be heard yet: it waits as long as if it had not been taken."""
@@ -91,9 +91,10 @@ class Early:
             lambda slot, note: note.came_at >= horizon or may_be_heard(slot, note.incarnation)
         ):
             if is_linked(note.incarnation):
-                self._miss(slot, note.incarnation)
+                self.miss(slot, note.incarnation)
 
-    def _miss(self, slot: int, incarnation: str) -> None:
+    def miss(self, slot: int, incarnation: str) -> None:
+        """It is to be asked again what it has of the slot, when that is heard."""
         self._missed.setdefault(slot, set()).add(incarnation)
 
     def _keep_those(self, is_kept: Callable[[int, EarlyNote], bool]) -> list[tuple[int, EarlyNote]]:

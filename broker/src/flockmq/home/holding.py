@@ -50,6 +50,10 @@ class Guests(Protocol):
 
     def slot_loaded(self, slot: int) -> None: ...
 
+    def slot_retaken(self, slot: int) -> None:
+        """It wasn't ours for a while, and no node may have seen that it is again."""
+        ...
+
     def came(self, session: DurableSession, returns_by_s: float) -> None:
         """A session whose client was connected when its last home put it down; it should be back by then."""
         ...
@@ -349,6 +353,7 @@ class Holding:
             if slot.is_lost and slot.lost_s <= since_s:
                 self.disown(number)
                 self.own(number)
+                self._guests.slot_retaken(number)
 
     def _sessions_of(self, slot: Slot) -> list[DurableSession]:
         sessions = [self.sessions.by_id.get(client_id) for client_id in slot.clients]

@@ -118,6 +118,9 @@ class Residents:
     def slot_loaded(self, slot: int) -> None:
         self._homes.loaded(slot)
 
+    def slot_retaken(self, slot: int) -> None:
+        self._homes.retaken(slot)
+
     def beat(self) -> None:
         """Every moment."""
         self.holding.now()

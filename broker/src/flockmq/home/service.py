@@ -168,6 +168,12 @@ class Homes:
             self._open_alone(waiting)
         self._ask_again(slot)
 
+    def retaken(self, slot: int) -> None:
+        """Once its sessions are here, every node is to say what it has of the slot."""
+        for incarnation in {self._me, *self._cluster.nodes_table}:
+            if self.is_linked(incarnation):
+                self._early.miss(slot, incarnation)
+
     def _hear(self, slot: int) -> None:
         for note in self._early.take(slot):
             if self._is_heard(slot, note.incarnation):

@@ -70,6 +70,8 @@ class Home:
         self.residents = Residents(self, self, self.disk, self.router)
         self.delivered: list[tuple[str, int, bytes]] = []
         self.overflown: list[tuple[str, bytes, int]] = []
+        self.asked_again: list[int] = []
+        """Slots of which every node is to say what it has."""
         self.crowded: list[tuple[int, bool]] = []
         self.published: list[Publish] = []
         self.accepted: list[Callable[[], None]] = []
@@ -147,6 +149,9 @@ class Home:
         self.crowded.append((slot, is_crowded))
 
     def loaded(self, slot: int) -> None: ...
+
+    def retaken(self, slot: int) -> None:
+        self.asked_again.append(slot)
 
     def is_linked(self, incarnation: str) -> bool:
         return self.linked

@@ -363,6 +363,7 @@ async def test_a_slot_that_the_log_took_and_gave_back_unseen_is_taken_again(
     home.residents.tick()
     await home.settle()
     assert home.residents.has_loaded(SLOT)
+    assert set(home.asked_again) == {SLOT}, "nobody saw it go and come"
     assert home.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
 
 

@@ -565,6 +565,14 @@ async def test_what_was_said_of_a_slot_long_before_its_row_came_is_asked_for_aga
     assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]
 
 
+async def test_of_a_slot_that_was_taken_again_every_node_says_what_it_has(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    await connected(network, edge)
+    core.homes.retaken(slot_of(ID))
+    await network.settle()
+    assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]
+
+
 async def registered_in_vain(network: Network, monkeypatch: pytest.MonkeyPatch) -> list[Node]:
     """A core, and a node with a client that was purged and tells of it again, for which there is no room."""
     core, edge = await network.start("core-0", "edge-0")
