@@ -86,7 +86,7 @@ def test_metrics_tell_of_each_shard_what_mria_would(fleet: Fleet) -> None:
         assert f'flockmq_rlog_{name}{{shard="route"}} 0.0' in metrics(edge)
     assert 'flockmq_rlog_bootstrap_time_seconds{shard="route"} 0.' in metrics(edge)
     assert "flockmq_rlog_weight " in metrics(core)
-    assert "flockmq_stale 0.0" in metrics(edge)
+    eventually(lambda: "flockmq_stale 0.0" in metrics(edge), "the core said how far the log reaches")
 
 
 def metrics(node: Node) -> str:
