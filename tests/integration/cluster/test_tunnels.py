@@ -8,6 +8,7 @@ import random
 import pytest
 
 from flockmq import bounds
+from flockmq.cluster.forward import PeerSink
 from flockmq.cluster.link import Link
 from flockmq.cluster.mesh import Mesh, Way, _Target
 from flockmq.session.sink import CONGESTED, FLOWING
@@ -46,6 +47,19 @@ async def edges(nodes: Nodes, dialled: list[Way], cores: list[Node]) -> tuple[No
 def tunnel_of(one: Node, other: Node) -> Link:
     (link,) = one.cluster.mesh.links_of(other.incarnation)
     return link
+
+
+async def stalled(sender: Node, receiver: Node) -> tuple[PeerSink, list[asyncio.Transport]]:
+    """One's messages for the other, who got the first of them, and reads nothing more on what it is reached by."""
+    peer = sender.cluster.peer(receiver.incarnation)
+    assert peer is not None
+    peer.put_run(5, b"first")
+    sender.flush()
+    await until(lambda: bool(receiver.received))
+    readers = [link._transport for link in receiver.cluster.mesh.links() if link._transport and not link.through]
+    for transport in readers:
+        transport.pause_reading()
+    return peer, readers
 
 
 async def test_replicants_exchange_messages_and_never_dial_one_another(
@@ -103,16 +117,9 @@ async def test_what_the_far_node_does_not_read_waits_at_the_publishers_node(
     cores: list[Node], edges: tuple[Node, Node]
 ) -> None:
     sender, receiver = edges
-    peer = sender.cluster.peer(receiver.incarnation)
-    assert peer is not None
+    peer, readers = await stalled(sender, receiver)
     drained = asyncio.Event()
     sender.cluster.on_drained = lambda _: drained.set()
-    peer.put_run(5, b"first")
-    sender.flush()
-    await until(lambda: bool(receiver.received))
-    readers = [link._transport for link in receiver.cluster.mesh.links() if link._transport and not link.through]
-    for transport in readers:
-        transport.pause_reading()
     chunk = bytes(256 * 1024)
     for n in range(100):
         assert peer.put_acknowledged(5, b"%06d" % n + chunk, lambda: None)
@@ -136,14 +143,7 @@ async def test_what_a_node_sent_through_a_core_arrives_when_it_leaves(
 ) -> None:
     monkeypatch.setattr(bounds, "LINK_LEAVE_MAX_S", 60.0)
     sender, receiver = edges
-    peer = sender.cluster.peer(receiver.incarnation)
-    assert peer is not None
-    peer.put_run(5, b"first")
-    sender.flush()
-    await until(lambda: bool(receiver.received))
-    readers = [link._transport for link in receiver.cluster.mesh.links() if link._transport and not link.through]
-    for transport in readers:
-        transport.pause_reading()
+    peer, readers = await stalled(sender, receiver)
     tunnel = tunnel_of(sender, receiver)
     chunk = bytes(256 * 1024)
     for n in range(20):

@@ -345,7 +345,7 @@ class Holding:
 
     def _take_what_is_lost_and_ours(self) -> None:
         """Another core took it, and our own table says still that it is ours: it was given back in entries of the log
-        that were skipped with a bootstrap. If it wasn't, our fence is the lower one, and changes nothing.
+        that were skipped with a bootstrap. Where our table is only behind, our fence is the lower one: nothing changes.
         """
         since_s = self.router.now_s - bounds.SLOT_LOST_MAX_S
         for number in list(self._unloaded):

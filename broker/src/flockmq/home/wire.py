@@ -103,7 +103,8 @@ Answer = tuple[int, int, bytes, int]
 ClientToken = tuple[bytes, bytes]
 """(client id, token): of KICK and OVERFLOW"""
 Detach = tuple[bytes, bytes, int, bool, bytes]
-"""(client id, token, the expiry in seconds that its DISCONNECT said, -1 for none; whether its will is published)"""
+"""(client id, token, the expiry in seconds that its DISCONNECT said, -1 for none; whether its will is published; the
+nonce of what it opened, or b"")"""
 Register = tuple[bytes, bytes, Opening | None, bytes]
 """(client id, token, what it opened, where its session runs at its home, and all that it reported and isn't settled)"""
 Report = tuple[bytes, bytes]

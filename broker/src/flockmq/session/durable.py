@@ -268,10 +268,7 @@ class DurableSession(JournaledSession):
             entry = queue[0]
             if isinstance(entry, Entry):
                 packet_id = entry.packet_id()
-                settling = self._settling
-                if entry.sequence > self._durable or packet_id in inflight:
-                    return
-                if settling is not None and packet_id in settling:
+                if entry.sequence > self._durable or packet_id in inflight or self._is_settling(packet_id):
                     return
                 queue.popleft()
                 self.queue_bytes -= len(entry.packet)
@@ -348,6 +345,9 @@ class DurableSession(JournaledSession):
         """The client answered already, on a connection that another home had."""
         if self._unsent is not None:
             self._unsent.pop(packet_id, None)
+
+    def _is_settling(self, packet_id: int) -> bool:
+        return self._settling is not None and packet_id in self._settling
 
     # What the client answered, as its front reports.
 
@@ -439,10 +439,8 @@ class DurableSession(JournaledSession):
         if not queue or self._unsent is not None:
             return False
         entry = queue[0]
-        if isinstance(entry, Entry):
-            is_settling = self._settling is not None and entry.packet_id() in self._settling
-            if entry.sequence > self._durable or is_settling:
-                return True
+        if isinstance(entry, Entry) and (entry.sequence > self._durable or self._is_settling(entry.packet_id())):
+            return True
         return self.inflight is not None and _AWAITS_RELEASE in self.inflight.values()
 
     # What the store has.

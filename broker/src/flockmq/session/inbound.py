@@ -2,9 +2,8 @@
 
 A message may wait for its authorization; one of QoS 2 until the home of its session remembers it, and says under which
 origin it is; a retained or delayed one waits until the log has it; a QoS ≥ 1 message that other nodes want waits until
-they accepted it. While the node's tables are stale no QoS ≥ 1 message is matched by them:
-it waits until they are new enough.
-What comes behind waits too, so that messages and acknowledgements keep their order.
+they accepted it. While the node's tables are stale no QoS ≥ 1 message is matched by them: it waits until they are new
+enough. What comes behind waits too, so that messages and acknowledgements keep their order.
 
     CHECKING → PERMITTED → ASKING → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
 

@@ -329,10 +329,11 @@ class Session:
     def _send_qos0(self) -> None:
         """What finds no room in the window needs none: it goes before what comes from now on [MQTT-4.6.0-6]."""
         queue = self.queue
-        waiting = [entry for entry in queue or () if packet_of(entry)[0] & 6 == 0]
-        if queue is None or not waiting:
+        if not queue:
             return
-        self.replace_queue([entry for entry in queue if packet_of(entry)[0] & 6])
+        waiting = [entry for entry in queue if packet_of(entry)[0] & 6 == 0]
+        if waiting:
+            self.replace_queue([entry for entry in queue if packet_of(entry)[0] & 6])
         for entry in waiting:
             packet = self._sendable(entry)
             if packet:

@@ -17,7 +17,11 @@ NODE = "b@00000000000000010000"
 @pytest.fixture
 async def forwarding() -> Forwarding:
     mesh = cast(Mesh, SimpleNamespace(links_of=lambda _: []))
-    return Forwarding([], mesh, print, lambda *_: None, print, print, lambda: False)
+    return Forwarding([], mesh, ignore, ignore, ignore, ignore, lambda: False)
+
+
+def ignore(*_: object) -> None:
+    """What is told of peers."""
 
 
 async def test_routes_that_stayed_while_a_nodes_row_was_away_lead_to_it_again(forwarding: Forwarding) -> None:

@@ -126,6 +126,8 @@ class Sessions:
         self.loaded: set[int] = set()
         self.opened: list[tuple[bytes, str, wire.Opening | None]] = []
         self.left: list[tuple[bytes, int, int, bool]] = []
+        self.nonces: list[bytes] = []
+        """Of the openings of those that left."""
         self.resumed: list[tuple[bytes, str, int, bytes]] = []
         self.reports: list[tuple[str, int, bytes]] = []
         self.questions: list[tuple[bytes, wire.Question, Answered]] = []
@@ -166,6 +168,7 @@ class Sessions:
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
         self.left.append((client_id, token, expiry_s, with_will))
+        self.nonces.append(nonce)
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
         if not self.ended:

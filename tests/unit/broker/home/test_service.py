@@ -69,6 +69,14 @@ async def test_a_session_is_opened_before_its_connection_is_admitted_and_left_wh
     assert core.sessions.left == [(ID, token, 7, True)]
 
 
+async def test_a_home_hears_which_opening_it_was_that_left(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    token = token_of(await connected(network, edge))
+    edge.homes.detach(ID, token, 7, nonce=LASTING.nonce)
+    await network.settle()
+    assert core.sessions.nonces == [LASTING.nonce]
+
+
 async def test_nobody_is_admitted_before_the_sessions_of_the_slot_are_there(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     slot = slot_of(ID)

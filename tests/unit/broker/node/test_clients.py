@@ -34,6 +34,8 @@ class Home:
     def __init__(self) -> None:
         self.asked: list[tuple[bytes, Opening | None, Done]] = []
         self.detached: list[tuple[bytes, int, int, bool]] = []
+        self.nonces: list[bytes] = []
+        """Of the openings of those that are detached."""
 
     def attach(self, client_id: bytes, opening: Opening | None, done: Done) -> None:
         self.asked.append((client_id, opening, done))
@@ -42,6 +44,7 @@ class Home:
         self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
     ) -> None:
         self.detached.append((client_id, token, expiry_s, with_will))
+        self.nonces.append(nonce)
 
     def owner(self, slot: int) -> str:
         return HOME
@@ -124,6 +127,20 @@ def expiring(interval_s: int) -> Properties:
 @pytest.fixture
 def admitting() -> Admitting:
     return Admitting()
+
+
+def test_that_a_connection_is_gone_is_said_with_the_nonce_of_its_opening(admitting: Admitting) -> None:
+    """By which its home knows whether a later one came."""
+    client = admitting.lasting(7)
+    opening = admitting.fronts.opening(7)
+    assert opening is not None
+    client.lost()
+    early = admitting.connecting(client_id=b"gone before it is admitted", clean=False, expiry_s=60)
+    (_, asked, _) = admitting.home.asked[0]
+    assert asked is not None
+    early.lost()
+    admitting.answer(early, 8, lasts=True)
+    assert admitting.home.nonces == [opening.nonce, asked.nonce]
 
 
 def test_a_client_is_admitted_when_its_home_says_so(admitting: Admitting) -> None:
