@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flockmq.session.durable import DurableSession, Entry
 
 EVERY: Final = 50
-"""One run of forwarded messages in so many."""
+"""One run of forwarded messages in so many, or one message, or one pair of packet ids."""
 
 
 def drop() -> None:
@@ -71,11 +71,12 @@ def settle() -> None:
 
 
 def forget() -> None:
-    """A home leaves some QoS 2 messages without an answer."""
+    """Homes leave some QoS 2 messages without an answer, however often and wherever they are asked: by packet id, for
+    slots move, and what has no answer is asked again."""
     from flockmq.home import wire
     from flockmq.home.residents import Residents
 
-    ask, count = Residents.ask, itertools.count(1)
+    ask = Residents.ask
 
     def broken(
         residents: Residents,
@@ -85,7 +86,7 @@ def forget() -> None:
         question: wire.Question,
         answer: Callable[[bytes], None],
     ) -> None:
-        if isinstance(question, wire.Receive) and not next(count) % EVERY:
+        if isinstance(question, wire.Receive) and not question.packet_id // 2 % EVERY:
             answer = _nobody
         ask(residents, client_id, token, place, question, answer)
 
