@@ -60,13 +60,16 @@ class Model:
     open_ids: set[int] = field(default_factory=set)
 
     def moves_up(self) -> list[tuple[bytes, int]]:
-        """What waits and has room now, out of the queue; a QoS 0 message waits behind others but takes no room."""
+        """What waits and has room now, out of the queue. QoS 0 messages, which waited for a client that was away, go in
+        their turn; where there is no room they need none."""
         sent = []
         room = WINDOW - len(self.under_way)
         while self.waiting and room > 0:
             payload, qos = self.waiting.pop(0)
             room -= qos > 0
             sent.append((payload, qos))
+        sent += [(payload, qos) for payload, qos in self.waiting if not qos]
+        self.waiting = [(payload, qos) for payload, qos in self.waiting if qos]
         return sent
 
 
