@@ -287,6 +287,8 @@ def test_a_primary_that_restarts_takes_writes_only_when_all_sentinels_see_it(run
         redis.set("flockmq:early", "x")
     third.start("sentinel")
     assert write(first, "late") >= 1
+    log = (running.folder / f"{first.host}.redis.log").read_text()
+    assert "Delay next BGSAVE" not in log, "its replicas wait for one another, and writes for them"
 
 
 def test_a_replica_out_of_step_is_never_made_the_primary(running: Cluster) -> None:

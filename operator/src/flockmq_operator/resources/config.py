@@ -75,6 +75,7 @@ def valkey_conf(context: Context) -> str:
         directives += [
             f"min-replicas-to-write {context.redis_min_replicas}",
             f"min-replicas-max-lag {REPLICA_LAG_MAX_S}",
+            "repl-diskless-sync-delay 0",  # a primary that came back takes no writes before a replica has its copy
             f"repl-backlog-size {min(limit * BACKLOG_PERCENT // 100, BACKLOG_MAX_BYTES)}",
             f"client-output-buffer-limit replica {limit * OUTPUT_PERCENT // 100} {limit * OUTPUT_PERCENT // 200} 60",
         ]
