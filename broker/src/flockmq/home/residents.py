@@ -248,7 +248,6 @@ class Residents:
         if not isinstance(session, DurableSession) or self._cut_off.get(client_id) == token:
             return False
         fresh = self._made(session.journal, session.meta.source, opening, incarnation, client_id, token)
-        was_away = session.meta.left_ms != 0
         is_attached = self._attached.get(token) is session
         self._detach(session)  # from its node, which may be another incarnation now
         if is_attached:
@@ -259,21 +258,10 @@ class Residents:
             self.sessions.open(fresh, False)
         self._attach(session, token).is_told = True
         session.reported(pairs)
-        self.holding.seal()
-        if was_away:
-            self._store.barrier(session.journal.slot, partial(self._resumed, session, token))
-        else:
-            self._resumed(session, token, True)
-        return True
-
-    def _resumed(self, session: DurableSession, token: int, durable: bool) -> None:
-        """It is durable that the client is there: the next home takes nothing that is sent from now on for unsent."""
-        if not durable or self._attached.get(token) is not session:
-            return
-        self.holding.now()
         session.send_again()
         self.holding.seal()
         self._host.flush_soon()
+        return True
 
     def _made(
         self, journal: Journal, source: bytes, opening: wire.Opening, incarnation: str, client_id: bytes, token: int

@@ -9,6 +9,8 @@ What always holds:
   must be written before it is sent, and after a crash it is sent under the packet id that the client may know it by.
 - It is sent when its put is durable, in the order of the sequences, when its packet id is free, for the front too, and
   the window has room.
+- To a client that came back nothing is sent before it is durable that it is there: the next home takes nothing of that
+  for unsent.
 - PUBREL is sent when it is durable that PUBREC came, in the order of the PUBRECs. What a client answered is settled,
   and its own PUBREL answered with PUBCOMP, when that is durable.
 
@@ -78,6 +80,8 @@ PACKET_IDS: Final = 65_535
 _ENDS: Final = (PUBACK, PUBCOMP, PUBREC_REFUSED)
 _AWAITS_RELEASE: Final = 4
 """PUBREC came; PUBREL is sent when that is durable."""
+_RETURNED: Final = 0x100
+"""Beside the kinds of `settling`: what it waits for is that the client is there."""
 
 
 @mypyc_attr(acyclic=True)
@@ -101,7 +105,9 @@ class DurableSession(JournaledSession):
     `inflight` and `kept` have what was sent and isn't complete, in the order of the sequences; `queue` what waits.
     """
 
-    __slots__ = ("_held", "_is_returning", "_kept_bytes", "_queued_qos0", "_settling")
+    __slots__ = (
+        "_held", "_is_returning", "_kept_bytes", "_queued_qos0", "_returns", "_sends_again", "_settling",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -119,6 +125,10 @@ class DurableSession(JournaledSession):
         self._queued_qos0: int = 0
         self._kept_bytes: int = 0
         self._held: bool = False
+        self._returns: int = 0
+        """Of a client that was away; they aren't durable yet."""
+        self._sends_again: bool = False
+        """As soon as they are."""
         self._settling: set[int] | None = None
         """Packet ids whose exchanges are over, which the front hasn't heard: it would take their next for a repeat."""
         self._is_returning: bool = False
@@ -144,9 +154,13 @@ class DurableSession(JournaledSession):
         assert isinstance(sink, HomeSink)
         self._front = sink
         self._held = self._is_returning = True
+        self._sends_again = False
         self._unsent = None
-        self.meta.left_ms = 0
+        was_away, self.meta.left_ms = self.meta.left_ms != 0, 0
         self._write_meta()
+        if was_away:
+            self._returns += 1
+            self._when_durable(_RETURNED, 0)
 
     def send_again(self) -> None:
         """What was not acknowledged under its packet ids, PUBRELs first [MQTT-4.4.0-1], then what waits. It may be
@@ -154,6 +168,9 @@ class DurableSession(JournaledSession):
         """
         inflight = self.inflight
         if inflight is None or self._front is None:
+            return
+        self._sends_again = self._returns > 0
+        if self._sends_again:
             return
         self._held = False
         self.sink.put(AGAIN)
@@ -170,7 +187,7 @@ class DurableSession(JournaledSession):
         now_s = self.sink.now_s()
         super().leave(away, will)
         self._front = None
-        self._held = self._is_returning = False
+        self._held = self._is_returning = self._sends_again = False
         self.meta.will = will
         self.meta.left_ms = max(1, self.ledger.wall_ms(now_s))
         self._write_meta()
@@ -417,6 +434,11 @@ class DurableSession(JournaledSession):
         return DONE if state == AWAITS_PUBCOMP else UNKNOWN
 
     def _say(self, kind: int, packet_id: int) -> None:
+        if kind == _RETURNED:
+            self._returns -= 1
+            if self._sends_again:
+                self.send_again()
+            return
         if kind in _ENDS and self._settling is not None:
             self._settling.discard(packet_id)
             if not self._settling:

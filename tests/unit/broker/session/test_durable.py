@@ -326,6 +326,25 @@ def test_nothing_is_said_between_a_resumption_and_send_again(home: Home) -> None
     assert heard(session) == [(0x62, 1, b""), (QOS1, 2, b"2")]
 
 
+def test_nothing_is_sent_before_it_is_durable_that_the_client_is_back_whatever_is_lost_meanwhile(home: Home) -> None:
+    session = home.opened()
+    session.leave(home.router.away4)
+    home.send(session, "1")
+    home.settle()
+    session.resume(home.fresh())
+    session.send_again()
+    session.leave(home.router.away4)
+    session.resume(home.fresh())
+    session.send_again()
+    session.attach(home.fresh().sink, home.limits, 32, 0)  # its front's node has another link
+    session.send_again()
+    session.send_again()
+    home.ledger.seal()
+    assert heard(session) == []
+    home.settle()
+    assert heard(session) == [(QOS1, 1, b"1")]
+
+
 def test_a_PUBREC_that_is_not_durable_yet_when_the_client_is_back_is_answered_when_it_is(home: Home) -> None:
     session = home.opened()
     home.send(session, "1", 2)

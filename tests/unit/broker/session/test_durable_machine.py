@@ -224,19 +224,9 @@ class DurableMachine(RuleBasedStateMachine):
         self._attach()
 
     def _attach(self) -> None:
-        was_away = self.session.meta.left_ms != 0
         self.session.resume(self.home.fresh(window=WINDOW))
+        self.session.send_again()
         self._turn_ends()
-        if was_away:
-            self.disk.barrier(partial(self._is_there, self.session, self.connection))
-        else:
-            self.session.send_again()
-        self._turn_ends()
-
-    def _is_there(self, session: DurableSession, connection: Connection | None, is_durable: bool) -> None:
-        assert is_durable
-        if connection is self.connection:
-            session.send_again()
 
     def connection_is_lost(self, reported: int) -> None:
         self.reports_arrive(reported)
