@@ -106,7 +106,8 @@ class DurableSession(JournaledSession):
     """
 
     __slots__ = (
-        "_held", "_is_returning", "_kept_bytes", "_queued_qos0", "_returns", "_sends_again", "_settling",
+        "_held", "_is_returning", "_kept_bytes", "_queued_qos0", "_sends_again_later", "_settling",
+        "_unwritten_returns",
     )  # fmt: skip
 
     def __init__(
@@ -125,10 +126,10 @@ class DurableSession(JournaledSession):
         self._queued_qos0: int = 0
         self._kept_bytes: int = 0
         self._held: bool = False
-        self._returns: int = 0
-        """Of a client that was away; they aren't durable yet."""
-        self._sends_again: bool = False
-        """As soon as they are."""
+        self._unwritten_returns: int = 0
+        """How often the client came back without its being durable yet."""
+        self._sends_again_later: bool = False
+        """When all of that is."""
         self._settling: set[int] | None = None
         """Packet ids whose exchanges are over, which the front hasn't heard: it would take their next for a repeat."""
         self._is_returning: bool = False
@@ -154,12 +155,12 @@ class DurableSession(JournaledSession):
         assert isinstance(sink, HomeSink)
         self._front = sink
         self._held = self._is_returning = True
-        self._sends_again = False
+        self._sends_again_later = False
         self._unsent = None
         was_away, self.meta.left_ms = self.meta.left_ms != 0, 0
         self._write_meta()
         if was_away:
-            self._returns += 1
+            self._unwritten_returns += 1
             self._when_durable(_RETURNED, 0)
 
     def send_again(self) -> None:
@@ -169,8 +170,8 @@ class DurableSession(JournaledSession):
         inflight = self.inflight
         if inflight is None or self._front is None:
             return
-        self._sends_again = self._returns > 0
-        if self._sends_again:
+        self._sends_again_later = self._unwritten_returns > 0
+        if self._sends_again_later:
             return
         self._held = False
         self.sink.put(AGAIN)
@@ -187,7 +188,7 @@ class DurableSession(JournaledSession):
         now_s = self.sink.now_s()
         super().leave(away, will)
         self._front = None
-        self._held = self._is_returning = self._sends_again = False
+        self._held = self._is_returning = self._sends_again_later = False
         self.meta.will = will
         self.meta.left_ms = max(1, self.ledger.wall_ms(now_s))
         self._write_meta()
@@ -435,8 +436,8 @@ class DurableSession(JournaledSession):
 
     def _say(self, kind: int, packet_id: int) -> None:
         if kind == _RETURNED:
-            self._returns -= 1
-            if self._sends_again:
+            self._unwritten_returns -= 1
+            if self._sends_again_later:
                 self.send_again()
             return
         if kind in _ENDS and self._settling is not None:
