@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import aiohttp
 
-from faults.checker import judge
-from faults.history import AlarmMissing, AnyEvent, FaultBegan, RowsLeft, TablesStood
 from faults.lab import Lab
+from judges.judge import judge
+from load.history import AlarmMissing, AnyEvent, FaultBegan, RowsLeft, TablesStood
 
 POLL_S: Final = 0.1
 

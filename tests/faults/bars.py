@@ -20,11 +20,11 @@ from typing import Final, NamedTuple
 import uvloop
 
 from faults import sandbox
-from faults.history import Acknowledged, AnyEvent, Asked, Closed, Connected, Delivered, Published
 from faults.lab import Lab
-from faults.player import Player, Stage
-from faults.publisher import Publisher
-from faults.subscriber import Subscriber
+from load.history import Acknowledged, AnyEvent, Asked, Closed, Connected, Delivered, Published
+from load.player import Player, Stage
+from load.publisher import Publisher
+from load.subscriber import Subscriber
 
 CORE_FAILOVER_MAX_S: Final = 3.0
 REPLICANT_FAILOVER_MAX_S: Final = 1.0

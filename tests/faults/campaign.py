@@ -24,14 +24,16 @@ from typing import Final
 
 import uvloop
 
-from faults import aftermath, checker, history, sandbox, schedule
-from faults.checker import Finding, Verdict, judge
-from faults.history import AnyEvent, Unwell
+from faults import aftermath, sandbox, schedule
 from faults.inject import run_step
 from faults.lab import Host, Lab
-from faults.load import Load
-from faults.player import Stage
 from faults.tally import Tally
+from judges import judge as checker
+from judges.judge import Finding, Verdict, judge
+from load import history
+from load.clients import Load
+from load.history import AnyEvent, Unwell
+from load.player import Stage
 
 CHAPTER_FAULTS: Final = 20
 START_MAX_S: Final = 60.0

@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from faults.history import AnyEvent, FaultBegan, FaultEnded, RedisLost
 from faults.lab import Broker, Lab
 from faults.schedule import LEADER, Planned, Step
+from load.history import AnyEvent, FaultBegan, FaultEnded, RedisLost
 
 Record = Callable[[AnyEvent], None]
 DOWN_S: Final = 0.1

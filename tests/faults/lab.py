@@ -26,9 +26,9 @@ from typing import Any, Final
 import aiohttp
 
 from faults import sandbox
-from faults.player import Node
 from flockmq.config import schema
 from flockmq.embedded import server_binary
+from load.player import Node
 
 KEY: Final = "a fault campaign's cluster key, 32+"
 MQTT, LINK, MANAGEMENT, REDIS = 1883, 4370, 18083, 6379

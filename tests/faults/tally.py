@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from faults import checker
-from faults.checker import Verdict
-from faults.history import Acknowledged, AnyEvent, FaultBegan, FaultEnded
+from judges import judge as checker
+from judges.judge import Verdict
+from load.history import Acknowledged, AnyEvent, FaultBegan, FaultEnded
 
 
 class Tally:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from faults import bugs, checker, sandbox, schedule
+from faults import bugs, sandbox, schedule
+from judges import judge as checker
 
 LAST_LINE = re.compile(r"faults=(\d+) acked=(\d+) lost=(\d+) duplicated=(\d+) reordered=(\d+)")
 

@@ -27,13 +27,14 @@ import uvloop
 from conftest import SYSTEM, image_settings
 from harness import ROOT, SERVICE_HOST, SERVICE_PORT, MqttCluster, Namespace, helm, is_ready, kubectl
 
-from faults import checker, history
 from faults.campaign import say
-from faults.checker import Rules, judge
-from faults.history import AnyEvent, FaultBegan, FaultEnded
-from faults.load import Load
-from faults.player import Node, Stage
 from faults.tally import Tally
+from judges import judge as checker
+from judges.judge import Rules, judge
+from load import history
+from load.clients import Load
+from load.history import AnyEvent, FaultBegan, FaultEnded
+from load.player import Node, Stage
 
 HERE: Final = pathlib.Path(__file__).resolve().parent
 SERVICE: Final = tuple(Node(f"service-{way}", (SERVICE_HOST, int(SERVICE_PORT))) for way in "ab")

@@ -8,9 +8,9 @@ import asyncio
 from typing import Final
 
 from conformance import wire
-from faults.client import Link, acknowledgement
-from faults.history import Acknowledged, Message, Published
-from faults.player import WINDOW_MESSAGES, Player, Stage
+from load.client import Link, acknowledgement
+from load.history import Acknowledged, Message, Published
+from load.player import WINDOW_MESSAGES, Player, Stage
 
 TOPICS: Final = 2
 """Of each publisher and QoS."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from conformance import wire
-from faults.client import Link, Refused
-from faults.history import AnyEvent, Asked, Closed, Connected
+from load.client import Link, Refused
+from load.history import AnyEvent, Asked, Closed, Connected
 
 WINDOW_MESSAGES: Final = 16
 RETRY_S: Final = 0.1

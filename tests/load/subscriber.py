@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from conformance import wire
-from faults.client import acknowledgement
-from faults.history import Delivered, Message, Subscribed, Unsubscribed
-from faults.player import Player, Stage
+from load.client import acknowledgement
+from load.history import Delivered, Message, Subscribed, Unsubscribed
+from load.player import Player, Stage
 
 RESUBSCRIBE_S: Final = 0.5
 CHURN_S: Final = (0.2, 2.0)

@@ -27,7 +27,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from faults.history import (
+from load.history import (
     Acknowledged,
     AlarmMissing,
     AnyEvent,

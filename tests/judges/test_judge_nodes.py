@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from faults import checker
-from faults.checker import judge, matches
-from faults.history import AlarmMissing, AnyEvent, FaultBegan, FaultEnded, RedisLost, RowsLeft, TablesStood, Unwell
-from faults.made_up import Script, begun
+from judges import judge as checker
+from judges.judge import judge, matches
+from judges.made_up import Script, begun
+from load.history import AlarmMissing, AnyEvent, FaultBegan, FaultEnded, RedisLost, RowsLeft, TablesStood, Unwell
 
 
 def test_session_present_is_right() -> None:

@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from faults.player import Stage
-from faults.publisher import TOPICS, Publisher
-from faults.subscriber import Subscriber
+from load.player import Stage
+from load.publisher import TOPICS, Publisher
+from load.subscriber import Subscriber
 
 QUIET_S: Final = 1.0
 POLL_S: Final = 0.05

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from faults import checker
-from faults.checker import judge
-from faults.history import Delivered, Message
-from faults.made_up import Script, a_good_history, begun
+from judges import judge as checker
+from judges.judge import judge
+from judges.made_up import Script, a_good_history, begun
+from load.history import Delivered, Message
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from faults.checker import judge
-from faults.history import (
+from judges.judge import judge
+from load.history import (
     Acknowledged,
     AnyEvent,
     Asked,
