@@ -33,6 +33,7 @@ from flockmq.node.rejoin import rejoin
 from flockmq.plugins.running import Plugins
 from flockmq.redis_probe import redis_config
 from flockmq.rlog import errors as rlog_errors
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.rlog import Rlog
 from flockmq.session.counters import Counters
 from flockmq.session.groups import STRATEGIES
@@ -71,7 +72,7 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             cluster.incarnation,
             redis,
             port=cluster.core_port if config.cluster.seeds or not is_core else None,
-            data_dir=config.node.data_dir if is_core else None,
+            disk=Disk(config.node.data_dir) if is_core and config.node.data_dir is not None else None,
             ballot=cluster.ballot,
         )
         auth = Auth(

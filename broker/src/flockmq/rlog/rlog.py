@@ -1,10 +1,10 @@
 """A node's replicated log: read `tables`, `write`, hear of changes. One per node, the same on every role.
 
-On a core (`data_dir` is given) writes go to its own committer, and `core` does what only cores do; on a replicant they
+On a core (`disk` is given) writes go to its own committer, and `core` does what only cores do; on a replicant they
 go through `port` to some core. Both read the log from Redis themselves. On a core, `port` is for bootstrapping from
 another core, and `ballot` for agreeing with the others upon a generation; a cluster's only core has neither.
 
-    rlog = Rlog("node-1@5f0c…", RedisConfig("redis://127.0.0.1:6379"), data_dir=Path("/var/lib/flockmq"))
+    rlog = Rlog("node-1@5f0c…", RedisConfig("redis://127.0.0.1:6379"), disk=Disk(Path("/var/lib/flockmq")))
     rlog.on_change("routes", listener)
     await rlog.start()
     await rlog.write(ROUTE, [ROUTES.put((b"a/+", rlog.incarnation), None)])   # the own tables have it now
@@ -23,13 +23,13 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, cast
 
 from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.change import Puts, gather
 from flockmq.rlog.core import Core
 from flockmq.rlog.digests import Checked
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, Op, StreamId
 from flockmq.rlog.errors import LogError, LogFull
 from flockmq.rlog.mending import Mending
@@ -70,19 +70,19 @@ class Rlog:
         redis: RedisConfig,
         *,
         port: CorePort | None = None,
-        data_dir: Path | None = None,
+        disk: Disk | None = None,
         ballot: Ballot | None = None,
     ) -> None:
         self.incarnation = incarnation
         source = None if port is None else port.bootstrap
-        self._replica = Replica(redis, source, self._on_applied, votes=data_dir is not None)
+        self._replica = Replica(redis, source, self._on_applied, votes=disk is not None)
         self.core: Core | None = None
-        if data_dir is not None:
+        if disk is not None:
             name = incarnation.rpartition("@")[0]
-            self.core = Core(redis, name, self._replica, data_dir, ballot or Alone(), self._redis_lost)
+            self.core = Core(redis, name, self._replica, disk, ballot or Alone(), self._redis_lost)
         writes_to: CorePort | None = self.core if self.core is not None else port
         if writes_to is None:
-            raise ValueError("a node that is no core (data_dir) needs a port to one")
+            raise ValueError("a node that is no core (disk) needs a port to one")
         self._writer = partial(Writer, port=writes_to, awaits_answer=redis.min_replicas > 0)
         self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
         self._lags = {shard: _Lag() for shard in SHARDS}
