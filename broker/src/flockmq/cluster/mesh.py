@@ -12,7 +12,7 @@ import logging
 import random
 import socket
 import ssl
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple, TypedDict
 
@@ -38,6 +38,8 @@ class Through(NamedTuple):
 
 
 Way = Address | Through
+Bind = Callable[[str, int], Awaitable[socket.socket]]
+"""A listening socket at an address. Raises OSError."""
 
 
 class _Secured(TypedDict, total=False):
@@ -69,6 +71,7 @@ class Mesh:
         key: bytes,
         seeds: Sequence[Address],
         certificates: LinkCertificates | None = None,
+        bind: Bind | None = None,
     ) -> None:
         self.port = 0
         """Where it listens; 0: nowhere."""
@@ -79,6 +82,7 @@ class Mesh:
         self._key = key
         self._seeds = seeds
         self._certificates = certificates
+        self._bind = bind or bound
         self._links: dict[str, list[Link]] = {}
         self._targets: dict[Way, _Target] = {}
         self._unproven: dict[Link, asyncio.Task[None]] = {}
@@ -130,7 +134,7 @@ class Mesh:
 
     async def listen(self, host: str, port: int) -> int:
         """Accept links; returns the port. Raises OSError when it can't be bound."""
-        self._listening = await _bound(host, port)
+        self._listening = await self._bind(host, port)
         self.port = int(self._listening.getsockname()[1])
         self._tasks.append(tasks.vital(self._accept(self._listening), "cluster-accept"))
         return self.port
@@ -360,7 +364,7 @@ def _named(way: Way) -> str:
     return f"{way.incarnation} through a core" if isinstance(way, Through) else f"{way[0]}:{way[1]}"
 
 
-async def _bound(host: str, port: int) -> socket.socket:
+async def bound(host: str, port: int) -> socket.socket:
     """A listening socket; no host: on all addresses. Raises OSError."""
     if host:
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)

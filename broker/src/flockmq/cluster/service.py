@@ -50,7 +50,7 @@ from flockmq.cluster.membership import (
     name_of,
     new_incarnation,
 )
-from flockmq.cluster.mesh import Mesh, Through
+from flockmq.cluster.mesh import Bind, Mesh, Through
 from flockmq.cluster.rows import Rows
 from flockmq.cluster.views import ClusterSettings, LocalStatus, NodeView, Traffic
 from flockmq.rlog.core import Core
@@ -70,7 +70,9 @@ def _ignore(*_: object) -> None:
 class Cluster:
     """See the module's docstring. It is the LinkOwner of all its links."""
 
-    def __init__(self, settings: ClusterSettings, turn: list[Sink], redis: RedisConfig | None = None) -> None:
+    def __init__(
+        self, settings: ClusterSettings, turn: list[Sink], redis: RedisConfig | None = None, bind: Bind | None = None
+    ) -> None:
         if (settings.listen or settings.seeds) and len(settings.key) < KEY_MIN_BYTES:
             raise ValueError(f"the cluster key has {len(settings.key)} bytes, it needs at least {KEY_MIN_BYTES}")
         self.settings = settings
@@ -106,7 +108,7 @@ class Cluster:
         self._turn = turn
         self._redis = redis
         self._loop = asyncio.get_running_loop()
-        self.mesh = Mesh(self, self._me, settings.key, settings.seeds, settings.certificates)
+        self.mesh = Mesh(self, self._me, settings.key, settings.seeds, settings.certificates, bind)
         self._members = Membership(settings.name, self._loop.time())
         self._forwarding = Forwarding(
             turn,
