@@ -26,7 +26,7 @@ from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import LocalStatus
 from flockmq.home.service import Homes
 from flockmq.home.store import Store
-from flockmq.listeners.engine import Engine
+from flockmq.listeners.reactor import Reactor
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
@@ -94,7 +94,6 @@ class Node(NodePort):
         self,
         role: str,
         name: str,
-        limits: Limits,
         router: Router,
         cluster: Cluster,
         rlog: Rlog,
@@ -103,8 +102,9 @@ class Node(NodePort):
         sys_topics: SysTopics,
         zones: Mapping[str, Limits],
         store: Store | None,
+        reactor: Reactor,
     ) -> None:
-        """`store`: a core's, where the sessions that run there are durable."""
+        """`store`: a core's, where the sessions that run there are durable. `reactor`: it hears of its clients."""
         self.role = role
         self.name = name
         self.incarnation = cluster.incarnation
@@ -120,10 +120,11 @@ class Node(NodePort):
         self.refusals = Reasons("connects_refused", "before_connect")
         self.ends = Reasons("disconnects", "before_connack")
         self.loop_watch = LoopWatch()
-        self.engine = Engine(router, self, limits)
+        self.reactor = reactor
+        reactor.port = self
         self.sessions = Sessions(router, self)
-        self.fronts = Fronts(router.turn, self.engine.soon, hooking.unsubscribed)
-        self.clients = Clients(self.sessions, self.fronts, router.counters, self.engine.soon, self._connection_event)
+        self.fronts = Fronts(router.turn, self.reactor.soon, hooking.unsubscribed)
+        self.clients = Clients(self.sessions, self.fronts, router.counters, self.reactor.soon, self._connection_event)
         self.homes = Homes(cluster, self.clients)
         self.clients.homes = self.fronts.homes = self.homes
         self.clients.watcher = self
@@ -133,7 +134,7 @@ class Node(NodePort):
             self.clients.authenticated,
             self.clients.by_id.get,
             self._connections,
-            self.engine.soon,
+            self.reactor.soon,
         )
         self.clients.must_authorize = self.access.must_authorize
         reauthorizing = Reauthorizing(self._connections, self.access.must_authorize)
@@ -156,10 +157,10 @@ class Node(NodePort):
         self.retaining = Retaining(rlog, self.retained, lambda: cluster.is_leader)
         self.delayed = Delayed(DelayedHost(self), reason_of, time.time)
         self.publishing = Publishing(
-            router, self.retaining.retain, self.delayed.take, self.spawn, self.engine.soon, time.monotonic
+            router, self.retaining.retain, self.delayed.take, self.spawn, self.reactor.soon, time.monotonic
         )
         router.shared.on_refused = self.publishing.share
-        self.feeds = Feeds(self.retained, router, self.retaining.caught_up, self.engine.soon, _ignore)
+        self.feeds = Feeds(self.retained, router, self.retaining.caught_up, self.reactor.soon, _ignore)
         self.hosting = None if store is None else Hosting(self, store, router, zones)
         self.state = "starting"
         self._tasks: set[asyncio.Task[None]] = set()
@@ -172,11 +173,11 @@ class Node(NodePort):
         rlog.on_change(DELAYED.name, self.delayed.schedule)
         self.remote.go_live()
         self.remote_shares.go_live()
-        Arrivals(router, self.engine.soon, self.spawn).listen(cluster)
+        Arrivals(router, self.reactor.soon, self.spawn).listen(cluster)
         cluster.local_status = self._local_status
 
     def flush_soon(self) -> None:
-        self.engine.soon()
+        self.reactor.soon()
 
     # Connections.
 
@@ -227,7 +228,7 @@ class Node(NodePort):
         return self.access.denied(channel, action, topic)
 
     def _connections(self) -> Sequence[Channel | None]:
-        return self.engine.connections
+        return self.reactor.channels()
 
     def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
         return self.hooking.intercept(channel, message)
@@ -271,12 +272,12 @@ class Node(NodePort):
             self.spawn(self._see_retained(subscribing))
         else:
             subscribing.finish(reason)
-            self.engine.soon()
+            self.reactor.soon()
 
     async def _see_retained(self, subscribing: Subscribing) -> None:
         subscribing.saw_retained = await self.retaining.seen()
         subscribing.finish(Reason.SUCCESS)
-        self.engine.soon()
+        self.reactor.soon()
 
     def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
         reasons = self.sessions.unsubscribe(session, filters)
@@ -346,7 +347,7 @@ class Node(NodePort):
             await asyncio.sleep(SESSIONS_TICK_S)
             if self.hosting is not None:
                 self.hosting.residents.tick()
-                self.engine.soon()
+                self.reactor.soon()
 
     async def sample_lag(self) -> None:
         """Lag events for the nightly report, for as long as the node lives; and another try at routes in doubt."""
@@ -364,14 +365,14 @@ class Node(NodePort):
     async def close_clients(self) -> None:
         """Send every client away; a 5.0 client hears 0x8B or 0x9C. Returns when their wills are on their way."""
         self.state = "draining"
-        self.engine.stop_accepting()
-        for connection in list(self.engine.connections):
+        self.reactor.stop_accepting()
+        for connection in list(self.reactor.channels()):
             if connection is not None:
                 connection.send_away()
-        self.engine.end_turn()
+        self.reactor.end_turn()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=WILLS_MAX_S)
-            self.engine.end_turn()
+            self.reactor.end_turn()
 
     def _connection_event(self, kind: str, client_id: bytes, reason: int, version: int) -> None:
         at_ms = time.time_ns() // 1_000_000

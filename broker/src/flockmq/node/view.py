@@ -181,7 +181,7 @@ class View:
             Sample("flockmq_sessions", node.counters.connections + node.counters.sessions_away),
             *(
                 Sample("flockmq_listener_connections", listener.connections, (listener.name,))
-                for listener in node.engine.listeners.values()
+                for listener in node.reactor.listeners.values()
             ),
             Sample("flockmq_routes", len(node.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(node.retained.index)),

@@ -27,7 +27,7 @@ class Served:
         self.limits = limits or Limits()
         self.router = Router(Counters(), self.limits.max_packet_size)
         self.port = Port()
-        self.engine = Engine(self.router, self.port, self.limits)
+        self.engine = Engine(self.router, self.limits)
         self.listener = Listening(self.engine, "tcp:default", self.limits)
         self._clients: list[socket.socket] = []
         self.serve(self.port)
