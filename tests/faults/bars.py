@@ -21,10 +21,12 @@ import uvloop
 
 from faults import sandbox
 from faults.lab import Lab
+from load import habits
+from load.features.base import letters
 from load.history import Acknowledged, AnyEvent, Asked, Closed, Connected, Delivered, Published
-from load.player import Player, Stage
-from load.publisher import Publisher
-from load.subscriber import Subscriber
+from load.player import CLEAN, LASTING, Player
+from load.stage import Stage
+from load.subscribing import Wish
 
 CORE_FAILOVER_MAX_S: Final = 3.0
 REPLICANT_FAILOVER_MAX_S: Final = 1.0
@@ -165,11 +167,14 @@ async def redis_away(lab: Lab) -> list[Bar]:
 async def _scene(lab: Lab, *, lasts: bool, qos: tuple[int, ...] = (1, 2)) -> AsyncIterator[Scene]:
     events: list[AnyEvent] = []
     stage = Stage(events.append, lab.fronts, random.Random(1))
-    players: list[Player] = [
-        *(Subscriber(stage, f"sub{i}", [(f"load/pub{i}/#", 2)], lasts=lasts) for i in range(PUBLISHERS)),
-        *(Publisher(stage, f"pub{i}", lasts=lasts, rate=RATE, qos=qos, steady=True) for i in range(PUBLISHERS)),
-    ]
+    terms = LASTING if lasts else CLEAN
+    subscribers = [Player(stage, f"sub{i}", terms, [Wish(f"load/pub{i}/#")]) for i in range(PUBLISHERS)]
+    publishers = [Player(stage, f"pub{i}", terms) for i in range(PUBLISHERS)]
+    players = [*subscribers, *publishers]
     tasks = [asyncio.create_task(player.run()) for player in players]
+    for player in publishers:
+        letter = letters(f"load/{player.name}", qos)
+        tasks.append(asyncio.create_task(habits.publish(player, RATE, letter, steadily=True)))
     await asyncio.sleep(WARM_S)
     try:
         yield Scene(lab, events)

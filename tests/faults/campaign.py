@@ -31,9 +31,10 @@ from faults.tally import Tally
 from judges import judge as checker
 from judges.judge import Finding, Verdict, judge
 from load import history
-from load.clients import Load
+from load.clients import SESSIONS, Load
 from load.history import AnyEvent, Unwell
-from load.player import Stage
+from load.profiles import PROFILES
+from load.stage import Stage
 
 CHAPTER_FAULTS: Final = 20
 START_MAX_S: Final = 60.0
@@ -62,13 +63,14 @@ async def campaign(options: argparse.Namespace) -> int:
     steps = schedule.SCRIPTS.get(options.script) or schedule.plan(
         options.seed, options.n, *names, kinds, options.at_once
     )
+    sessions = SESSIONS if options.sessions == "both" else (options.sessions,)
     tally = Tally()
     try:
         with tally.timed("lab"):
             await lab.start()
         for number, chapter in enumerate(_chapters(steps), 1):
             events.clear()
-            load = Load(stage, number, options.sessions, options.rate, options.churners)
+            load = Load(stage, number, options.profile, options.rate, sessions=sessions, churners=options.churners)
             verdict = await _chapter(options, lab, load, chapter, events, tally)
             tally.add(events, verdict)
             _tell(options, number, events, verdict)
@@ -168,7 +170,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="faults.campaign", description="A cluster under load and faults.")
     made.add_argument("-n", type=int, default=60, help="how many faults (default: 60)")
     made.add_argument("--seed", type=int, default=1, help="of the schedule (default: 1)")
-    made.add_argument("--sessions", choices=("clean", "durable", "both"), default="both")
+    made.add_argument("--sessions", choices=(*SESSIONS, "both"), default="both", help="of the base")
+    made.add_argument("--profile", choices=tuple(PROFILES), default="base", help="features of the load")
     made.add_argument("--rate", type=float, default=350.0, help="messages published a second (default: 350)")
     made.add_argument("--churners", type=int, default=2, help="clients that subscribe and unsubscribe (default: 2)")
     made.add_argument(

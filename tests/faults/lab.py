@@ -28,7 +28,7 @@ import aiohttp
 from faults import sandbox
 from flockmq.config import schema
 from flockmq.embedded import server_binary
-from load.player import Node
+from load.stage import Node
 
 KEY: Final = "a fault campaign's cluster key, 32+"
 MQTT, LINK, MANAGEMENT, REDIS = 1883, 4370, 18083, 6379

@@ -1,77 +1,85 @@
-"""The clients of one chapter of a campaign: publishers, and subscribers of each habit, with sessions of each kind."""
+"""The clients of one chapter of a run: the players of each feature of a profile, from their coming to their leaving."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
-from load.player import Stage
-from load.publisher import TOPICS, Publisher
-from load.subscriber import Subscriber
+from load.feature import Feature
+from load.player import Player
+from load.profiles import PROFILES, made
+from load.stage import Stage
 
 QUIET_S: Final = 1.0
 POLL_S: Final = 0.05
 CONNECT_MAX_S: Final = 30.0
-OWN_FILTERS: Final = 4
-"""Of a churner, that nobody else has: most of its changes change routes."""
+SESSIONS: Final = ("clean", "durable")
 
 
 class Load:
-    """One chapter's clients."""
+    """One chapter's clients. `rate`: about how many messages they publish a second, in all; `sessions`, `churners`: of
+    the base."""
 
-    def __init__(self, stage: Stage, chapter: int, sessions: str, rate: float, churners: int) -> None:
-        kinds = [lasts for lasts, name in ((False, "clean"), (True, "durable")) if sessions in (name, "both")]
-        root = f"load{chapter}"  # what comes late by a node that stood still comes to nobody of the next chapter
-        self.publishers: list[Publisher] = []
-        self.subscribers: list[Subscriber] = []
-        for lasts in kinds:
-            prefix = f"{chapter}-{'durable' if lasts else 'clean'}"
-            each = rate / len(kinds) / 3
-            self.publishers += [
-                Publisher(stage, f"{prefix}-pub{i}", lasts=lasts, rate=each, root=root) for i in range(3)
-            ]
-            self.subscribers += [
-                Subscriber(stage, f"{prefix}-all", [(f"{root}/#", 2)], lasts=lasts),
-                Subscriber(stage, f"{prefix}-one", [(f"{root}/+/1/+", 1)], lasts=lasts),
-                Subscriber(stage, f"{prefix}-roves", [(f"{root}/+/2/+", 2)], lasts=lasts, roves=True),
-            ]
-            for i in range(churners):
-                filters = [(f"{root}/+/1/{i % TOPICS}", 1), (f"{root}/+/2/{i % TOPICS}", 2)]
-                filters += [(f"own/{prefix}/{i}/{j}", 1) for j in range(OWN_FILTERS)]
-                self.subscribers.append(Subscriber(stage, f"{prefix}-churns{i}", filters, lasts=lasts, churns=True))
-        self._tasks: list[asyncio.Task[None]] = []
+    def __init__(
+        self,
+        stage: Stage,
+        chapter: int,
+        profile: str,
+        rate: float,
+        *,
+        sessions: Sequence[str] = SESSIONS,
+        churners: int = 1,
+    ) -> None:
+        shares = PROFILES[profile]
+        each = rate / sum(shares.values())
+        self._stage = stage
+        self.features = [
+            made(Feature(stage, name, chapter, share * each), tuple(sessions), churners)
+            for name, share in shares.items()
+        ]
+        self.players: list[Player] = [player for feature in self.features for player in feature.players]
+        self._running: list[asyncio.Task[None]] = []
+        self._acts: list[asyncio.Task[None]] = []
 
     @property
     def acknowledged(self) -> int:
-        return sum(publisher.acknowledged for publisher in self.publishers)
+        return sum(player.sending.acknowledged for player in self.players)
 
     @property
     def deliveries(self) -> int:
-        return sum(subscriber.deliveries for subscriber in self.subscribers)
+        return sum(player.taking.deliveries for player in self.players)
 
     async def start(self) -> None:
-        """Returns when all subscribers are there."""
-        self._tasks = [asyncio.create_task(player.run()) for player in (*self.subscribers, *self.publishers)]
-        await _until(lambda: all(subscriber.is_settled or subscriber.churns for subscriber in self.subscribers))
+        """Returns when all are there, and play."""
+        self._running = [asyncio.create_task(player.run()) for player in self.players]
+        await _until(lambda: all(player.is_settled for player in self.players))
+        self._acts = [asyncio.create_task(act()) for feature in self.features for act in feature.acts]
 
     async def until_connected(self) -> None:
-        """Raises TimeoutError."""
+        """Who isn't away. Raises TimeoutError."""
         async with asyncio.timeout(CONNECT_MAX_S):
-            await _until(lambda: all(player.link is not None for player in (*self.subscribers, *self.publishers)))
+            await _until(lambda: all(player.link is not None or player.is_away for player in self.players))
 
-    async def settle(self, patience_s: float) -> list[str]:
-        """Returns when everything published is acknowledged, and what is to come has come; or so much later: who still
-        waits for an answer then."""
-        for subscriber in self.subscribers:
-            subscriber.settle()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                await asyncio.gather(*(publisher.stop() for publisher in self.publishers))
-                await _until(lambda: all(subscriber.is_settled for subscriber in self.subscribers))
-        unsettled = [player.name for player in (*self.subscribers, *self.publishers) if not player.is_settled]
+    async def settle(self, patience_s: float, since: float | None = None) -> list[str]:
+        """When the last fault is over: go on until each feature has come once more to what it is there for, then fall
+        silent; returns when everything published is acknowledged, and what is to come has come. None of the three takes
+        longer than `patience_s`. What is returned is who still waits for an answer then. Played is written down for the
+        time `since` then, or since this was called."""
+        since = self._stage.now() if since is None else since
+        await _within(patience_s, _until(lambda: all(feature.times_since(since) for feature in self.features)))
+        for feature in self.features:
+            self._stage.record(feature.played(since))
+        await _cancelled(self._acts)
+        await _within(patience_s, *(act() for feature in self.features for act in feature.mend))
+        for player in self.players:
+            player.settle()
+        await _within(patience_s, _until(lambda: all(player.is_settled for player in self.players)))
+        unsettled = [player.name for player in self.players if not player.is_settled]
+        await asyncio.gather(*(feature.until_quiet() for feature in self.features))
         await self._until_silent()
+        await _within(patience_s, *(act() for feature in self.features for act in feature.looks))
         return unsettled
 
     async def _until_silent(self) -> None:
@@ -81,12 +89,8 @@ class Load:
             await asyncio.sleep(QUIET_S)
 
     async def leave(self, patience_s: float) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                await asyncio.gather(*(player.leave() for player in (*self.subscribers, *self.publishers)))
+        await _cancelled([*self._acts, *self._running])
+        await _within(patience_s, *(player.leave() for player in self.players))
 
 
 async def _until(holds: Callable[[], bool]) -> None:
@@ -94,3 +98,19 @@ async def _until(holds: Callable[[], bool]) -> None:
         if holds():
             return
         await asyncio.sleep(POLL_S)
+
+
+async def _within(patience_s: float, *doing: Coroutine[Any, Any, None]) -> None:
+    """As far as they come."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience_s):
+            await asyncio.gather(*doing)
+
+
+async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Raises what one of them raised."""
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result

@@ -47,8 +47,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Asked(Event, frozen=True, gc=False):
-    """CONNECT is sent. `lasts`: with a session expiry; `expiry_s`: how long, 0 for a clean session, infinity where 3.1.1
-    leaves it to the node."""
+    """CONNECT is sent. `lasts`: with a session expiry; `expiry_s`: how long, 0 for a clean session, infinity where
+    3.1.1 leaves it to the node."""
 
     client: str
     connection: int
@@ -250,8 +250,8 @@ class RowsLeft(Event, frozen=True, gc=False):
 
 
 class NodeSeen(Event, frozen=True, gc=False):
-    """Now and then, during faults too. `is_ready`: what /readyz says; `is_stale`: it holds QoS 1 and 2 because its tables
-    may be old; `slots`: of client ids that the cluster says are its; `serves`: it can write to its Redis."""
+    """Now and then, during faults too. `is_ready`: what /readyz says; `is_stale`: it holds QoS 1 and 2 because its
+    tables may be old; `slots`: of client ids that the cluster says are its; `serves`: it can write to its Redis."""
 
     node: str
     is_ready: bool

@@ -32,9 +32,9 @@ from faults.tally import Tally
 from judges import judge as checker
 from judges.judge import Rules, judge
 from load import history
-from load.clients import Load
+from load.clients import SESSIONS, Load
 from load.history import AnyEvent, FaultBegan, FaultEnded
-from load.player import Node, Stage
+from load.stage import Node, Stage
 
 HERE: Final = pathlib.Path(__file__).resolve().parent
 SERVICE: Final = tuple(Node(f"service-{way}", (SERVICE_HOST, int(SERVICE_PORT))) for way in "ab")
@@ -104,11 +104,12 @@ async def campaign(options: argparse.Namespace, cluster: MqttCluster) -> int:
     stage = Stage(events.append, lambda: SERVICE, random.Random(options.seed))
     tally = Tally()
     ends = time.monotonic() + options.minutes * 60
+    sessions = SESSIONS if options.sessions == "both" else (options.sessions,)
     number = 0
     while (left := ends - time.monotonic()) > 0:
         number += 1
         events.clear()
-        load = Load(stage, number, options.sessions, options.rate, CHURNERS)
+        load = Load(stage, number, "base", options.rate, sessions=sessions, churners=CHURNERS)
         await load.start()
         until = time.monotonic() + min(left, CHAPTER_S)
         await asyncio.gather(

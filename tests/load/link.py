@@ -1,4 +1,4 @@
-"""One MQTT 5 connection over asyncio, and nothing done by itself but keep-alive: what is sent, and what comes.
+"""One MQTT connection over asyncio, and nothing done by itself but keep-alive: what is sent, and what comes.
 
 Packets are those of conformance/wire.py, built from the specification alone. A node that was stopped accepts
 connections and says nothing: whoever isn't answered within SILENT_MAX_S closes.
@@ -7,8 +7,6 @@ connections and says nothing: whoever isn't answered within SILENT_MAX_S closes.
 from __future__ import annotations
 
 import asyncio
-import itertools
-import socket
 import struct
 from collections.abc import Callable
 from typing import Final, cast
@@ -18,61 +16,61 @@ from conformance import wire
 CONNECT_MAX_S: Final = 2.0
 SILENT_MAX_S: Final = 3.0
 PING_EVERY_S: Final = 1.0
-SESSION_EXPIRY_S: Final = 3600
-
-_numbers = itertools.count(1)
-
-
-class Refused(Exception):
-    """No CONNACK that says yes."""
+KEEP_ALIVE_S: Final = 10
+PINGS_PER_KEEP_ALIVE: Final = 5
+"""Of so many times in which it could ping, it does once, whatever it has heard."""
 
 
 class Link(asyncio.Protocol):
     """`received(packet)` for all but CONNACK and PINGRESP, from `listen` on; `ended(link, by_server, reason)` once."""
 
-    def __init__(self, received: Callable[[wire.Packet], None], ended: Callable[[Link, bool, int], None]) -> None:
-        self.number = next(_numbers)
+    def __init__(
+        self,
+        number: int,
+        version: int,
+        received: Callable[[wire.Packet], None],
+        ended: Callable[[Link, bool, int], None],
+    ) -> None:
+        self.number = number
+        self.version = version
         self.received = received
         self._ended = ended
+        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._early: list[wire.Packet] | None = []
         """What came close behind CONNACK."""
-        self._connack: asyncio.Future[wire.Packet] = asyncio.get_running_loop().create_future()
+        self._connack: asyncio.Future[wire.Packet] = self._loop.create_future()
         self._heard_at = 0.0
         self._closed_by_us = False
         self._reason = -1
         self._pinging: asyncio.TimerHandle | None = None
+        self._unpinged = 0
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    async def connect(
-        self, address: tuple[str, int], client: str, *, lasts: bool, clean_start: bool, receive_maximum: int
-    ) -> bool:
-        """Whether a session was present. Raises Refused; the connection is closed then."""
-        loop = asyncio.get_running_loop()
-        properties: list[tuple[int, wire.Value]] = [(wire.RECEIVE_MAXIMUM, receive_maximum)]
-        if lasts:
-            properties.append((wire.SESSION_EXPIRY, SESSION_EXPIRY_S))
+    async def open(self, address: tuple[str, int], connect: bytes) -> wire.Packet | None:
+        """What the node answers to CONNECT; unless it is a yes, the connection is closed. None without an answer."""
         try:
             async with asyncio.timeout(CONNECT_MAX_S):
-                transport, _ = await loop.create_connection(lambda: self, *address)
-                sock = transport.get_extra_info("socket")
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.send(wire.connect(wire.V5, client, clean=clean_start, keep_alive_s=10, properties=properties))
+                await self._loop.create_connection(lambda: self, *address)
+            self.send(connect)
             async with asyncio.timeout(SILENT_MAX_S):
                 connack = await self._connack
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError):
             self.close()
-            raise Refused(f"{type(error).__name__}: {error}") from None
+            return None
+        except asyncio.CancelledError:
+            self.close()
+            raise
         if connack.reason:
             self.close()
-            raise Refused(f"reason {connack.reason:#x}")
-        self._heard_at = loop.time()
-        self._pinging = loop.call_later(PING_EVERY_S, self._ping)
-        return bool(connack.session_present)
+        else:
+            self._heard_at = self._loop.time()
+            self._pinging = self._loop.call_later(PING_EVERY_S, self._ping)
+        return connack
 
     def listen(self) -> None:
         """Whoever connected is ready for what comes."""
@@ -84,16 +82,19 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(packet)
 
-    def disconnect(self) -> None:
-        """As a client should; a session that lasts stays."""
-        self._closed_by_us = True
-        self.send(wire.disconnect(wire.V5))
-        self.close()
-
-    def close(self) -> None:
+    def end(self, disconnect: bytes) -> None:
+        """In order: DISCONNECT is the last that the node hears."""
         self._closed_by_us = True
         if self._transport is not None:
-            self._transport.abort() if self._transport.get_write_buffer_size() else self._transport.close()
+            self._transport.write(disconnect)
+            self._transport.close()
+            self._loop.call_later(SILENT_MAX_S, self._transport.abort)  # if nobody takes it
+
+    def close(self) -> None:
+        """At once, without a word: what was sent may have left, or not."""
+        self._closed_by_us = True
+        if self._transport is not None:
+            self._transport.abort()
 
     # asyncio's
 
@@ -101,12 +102,12 @@ class Link(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at = asyncio.get_running_loop().time()
+        self._heard_at = self._loop.time()
         self._buffer += data
         at = 0
         while (packet := _packet_at(self._buffer, at)) is not None:
             at, first, body = packet
-            self._take(wire.parsed(wire.V5, first, body))
+            self._take(wire.parsed(self.version, first, body))
         del self._buffer[:at]
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -131,12 +132,16 @@ class Link(asyncio.Protocol):
             self.received(packet)
 
     def _ping(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._heard_at > SILENT_MAX_S:
+        """Unless it has just heard the node; now and then all the same, for the node wants to hear the client."""
+        silent_s = self._loop.time() - self._heard_at
+        if silent_s > SILENT_MAX_S:
             self.close()
             return
-        self.send(wire.PING)
-        self._pinging = loop.call_later(PING_EVERY_S, self._ping)
+        self._unpinged += 1
+        if silent_s >= PING_EVERY_S or self._unpinged >= PINGS_PER_KEEP_ALIVE:
+            self._unpinged = 0
+            self.send(wire.PING)
+        self._pinging = self._loop.call_later(PING_EVERY_S, self._ping)
 
 
 def _packet_at(buffer: bytearray, at: int) -> tuple[int, int, bytes] | None:

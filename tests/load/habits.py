@@ -1,0 +1,70 @@
+"""What clients do again and again, each until it is cancelled: publish, change subscriptions, move, go away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from load.player import Player
+from load.sending import Letter
+
+BACKLOG_MAX_S: Final = 10.0
+"""What a publisher would have sent in so many seconds it sends as soon as it may, if something held it up."""
+CHURN_S: Final = (0.2, 2.0)
+ROVE_S: Final = (2.0, 6.0)
+
+Range = tuple[float, float]
+"""Of seconds, to draw from."""
+
+
+async def publish(player: Player, rate: float, letter: Callable[[int], Letter], *, steadily: bool = False) -> None:
+    """`letter(n)` is what the nth is; `rate` a second, by chance or steadily."""
+    dice, now = player.stage.random, player.stage.now
+    due = now()
+    number = 0
+    while True:
+        await asyncio.sleep(due - now())
+        await player.sending.room()
+        number += 1
+        player.sending.publish(letter(number))
+        due += 1 / rate if steadily else dice.expovariate(rate)
+        due = max(due, now() - BACKLOG_MAX_S)
+
+
+async def churn(player: Player, every_s: Range = CHURN_S) -> None:
+    """Want another half of all its filters."""
+    dice = player.stage.random
+    while True:
+        filters = player.subscribing.filters
+        player.subscribing.want(dice.sample(filters, (len(filters) + 1) // 2))
+        await asyncio.sleep(dice.uniform(*every_s))
+
+
+async def rove(player: Player, every_s: Range = ROVE_S) -> None:
+    """Come to another node while the older connection is still open."""
+    while True:
+        await asyncio.sleep(player.stage.random.uniform(*every_s))
+        if player.link is not None and len(player.stage.nodes()) > 1:
+            await player.connect(anew=True)
+
+
+async def be_cut_off(player: Player, every_s: Range) -> None:
+    """Lose the connection, and come back."""
+    while True:
+        await asyncio.sleep(player.stage.random.uniform(*every_s))
+        player.drop()
+
+
+async def leave_and_return(player: Player, here_s: Range, away_s: Range) -> None:
+    """Go in order, or be lost; stay away for a while."""
+    dice = player.stage.random
+    while True:
+        await asyncio.sleep(dice.uniform(*here_s))
+        player.stay_away()
+        if dice.random() < 0.5:
+            player.drop()
+        else:
+            player.disconnect()
+        await asyncio.sleep(dice.uniform(*away_s))
+        player.come_back()

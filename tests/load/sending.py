@@ -1,0 +1,162 @@
+"""What a client publishes, one number after another, as MQTT asks of it: while its session is there it sends again what
+isn't acknowledged, under the same packet ids and in order; without one it forgets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from conformance import wire
+from load.history import Acknowledged, Message, Published, PublishRefused
+from load.link import acknowledgement
+
+if TYPE_CHECKING:
+    from load.player import Player
+
+WINDOW_MESSAGES: Final = 16
+
+
+class Letter(NamedTuple):
+    """What is to be published."""
+
+    topic: str
+    """Where it is to come."""
+    qos: int = 1
+    retain: bool = False
+    clears: bool = False
+    """With an empty payload, which ends what is retained there."""
+    expiry_s: int = -1
+    delay_s: int = -1
+    """So long after it was published, by $delayed."""
+    size: int = 0
+    """Of its payload, at least."""
+
+
+class Pending:
+    """A message under way."""
+
+    __slots__ = ("answered", "is_received", "letter", "number")
+
+    def __init__(self, number: int, letter: Letter) -> None:
+        self.number = number
+        self.letter = letter
+        self.is_received = False
+        """PUBREC came: PUBREL is what is sent again."""
+        self.answered: asyncio.Future[bool] | None = None
+        """Whether it was acknowledged; False where it was refused, or is forgotten."""
+
+    def answer(self, is_yes: bool) -> None:
+        if self.answered is not None and not self.answered.done():
+            self.answered.set_result(is_yes)
+
+
+class Sending:
+    def __init__(self, player: Player) -> None:
+        self.acknowledged = 0
+        self._player = player
+        self._number = 0
+        self._packet_id = 0
+        self._pending: dict[int, Pending] = {}
+        self._room = asyncio.Event()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way."""
+        return not self._pending
+
+    async def room(self) -> None:
+        """Returns when it is connected, and may send one more message."""
+        await self._room.wait()
+
+    def publish(self, letter: Letter) -> Pending:
+        """Only where there is room; not awaited."""
+        self._number += 1
+        pending = Pending(self._number, letter)
+        packet_id = 0
+        if letter.qos:
+            packet_id = self._next_packet_id()
+            self._pending[packet_id] = pending
+        self._send(packet_id, pending, again=False)
+        self._moved()
+        return pending
+
+    async def published(self, letter: Letter, patience_s: float) -> bool:
+        """Whether it was acknowledged in time; a later acknowledgement may still come."""
+        try:
+            async with asyncio.timeout(patience_s):
+                await self.room()
+                pending = self.publish(letter)
+                pending.answered = asyncio.get_running_loop().create_future()
+                return await pending.answered
+        except TimeoutError:
+            return False
+
+    def forget(self) -> None:
+        for pending in self._pending.values():
+            pending.answer(False)
+        self._pending.clear()
+
+    def began(self) -> None:
+        for packet_id, pending in self._pending.items():
+            if pending.is_received:
+                self._player.send(acknowledgement(wire.PUBREL, packet_id))
+            else:
+                self._send(packet_id, pending, again=True)
+        self._moved()
+
+    def ended(self) -> None:
+        if not self._player.terms.lasts:
+            self.forget()  # its session is over, and nobody will ever know
+        self._moved()
+
+    def received(self, packet: wire.Packet) -> None:
+        """PUBACK, PUBREC or PUBCOMP."""
+        pending = self._pending.get(packet.packet_id)
+        if pending is None:
+            return
+        kind, player, stage = packet.kind, self._player, self._player.stage
+        if kind != wire.PUBCOMP and not pending.is_received:
+            if packet.reason < 0x80:
+                self.acknowledged += 1
+                stage.record(Acknowledged(stage.now(), player.name, pending.number))
+            else:
+                stage.record(PublishRefused(stage.now(), player.name, pending.number, packet.reason))
+            pending.answer(packet.reason < 0x80)
+        if kind == wire.PUBREC and packet.reason < 0x80:
+            pending.is_received = True
+            player.send(acknowledgement(wire.PUBREL, packet.packet_id))
+        else:
+            del self._pending[packet.packet_id]
+        self._moved()
+
+    def _send(self, packet_id: int, pending: Pending, *, again: bool) -> None:
+        player, letter = self._player, pending.letter
+        assert player.link is not None
+        player.stage.record(
+            Published(
+                player.stage.now(), player.name, player.link.number, pending.number, letter.topic, letter.qos, again,
+                letter.retain, letter.clears, letter.expiry_s, letter.delay_s, letter.size,
+            )
+        )  # fmt: skip
+        topic = letter.topic if letter.delay_s < 0 else f"$delayed/{letter.delay_s}/{letter.topic}"
+        payload = b"" if letter.clears else Message(player.name, pending.number).payload(letter.size)
+        properties = None if letter.expiry_s < 0 else [(wire.MESSAGE_EXPIRY, letter.expiry_s)]
+        player.link.send(
+            wire.publish(
+                player.terms.version, topic, payload, qos=letter.qos, packet_id=packet_id or None,
+                retain=letter.retain, dup=again, properties=properties,
+            )
+        )  # fmt: skip
+
+    def _next_packet_id(self) -> int:
+        while True:
+            self._packet_id = self._packet_id % 65_535 + 1
+            if self._packet_id not in self._pending:
+                return self._packet_id
+
+    def _moved(self) -> None:
+        if self._player.link is not None and len(self._pending) < WINDOW_MESSAGES:
+            self._room.set()
+        else:
+            self._room.clear()

@@ -1,0 +1,129 @@
+"""What a client subscribes to: it asks for what it wants and hasn't, and gives up what it has and doesn't want, one
+question a filter at a time, whatever becomes of its connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from conformance import wire
+from load.history import Subscribed, SubscribeRefused, SubscribeSent, Unsubscribed, UnsubscribeDone
+
+if TYPE_CHECKING:
+    from load.player import Player
+
+RESUBSCRIBE_S: Final = 0.5
+
+
+class Wish(NamedTuple):
+    """A subscription that a client may want. All but filter and QoS are MQTT 5's."""
+
+    filter: str
+    qos: int = 2
+    no_local: bool = False
+    retain_handling: int = 0
+    identifier: int = 0
+
+    @property
+    def options(self) -> int:
+        return self.qos | self.no_local << 2 | self.retain_handling << 4
+
+
+class Subscribing:
+    def __init__(self, player: Player, wishes: Iterable[Wish]) -> None:
+        self._player = player
+        self._wishes = {wish.filter: wish for wish in wishes}
+        self._wanted = dict.fromkeys(self._wishes)
+        self._held: dict[str, None] = {}
+        """Filters that the session has, or may have."""
+        self._asked: dict[int, str] = {}
+        self._packet_id = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """All that is wanted is there, and nothing else."""
+        return not self._asked and self._held.keys() == self._wanted.keys()
+
+    @property
+    def filters(self) -> list[str]:
+        """All that it may want."""
+        return list(self._wishes)
+
+    def has(self, filter: str) -> bool:
+        return filter in self._held
+
+    def want(self, filters: Iterable[str]) -> None:
+        """These, and no others."""
+        self._wanted = dict.fromkeys(filters)
+        self._ask()
+
+    def settle(self) -> None:
+        self.want(self._wishes)
+
+    def named(self, identifiers: Iterable[wire.Value]) -> tuple[str, ...]:
+        """The filters that were given these identifiers."""
+        known = {wish.identifier: wish.filter for wish in self._wishes.values()}
+        return tuple(known.get(cast(int, identifier), f"?{identifier!r}") for identifier in identifiers)
+
+    def forget(self) -> None:
+        self._held.clear()
+
+    def began(self) -> None:
+        for filter in self._asked.values():
+            self._held.pop(filter, None)  # nobody will tell whether it was done
+        self._asked.clear()
+        self._ask()
+
+    def received(self, packet: wire.Packet) -> None:
+        """SUBACK or UNSUBACK."""
+        filter = self._asked.pop(packet.packet_id, None)
+        player = self._player
+        if filter is None or player.link is None:
+            return
+        about = player.stage.now(), player.name, player.link.number, filter
+        reason = packet.reasons[0] if packet.reasons else 0  # 3.1.1 gives none to UNSUBACK
+        if reason >= 0x80:
+            if packet.kind == wire.SUBACK:
+                player.stage.record(SubscribeRefused(*about, reason))
+            asyncio.get_running_loop().call_later(RESUBSCRIBE_S, self._ask)
+            return
+        if packet.kind == wire.SUBACK:
+            wish = self._wishes[filter]
+            self._held[filter] = None
+            player.stage.record(Subscribed(*about, wish.qos, wish.no_local, wish.retain_handling))
+        else:
+            self._held.pop(filter, None)
+            player.stage.record(UnsubscribeDone(*about))
+        self._ask()
+
+    def _ask(self) -> None:
+        if self._player.link is None:
+            return
+        under_way = dict.fromkeys(self._asked.values())
+        for filter in self._wishes:
+            if filter not in under_way and (filter in self._wanted) != (filter in self._held):
+                if filter in self._wanted:
+                    self.subscribe(filter)
+                else:
+                    self.unsubscribe(filter)
+
+    def subscribe(self, filter: str) -> None:
+        """Also to what it has already."""
+        player, wish = self._player, self._wishes[filter]
+        assert player.link is not None
+        player.stage.record(SubscribeSent(player.stage.now(), player.name, player.link.number, filter, wish.qos))
+        properties = [(wire.SUBSCRIPTION_ID, wish.identifier)] if wish.identifier else None
+        packet_id = self._ask_about(filter)
+        player.send(wire.subscribe(player.terms.version, packet_id, (filter, wish.options), properties=properties))
+
+    def unsubscribe(self, filter: str) -> None:
+        player = self._player
+        player.stage.record(Unsubscribed(player.stage.now(), player.name, filter))
+        player.send(wire.unsubscribe(player.terms.version, self._ask_about(filter), filter))
+
+    def _ask_about(self, filter: str) -> int:
+        self._packet_id = self._packet_id % 65_535 + 1
+        self._asked[self._packet_id] = filter
+        return self._packet_id
