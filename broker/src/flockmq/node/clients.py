@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
+from flockmq.clock import Clock
 from flockmq.home.asking import Admission, AttachError, Connection, Done
 from flockmq.home.wire import Opening, WillRow
 from flockmq.mqtt.errors import PacketError
@@ -73,6 +73,7 @@ class Clients:
         counters: Counters,
         flush: Callable[[], None],
         on_event: OnEvent,
+        clock: Clock,
     ) -> None:
         self.by_id: dict[bytes, Channel] = {}
         self.homes: Homes | None = None
@@ -83,6 +84,7 @@ class Clients:
         self._counters = counters
         self._flush = flush
         self._on_event = on_event
+        self._clock = clock
         self._violations = 0
         self._violations_since_s = 0.0
 
@@ -158,14 +160,14 @@ class Clients:
                 self._home().detach(client_id, token)
         if channel.admitted_once:
             if not isinstance(session, Front):
-                self._sessions.leave(session, token, will, time.monotonic())
+                self._sessions.leave(session, token, will, self._clock.monotonic())
             self._on_event("disconnected", client_id, channel.close_reason, channel.protocol_version)
             if self.watcher is not None:
                 self.watcher.disconnected(channel, session)
 
     def violated(self, channel: Channel, error: PacketError) -> None:
         """One line, and not too many of them: a hostile client must not fill the log."""
-        now_s = time.monotonic()
+        now_s = self._clock.monotonic()
         if now_s - self._violations_since_s >= 1.0:
             if self._violations > VIOLATIONS_LOGGED_PER_S:
                 log.warning("%d more protocol violations", self._violations - VIOLATIONS_LOGGED_PER_S)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -22,6 +21,7 @@ from flockmq.bounds import (
     SESSIONS_TICK_S,
     WILLS_MAX_S,
 )
+from flockmq.clock import SYSTEM, Clock
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import LocalStatus
 from flockmq.home.service import Homes
@@ -37,7 +37,7 @@ from flockmq.node.access import Access
 from flockmq.node.arrivals import Arrivals
 from flockmq.node.clients import Clients
 from flockmq.node.delayed import Delayed, is_delayed
-from flockmq.node.filters import Filters, reason_of
+from flockmq.node.filters import Filters, WriteReasons
 from flockmq.node.fronts import Fronts
 from flockmq.node.hooking import Hooking
 from flockmq.node.hosting import Hosting
@@ -103,6 +103,7 @@ class Node(NodePort):
         sys_topics: SysTopics,
         zones: Mapping[str, Limits],
         store: Store | None,
+        clock: Clock = SYSTEM,
     ) -> None:
         """`store`: a core's, where the sessions that run there are durable."""
         self.role = role
@@ -113,17 +114,21 @@ class Node(NodePort):
         self.cluster = cluster
         self.rlog = rlog
         self.hooking = hooking
-        self.view = View(self)
+        self.clock = clock
+        self.reason_of = WriteReasons(clock).of
+        self.view = View(self, clock)
         self.overview = Overview(cluster, self.view.rlog)
         about = About(name, self.view.names, self.view.samples)
-        self.system = System(sys_topics, about, router, self.flush_soon)
+        self.system = System(sys_topics, about, router, self.flush_soon, clock)
         self.refusals = Reasons("connects_refused", "before_connect")
         self.ends = Reasons("disconnects", "before_connack")
         self.loop_watch = LoopWatch()
-        self.engine = Engine(router, self, limits)
+        self.engine = Engine(router, self, limits, clock)
         self.sessions = Sessions(router, self)
         self.fronts = Fronts(router.turn, self.engine.soon, hooking.unsubscribed)
-        self.clients = Clients(self.sessions, self.fronts, router.counters, self.engine.soon, self._connection_event)
+        self.clients = Clients(
+            self.sessions, self.fronts, router.counters, self.engine.soon, self._connection_event, clock
+        )
         self.homes = Homes(cluster, self.clients)
         self.clients.homes = self.fronts.homes = self.homes
         self.clients.watcher = self
@@ -134,6 +139,7 @@ class Node(NodePort):
             self.clients.by_id.get,
             self._connections,
             self.engine.soon,
+            clock,
         )
         self.clients.must_authorize = self.access.must_authorize
         reauthorizing = Reauthorizing(self._connections, self.access.must_authorize)
@@ -146,21 +152,23 @@ class Node(NodePort):
             on_slot_delete=self._slot_route_deleted,
             on_swap=self._routes_swapped,
         )
-        self.filters = Filters(self.incarnation, partial(rlog.submit, ROUTE), self.holders, router, self._has_alone)
+        self.filters = Filters(
+            self.incarnation, partial(rlog.submit, ROUTE), self.holders, router, self._has_alone, self.reason_of
+        )
         self.remote_shares = RemoteShares(router, self.incarnation, self._slot_share_written)
         self.slot_peers = SlotPeers(router.turn, cluster.courier.lanes)
         router.shared.find_peer = self._find_target
         router.courier = cluster.courier.lanes
         self.homes.on_crowd = cluster.courier.lanes.crowd
         self.retained = Retained()
-        self.retaining = Retaining(rlog, self.retained, lambda: cluster.is_leader)
-        self.delayed = Delayed(DelayedHost(self), reason_of, time.time)
+        self.retaining = Retaining(rlog, self.retained, lambda: cluster.is_leader, self.reason_of, clock)
+        self.delayed = Delayed(DelayedHost(self), self.reason_of, clock)
         self.publishing = Publishing(
-            router, self.retaining.retain, self.delayed.take, self.spawn, self.engine.soon, time.monotonic
+            router, self.retaining.retain, self.delayed.take, self.spawn, self.engine.soon, clock.monotonic
         )
         router.shared.on_refused = self.publishing.share
-        self.feeds = Feeds(self.retained, router, self.retaining.caught_up, self.engine.soon, _ignore)
-        self.hosting = None if store is None else Hosting(self, store, router, zones)
+        self.feeds = Feeds(self.retained, router, self.retaining.caught_up, self.engine.soon, _ignore, clock)
+        self.hosting = None if store is None else Hosting(self, store, router, zones, clock)
         self.state = "starting"
         self._tasks: set[asyncio.Task[None]] = set()
         cluster.watch(rlog)  # first, because the cluster must know a member before its routes are placed
@@ -356,7 +364,7 @@ class Node(NodePort):
             self.spawn(self.filters.exclusive.look())
             if self.hosting is not None:
                 self.hosting.try_again()
-            at_ms = time.time_ns() // 1_000_000
+            at_ms = self.clock.wall_ms()
             lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
             samples = [(at_ms, self.name, shard, entries, round(ms)) for shard, entries, ms in lags]
             self.cluster.hand_events("lag", samples)
@@ -374,7 +382,7 @@ class Node(NodePort):
             self.engine.end_turn()
 
     def _connection_event(self, kind: str, client_id: bytes, reason: int, version: int) -> None:
-        at_ms = time.time_ns() // 1_000_000
+        at_ms = self.clock.wall_ms()
         self.cluster.hand_events("connections", [(at_ms, self.name, kind, client_id.decode(), int(reason), version)])
 
     def _local_status(self) -> LocalStatus:

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from flockmq.clock import SYSTEM, Clock
 from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.change import Puts, gather
 from flockmq.rlog.core import Core
@@ -72,8 +72,10 @@ class Rlog:
         port: CorePort | None = None,
         data_dir: Path | None = None,
         ballot: Ballot | None = None,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.incarnation = incarnation
+        self._clock = clock
         source = None if port is None else port.bootstrap
         self._replica = Replica(redis, source, self._on_applied, votes=data_dir is not None)
         self.core: Core | None = None
@@ -199,7 +201,7 @@ class Rlog:
 
     def raise_alarm(self, name: str, text: str) -> None:
         """Have the whole cluster say so until the alarm is ended; a later one of the name replaces it."""
-        self.submit(CLUSTER, [ALARMS.put(name, Alarm(time.time(), text))]).add_done_callback(_log_unwritten)
+        self.submit(CLUSTER, [ALARMS.put(name, Alarm(self._clock.wall(), text))]).add_done_callback(_log_unwritten)
 
     def end_alarm(self, name: str) -> asyncio.Future[StreamId]:
         """As `submit`."""

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from flockmq.clock import SYSTEM
 from flockmq.home.asking import Admission, Answered, AttachError, Done, HomeUnreachable, Superseded
 from flockmq.home.wire import Opening, Question
 from flockmq.mqtt import encode
@@ -68,7 +69,12 @@ class Admitting(Port):
         router = self.node.router
         self.fronts = Fronts(router.turn, self.flush_soon, lambda channel, filter: None)
         self.clients = Clients(
-            self.sessions, self.fronts, router.counters, self.flush_soon, lambda *event: self.events.append(event)
+            self.sessions,
+            self.fronts,
+            router.counters,
+            self.flush_soon,
+            lambda *event: self.events.append(event),
+            SYSTEM,
         )
         self.clients.homes = self.fronts.homes = self.home
         self.clients.watcher = self
