@@ -11,7 +11,6 @@ What always holds: `by_id` has exactly the connections that hold a token.
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
@@ -74,6 +73,7 @@ class Clients:
         flush: Callable[[], None],
         on_event: OnEvent,
         clock: Clock,
+        token_bytes: Callable[[int], bytes],
     ) -> None:
         self.by_id: dict[bytes, Channel] = {}
         self.homes: Homes | None = None
@@ -85,6 +85,7 @@ class Clients:
         self._flush = flush
         self._on_event = on_event
         self._clock = clock
+        self._token_bytes = token_bytes
         self._violations = 0
         self._violations_since_s = 0.0
 
@@ -101,7 +102,7 @@ class Clients:
         channel.principal = principal
         channel.must_be_asked_about(self.must_authorize(principal))
         if not session.client_id:
-            session.client_id = b"auto-" + secrets.token_hex(10).encode()
+            session.client_id = b"auto-" + self._token_bytes(10).hex().encode()
         will = channel.will
         verdict = ALLOWED
         if will is not None and channel.must_authorize:
@@ -142,7 +143,7 @@ class Clients:
             session.window,
             session.max_packet_bytes,
             session.limits.name,
-            secrets.token_bytes(8),
+            self._token_bytes(8),
             None if will is None else WillRow(will.delay_s, will.message.version, will.message.packet),
         )
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Final, Protocol, Self
@@ -113,12 +112,19 @@ class Host(Protocol):
 class Delayed:
     """One per node; `run` it for as long as the node lives."""
 
-    def __init__(self, host: Host, reason: Callable[[asyncio.Future[StreamId]], int], clock: Clock) -> None:
+    def __init__(
+        self,
+        host: Host,
+        reason: Callable[[asyncio.Future[StreamId]], int],
+        clock: Clock,
+        token_bytes: Callable[[int], bytes],
+    ) -> None:
         self.schedule = Schedule()
         self.published = 0
         self._host = host
         self._reason = reason
         self._clock = clock
+        self._token_bytes = token_bytes
         self._after = b""
         """Up to here it was tried to publish what is due; then from the first again."""
         self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
@@ -142,7 +148,7 @@ class Delayed:
             message.expiry_s,
             derived_origin(message.origin, b"delayed") if message.origin else b"",
         )
-        written = self._host.write([DELAYED.put(due_ms.to_bytes(8, "big") + secrets.token_bytes(8), row)])
+        written = self._host.write([DELAYED.put(due_ms.to_bytes(8, "big") + self._token_bytes(8), row)])
         await asyncio.wait([written])
         return self._reason(written)
 

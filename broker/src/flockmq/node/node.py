@@ -21,9 +21,12 @@ from flockmq.bounds import (
     SESSIONS_TICK_S,
     WILLS_MAX_S,
 )
-from flockmq.clock import SYSTEM, Clock
+from flockmq.clock import SYSTEM as SYSTEM_CLOCK
+from flockmq.clock import Clock
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import LocalStatus
+from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
+from flockmq.entropy import Entropy
 from flockmq.home.service import Homes
 from flockmq.home.store import Store
 from flockmq.listeners.engine import Engine
@@ -103,7 +106,8 @@ class Node(NodePort):
         sys_topics: SysTopics,
         zones: Mapping[str, Limits],
         store: Store | None,
-        clock: Clock = SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
     ) -> None:
         """`store`: a core's, where the sessions that run there are durable."""
         self.role = role
@@ -125,9 +129,15 @@ class Node(NodePort):
         self.loop_watch = LoopWatch()
         self.engine = Engine(router, self, limits, clock)
         self.sessions = Sessions(router, self)
-        self.fronts = Fronts(router.turn, self.engine.soon, hooking.unsubscribed)
+        self.fronts = Fronts(router.turn, self.engine.soon, hooking.unsubscribed, entropy.token_bytes)
         self.clients = Clients(
-            self.sessions, self.fronts, router.counters, self.engine.soon, self._connection_event, clock
+            self.sessions,
+            self.fronts,
+            router.counters,
+            self.engine.soon,
+            self._connection_event,
+            clock,
+            entropy.token_bytes,
         )
         self.homes = Homes(cluster, self.clients)
         self.clients.homes = self.fronts.homes = self.homes
@@ -162,7 +172,7 @@ class Node(NodePort):
         self.homes.on_crowd = cluster.courier.lanes.crowd
         self.retained = Retained()
         self.retaining = Retaining(rlog, self.retained, lambda: cluster.is_leader, self.reason_of, clock)
-        self.delayed = Delayed(DelayedHost(self), self.reason_of, clock)
+        self.delayed = Delayed(DelayedHost(self), self.reason_of, clock, entropy.token_bytes)
         self.publishing = Publishing(
             router, self.retaining.retain, self.delayed.take, self.spawn, self.engine.soon, clock.monotonic
         )

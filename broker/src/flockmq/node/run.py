@@ -10,7 +10,6 @@ import contextlib
 import gc
 import logging
 import resource
-import secrets
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -22,6 +21,7 @@ from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings
 from flockmq.config.schema import Config, Mqtt
 from flockmq.config.values import Address
+from flockmq.entropy import SYSTEM, Entropy
 from flockmq.errors import ConfigError, RedisUnreachable, cannot_bind
 from flockmq.home.store import Store
 from flockmq.management import server
@@ -60,12 +60,13 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             Counters(),
             min(zone.max_packet_size for zone in zones.values()),
             min(zone.max_topic_levels for zone in zones.values()),
+            SYSTEM.random.getrandbits(64),
         )
         hooking = Hooking(router, Plugins(config.plugins.enabled), config.rewrite, config.auto_subscribe)
         router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
         redis = redis_config(config.redis)
         is_core = config.role != "replicant"
-        cluster = Cluster(_cluster_settings(config, mqtt_port or 0), router.turn, redis)
+        cluster = Cluster(_cluster_settings(config, mqtt_port or 0, SYSTEM), router.turn, redis)
         cluster.on_purged = purged.set
         rlog = Rlog(
             cluster.incarnation,
@@ -205,7 +206,7 @@ def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
     )
 
 
-def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
+def _cluster_settings(config: Config, mqtt_port: int, entropy: Entropy) -> ClusterSettings:
     """A single node without a key keeps to itself: no link is listened for. Raises ConfigError."""
     key = config.cluster.key
     alone = key is None
@@ -217,7 +218,7 @@ def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
         host=config.node.host,
         mqtt_port=mqtt_port,
         version=__version__,
-        key=secrets.token_bytes(32) if key is None else key.reveal().encode(),
+        key=entropy.token_bytes(32) if key is None else key.reveal().encode(),
         listen=None if alone else config.cluster.listen,
         seeds=() if alone else config.cluster.seeds,
         cores=config.cluster.cores if config.role != "single" else 1,

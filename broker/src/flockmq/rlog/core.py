@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
+from random import Random
 
 from flockmq import bounds, tasks
 from flockmq.rlog import bootstrap, snapshot
@@ -40,9 +41,10 @@ class Core:
         data_dir: Path,
         ballot: Ballot,
         on_lost: Callable[[str, str], None],
+        random: Random,
     ) -> None:
         self.voter = Voter(name, replica, data_dir)
-        self.committer = Committer(config, Settler(self.voter, ballot, replica.tables, on_lost), self.voter)
+        self.committer = Committer(config, Settler(self.voter, ballot, replica.tables, on_lost), self.voter, random)
         self.appended: dict[str, int] = dict.fromkeys(SHARDS, 0)
         """How many transactions this core wrote to each shard, for whomever."""
         self._replica = replica

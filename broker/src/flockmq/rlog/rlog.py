@@ -25,7 +25,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from flockmq.clock import SYSTEM, Clock
+from flockmq.clock import SYSTEM as SYSTEM_CLOCK
+from flockmq.clock import Clock
+from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
+from flockmq.entropy import Entropy
 from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.change import Puts, gather
 from flockmq.rlog.core import Core
@@ -72,7 +75,8 @@ class Rlog:
         port: CorePort | None = None,
         data_dir: Path | None = None,
         ballot: Ballot | None = None,
-        clock: Clock = SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
     ) -> None:
         self.incarnation = incarnation
         self._clock = clock
@@ -81,7 +85,7 @@ class Rlog:
         self.core: Core | None = None
         if data_dir is not None:
             name = incarnation.rpartition("@")[0]
-            self.core = Core(redis, name, self._replica, data_dir, ballot or Alone(), self._redis_lost)
+            self.core = Core(redis, name, self._replica, data_dir, ballot or Alone(), self._redis_lost, entropy.random)
         writes_to: CorePort | None = self.core if self.core is not None else port
         if writes_to is None:
             raise ValueError("a node that is no core (data_dir) needs a port to one")
@@ -91,7 +95,7 @@ class Rlog:
         self.redis_lost_data = 0
         """How often this core found that Redis had lost what the cores know, and gave it back."""
         distrust = self._replica.distrust if self.core is None else self.core.distrust
-        self._mending = Mending(self._replica, self.core is not None, distrust, self._digests_differ)
+        self._mending = Mending(self._replica, self.core is not None, distrust, self._digests_differ, entropy.random)
         self._catch_ups = {shard: CatchUp(shard, redis, partial(self.applied, shard)) for shard in SHARDS}
 
     @property
