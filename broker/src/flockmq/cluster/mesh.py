@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -22,9 +21,9 @@ from flockmq.cluster.handshake import Dialer, Identity, Listener
 from flockmq.cluster.link import Link, LinkOwner, because
 from flockmq.cluster.tunnel import Tunnel
 from flockmq.cluster.tunnels import Tunnels
+from flockmq.entropy import SYSTEM, Entropy
 
 log: Final = logging.getLogger(__name__)
-_random: Final = random.SystemRandom()
 SHUTDOWN_MAX_S: Final = 1.0
 """How long a link that is closed in order waits for the other side's close_notify."""
 
@@ -72,6 +71,7 @@ class Mesh:
         seeds: Sequence[Address],
         certificates: LinkCertificates | None = None,
         bind: Bind | None = None,
+        entropy: Entropy = SYSTEM,
     ) -> None:
         self.port = 0
         """Where it listens; 0: nowhere."""
@@ -83,6 +83,7 @@ class Mesh:
         self._seeds = seeds
         self._certificates = certificates
         self._bind = bind or bound
+        self._entropy = entropy
         self._links: dict[str, list[Link]] = {}
         self._targets: dict[Way, _Target] = {}
         self._unproven: dict[Link, asyncio.Task[None]] = {}
@@ -90,7 +91,7 @@ class Mesh:
         self._tasks: list[asyncio.Task[None]] = []
         self._refused = 0
         self._refusal_logged_at = -1.0
-        self.tunnels = Tunnels(lambda: self._me, self.links, self._welcome_tunnel)
+        self.tunnels = Tunnels(lambda: self._me, self.links, self._welcome_tunnel, entropy.random)
 
     # --- links ------------------------------------------------------------------------------------------------------
 
@@ -212,7 +213,7 @@ class Mesh:
                 alone_since = asyncio.get_running_loop().time()
                 if alone_since - up_since > bounds.LINK_REDIAL_MAX_S:
                     delay = bounds.LINK_REDIAL_MIN_S
-            await asyncio.sleep(delay * _random.uniform(0.5, 1.0))
+            await asyncio.sleep(delay * self._entropy.random.uniform(0.5, 1.0))
             delay = min(delay * 2, bounds.LINK_REDIAL_MAX_S)
 
     def _link_there(self, way: Way, target: _Target) -> Link | None:
@@ -227,7 +228,7 @@ class Mesh:
         """A link, or why there is none."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Link] = loop.create_future()
-        dialer = Dialer(self._key, self._me)
+        dialer = Dialer(self._key, self._me, self._entropy)
 
         def finish(link: Link) -> None:
             if not done.done():
@@ -296,7 +297,7 @@ class Mesh:
                 if target.is_seed and address not in found:
                     target.is_seed = False
                     self._drop_unwanted(address, target)
-            await asyncio.sleep(bounds.SEED_RESOLVE_S * _random.uniform(0.8, 1.2))
+            await asyncio.sleep(bounds.SEED_RESOLVE_S * self._entropy.random.uniform(0.8, 1.2))
 
     # --- accepting --------------------------------------------------------------------------------------------------
 
@@ -312,7 +313,7 @@ class Mesh:
             if len(self._unproven) >= bounds.LINK_HANDSHAKES_MAX:
                 oldest = next(iter(self._unproven))
                 self._turn_away(oldest, f"more than {bounds.LINK_HANDSHAKES_MAX} handshakes at once")
-            link = Link(self._owner, Listener(self._key, self._me), self._handshake_over)
+            link = Link(self._owner, Listener(self._key, self._me, self._entropy), self._handshake_over)
             link.address = f"{address[0]}:{address[1]}"
             self._unproven[link] = asyncio.create_task(self._welcome(link, connection))
 
@@ -329,7 +330,7 @@ class Mesh:
 
     def _welcome_tunnel(self, tunnel: Tunnel) -> None:
         """Through a node that is proven, which bounds how many there are."""
-        tunnel.start(Link(self._owner, Listener(self._key, self._me), self._handshake_over))
+        tunnel.start(Link(self._owner, Listener(self._key, self._me, self._entropy), self._handshake_over))
 
     def _turn_away(self, link: Link, reason: str) -> None:
         link.close(reason)

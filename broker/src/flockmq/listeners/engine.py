@@ -13,7 +13,6 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
@@ -31,6 +30,7 @@ from flockmq.bounds import (
     TURN_EVENTS_MAX,
     TURN_ROUNDS_MAX,
 )
+from flockmq.clock import Clock
 from flockmq.listeners.accepting import Acceptor
 from flockmq.listeners.connection import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, UNWATCHED, Connection
 from flockmq.listeners.filtered import Filtered
@@ -60,8 +60,9 @@ class Engine(Acceptor):
     `greetings`: whose ClientHello waits for a turn; `handshakes`: who is amid the handshake, oldest first.
     """
 
-    def __init__(self, router: Router, limits: Limits) -> None:
+    def __init__(self, router: Router, limits: Limits, clock: Clock) -> None:
         super().__init__(router, limits)
+        self._monotonic: Callable[[], float] = clock.monotonic
         self.connections: list[Connection | None] = []
         self.lingering: set[Connection] = set()
         self.greetings: dict[Filtered, None] = {}
@@ -77,7 +78,7 @@ class Engine(Acceptor):
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.router.now_s = time.monotonic()
+        self.router.now_s = self._monotonic()
         loop.add_reader(self.epoll.fileno(), self.turn)
         self._timer = loop.call_later(SWEEP_INTERVAL_S, self.tick)
 
@@ -115,7 +116,7 @@ class Engine(Acceptor):
                 events = self._spin()
                 if not events:
                     return
-            now_s = time.monotonic()
+            now_s = self._monotonic()
             self.router.now_s = now_s
             if len(events) > _SMALL_TURN_EVENTS:
                 self._hits = 0
@@ -125,7 +126,7 @@ class Engine(Acceptor):
                 self._hits = max(self._hits - _MISS, 0)
             self._serve(events)
             self.end_turn()
-            self._served_s = time.monotonic()
+            self._served_s = self._monotonic()
 
     def _spin(self) -> list[tuple[int, int]]:
         """Sleeping and waking takes longer than many an answer: where answers lately came at once, wait for them awake.
@@ -135,7 +136,7 @@ class Engine(Acceptor):
         """
         if self._hits >= _HITS_MIN:
             until_s = self._served_s + SPIN_MAX_S
-            while time.monotonic() < until_s:
+            while self._monotonic() < until_s:
                 events = self.epoll.poll(0, TURN_EVENTS_MAX)
                 if events:
                     return events
@@ -183,9 +184,9 @@ class Engine(Acceptor):
         """There is more where this came from. What takes long is read in smaller pieces from now on, so that a flood
         of packets that cost much, new topics say, delays others no more than one that costs little.
         """
-        begun_s = time.monotonic()
+        begun_s = self._monotonic()
         self._feed(connection, data)
-        connection.read_bytes = next_read_bytes(connection.read_bytes, time.monotonic() - begun_s)
+        connection.read_bytes = next_read_bytes(connection.read_bytes, self._monotonic() - begun_s)
 
     def _feed(self, connection: Connection, data: bytes) -> None:
         try:
@@ -304,7 +305,7 @@ class Engine(Acceptor):
 
     def let_on(self) -> None:
         """Every THROTTLE_TICK_S while somebody waits for tokens."""
-        self.router.now_s = time.monotonic()
+        self.router.now_s = self._monotonic()
         self.throttle.tick(self.router.now_s)
         self._throttling = self.loop is not None and self.throttle.is_busy()
         if self._throttling and self.loop is not None:
@@ -317,7 +318,7 @@ class Engine(Acceptor):
         """Every SWEEP_INTERVAL_S: who is silent, who is slow, who was cut off long enough ago."""
         if self.loop is not None:
             self._timer = self.loop.call_later(SWEEP_INTERVAL_S, self.tick)
-        now_s = time.monotonic()
+        now_s = self._monotonic()
         self.router.now_s = now_s
         self.listen_again()
         self.sweep(now_s)

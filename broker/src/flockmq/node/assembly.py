@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from flockmq import __version__, tasks
 from flockmq.auth.service import Auth
+from flockmq.clock import SYSTEM as SYSTEM_CLOCK
+from flockmq.clock import Clock
 from flockmq.cluster.certificates import LinkCertificates, LinkFiles
 from flockmq.cluster.handshake import KEY_MIN_BYTES
 from flockmq.cluster.mesh import Bind
@@ -23,6 +24,8 @@ from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings
 from flockmq.config.schema import Config, Mqtt
 from flockmq.config.values import Address
+from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
+from flockmq.entropy import Entropy
 from flockmq.errors import ConfigError, RedisUnreachable, cannot_bind
 from flockmq.home.store import Store
 from flockmq.listeners.reactor import Reactor
@@ -47,12 +50,14 @@ CAST_OUT_CHECK_S: Final = 1.0
 class Machine(NamedTuple):
     """What a node runs on."""
 
-    reactor: Callable[[Router, Limits], Reactor]
+    reactor: Callable[[Router, Limits, Clock], Reactor]
     redis: RedisConfig
     disk: Disk | None
     """A core's."""
     bind: Bind | None = None
     """Where links are listened for; None: on this machine's network."""
+    clock: Clock = SYSTEM_CLOCK
+    entropy: Entropy = SYSTEM_ENTROPY
 
 
 @dataclass
@@ -126,17 +131,19 @@ class Assembly:
 
 def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
     """`mqtt_port`: what other nodes hear of. Needs a running loop. Raises ConfigError."""
+    clock, entropy = machine.clock, machine.entropy
     zones = {"default": config.mqtt, **config.zones}
     limits = {name: _limits(name, zone, config.node.max_connections) for name, zone in zones.items()}
     router = Router(
         Counters(),
         min(zone.max_packet_size for zone in zones.values()),
         min(zone.max_topic_levels for zone in zones.values()),
+        entropy.random.getrandbits(64),
     )
     hooking = Hooking(router, Plugins(config.plugins.enabled), config.rewrite, config.auto_subscribe)
     router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
     purged = asyncio.Event()
-    cluster = Cluster(_cluster_settings(config, mqtt_port), router.turn, machine.redis, machine.bind)
+    cluster = Cluster(_cluster_settings(config, mqtt_port, entropy), router.turn, machine.redis, machine.bind, entropy)
     cluster.on_purged = purged.set
     rlog = Rlog(
         cluster.incarnation,
@@ -144,6 +151,8 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         port=cluster.core_port if config.cluster.seeds or machine.disk is None else None,
         disk=machine.disk,
         ballot=cluster.ballot,
+        clock=clock,
+        entropy=entropy,
     )
     auth = Auth(
         config.authentication,
@@ -152,6 +161,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         rlog,
         pepper=cluster.settings.key,
         is_leader=lambda: cluster.is_leader,
+        clock=clock,
     )
     node = Node(
         config.role,
@@ -164,7 +174,9 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         config.sys_topics,
         limits,
         None if machine.disk is None else Store(machine.redis),
-        machine.reactor(router, limits["default"]),
+        machine.reactor(router, limits["default"], clock),
+        clock,
+        entropy,
     )
     return Assembly(config, limits, node, cluster, rlog, purged)
 
@@ -200,7 +212,7 @@ def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
     )
 
 
-def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
+def _cluster_settings(config: Config, mqtt_port: int, entropy: Entropy) -> ClusterSettings:
     """A single node without a key keeps to itself: no link is listened for. Raises ConfigError."""
     key = config.cluster.key
     alone = key is None
@@ -212,7 +224,7 @@ def _cluster_settings(config: Config, mqtt_port: int) -> ClusterSettings:
         host=config.node.host,
         mqtt_port=mqtt_port,
         version=__version__,
-        key=secrets.token_bytes(32) if key is None else key.reveal().encode(),
+        key=entropy.token_bytes(32) if key is None else key.reveal().encode(),
         listen=None if alone else config.cluster.listen,
         seeds=() if alone else config.cluster.seeds,
         cores=config.cluster.cores if config.role != "single" else 1,

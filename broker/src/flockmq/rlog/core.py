@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
+from random import Random
 
 from flockmq import bounds, tasks
 from flockmq.rlog import bootstrap, snapshot
@@ -40,9 +41,10 @@ class Core:
         disk: Disk,
         ballot: Ballot,
         on_lost: Callable[[str, str], None],
+        random: Random,
     ) -> None:
         self.voter = Voter(name, replica, disk)
-        self.committer = Committer(config, Settler(self.voter, ballot, replica.tables, on_lost), self.voter)
+        self.committer = Committer(config, Settler(self.voter, ballot, replica.tables, on_lost), self.voter, random)
         self.appended: dict[str, int] = dict.fromkeys(SHARDS, 0)
         """How many transactions this core wrote to each shard, for whomever."""
         self._replica = replica

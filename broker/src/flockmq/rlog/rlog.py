@@ -20,11 +20,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
+from flockmq.clock import SYSTEM as SYSTEM_CLOCK
+from flockmq.clock import Clock
+from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
+from flockmq.entropy import Entropy
 from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.change import Puts, gather
 from flockmq.rlog.core import Core
@@ -72,14 +75,17 @@ class Rlog:
         port: CorePort | None = None,
         disk: Disk | None = None,
         ballot: Ballot | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
     ) -> None:
         self.incarnation = incarnation
+        self._clock = clock
         source = None if port is None else port.bootstrap
         self._replica = Replica(redis, source, self._on_applied, votes=disk is not None)
         self.core: Core | None = None
         if disk is not None:
             name = incarnation.rpartition("@")[0]
-            self.core = Core(redis, name, self._replica, disk, ballot or Alone(), self._redis_lost)
+            self.core = Core(redis, name, self._replica, disk, ballot or Alone(), self._redis_lost, entropy.random)
         writes_to: CorePort | None = self.core if self.core is not None else port
         if writes_to is None:
             raise ValueError("a node that is no core (disk) needs a port to one")
@@ -89,7 +95,7 @@ class Rlog:
         self.redis_lost_data = 0
         """How often this core found that Redis had lost what the cores know, and gave it back."""
         distrust = self._replica.distrust if self.core is None else self.core.distrust
-        self._mending = Mending(self._replica, self.core is not None, distrust, self._digests_differ)
+        self._mending = Mending(self._replica, self.core is not None, distrust, self._digests_differ, entropy.random)
         self._catch_ups = {shard: CatchUp(shard, redis, partial(self.applied, shard)) for shard in SHARDS}
 
     @property
@@ -199,7 +205,7 @@ class Rlog:
 
     def raise_alarm(self, name: str, text: str) -> None:
         """Have the whole cluster say so until the alarm is ended; a later one of the name replaces it."""
-        self.submit(CLUSTER, [ALARMS.put(name, Alarm(time.time(), text))]).add_done_callback(_log_unwritten)
+        self.submit(CLUSTER, [ALARMS.put(name, Alarm(self._clock.wall(), text))]).add_done_callback(_log_unwritten)
 
     def end_alarm(self, name: str) -> asyncio.Future[StreamId]:
         """As `submit`."""
