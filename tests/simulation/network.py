@@ -358,4 +358,3 @@ class Transport(asyncio.Transport):
         if self._is_paused:
             self._is_paused = False
             self._protocol.resume_writing()
-

@@ -13,7 +13,6 @@ from flockmq.redis_url import Server as RedisAddress
 from flockmq.rlog.connection import Argument, RedisConfig, RedisConnection, Reply
 from flockmq.rlog.errors import RedisUnreachable
 from simulation.network import End, Network
-from simulation.redis.server import Server, Session
 
 _parser = BaseParser()
 
@@ -53,12 +52,6 @@ class SimulatedRedisConnection(RedisConnection):
     def _lost(self) -> None:
         if self._asked is not None and not self._asked.done():
             self._asked.set_exception(ConnectionError("Connection closed by server."))
-
-
-def serve(server: Server, end: End) -> None:
-    """A client's connection came to this server."""
-    session: Session = server.connect()
-    end.serve(lambda commands: session.execute(commands, end.send), session.close)
 
 
 def _as_redis_py(reply: Reply | ResponseError) -> Reply | ResponseError:
