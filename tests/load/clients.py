@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from load.feature import Feature
 from load.player import Player
 from load.profiles import PROFILES, made
 from load.stage import Stage
+from load.waiting import until
 
 QUIET_S: Final = 1.0
-POLL_S: Final = 0.05
 CONNECT_MAX_S: Final = 30.0
 SESSIONS: Final = ("clean", "durable")
 
 
 class Load:
-    """One chapter's clients. `rate`: about how many messages they publish a second, in all; `sessions`, `churners`: of
-    the base."""
+    """One chapter's clients. `rate`: messages a second, of which each feature publishes its share; `sessions`,
+    `churners`: of the base."""
 
     def __init__(
         self,
@@ -32,12 +32,10 @@ class Load:
         sessions: Sequence[str] = SESSIONS,
         churners: int = 1,
     ) -> None:
-        shares = PROFILES[profile]
-        each = rate / sum(shares.values())
         self._stage = stage
         self.features = [
-            made(Feature(stage, name, chapter, share * each), tuple(sessions), churners)
-            for name, share in shares.items()
+            made(Feature(stage, name, chapter, share * rate), tuple(sessions), churners)
+            for name, share in PROFILES[profile].items()
         ]
         self.players: list[Player] = [player for feature in self.features for player in feature.players]
         self._running: list[asyncio.Task[None]] = []
@@ -54,13 +52,13 @@ class Load:
     async def start(self) -> None:
         """Returns when all are there, and play."""
         self._running = [asyncio.create_task(player.run()) for player in self.players]
-        await _until(lambda: all(player.is_settled for player in self.players))
+        await until(lambda: all(player.is_settled for player in self.players))
         self._acts = [asyncio.create_task(act()) for feature in self.features for act in feature.acts]
 
     async def until_connected(self) -> None:
         """Who isn't away. Raises TimeoutError."""
         async with asyncio.timeout(CONNECT_MAX_S):
-            await _until(lambda: all(player.link is not None or player.is_away for player in self.players))
+            await until(lambda: all(player.link is not None or player.is_away for player in self.players))
 
     async def settle(self, patience_s: float, since: float | None = None) -> list[str]:
         """When the last fault is over: go on until each feature has come once more to what it is there for, then fall
@@ -68,14 +66,14 @@ class Load:
         longer than `patience_s`. What is returned is who still waits for an answer then. Played is written down for the
         time `since` then, or since this was called."""
         since = self._stage.now() if since is None else since
-        await _within(patience_s, _until(lambda: all(feature.times_since(since) for feature in self.features)))
+        await _within(patience_s, until(lambda: all(feature.times_since(since) for feature in self.features)))
         for feature in self.features:
             self._stage.record(feature.played(since))
         await _cancelled(self._acts)
         await _within(patience_s, *(act() for feature in self.features for act in feature.mend))
         for player in self.players:
             player.settle()
-        await _within(patience_s, _until(lambda: all(player.is_settled for player in self.players)))
+        await _within(patience_s, until(lambda: all(player.is_settled for player in self.players)))
         unsettled = [player.name for player in self.players if not player.is_settled]
         await asyncio.gather(*(feature.until_quiet() for feature in self.features))
         await self._until_silent()
@@ -91,13 +89,6 @@ class Load:
     async def leave(self, patience_s: float) -> None:
         await _cancelled([*self._acts, *self._running])
         await _within(patience_s, *(player.leave() for player in self.players))
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    while True:
-        if holds():
-            return
-        await asyncio.sleep(POLL_S)
 
 
 async def _within(patience_s: float, *doing: Coroutine[Any, Any, None]) -> None:

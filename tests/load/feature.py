@@ -36,11 +36,13 @@ class Feature:
         """What is looked at when all is quiet."""
         self.quiet_at = 0.0
         """Until then something may come that nobody waits for."""
-        self._prefix = f"{chapter}-{name}"
+        self.prefix = f"{chapter}-{name}"
         self._times: list[float] = []
 
-    def player(self, name: str, terms: Terms = CLEAN, wishes: Sequence[Wish] = ()) -> Player:
-        player = Player(self.stage, f"{self._prefix}-{name}", terms, wishes)
+    def player(
+        self, name: str, terms: Terms = CLEAN, wishes: Sequence[Wish] = (), wanted: Sequence[str] | None = None
+    ) -> Player:
+        player = Player(self.stage, f"{self.prefix}-{name}", terms, wishes, wanted)
         self.players.append(player)
         return player
 

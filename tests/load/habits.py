@@ -8,6 +8,7 @@ from typing import Final
 
 from load.player import Player
 from load.sending import Letter
+from load.waiting import until
 
 BACKLOG_MAX_S: Final = 10.0
 """What a publisher would have sent in so many seconds it sends as soon as it may, if something held it up."""
@@ -57,14 +58,27 @@ async def be_cut_off(player: Player, every_s: Range) -> None:
 
 
 async def leave_and_return(player: Player, here_s: Range, away_s: Range) -> None:
-    """Go in order, or be lost; stay away for a while."""
     dice = player.stage.random
     while True:
         await asyncio.sleep(dice.uniform(*here_s))
-        player.stay_away()
-        if dice.random() < 0.5:
-            player.drop()
-        else:
-            player.disconnect()
+        go(player)
         await asyncio.sleep(dice.uniform(*away_s))
         player.come_back()
+
+
+def go(player: Player) -> None:
+    """In order, or lost; and stay away."""
+    player.stay_away()
+    if player.stage.random.random() < 0.5:
+        player.drop()
+    else:
+        player.disconnect()
+
+
+async def move(player: Player) -> None:
+    """Go, and come back to another node."""
+    go(player)
+    await until(lambda: player.link is None)
+    nodes = player.stage.nodes()
+    await player.reach(*([node for node in nodes if node.name != player.node] or nodes))
+    player.come_back()

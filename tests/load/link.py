@@ -27,11 +27,15 @@ class Link(asyncio.Protocol):
     def __init__(
         self,
         number: int,
+        node: str,
         version: int,
         received: Callable[[wire.Packet], None],
         ended: Callable[[Link, bool, int], None],
     ) -> None:
         self.number = number
+        self.node = node
+        self.present = False
+        """Whether its node had a session."""
         self.version = version
         self.received = received
         self._ended = ended

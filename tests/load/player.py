@@ -17,8 +17,11 @@ from load.sending import Sending
 from load.stage import Node, Stage
 from load.subscribing import Subscribing, Wish
 from load.taking import Taking
+from load.waiting import holds_within
 
 RETRY_S: Final = 0.1
+RUSH_MAX_S: Final = 3.0
+"""How long a client that came more than once waits until one connection is left."""
 WITH_WILL: Final = 0x04
 """DISCONNECT's reason that has the will published."""
 
@@ -45,7 +48,15 @@ LASTING_311: Final = Terms(wire.V311, math.inf)
 class Player:
     """One client: connected, on its way to be, or away."""
 
-    def __init__(self, stage: Stage, name: str, terms: Terms = CLEAN, wishes: Sequence[Wish] = ()) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        name: str,
+        terms: Terms = CLEAN,
+        wishes: Sequence[Wish] = (),
+        wanted: Sequence[str] | None = None,
+    ) -> None:
+        """`wanted`: of its wishes, what it wants when it comes, and when it settles; otherwise all."""
         self.stage = stage
         self.name = name
         self.terms = terms
@@ -53,11 +64,14 @@ class Player:
         """For the next CONNECT; each gives it a number of its own."""
         self.link: Link | None = None
         self.node = ""
+        """The last that it was connected to."""
         self.sending = Sending(self)
         self.taking = Taking(self)
-        self.subscribing = Subscribing(self, wishes)
-        self._wills = 0
+        self.subscribing = Subscribing(self, wishes, wanted)
         self.is_away = False
+        self._wills = 0
+        self._others: dict[Link, None] = {}
+        """Older connections that it doesn't listen to any more, until their nodes close them."""
         self._connecting = asyncio.Lock()
         self._changed = asyncio.Event()
         """Its connection ended, or it may come back."""
@@ -72,6 +86,10 @@ class Player:
                 await asyncio.sleep(RETRY_S)
 
     @property
+    def is_connected(self) -> bool:
+        return self.link is not None and self.link.is_open
+
+    @property
     def is_settled(self) -> bool:
         """Connected, all that it wants is subscribed, and nothing is under way."""
         return self.link is not None and self.subscribing.is_settled and self.sending.is_idle
@@ -80,40 +98,35 @@ class Player:
         """To some node, unless connected; to one of `nodes` if they are given. `anew`: even so, while the older
         connection is still open; it isn't listened to any more."""
         async with self._connecting:
-            old = self.link
-            if old is not None and not anew:
+            if self.link is not None and not anew:
                 return True
-            if old is not None:
-                old.received = _ignore
-            try:
-                node = self._chosen(nodes)
-                begun = await self._begin(node)
-                if begun is None:
-                    return False
-                link, present = begun
-                if not present:
-                    for part in (self.sending, self.subscribing, self.taking):
-                        part.forget()
-                if not link.is_open:
-                    return False
-                self.link, self.node = link, node.name
-            finally:
-                if old is not None and self.link is old:
-                    old.close()
-            for part in (self.sending, self.subscribing, self.taking):
-                part.began()
-            link.listen()
-            return True
+            return await self._come_to((self._chosen(nodes),))
+
+    async def reach(self, *nodes: Node) -> None:
+        """Connect to one of these, however often it takes."""
+        while True:
+            if await self.connect(nodes=nodes):
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def rush(self, count: int) -> bool:
+        """Come to so many nodes at once, or to one of them more than once, and go on with the connection that is left;
+        whether one is."""
+        async with self._connecting:
+            nodes = self.stage.nodes()
+            return await self._come_to(tuple(self.stage.random.choice(nodes) for _ in range(count)))
 
     def drop(self) -> None:
         """The connection ends as if the network had broken, and it comes back."""
         if self.link is not None:
             self.link.close()
+            self._fall_silent()
 
     def disconnect(self, *, with_will: bool = False, ends: bool = False) -> None:
         """In order, and come back. `ends`: and the session with it; both are MQTT 5's."""
         if self.link is not None:
             self._disconnect(self.link, with_will, ends)
+            self._fall_silent()
 
     def stay_away(self) -> None:
         """From its next end of a connection on, until `come_back`."""
@@ -124,7 +137,7 @@ class Player:
         self._changed.set()
 
     def settle(self) -> None:
-        """Come back, want all that it ever wanted, and answer everything."""
+        """Come back, want what it wanted when it came, and answer everything."""
         self.come_back()
         self.taking.settle()
         self.subscribing.settle()
@@ -136,15 +149,51 @@ class Player:
             self.terms = self.terms._replace(expiry_s=0.0)
             self._disconnect(await self._begun())
         self.disconnect()
+        for link in list(self._others):
+            link.close()
 
     def send(self, packet: bytes) -> None:
         if self.link is not None:
             self.link.send(packet)
 
-    async def _begin(self, node: Node) -> tuple[Link, bool] | None:
-        """The connection, and whether a session was present; None unless the node said yes."""
+    async def _come_to(self, nodes: Sequence[Node]) -> bool:
+        old, links = self.link, list[Link]()
+        if old is not None:
+            old.received = _ignore
+        try:
+            await asyncio.gather(*(self._begin(node, links) for node in nodes))
+            if len(links) > 1:
+                await holds_within(RUSH_MAX_S, lambda: sum(link.is_open for link in links) <= 1)
+        except asyncio.CancelledError:
+            for link in links:
+                link.close()
+            raise
+        finally:
+            if not all(link.present for link in links):
+                for part in (self.sending, self.subscribing, self.taking):
+                    part.forget()
+            left = [link for link in links if link.is_open]
+            if not left and old is not None:
+                old.close()
+        if left:
+            self._go_on_with(left.pop(), *left, *([] if old is None else [old]))
+        return self.link is not None
+
+    def _go_on_with(self, link: Link, *others: Link) -> None:
+        """It is for the nodes to close the others."""
+        for other in others:
+            other.received = _ignore
+            other.listen()
+            self._others[other] = None
+        self.link, self.node = link, link.node
+        for part in (self.sending, self.subscribing, self.taking):
+            part.began()
+        link.listen()
+
+    async def _begin(self, node: Node, links: list[Link]) -> None:
+        """One connection more, if the node says yes."""
         terms, stage = self.terms, self.stage
-        link = Link(next(stage.connections), terms.version, self._received, self._closed)
+        link = Link(next(stage.connections), node.name, terms.version, self._received, self._closed)
         will = self._next_will()
         stage.record(
             Asked(
@@ -154,19 +203,27 @@ class Player:
         )  # fmt: skip
         connack = await link.open(node.address, _connect(self.name, terms, will))
         if connack is None:
-            return None
+            return
         if connack.reason:
             stage.record(Refused(stage.now(), self.name, link.number, connack.reason))
-            return None
-        stage.record(Connected(stage.now(), self.name, link.number, bool(connack.session_present)))
-        return link, bool(connack.session_present)
+            return
+        link.present = bool(connack.session_present)
+        stage.record(Connected(stage.now(), self.name, link.number, link.present))
+        links.append(link)
 
     async def _begun(self) -> Link:
-        """On whatever node says yes."""
+        """At whatever node says yes."""
+        links: list[Link] = []
         while True:
-            if (begun := await self._begin(self._chosen(()))) is not None:
-                return begun[0]
+            await self._begin(self._chosen(()), links)
+            if links:
+                return links[0]
             await asyncio.sleep(RETRY_S)
+
+    def _fall_silent(self) -> None:
+        """The connection ends by our will, and won't be told of until it has."""
+        self.sending.moved()
+        self.taking.ended()
 
     def _disconnect(self, link: Link, with_will: bool = False, ends: bool = False) -> None:
         self.stage.record(Disconnected(self.stage.now(), self.name, link.number, with_will, ends))
@@ -174,9 +231,10 @@ class Player:
         link.end(wire.disconnect(self.terms.version, reason, [(wire.SESSION_EXPIRY, 0)] if ends else None))
 
     def _chosen(self, nodes: tuple[Node, ...]) -> Node:
-        """Another than the last, if there is one."""
-        found = nodes or self.stage.nodes()
-        return self.stage.random.choice([node for node in found if node.name != self.node] or list(found))
+        """Another than it is connected to, if there is one."""
+        found = list(nodes or self.stage.nodes())
+        others = [node for node in found if node.name != self.node]
+        return self.stage.random.choice(others if self.link is not None and others else found)
 
     def _next_will(self) -> Will | None:
         if self.will is None:
@@ -194,9 +252,11 @@ class Player:
 
     def _closed(self, link: Link, by_server: bool, reason: int) -> None:
         self.stage.record(Closed(self.stage.now(), self.name, link.number, by_server, reason))
+        self._others.pop(link, None)
         if link is self.link:
-            self.link, self.node = None, ""
+            self.link = None
             self.sending.ended()
+            self.taking.ended()
             self._changed.set()
 
 

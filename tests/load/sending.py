@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from load.player import Player
 
 WINDOW_MESSAGES: Final = 16
+PACKET_ID_MAX: Final = 32_767
+"""Those above are for what it subscribes to."""
 
 
 class Letter(NamedTuple):
@@ -54,6 +56,7 @@ class Pending:
 class Sending:
     def __init__(self, player: Player) -> None:
         self.acknowledged = 0
+        self.refused = 0
         self._player = player
         self._number = 0
         self._packet_id = 0
@@ -67,7 +70,8 @@ class Sending:
 
     async def room(self) -> None:
         """Returns when it is connected, and may send one more message."""
-        await self._room.wait()
+        while not self._room.is_set():  # it may be gone again when its turn comes
+            await self._room.wait()
 
     def publish(self, letter: Letter) -> Pending:
         """Only where there is room; not awaited."""
@@ -78,7 +82,7 @@ class Sending:
             packet_id = self._next_packet_id()
             self._pending[packet_id] = pending
         self._send(packet_id, pending, again=False)
-        self._moved()
+        self.moved()
         return pending
 
     async def published(self, letter: Letter, patience_s: float) -> bool:
@@ -103,12 +107,19 @@ class Sending:
                 self._player.send(acknowledgement(wire.PUBREL, packet_id))
             else:
                 self._send(packet_id, pending, again=True)
-        self._moved()
+        self.moved()
 
     def ended(self) -> None:
         if not self._player.terms.lasts:
             self.forget()  # its session is over, and nobody will ever know
-        self._moved()
+        self.moved()
+
+    def moved(self) -> None:
+        """There may be room now, or none any more."""
+        if self._player.is_connected and len(self._pending) < WINDOW_MESSAGES:
+            self._room.set()
+        else:
+            self._room.clear()
 
     def received(self, packet: wire.Packet) -> None:
         """PUBACK, PUBREC or PUBCOMP."""
@@ -121,6 +132,7 @@ class Sending:
                 self.acknowledged += 1
                 stage.record(Acknowledged(stage.now(), player.name, pending.number))
             else:
+                self.refused += 1
                 stage.record(PublishRefused(stage.now(), player.name, pending.number, packet.reason))
             pending.answer(packet.reason < 0x80)
         if kind == wire.PUBREC and packet.reason < 0x80:
@@ -128,7 +140,7 @@ class Sending:
             player.send(acknowledgement(wire.PUBREL, packet.packet_id))
         else:
             del self._pending[packet.packet_id]
-        self._moved()
+        self.moved()
 
     def _send(self, packet_id: int, pending: Pending, *, again: bool) -> None:
         player, letter = self._player, pending.letter
@@ -151,12 +163,6 @@ class Sending:
 
     def _next_packet_id(self) -> int:
         while True:
-            self._packet_id = self._packet_id % 65_535 + 1
+            self._packet_id = self._packet_id % PACKET_ID_MAX + 1
             if self._packet_id not in self._pending:
                 return self._packet_id
-
-    def _moved(self) -> None:
-        if self._player.link is not None and len(self._pending) < WINDOW_MESSAGES:
-            self._room.set()
-        else:
-            self._room.clear()

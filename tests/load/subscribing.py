@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from load.player import Player
 
 RESUBSCRIBE_S: Final = 0.5
+PACKET_IDS: Final = range(32_768, 65_536)
+"""Those below are for what it publishes."""
 
 
 class Wish(NamedTuple):
@@ -32,19 +34,21 @@ class Wish(NamedTuple):
 
 
 class Subscribing:
-    def __init__(self, player: Player, wishes: Iterable[Wish]) -> None:
+    def __init__(self, player: Player, wishes: Iterable[Wish], wanted: Iterable[str] | None) -> None:
         self._player = player
         self._wishes = {wish.filter: wish for wish in wishes}
-        self._wanted = dict.fromkeys(self._wishes)
+        self._wanted_at_rest = dict.fromkeys(self._wishes if wanted is None else wanted)
+        self._wanted = self._wanted_at_rest
         self._held: dict[str, None] = {}
-        """Filters that the session has, or may have."""
+        self._unsure: dict[str, None] = {}
+        """Filters that the session may have, or not: a connection ended before the answer."""
         self._asked: dict[int, str] = {}
-        self._packet_id = 0
+        self._questions = 0
 
     @property
     def is_settled(self) -> bool:
         """All that is wanted is there, and nothing else."""
-        return not self._asked and self._held.keys() == self._wanted.keys()
+        return not self._asked and not self._unsure and self._held.keys() == self._wanted.keys()
 
     @property
     def filters(self) -> list[str]:
@@ -60,7 +64,7 @@ class Subscribing:
         self._ask()
 
     def settle(self) -> None:
-        self.want(self._wishes)
+        self.want(self._wanted_at_rest)
 
     def named(self, identifiers: Iterable[wire.Value]) -> tuple[str, ...]:
         """The filters that were given these identifiers."""
@@ -68,11 +72,13 @@ class Subscribing:
         return tuple(known.get(cast(int, identifier), f"?{identifier!r}") for identifier in identifiers)
 
     def forget(self) -> None:
-        self._held.clear()
+        for known in (self._held, self._unsure, self._asked):
+            known.clear()
 
     def began(self) -> None:
         for filter in self._asked.values():
-            self._held.pop(filter, None)  # nobody will tell whether it was done
+            self._held.pop(filter, None)
+            self._unsure[filter] = None
         self._asked.clear()
         self._ask()
 
@@ -89,6 +95,7 @@ class Subscribing:
                 player.stage.record(SubscribeRefused(*about, reason))
             asyncio.get_running_loop().call_later(RESUBSCRIBE_S, self._ask)
             return
+        self._unsure.pop(filter, None)
         if packet.kind == wire.SUBACK:
             wish = self._wishes[filter]
             self._held[filter] = None
@@ -99,15 +106,16 @@ class Subscribing:
         self._ask()
 
     def _ask(self) -> None:
-        if self._player.link is None:
+        if not self._player.is_connected:
             return
         under_way = dict.fromkeys(self._asked.values())
         for filter in self._wishes:
-            if filter not in under_way and (filter in self._wanted) != (filter in self._held):
-                if filter in self._wanted:
-                    self.subscribe(filter)
-                else:
-                    self.unsubscribe(filter)
+            if filter in under_way:
+                continue
+            if filter in self._wanted and filter not in self._held:
+                self.subscribe(filter)
+            elif filter not in self._wanted and (filter in self._held or filter in self._unsure):
+                self.unsubscribe(filter)
 
     def subscribe(self, filter: str) -> None:
         """Also to what it has already."""
@@ -124,6 +132,7 @@ class Subscribing:
         player.send(wire.unsubscribe(player.terms.version, self._ask_about(filter), filter))
 
     def _ask_about(self, filter: str) -> int:
-        self._packet_id = self._packet_id % 65_535 + 1
-        self._asked[self._packet_id] = filter
-        return self._packet_id
+        self._questions += 1
+        packet_id = PACKET_IDS[self._questions % len(PACKET_IDS)]
+        self._asked[packet_id] = filter
+        return packet_id

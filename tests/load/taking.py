@@ -32,11 +32,19 @@ class Taking:
         """In the order in which they came, which is that of their answers."""
         self._answering: asyncio.TimerHandle | None = None
 
+    @property
+    def held(self) -> int:
+        """Messages that came, and aren't answered."""
+        return len(self._held)
+
     def forget(self) -> None:
         self._unreleased.clear()
 
     def began(self) -> None:
-        """What wasn't answered on an older connection comes again, or never came."""
+        self.ended()
+
+    def ended(self) -> None:
+        """What wasn't answered comes again, or never came."""
         self._held.clear()
         if self._answering is not None:
             self._answering.cancel()

@@ -22,12 +22,14 @@ OWN_FILTERS: Final = 4
 """Of a churner, that nobody else has: most of its changes change routes."""
 TERMS: Final = {"clean": (CLEAN, CLEAN_311), "durable": (LASTING, LASTING_311)}
 """The versions take turns."""
+SHARES: Final = {"clean": 1, "durable": 2}
+"""Of the messages."""
 
 
 def play(feature: Feature, sessions: Sequence[str] = ("clean", "durable"), churners: int = 1) -> None:
-    rate = feature.rate / len(sessions) / PUBLISHERS
     for kind in sessions:
-        terms = TERMS[kind]
+        terms, share = TERMS[kind], SHARES[kind] / sum(SHARES[each] for each in sessions)
+        rate = feature.rate * share / PUBLISHERS
         for i in range(PUBLISHERS):
             publisher = feature.player(f"{kind}-pub{i}", terms[i % 2])
             feature.act(habits.publish, publisher, rate, letters(f"{feature.root}/{publisher.name}"))

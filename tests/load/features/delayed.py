@@ -1,0 +1,43 @@
+"""Delayed messages, `$delayed/N/topic`: one by one, and several in the same millisecond."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from load import habits
+from load.feature import Feature
+from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player
+from load.sending import Letter
+from load.subscribing import Wish
+
+DELAYS_S: Final = (1, 3)
+AT_ONCE_MAX: Final = 5
+HERE_S: Final = (1.0, 3.0)
+AWAY_S: Final = (0.5, 2.0)
+LATE_S: Final = 1.0
+"""Beyond the delay, where nothing is wrong."""
+
+
+def play(feature: Feature) -> None:
+    publishers = [feature.player(f"pub{i}", terms) for i, terms in enumerate((LASTING, CLEAN_311))]
+    for publisher in publishers:
+        feature.act(_publish, feature, publisher, feature.rate / len(publishers))
+    wishes = [Wish(f"{feature.root}/#")]
+    for i, terms in enumerate((CLEAN, LASTING)):
+        feature.counts(feature.player(f"stays{i}", terms, wishes))
+    feature.act(habits.leave_and_return, feature.player("leaves", LASTING_311, wishes), HERE_S, AWAY_S)
+
+
+async def _publish(feature: Feature, player: Player, rate: float) -> None:
+    dice, number = feature.stage.random, 0
+    while True:
+        count = dice.randint(1, AT_ONCE_MAX)
+        await asyncio.sleep(dice.expovariate(rate / count))
+        delay_s = dice.randint(*DELAYS_S)
+        for _ in range(count):
+            await player.sending.room()
+            number += 1
+            topic = f"{feature.root}/{player.name}/{1 + number % 2}"
+            player.sending.publish(Letter(topic, 1 + number % 2, delay_s=delay_s))
+            feature.quiet_at = max(feature.quiet_at, feature.stage.now() + delay_s + LATE_S)

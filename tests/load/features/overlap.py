@@ -1,0 +1,42 @@
+"""Overlapping filters, each with a Subscription Identifier, and clients that don't want to hear themselves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from load import habits
+from load.feature import Feature
+from load.features.base import letters
+from load.history import Delivered
+from load.player import CLEAN, CLEAN_311, LASTING, Player, Terms
+from load.subscribing import Wish
+
+HERE_S: Final = (2.0, 4.0)
+AWAY_S: Final = (0.3, 1.0)
+
+
+def play(feature: Feature) -> None:
+    root, each = feature.root, feature.rate / 3
+    publisher = feature.player("pub", CLEAN_311)
+    feature.act(habits.publish, publisher, each, letters(f"{root}/{publisher.name}"))
+    for name, terms in (("durable", LASTING), ("clean", CLEAN)):
+        _overlapping(feature, f"{name}-overlaps", terms)
+        deaf = feature.player(f"{name}-not-itself", terms, [Wish(f"{root}/#", no_local=True)])
+        feature.act(habits.publish, deaf, each, letters(f"{root}/{deaf.name}"))
+    leaver = _overlapping(feature, "leaves", LASTING)
+    feature.act(habits.leave_and_return, leaver, HERE_S, AWAY_S)
+    feature.act(habits.churn, _overlapping(feature, "churns", LASTING))
+
+
+def _overlapping(feature: Feature, name: str, terms: Terms) -> Player:
+    root = feature.root
+    filters = (f"{root}/#", 1), (f"{root}/+/2/+", 2), (f"{root}/+/+/0", 0), (f"{root}/+/1/1", 2)
+    wishes = [Wish(filter, qos, identifier=i) for i, (filter, qos) in enumerate(filters, 1)]
+
+    def heard(delivered: Delivered) -> None:
+        if len(delivered.filters) > 1:
+            feature.came()
+
+    made = feature.player(name, terms, wishes)
+    made.taking.heard = heard
+    return made

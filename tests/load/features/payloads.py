@@ -1,0 +1,35 @@
+"""Big payloads, now and then: to sessions that last, of which one is away at times, and to clean ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from load import habits
+from load.feature import Feature
+from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player
+from load.sending import Letter
+from load.subscribing import Wish
+
+SIZES_BYTES: Final = (64 * 1024, 256 * 1024)
+HERE_S: Final = (2.0, 4.0)
+AWAY_S: Final = (0.5, 1.5)
+
+
+def play(feature: Feature) -> None:
+    for i, terms in enumerate((LASTING, CLEAN_311)):
+        feature.act(_publish, feature.player(f"pub{i}", terms), feature.root, feature.rate / 2)
+    wishes = [Wish(f"{feature.root}/#")]
+    for i, terms in enumerate((CLEAN, LASTING)):
+        feature.counts(feature.player(f"stays{i}", terms, wishes))
+    feature.act(habits.leave_and_return, feature.player("leaves", LASTING_311, wishes), HERE_S, AWAY_S)
+
+
+async def _publish(publisher: Player, root: str, rate: float) -> None:
+    dice, number = publisher.stage.random, 0
+    while True:
+        await asyncio.sleep(dice.expovariate(rate))
+        await publisher.sending.room()
+        number += 1
+        qos, size = 1 + number % 2, dice.randint(*SIZES_BYTES)
+        publisher.sending.publish(Letter(f"{root}/{publisher.name}/{qos}", qos, size=size))

@@ -1,0 +1,62 @@
+"""Retained messages: each device writes to its topic 1, 2, 3 …, comes back at another node between writes, and awaits
+each acknowledgement before the next; now and then it clears. Subscribers come with each way of Retain Handling. In the
+end a new subscriber at every node says what is retained there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from load import habits, looks
+from load.feature import Feature
+from load.player import CLEAN, CLEAN_311, LASTING, Player
+from load.sending import Letter
+from load.subscribing import Wish
+
+DEVICES: Final = (LASTING, CLEAN, CLEAN_311)
+PATIENCE_S: Final = 2.0
+MOVE_SHARE: Final = 0.4
+"""Of writes behind which a device comes to another node."""
+CLEAR_SHARE: Final = 0.1
+RETAIN_HANDLING: Final = (0, 1, 2)
+ASK_S: Final = (0.5, 2.0)
+
+
+def play(feature: Feature) -> None:
+    for i, terms in enumerate(DEVICES):
+        device = feature.player(f"device{i}", terms)
+        feature.act(_write, feature, device, f"{feature.root}/{i}", feature.rate / len(DEVICES))
+    for handling in RETAIN_HANDLING:
+        wish = Wish(f"{feature.root}/#", retain_handling=handling)
+        for name, terms in (("clean", CLEAN), ("durable", LASTING)):
+            feature.act(_ask_again, feature.player(f"{name}-handles{handling}", terms, [wish]), wish.filter)
+    feature.looks.append(partial(looks.retained, feature))
+
+
+async def _write(feature: Feature, device: Player, topic: str, rate: float) -> None:
+    dice, number = feature.stage.random, 0
+    while True:
+        await asyncio.sleep(dice.expovariate(rate))
+        number += 1
+        letter = Letter(topic, 1 + number % 2, retain=True, clears=dice.random() < CLEAR_SHARE)
+        if not await device.sending.published(letter, PATIENCE_S):
+            device.drop()
+            continue
+        feature.came()
+        if dice.random() < MOVE_SHARE:
+            await habits.move(device)
+
+
+async def _ask_again(player: Player, filter: str) -> None:
+    """For what it has, or anew."""
+    dice = player.stage.random
+    while True:
+        await asyncio.sleep(dice.uniform(*ASK_S))
+        if dice.random() < 0.5:
+            player.subscribing.want(())
+            await asyncio.sleep(dice.uniform(*ASK_S) / 4)
+            player.subscribing.want((filter,))
+        elif player.link is not None and player.subscribing.has(filter):
+            player.subscribing.subscribe(filter)

@@ -1,0 +1,83 @@
+"""Shared subscriptions: a group whose members are on several nodes, clean and lasting, come, leave and die, and one of
+which is full because it answers nothing; beside it a lasting subscriber of the same topics, and a group that refuses
+because its only member is full. A publisher is cut off in the midst of QoS 2, and sends again.
+
+Who is full subscribes at QoS 1, so that another member may get what it didn't answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Final
+
+from load import habits
+from load.feature import Feature
+from load.features.base import letters
+from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player
+from load.sending import Letter
+from load.subscribing import Wish
+
+HERE_S: Final = (0.8, 2.5)
+AWAY_S: Final = (0.2, 1.5)
+MEMBERS: Final = (CLEAN, CLEAN_311, LASTING, LASTING_311)
+CUT_SHARE: Final = 0.3
+"""Of QoS 2 messages whose publisher is cut off behind them."""
+STUCK_SHARE: Final = 0.4
+"""Of the messages, to the group with one member."""
+STUCK_S: Final = (3.0, 6.0)
+AWAKE_S: Final = 0.5
+TINY: Final = 1
+"""The window of who is full."""
+
+
+def play(feature: Feature) -> None:
+    jobs = f"{feature.root}/jobs"
+    member = Wish(f"$share/workers/{jobs}/#")
+    for i, terms in enumerate(MEMBERS):
+        worker = feature.player(f"stays{i}", terms, [member])
+        feature.counts(worker)
+        worker = feature.player(f"leaves{i}", terms, [member])
+        feature.counts(worker)
+        feature.act(habits.leave_and_return, worker, HERE_S, AWAY_S)
+    feature.act(habits.churn, feature.player("changes", LASTING, [member, Wish(f"{feature.root}/other", 1)]))
+    feature.player("beside", LASTING, [Wish(f"{jobs}/#")])
+    _full(feature, "full", jobs)
+
+    rate = feature.rate * (1 - STUCK_SHARE) / 2
+    feature.act(_publish_and_be_cut_off, feature.player("is-cut-off", LASTING), jobs, rate)
+    steady = feature.player("pub", CLEAN)
+    feature.act(habits.publish, steady, rate, letters(f"{jobs}/{steady.name}"))
+
+    stuck, topic = _full(feature, "stuck", f"{feature.root}/stuck"), f"{feature.root}/stuck/1"
+    feature.act(_wake_at_times, stuck)
+    clerk = feature.player("pub-stuck", LASTING)
+    feature.act(habits.publish, clerk, feature.rate * STUCK_SHARE, lambda _: Letter(topic))
+
+
+def _full(feature: Feature, name: str, topics: str) -> Player:
+    group = "workers" if name == "full" else name
+    made = feature.player(name, CLEAN._replace(receive_maximum=TINY), [Wish(f"$share/{group}/{topics}/#", 1)])
+    made.taking.answers_after_s = math.inf
+    return made
+
+
+async def _wake_at_times(player: Player) -> None:
+    while True:
+        await asyncio.sleep(player.stage.random.uniform(*STUCK_S))
+        player.taking.settle()
+        await asyncio.sleep(AWAKE_S)
+        player.taking.answers_after_s = math.inf
+
+
+async def _publish_and_be_cut_off(player: Player, root: str, rate: float) -> None:
+    dice, number = player.stage.random, 0
+    while True:
+        await asyncio.sleep(dice.expovariate(rate))
+        await player.sending.room()
+        number += 1
+        qos = 1 + number % 2
+        player.sending.publish(Letter(f"{root}/{player.name}/{qos}", qos))
+        if qos == 2 and dice.random() < CUT_SHARE:
+            await asyncio.sleep(dice.uniform(0.0, 0.01))
+            player.drop()

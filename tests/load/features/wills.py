@@ -1,0 +1,84 @@
+"""Wills: with and without a delay, of clean and lasting sessions; retained, as "offline" beside an acknowledged
+retained "online". Connections break, are ended in order, with the will all the same (0x04), or are taken over; the
+client comes back before its will is due, or behind that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from load import looks
+from load.feature import Feature
+from load.history import Delivered, Will
+from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player, Terms
+from load.sending import Letter
+from load.subscribing import Wish
+from load.waiting import until
+
+MORTALS: Final[tuple[tuple[str, Terms, float], ...]] = (
+    ("clean", CLEAN, 0.0),
+    ("clean-late", CLEAN, 2.0),
+    ("clean-311", CLEAN_311, 0.0),
+    ("durable", LASTING, 0.0),
+    ("durable-late", LASTING, 2.0),
+    ("durable-311", LASTING_311, 0.0),
+    ("short-late", LASTING._replace(expiry_s=1.0), 3.0),
+)
+"""Names, and their wills' delays. The will of a session that ends before its delay is over is due then."""
+STATES: Final = (("state-clean", CLEAN, 0.0), ("state-durable", LASTING, 1.0))
+HERE_S: Final = (0.3, 2.0)
+AWAY_S: Final = (0.2, 3.5)
+PATIENCE_S: Final = 2.0
+
+
+def play(feature: Feature) -> None:
+    lives_s = len(MORTALS) / feature.rate
+    for i, (name, terms, delay_s) in enumerate(MORTALS):
+        mortal = feature.player(name, terms)
+        mortal.will = Will(0, f"{feature.root}/gone/{name}", 1 + i % 2, delay_s=delay_s)
+        feature.act(_live_and_die, mortal, lives_s)
+    for name, terms, delay_s in STATES:
+        topic = f"{feature.root}/state/{name}"
+        mortal = feature.player(name, terms)
+        mortal.will = Will(0, topic, 1, retain=True, delay_s=delay_s)
+        feature.act(_live_and_die, mortal, lives_s)
+        feature.act(_say_online, mortal, topic)
+    for name, terms in (("watches", LASTING), ("watches-clean", CLEAN), ("watches-311", LASTING_311)):
+        watcher = feature.player(name, terms, [Wish(f"{feature.root}/#")])
+        watcher.taking.heard = partial(_heard, feature)
+    feature.looks.append(partial(looks.retained, feature))
+
+
+def _heard(feature: Feature, delivered: Delivered) -> None:
+    if delivered.publisher.endswith("!") and not delivered.retained:
+        feature.came()
+
+
+async def _live_and_die(player: Player, lives_s: float) -> None:
+    dice = player.stage.random
+    while True:
+        await asyncio.sleep(dice.uniform(*HERE_S) + dice.expovariate(1 / lives_s))
+        if dice.random() < 0.25:
+            await player.connect(anew=True)
+            continue
+        player.stay_away()
+        match dice.randrange(3 if player.terms.version == 5 else 2):
+            case 0:
+                player.drop()
+            case 1:
+                player.disconnect()
+            case 2:
+                player.disconnect(with_will=True)
+        await asyncio.sleep(dice.uniform(*AWAY_S))
+        player.come_back()
+
+
+async def _say_online(player: Player, topic: str) -> None:
+    """Whenever it has come."""
+    while True:
+        await until(lambda: player.is_connected)
+        link = player.link
+        await player.sending.published(Letter(topic, 1, retain=True), PATIENCE_S)
+        await until(lambda: player.link is not link)  # noqa: B023 - waited for here

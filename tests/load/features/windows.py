@@ -1,0 +1,54 @@
+"""Flow windows: subscribers with a small Receive Maximum that take their time to answer, bursts that are larger than
+their windows, and connections that end while a window is full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from load import habits
+from load.feature import Feature
+from load.history import Delivered
+from load.player import CLEAN, LASTING, Player, Terms
+from load.sending import Letter
+from load.subscribing import Wish
+
+BURST: Final = 12
+HEADROOM: Final = 3.0
+"""How much faster a subscriber answers than messages come, on the average."""
+CUT_OFF_S: Final = (2.0, 5.0)
+SLOW: Final = (("one", 1, LASTING), ("four", 4, LASTING), ("two", 2, CLEAN))
+"""Their windows."""
+
+
+def play(feature: Feature) -> None:
+    publishers = [feature.player("pub0", LASTING), feature.player("pub1", CLEAN)]
+    for publisher in publishers:
+        feature.act(_bursts, publisher, feature.root, feature.rate / len(publishers))
+    for name, window, terms in SLOW:
+        subscriber = _slow(feature, name, window, terms)
+        if terms.lasts:
+            feature.act(habits.be_cut_off, subscriber, CUT_OFF_S)
+
+
+def _slow(feature: Feature, name: str, window: int, terms: Terms) -> Player:
+    made = feature.player(name, terms._replace(receive_maximum=window), [Wish(f"{feature.root}/#")])
+    made.taking.answers_after_s = window / (HEADROOM * feature.rate)
+
+    def heard(_: Delivered) -> None:
+        if made.taking.held + 1 >= window:
+            feature.came()
+
+    made.taking.heard = heard
+    return made
+
+
+async def _bursts(publisher: Player, root: str, rate: float) -> None:
+    dice, number = publisher.stage.random, 0
+    while True:
+        await asyncio.sleep(dice.expovariate(rate / BURST))
+        for _ in range(BURST):
+            await publisher.sending.room()
+            number += 1
+            publisher.sending.publish(Letter(f"{root}/{publisher.name}/{1 + number % 2}", 1 + number % 2))
