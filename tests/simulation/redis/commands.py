@@ -71,7 +71,8 @@ def _set(keys: Keyspace, args: Arguments) -> Reply:
 
 
 def _incr(keys: Keyspace, args: Arguments) -> Reply:
-    value = integer(keys.get(args[1], bytes) or b"0") + 1
+    before = keys.get(args[1], bytes)
+    value = (0 if before is None else integer(before)) + 1
     keys.values[args[1]] = b"%d" % value
     keys.changes.append(args)
     return value

@@ -27,8 +27,8 @@ _NOREPLICAS: Final = "NOREPLICAS Not enough good replicas to write."
 _READONLY: Final = "READONLY You can't write against a read only replica."
 _LOADING: Final = "LOADING Redis is loading the dataset in memory"
 _NO_WAIT: Final = (
-    "ERR WAIT cannot be used with replica instances. Please also note that writes to replicas are just local and are "
-    "not propagated."
+    "ERR WAIT cannot be used with replica instances. Please also note that if a replica is configured to be writable "
+    "(which is not the default) writes to replicas are just local and are not propagated."
 )
 _UNBLOCKED: Final = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
 _VERSION: Final = "7.2.4"
@@ -170,14 +170,15 @@ class Dispatcher:
 
     def _xread(self, session: Session, args: Arguments) -> Reply | Pending:
         _, block_ms, after = xread_arguments(args)
-        self._check(list(after))
+        streams = tuple(dict.fromkeys(key for key, _ in after))
+        self._check(streams)
 
         def found() -> Reply | Pending:
             return xread(self._keys, args) or PENDING
 
         if block_ms is None:
             return xread(self._keys, args)
-        return self._block(session, Wait(tuple(after), found, lambda: None), block_ms)
+        return self._block(session, Wait(streams, found, lambda: None), block_ms)
 
     def _wait(self, session: Session, args: Arguments) -> Reply | Pending:
         """Until so many replicas have what this session wrote last."""

@@ -35,6 +35,7 @@ Value = bytes | Hash | Set | SortedSet | Stream
 Kind = TypeVar("Kind", bytes, Hash, Set, SortedSet, Stream)
 
 OK: Final = Status(b"OK")
+_INTEGER_MAX: Final = 2**63 - 1
 _WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
@@ -95,7 +96,11 @@ class Keyspace:
 
 
 def integer(text: bytes) -> int:
+    """Of 64 bits, and written in the one way."""
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        raise CommandError("ERR value is not an integer or out of range") from None
+        number = _INTEGER_MAX + 1
+    if not -_INTEGER_MAX - 1 <= number <= _INTEGER_MAX or b"%d" % number != text:
+        raise CommandError("ERR value is not an integer or out of range")
+    return number

@@ -18,17 +18,9 @@ from flockmq.rlog.connection import Reply
 from simulation.redis.keyspace import Arguments, CommandError, NotSimulatedError, Status
 
 _ENVIRONMENT: Final = b"""
-local call, register, pack = ...
+local call, pcall, register, pack = ...
 struct = { pack = pack }
-redis = { pcall = call }
-
-function redis.call(...)
-  local reply = call(...)
-  if type(reply) == 'table' and reply.err then
-    error(reply, 0)
-  end
-  return reply
-end
+redis = { call = call, pcall = pcall }
 
 function redis.error_reply(text)
   return { err = string.find(text, ' ', 1, true) and text or 'ERR ' .. text }
@@ -46,18 +38,19 @@ function redis.register_function(given, callback)
   end
 end
 
--- What a script failed with, and where in its text.
+-- What a script failed with, and where in its text. What redis.call raised is an object of Python.
 local function failure(problem)
-  if type(problem) == 'userdata' then
-    return problem -- of Python: the simulated Redis itself is at fault
-  end
   local level, info = 2, debug.getinfo(2, 'Sl')
   while info and string.sub(info.source, 1, 6) ~= '@user_' do
     level = level + 1
     info = debug.getinfo(level, 'Sl')
   end
-  local text = type(problem) == 'table' and problem.err or 'ERR ' .. tostring(problem)
-  return { err = text, place = info and info.source .. ':' .. info.currentline }
+  if type(problem) == 'table' then
+    problem = problem.err
+  elseif type(problem) ~= 'userdata' then
+    problem = 'ERR ' .. tostring(problem)
+  end
+  return { problem = problem, place = info and info.source .. ':' .. info.currentline or '' }
 end
 
 local function run(callback, keys, args)
@@ -77,8 +70,14 @@ local function library(text)
   return chunk, problem or ''
 end
 
-return run, script, library
+local function table_of(...)
+  return { ... }
+end
+
+return run, script, library, table_of
 """
+_STACK_MAX: Final = 1000
+"""How many values are handed over in a call: quicker than making a table, but Lua's stack is small."""
 _SHEBANG: Final = re.compile(rb"#!lua(?: name=(?P<name>\w+))?(?: flags=(?P<flags>[\w,-]+))?\n")
 
 
@@ -111,8 +110,8 @@ class Scripts:
     def __init__(self, call: Callable[[Arguments], Reply]) -> None:
         self._call = call
         self._lua = LuaRuntime(encoding=None, unpack_returned_tuples=True)
-        self._run, self._compile_script, self._compile_library = self._lua.execute(
-            _ENVIRONMENT, self._call_from_lua, self._register, _pack
+        self._run, self._compile_script, self._compile_library, self._table_of = self._lua.execute(
+            _ENVIRONMENT, self._call_from_lua, self._pcall_from_lua, self._register, _pack
         )
         self._ok = self._lua.table_from({b"ok": b"OK"})
         self._libraries: dict[bytes, _Library] = {}
@@ -150,15 +149,20 @@ class Scripts:
 
     def run(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Reply:
         """Raises CommandError, also for an error that the script returns."""
-        table = self._lua.table_from
-        is_done, reply = self._run(script.callback, table(keys), table(args))
+        is_done, reply = self._run(script.callback, self._table(keys), self._table(args))
         if is_done:
             return self._from_lua(reply)
-        if isinstance(reply, BaseException):
-            raise reply
-        place = reply[b"place"]
-        where = f" script: {script.name}, on {place.decode()}." if place else ""
-        raise CommandError(reply[b"err"].decode(errors="replace") + where)
+        problem, place = reply[b"problem"], reply[b"place"]
+        if isinstance(problem, CommandError):
+            text = str(problem)
+        elif isinstance(problem, bytes):
+            text = problem.decode(errors="replace")
+        else:
+            raise problem
+        raise CommandError(f"{text} script: on {place.decode()}.")
+
+    def _table(self, items: Sequence[bytes]) -> object:
+        return self._table_of(*items) if len(items) <= _STACK_MAX else self._lua.table_from(items)
 
     def _compile(self, text: bytes) -> tuple[bytes, dict[bytes, Script]]:
         shebang, body = _shebang(text)
@@ -176,11 +180,13 @@ class Scripts:
         self._registering[name] = Script(callback, name.decode(), given)
 
     def _call_from_lua(self, *args: object) -> object:
+        return self._to_lua(self._call([arg if type(arg) is bytes else _argument(arg) for arg in args]))
+
+    def _pcall_from_lua(self, *args: object) -> object:
         try:
-            reply = self._call([arg if type(arg) is bytes else _argument(arg) for arg in args])
+            return self._call_from_lua(*args)
         except CommandError as error:
             return self._lua.table_from({b"err": str(error).encode()})
-        return self._to_lua(reply)
 
     def _to_lua(self, reply: Reply) -> object:
         if reply is None:

@@ -118,7 +118,7 @@ class Session:
             for command in commands:
                 if self.is_ending:
                     return
-                reply = self._server.dispatcher.execute(self, [_encoded(argument) for argument in command])
+                reply = self._server.dispatcher.execute(self, list(map(_encoded, command)))
                 if isinstance(reply, Pending):
                     return
                 replies.append(reply)
@@ -138,6 +138,6 @@ class Session:
 
 
 def _encoded(argument: Argument) -> bytes:
-    if isinstance(argument, bytes):
+    if type(argument) is bytes:
         return argument
-    return argument.encode() if isinstance(argument, str) else b"%d" % argument
+    return argument.encode() if isinstance(argument, str) else b"%d" % argument  # type: ignore[str-format]

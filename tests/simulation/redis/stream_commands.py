@@ -10,6 +10,7 @@ from simulation.redis.stream import END, PART_MAX, START, Id, Stream
 
 _INVALID_ID: Final = "ERR Invalid stream ID specified as stream command argument"
 _TOO_SMALL: Final = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+_ENDS: Final = {b"-": START, b"+": END}
 
 
 def xadd(keys: Keyspace, args: Arguments) -> Reply:
@@ -69,7 +70,7 @@ def xread(keys: Keyspace, args: Arguments) -> Reply:
     """What is there; who waits is the server's affair."""
     count, _, after = xread_arguments(args)
     found: list[Reply] = []
-    for key, stream_id in after.items():
+    for key, stream_id in after:
         stream = keys.get(key, Stream)
         if stream is not None and stream.last > stream_id:
             rows = stream.between(_after(stream_id), END, count)
@@ -78,7 +79,7 @@ def xread(keys: Keyspace, args: Arguments) -> Reply:
     return found or None
 
 
-def xread_arguments(args: Arguments) -> tuple[int | None, int | None, dict[bytes, Id]]:
+def xread_arguments(args: Arguments) -> tuple[int | None, int | None, list[tuple[bytes, Id]]]:
     """COUNT, BLOCK in milliseconds, and after which ID each stream is read."""
     options: dict[bytes, int] = {}
     at = 1
@@ -89,9 +90,9 @@ def xread_arguments(args: Arguments) -> tuple[int | None, int | None, dict[bytes
     half = len(named) // 2
     if len(named) % 2:
         raise CommandError(
-            "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified."
+            "ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified."
         )
-    after = {key: parse_id(text) for key, text in zip(named[:half], named[half:], strict=True)}
+    after = [(key, parse_id(text)) for key, text in zip(named[:half], named[half:], strict=True)]
     return options.get(b"COUNT"), options.get(b"BLOCK"), after
 
 
@@ -117,14 +118,24 @@ def _after(stream_id: Id) -> Id:
     return stream_id[0], stream_id[1] + 1
 
 
+def _before(stream_id: Id) -> Id:
+    generation, sequence = stream_id
+    return (generation, sequence - 1) if sequence else (generation - 1, PART_MAX)
+
+
 def _first_id(text: bytes) -> Id:
     if text.startswith(b"("):
         return _after(parse_id(text[1:]))
-    return START if text == b"-" else parse_id(text)
+    return _ENDS.get(text) or parse_id(text)
 
 
 def _last_id(text: bytes) -> Id:
-    return END if text == b"+" else parse_id(text, PART_MAX)
+    if text.startswith(b"("):
+        stream_id = parse_id(text[1:], PART_MAX)
+        if stream_id == START:
+            raise CommandError("ERR invalid end ID for the interval")
+        return _before(stream_id)
+    return _ENDS.get(text) or parse_id(text, PART_MAX)
 
 
 def _count(args: Arguments) -> int | None:
