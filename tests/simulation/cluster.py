@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from flockmq import tasks
+from flockmq.session.slotted import slot_of
 from load.history import AnyEvent, NodeSeen, RowsLeft, TablesStood, Unwell
 from load.stage import Node
 from simulation.admin import SimulatedAdmin
@@ -131,6 +132,11 @@ class SimulatedCluster:
         return next(
             (node for node in self.cores if node.assembly is not None and node.assembly.cluster.is_leader), None
         )
+
+    def home_of(self, client: str) -> str:
+        """The node that owns the slot of this client id, as a node that runs knows."""
+        made = next(node.assembly for node in self.nodes.values() if node.assembly is not None)
+        return made.cluster.slots[slot_of(client.encode())].partition("@")[0]
 
     # --- what is looked at ---
 

@@ -79,6 +79,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, events.TimerHandle]] = []
         self._asked = 0
 
+    def __del__(self, **_: Any) -> None:  # type: ignore[override]
+        """It has nothing that would have to be closed."""
+
     def time(self) -> float:
         return self._now
 
