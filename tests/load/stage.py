@@ -26,8 +26,8 @@ class AdminFailed(Exception):
 
 
 class Admin(Protocol):
-    """What an operator does at one node; each returns when the node has acknowledged it, or raises AdminFailed. Done
-    twice is done once."""
+    """What an operator does at one node; each returns when the node has acknowledged it, or raises AdminFailed. To do
+    it twice, or to undo what was never done, goes well too."""
 
     async def ban(self, node: str, client: str) -> None: ...
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from load import habits
 from load.feature import Feature
-from load.history import Banned, RulesChanged
+from load.history import Banned, ChangeAsked, RulesChanged
 from load.player import CLEAN, LASTING, RETRY_S, Player
 from load.sending import Letter
 from load.stage import Admin, AdminFailed
@@ -50,7 +50,7 @@ async def _deny_at_times(feature: Feature, admin: Admin, prefix: str, publisher:
     dice, stage, sending = feature.stage.random, feature.stage, publisher.sending
     while True:
         await asyncio.sleep(dice.uniform(*HOLDS_S))
-        await _done(feature, lambda node: admin.deny(node, prefix))
+        await _done(feature, "deny", admin.deny, prefix)
         stage.record(RulesChanged(stage.now(), prefix, is_denied=True))
         refused = sending.refused
         is_felt = await holds_within(FELT_MAX_S, lambda: sending.refused > refused)  # noqa: B023 - waited for here
@@ -65,7 +65,7 @@ async def _ban_at_times(feature: Feature, admin: Admin, player: Player) -> None:
     dice, stage = feature.stage.random, feature.stage
     while True:
         await asyncio.sleep(dice.uniform(*HOLDS_S))
-        await _done(feature, lambda node: admin.ban(node, player.name))
+        await _done(feature, "ban", admin.ban, player.name)
         stage.record(Banned(stage.now(), player.name))
         is_felt = await holds_within(FELT_MAX_S, lambda: player.link is None)
         await asyncio.sleep(dice.uniform(*HOLDS_S))
@@ -75,20 +75,21 @@ async def _ban_at_times(feature: Feature, admin: Admin, player: Player) -> None:
 
 
 async def _allow(feature: Feature, admin: Admin, prefix: str) -> None:
-    await _done(feature, lambda node: admin.allow(node, prefix))
+    await _done(feature, "allow", admin.allow, prefix)
     feature.stage.record(RulesChanged(feature.stage.now(), prefix, is_denied=False))
 
 
 async def _lift(feature: Feature, admin: Admin, player: Player) -> None:
-    await _done(feature, lambda node: admin.lift(node, player.name))
+    await _done(feature, "lift", admin.lift, player.name)
     feature.stage.record(Banned(feature.stage.now(), player.name, holds=False))
 
 
-async def _done(feature: Feature, change: Callable[[str], Awaitable[None]]) -> None:
+async def _done(feature: Feature, what: str, change: Callable[[str, str], Awaitable[None]], of: str) -> None:
     """At whatever node says yes."""
     stage = feature.stage
     while True:
+        stage.record(ChangeAsked(stage.now(), what, of))
         try:
-            return await change(stage.random.choice(stage.nodes()).name)
+            return await change(stage.random.choice(stage.nodes()).name, of)
         except AdminFailed:
             await asyncio.sleep(RETRY_S)
