@@ -16,7 +16,6 @@ import asyncio
 import os
 import random
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,12 +23,11 @@ from typing import Final
 
 import uvloop
 
-from faults import aftermath, sandbox, schedule
-from faults.inject import run_step
+from faults import sandbox, schedule
+from faults.chapter import play
 from faults.lab import Host, Lab
 from faults.tally import Tally
-from judges import judge as checker
-from judges.judge import Finding, Verdict, judge
+from judges.judge import Finding, Verdict
 from load import history
 from load.clients import SESSIONS, Load
 from load.history import AnyEvent, Unwell
@@ -37,8 +35,6 @@ from load.profiles import PROFILES
 from load.stage import Stage
 
 CHAPTER_FAULTS: Final = 20
-START_MAX_S: Final = 60.0
-POLL_S: Final = 1.0
 FINDINGS_SHOWN: Final = 10
 """Of a kind and chapter; the rest is in the file."""
 
@@ -71,7 +67,7 @@ async def campaign(options: argparse.Namespace) -> int:
         for number, chapter in enumerate(_chapters(steps), 1):
             events.clear()
             load = Load(stage, number, options.profile, options.rate, sessions=sessions, churners=options.churners)
-            verdict = await _chapter(options, lab, load, chapter, events, tally)
+            verdict = await play(lab, load, chapter, events, options.patience, say, tally.timed)
             tally.add(events, verdict)
             _tell(options, number, events, verdict)
             if verdict.findings and options.stop_at_first:
@@ -92,56 +88,6 @@ def _chapters(steps: Sequence[schedule.Step]) -> list[list[schedule.Step]]:
         chapters[-1].append(step)
         faults += len(step.faults)
     return chapters
-
-
-async def _chapter(
-    options: argparse.Namespace,
-    lab: Lab,
-    load: Load,
-    steps: Sequence[schedule.Step],
-    events: list[AnyEvent],
-    tally: Tally,
-) -> Verdict:
-    now = asyncio.get_running_loop().time
-    with tally.timed("start"):
-        try:
-            async with asyncio.timeout(START_MAX_S):
-                await load.start()
-        except TimeoutError:
-            events.append(Unwell(now(), "clients", f"weren't all there within {START_MAX_S:.0f} s"))
-    with tally.timed("faults"):
-        started = now()
-        for step in steps:
-            say(f"{now() - started:7.1f} s {load.acknowledged:8d} acked  {', '.join(map(str, step.faults))}")
-            await run_step(lab, events.append, step)
-            if step.calm:
-                await asyncio.gather(lab.until_ready(), load.until_connected())
-    with tally.timed("settle"):
-        try:
-            await lab.until_ready()
-        except TimeoutError as error:
-            events.append(Unwell(now(), "nodes", str(error)))
-        if unsettled := await load.settle(options.patience):
-            events.append(Unwell(now(), ", ".join(unsettled), f"no answer within {options.patience:.0f} s"))
-    with tally.timed("judge"):
-        await _until_none_is_lost(events, options.patience)
-    with tally.timed("look"):
-        events += await aftermath.tables(lab, options.patience)
-        events += await aftermath.alarms_missing(lab, events)
-    with tally.timed("leave"):
-        await load.leave(options.patience)
-        events += await aftermath.routes_left(lab, options.patience)
-    with tally.timed("judge"):
-        return judge(events)
-
-
-async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float) -> None:
-    """Late isn't lost."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        if not judge(events).count(checker.LOST) or time.monotonic() > deadline:
-            return
-        await asyncio.sleep(POLL_S)
 
 
 def _tell(options: argparse.Namespace, number: int, events: Sequence[AnyEvent], verdict: Verdict) -> None:

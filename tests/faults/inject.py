@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from faults.lab import Broker, Lab
+from faults.cluster import Cluster
 from faults.schedule import LEADER, Planned, Step
 from load.history import AnyEvent, FaultBegan, FaultEnded, RedisLost
 
@@ -16,35 +16,35 @@ DOWN_S: Final = 0.1
 """How long Redis is away while it is replaced, at least."""
 
 
-async def run_step(lab: Lab, record: Record, step: Step) -> None:
+async def run_step(cluster: Cluster, record: Record, step: Step) -> None:
     """All its faults at once, each undone when its time is over; then the pause."""
-    await asyncio.gather(*(run_fault(lab, record, planned) for planned in step.faults))
+    await asyncio.gather(*(run_fault(cluster, record, planned) for planned in step.faults))
     await asyncio.sleep(step.pause_s)
 
 
-async def run_fault(lab: Lab, record: Record, planned: Planned) -> None:
+async def run_fault(cluster: Cluster, record: Record, planned: Planned) -> None:
     await asyncio.sleep(planned.after_s)
-    targets = await _resolved(lab, planned.targets)
+    targets = await _resolved(cluster, planned.targets)
     now = asyncio.get_running_loop().time
     record(FaultBegan(now(), planned.kind, targets))
     try:
-        async with _done(lab, record, planned, targets):
+        async with _done(cluster, record, planned, targets):
             await asyncio.sleep(planned.hold_s)
     finally:
         record(FaultEnded(now(), planned.kind, targets))
 
 
-async def _resolved(lab: Lab, targets: tuple[str, ...]) -> tuple[str, ...]:
+async def _resolved(cluster: Cluster, targets: tuple[str, ...]) -> tuple[str, ...]:
     if LEADER not in targets:
         return targets
-    leader = await lab.leader()
-    name = (leader or lab.cores[0]).name
+    leader = await cluster.leader()
+    name = (leader or cluster.cores[0]).name
     return tuple(name if target == LEADER else target for target in targets)
 
 
 @contextlib.asynccontextmanager
-async def _done(lab: Lab, record: Record, planned: Planned, targets: tuple[str, ...]) -> AsyncIterator[None]:
-    verb, host = planned.kind.split()[0], lab.hosts[targets[0]]
+async def _done(cluster: Cluster, record: Record, planned: Planned, targets: tuple[str, ...]) -> AsyncIterator[None]:
+    verb, host = planned.kind.split()[0], cluster.hosts[targets[0]]
     match verb:
         case "kill":
             await host.kill()
@@ -60,31 +60,32 @@ async def _done(lab: Lab, record: Record, planned: Planned, targets: tuple[str, 
             host.resume()
         case "cut":
             pairs = [(targets[0], targets[1])]
-            async with _cut(lab, pairs, planned.both_ways):
+            async with _cut(cluster, pairs, planned.both_ways):
                 yield
         case "isolate":
-            async with _cut(lab, [(host.name, other) for other in lab.hosts if other != host.name], planned.both_ways):
+            async with _cut(
+                cluster, [(host.name, other) for other in cluster.hosts if other != host.name], planned.both_ways
+            ):
                 yield
         case "fill":
             await asyncio.to_thread(host.fill)
             yield
             host.clear()
         case "clock":
-            assert isinstance(host, Broker)
             host.shift_clock(planned.amount)
             yield
             host.shift_clock(0.0)
         case "empty":
             await host.kill()
-            lab.redis.empty()
+            cluster.redis.empty()
             record(RedisLost(asyncio.get_running_loop().time()))
             yield
             await host.start()
         case "older":
-            lab.redis.copy_data()
+            cluster.redis.copy_data()
             yield
             await host.kill()
-            lab.redis.restore_copy()
+            cluster.redis.restore_copy()
             record(RedisLost(asyncio.get_running_loop().time()))
             await asyncio.sleep(DOWN_S)
             await host.start()
@@ -93,12 +94,12 @@ async def _done(lab: Lab, record: Record, planned: Planned, targets: tuple[str, 
 
 
 @contextlib.asynccontextmanager
-async def _cut(lab: Lab, pairs: list[tuple[str, str]], both_ways: bool) -> AsyncIterator[None]:
+async def _cut(cluster: Cluster, pairs: list[tuple[str, str]], both_ways: bool) -> AsyncIterator[None]:
     ways = pairs + [(target, source) for source, target in pairs] * both_ways
     for source, target in ways:
-        lab.cut(source, target)
+        cluster.cut(source, target)
     try:
         yield
     finally:
         for source, target in ways:
-            lab.mend(source, target)
+            cluster.mend(source, target)

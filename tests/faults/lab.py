@@ -28,6 +28,7 @@ import aiohttp
 from faults import sandbox
 from flockmq.config import schema
 from flockmq.embedded import server_binary
+from load.history import RowsLeft, TablesStood
 from load.stage import Node
 
 KEY: Final = "a fault campaign's cluster key, 32+"
@@ -123,6 +124,9 @@ class Host:
 
     def clear(self) -> None:
         (self.data / "filler").unlink(missing_ok=True)
+
+    def shift_clock(self, seconds: float) -> None:
+        raise NotImplementedError(self.name)
 
     def last_line(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()
@@ -292,6 +296,35 @@ class Lab:
         async with self._http.get(f"http://{host.address}:{MANAGEMENT}{path}") as answer:
             answer.raise_for_status()
             return await (answer.json() if path.startswith("/api") else answer.text())
+
+    async def tables(self) -> list[TablesStood]:
+        now = asyncio.get_running_loop().time()
+        return [
+            TablesStood(now, broker.name, shard, state["applied"], state["digests"])
+            for broker, shards in await self._asked(lambda broker: self.get(broker, "/api/v5/rlog"))
+            for shard, state in shards.items()
+        ]
+
+    async def routes(self) -> list[RowsLeft]:
+        now = asyncio.get_running_loop().time()
+        told = await self._asked(lambda broker: self.metric(broker, "flockmq_routes"))
+        return [RowsLeft(now, broker.name, int(routes)) for broker, routes in told]
+
+    async def alarms(self) -> list[tuple[str, float]]:
+        with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+            return [(alarm["name"], alarm["since_s"]) for alarm in await self.get(self.cores[0], "/api/v5/alarms")]
+        return []
+
+    def wall_s(self) -> float:
+        return time.time()
+
+    async def _asked(self, ask: Callable[[Broker], Awaitable[Any]]) -> list[tuple[Broker, Any]]:
+        """What those brokers say that answer."""
+        said = []
+        for broker in self.brokers:
+            with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+                said.append((broker, await ask(broker)))
+        return said
 
     async def metric(self, host: Host, name: str) -> float:
         """The sum over its labels."""

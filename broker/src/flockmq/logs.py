@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 import logging
 import sys
-import time
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
+
+from flockmq.clock import SYSTEM
 
 TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -36,7 +37,7 @@ class _Json(logging.Formatter):
 
 def configure(line_format: str, level: str) -> None:
     """Log to stderr from now on; so what OpenSSL's callbacks can't raise, as for a server name that is no text."""
-    refused = Sparing(logging.getLogger(__name__), 1)
+    refused = Sparing(logging.getLogger(__name__), 1, SYSTEM.monotonic)
     sys.unraisablehook = lambda caught: refused.warning("%s: %r", caught.err_msg or "ignored", caught.exc_value)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if line_format == "json" else _OneLine(TEXT))
@@ -47,7 +48,7 @@ class Sparing:
     """A logger for what a hostile client can bring about as often as it likes: so many lines a second, and then how
     many more there were."""
 
-    def __init__(self, log: logging.Logger, lines_per_s: int, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: logging.Logger, lines_per_s: int, now_s: Callable[[], float]) -> None:
         self._log = log
         self._lines_per_s = lines_per_s
         self._now_s = now_s

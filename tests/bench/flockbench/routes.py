@@ -17,6 +17,7 @@ from typing import Final
 
 import uvloop
 
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
@@ -28,7 +29,7 @@ WINDOW: Final = 32
 
 
 async def main(url: str, folder: Path, count: int) -> dict[str, float]:
-    core = Rlog("core@bench", RedisConfig(url), data_dir=folder)
+    core = Rlog("core@bench", RedisConfig(url), disk=Disk(folder))
     await core.start()
     filters = [b"fleet/%07d/+/state" % number for number in range(count)]
     try:

@@ -17,6 +17,7 @@ from flockmq.home import wire
 from flockmq.home.asking import Admission, AttachError, Connection
 from flockmq.home.port import Nobody
 from flockmq.home.service import Homes
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
 from flockmq.session.sink import Sink
@@ -120,7 +121,7 @@ class Node:
             self.cluster.incarnation,
             redis,
             port=self.cluster.core_port,
-            data_dir=data_dir / name if is_core else None,
+            disk=Disk(data_dir / name) if is_core else None,
             ballot=self.cluster.ballot,
         )
         self.cluster.watch(self.rlog)

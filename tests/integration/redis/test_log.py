@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from redis.crc import key_slot
 
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.reading import log_key
@@ -30,7 +31,7 @@ class Log:
     """A core and a replicant upon one Redis."""
 
     def __init__(self, config: RedisConfig, directory: Path) -> None:
-        self.core = Rlog(f"core@{secrets.token_hex(4)}", config, data_dir=directory / "core")
+        self.core = Rlog(f"core@{secrets.token_hex(4)}", config, disk=Disk(directory / "core"))
         assert self.core.core is not None
         self.replicant = Rlog(f"replicant@{secrets.token_hex(4)}", config, port=self.core.core)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.port import CorePort
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
@@ -31,7 +32,7 @@ class Nodes:
     async def core(self, name: str = "core", peer: CorePort | None = None) -> Rlog:
         """A core; with the same name again it is that core restarted, on its old disk."""
         return await self._started(
-            Rlog(self._incarnation(name), self._valkey.config, port=peer, data_dir=self.data_dir(name))
+            Rlog(self._incarnation(name), self._valkey.config, port=peer, disk=Disk(self.data_dir(name)))
         )
 
     async def replicant(self, port: CorePort, name: str = "replicant", config: RedisConfig | None = None) -> Rlog:

@@ -9,6 +9,7 @@ import pytest
 
 from flockmq.rlog.change import gather
 from flockmq.rlog.core import Core
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId, encode_transaction
 from flockmq.rlog.errors import LogFenced, LogFull, LogGap, LogLost, LogRefused, LogUnavailable, RedisUnreachable
 from flockmq.rlog.reading import log_key
@@ -712,7 +713,7 @@ async def test_a_replicant_needs_no_more_than_to_read_the_logs(nodes, valkey) ->
 async def test_redis_away_is_one_line_without_the_password(nodes, valkey) -> None:
     valkey.kill()
     config = RedisConfig(f"redis://:hunter2@127.0.0.1:{valkey.port}")
-    node = Rlog("r@1", config, data_dir=nodes.data_dir("r"))
+    node = Rlog("r@1", config, disk=Disk(nodes.data_dir("r")))
     with pytest.raises(RedisUnreachable, match=f"^Redis at 127.0.0.1:{valkey.port}: ") as error:
         await node.start()
     assert "hunter2" not in str(error.value)

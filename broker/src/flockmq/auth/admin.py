@@ -5,7 +5,6 @@ Each change is awaited until this node's own tables have it; every other node ha
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Generic, Literal, TypeVar
@@ -19,6 +18,7 @@ from flockmq.auth.pool import HashPool
 from flockmq.auth.rules import Rules, glob
 from flockmq.auth.settings import HashAlgorithm, Rule
 from flockmq.bounds import AUTH_PAGE_MAX, BAN_PATTERNS_MAX, PASSWORD_MAX_BYTES, RULES_MAX_BYTES
+from flockmq.clock import Clock
 from flockmq.rlog.entry import Op
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import AUTH, BANS, RULES, USERS, Ban, User
@@ -120,9 +120,16 @@ class Admin:
     """`scram_iterations` None: nobody logs in by SCRAM, and no verifiers are made."""
 
     def __init__(
-        self, rlog: Rlog, bans: bans.Bans, pool: HashPool, algorithm: HashAlgorithm, scram_iterations: int | None
+        self,
+        rlog: Rlog,
+        bans: bans.Bans,
+        pool: HashPool,
+        algorithm: HashAlgorithm,
+        scram_iterations: int | None,
+        clock: Clock,
     ) -> None:
         self._rlog = rlog
+        self._clock = clock
         self._bans = bans
         self._pool = pool
         self._algorithm = algorithm
@@ -250,7 +257,7 @@ class Admin:
             glob(who)
         except ValueError as error:
             raise Invalid("who", str(error)) from None
-        now_s = time.time()
+        now_s = self._clock.wall()
         if new.seconds is not None and new.until is not None:
             raise Invalid("until", "say either seconds or until")
         if new.until is not None and (new.until.tzinfo is None or new.until.year > LAST_YEAR):
@@ -284,7 +291,7 @@ class Admin:
         """
         keys = self._banned.page(self._swept_to, AUTH_PAGE_MAX)
         self._swept_to = keys[-1] if len(keys) == AUTH_PAGE_MAX else None
-        now_s = time.time()
+        now_s = self._clock.wall()
         rows = ((key, self._tables.bans.get(key)) for key in keys)
         over = [key for key, ban in rows if ban is not None and bans.is_over(ban, now_s)]
         if over:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -20,6 +19,7 @@ from flockmq.auth.rules import Rules, Subject, behind
 from flockmq.auth.settings import Authorization
 from flockmq.auth.sources import CLIENTID, AskedRules, LogRules, Source
 from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
+from flockmq.clock import SYSTEM
 from flockmq.session.peer import PeerInfo
 from flockmq.session.port import ALLOWED, ASKED, DENIED, UNTOLD
 from flockmq.session.principal import Principal
@@ -41,7 +41,7 @@ class Authorizer:
         self,
         settings: Authorization,
         sources: Sequence[Source | AskedRules],
-        now_s: Callable[[], float] = time.monotonic,
+        now_s: Callable[[], float] = SYSTEM.monotonic,
     ) -> None:
         self.on_change: Callable[[], None] = _nobody
         self.results: Counter[str] = Counter()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import logging
-import time
 from collections.abc import Callable
 from typing import Final, Self
 
 from flockmq.auth.rules import glob
 from flockmq.bounds import BAN_PATTERNS_MAX
+from flockmq.clock import SYSTEM
 from flockmq.rlog.shards import Ban
 
 log: Final = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Bans:
     """A listener of the table of bans. `on_ban` hears of a ban that came while clients are connected: its key, or None
     when it can be any."""
 
-    def __init__(self, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(self, now_s: Callable[[], float] = SYSTEM.wall) -> None:
         self.on_ban: Callable[[Key | None], None] = _nobody
         self._now_s = now_s
         self._exact: dict[Key, Ban] = {}

@@ -15,7 +15,6 @@ import csv
 import hashlib
 import io
 import logging
-import time
 from pathlib import Path
 from typing import Final, Literal
 
@@ -23,6 +22,7 @@ import msgspec
 
 from flockmq.auth.admin import Admin, Invalid, NewUser
 from flockmq.bounds import BOOTSTRAP_BATCH_USERS, BOOTSTRAP_MAX_BYTES
+from flockmq.clock import Clock
 from flockmq.errors import ConfigError
 from flockmq.rlog.entry import Op
 from flockmq.rlog.rlog import Rlog
@@ -37,11 +37,14 @@ COLUMNS: Final = {"plain": "password", "hash": "password_hash"}
 class Bootstrap:
     """`take_in` as often as one likes."""
 
-    def __init__(self, file: Path, kind: Kind, admin: Admin, rlog: Rlog, *, replace: bool = False) -> None:
+    def __init__(
+        self, file: Path, kind: Kind, admin: Admin, rlog: Rlog, clock: Clock, *, replace: bool = False
+    ) -> None:
         self._file = file
         self._kind: Kind = kind
         self._admin = admin
         self._rlog = rlog
+        self._clock = clock
         self._replace = replace
         self._seen: tuple[int, ...] = ()
 
@@ -76,7 +79,7 @@ class Bootstrap:
                 except Invalid as error:
                     raise ConfigError(f"{self._file}: user {user.user_id!r}: {error}") from None
             await self._rlog.write(AUTH, ops)
-        at_s = max(time.time(), self._newest_s() + 0.001)  # the newest, whatever another core's clock says
+        at_s = max(self._clock.wall(), self._newest_s() + 0.001)  # the newest, whatever another core's clock says
         await self._rlog.write(AUTH, [IMPORTS.put(digest, Import(at_s, len(fresh)))])
         log.info("%s: %d users, %d of them written", self._file, len(users), len(fresh))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, NamedTuple
@@ -17,6 +16,7 @@ from typing import Final, NamedTuple
 from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused, Verdict
 from flockmq.auth.built_in import ScramExchange
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
+from flockmq.clock import SYSTEM, Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.session.peer import PeerInfo
@@ -47,14 +47,14 @@ class Chain:
         links: Sequence[Authenticator],
         allow_anonymous: bool | None,
         scram: Callable[[], ScramExchange] | None = None,
-        now_s: Callable[[], float] = time.time,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.results: Counter[str] = Counter()
-        self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S)
+        self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
         self._links = links
         self._allow_anonymous = allow_anonymous
         self._scram = scram
-        self._now_s = now_s
+        self._now_s = clock.wall
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property

@@ -11,14 +11,15 @@ from flockmq.auth.attempt import ATTEMPT_VALUES, Attempt, Granted, Pass, Refused
 from flockmq.auth.outside import Answer, Crowded, Service, Unanswered
 from flockmq.auth.rules import claimed
 from flockmq.auth.settings import Http
+from flockmq.clock import Clock
 from flockmq.mqtt.reason import Reason
 
 log: Final = logging.getLogger(__name__)
 
 
 class HttpAuthenticator:
-    def __init__(self, settings: Http, where: str) -> None:
-        self._service = Service(settings, ATTEMPT_VALUES, where)
+    def __init__(self, settings: Http, where: str, clock: Clock) -> None:
+        self._service = Service(settings, ATTEMPT_VALUES, where, clock)
 
     async def start(self) -> None:
         await self._service.start()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from typing import Final
 
 import aiohttp
@@ -17,16 +16,18 @@ import jwt
 import msgspec
 
 from flockmq.bounds import JWKS_MAX_BYTES, JWKS_RETRY_S
+from flockmq.clock import SYSTEM, Clock
 
 log: Final = logging.getLogger(__name__)
 FETCH_MAX_S: Final = 5.0
 
 
 class KeySet:
-    def __init__(self, url: str, refresh_s: float, where: str) -> None:
+    def __init__(self, url: str, refresh_s: float, where: str, clock: Clock = SYSTEM) -> None:
         self._url = url
         self._refresh_s = refresh_s
         self._where = where
+        self._clock = clock
         self._keys: dict[str | None, object] = {}
         self._asked_s = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
@@ -46,7 +47,7 @@ class KeySet:
 
     @property
     def may_ask(self) -> bool:
-        return self._fetching is not None or time.monotonic() - self._asked_s >= JWKS_RETRY_S
+        return self._fetching is not None or self._clock.monotonic() - self._asked_s >= JWKS_RETRY_S
 
     async def start(self) -> None:
         """Returns when the keys are there, or couldn't be had; they are then asked for again."""
@@ -63,7 +64,7 @@ class KeySet:
     async def refresh(self) -> None:
         """Fetch once, for all who wait."""
         if self._fetching is None:
-            self._asked_s = time.monotonic()
+            self._asked_s = self._clock.monotonic()
             self._fetching = asyncio.ensure_future(self._fetch())
         await asyncio.shield(self._fetching)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Coroutine, Mapping
 from typing import Final
 
@@ -24,6 +23,7 @@ from flockmq.auth.rules import claimed
 from flockmq.auth.settings import Jwt
 from flockmq.auth.template import Template
 from flockmq.bounds import JWT_MAX_BYTES, JWT_SKEW_MAX_S, SECRET_MAX_BYTES
+from flockmq.clock import SYSTEM, Clock
 from flockmq.errors import ConfigError
 from flockmq.mqtt.reason import Reason
 
@@ -41,10 +41,13 @@ PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519Public
 class JwtAuthenticator:
     """Raises ConfigError for settings that can't be used."""
 
-    def __init__(self, settings: Jwt, where: str) -> None:
+    def __init__(self, settings: Jwt, where: str, clock: Clock = SYSTEM) -> None:
         self._settings = settings
+        self._clock = clock
         self._where = where
-        self._keys = None if settings.endpoint is None else KeySet(settings.endpoint, settings.refresh_interval, where)
+        self._keys = None
+        if settings.endpoint is not None:
+            self._keys = KeySet(settings.endpoint, settings.refresh_interval, where, clock)
         self._key = None if self._keys is not None else _own_key(settings, where)
         try:
             self._claims = {name: Template(text, CLAIM_VALUES) for name, text in settings.verify_claims.items()}
@@ -108,7 +111,7 @@ class JwtAuthenticator:
         expires_at_s = claims.get("exp", 0)
         if not isinstance(expires_at_s, int | float):
             return _refused("its token's exp isn't a number")
-        if "exp" in claims and expires_at_s <= time.time():  # an issuer's clock may be ahead, but nothing lasts longer
+        if "exp" in claims and expires_at_s <= self._clock.wall():  # an issuer's may be ahead, but nothing lasts longer
             return _refused("its token ran out")
         for name, template in self._claims.items():
             expected, found = template.render(attempt.value), claims.get(name)

@@ -16,6 +16,7 @@ from yarl import URL
 from flockmq.auth.settings import Http, HttpSource
 from flockmq.auth.template import Template
 from flockmq.bounds import ANSWER_MAX_BYTES, ASKED_MAX
+from flockmq.clock import SYSTEM, Clock
 from flockmq.errors import ConfigError
 from flockmq.logs import Sparing
 
@@ -46,11 +47,11 @@ class Answer(msgspec.Struct, frozen=True):
 class Service:
     """`ask` between `start` and `stop`. Raises ConfigError for settings that can't be used."""
 
-    def __init__(self, settings: Http | HttpSource, known: tuple[str, ...], where: str) -> None:
+    def __init__(self, settings: Http | HttpSource, known: tuple[str, ...], where: str, clock: Clock = SYSTEM) -> None:
         self.settings = settings
         self.asked = 0
         self._where = where
-        self._warnings = Sparing(log, WARNINGS_PER_S)
+        self._warnings = Sparing(log, WARNINGS_PER_S, clock.monotonic)
         self._session: aiohttp.ClientSession | None = None
         self._url = _template(settings.url, known, f"{where}.url")
         self._body = {name: _template(text, known, f"{where}.body.{name}") for name, text in settings.body.items()}

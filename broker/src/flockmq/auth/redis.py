@@ -17,6 +17,7 @@ from flockmq.auth.pool import Busy
 from flockmq.auth.settings import Redis
 from flockmq.auth.template import Template
 from flockmq.bounds import ASKED_MAX, PASSWORD_MAX_BYTES
+from flockmq.clock import Clock
 from flockmq.errors import ConfigError
 from flockmq.logs import Sparing
 
@@ -24,7 +25,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class RedisAuthenticator:
-    def __init__(self, settings: Redis, where: str, passwords: Passwords) -> None:
+    def __init__(self, settings: Redis, where: str, passwords: Passwords, clock: Clock) -> None:
         self._settings = settings
         self._where = where
         self._passwords = passwords
@@ -35,7 +36,7 @@ class RedisAuthenticator:
             raise ConfigError(f"{where}.cmd: {error}") from None
         self._client: redis.asyncio.Redis | None = None
         self._asked = 0
-        self._warnings = Sparing(log, WARNINGS_PER_S)
+        self._warnings = Sparing(log, WARNINGS_PER_S, clock.monotonic)
 
     async def start(self) -> None:
         settings = self._settings

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
@@ -49,6 +48,7 @@ from flockmq.auth.settings import (
 )
 from flockmq.auth.sources import AskedRules, LogRules, Source, file_rules
 from flockmq.bounds import AUTH_HOUSEKEEPING_S
+from flockmq.clock import SYSTEM, Clock
 from flockmq.errors import ConfigError
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogError
@@ -70,22 +70,25 @@ class Auth:
         *,
         pepper: bytes,
         is_leader: Callable[[], bool],
+        clock: Clock = SYSTEM,
     ) -> None:
         self._rlog = rlog
         self._is_leader = is_leader
+        self._clock = clock
         self.pool = HashPool()
         self.verified = Verified()
         scram = next((link for link in authentication.chain if isinstance(link, Scram)), None)
         self.algorithm = _algorithm(authentication)
-        self.bans = Bans()
+        self.bans = Bans(clock.wall)
         self.chain = Chain(
             list(self._links(authentication)),
             authentication.allow_anonymous,
             None if scram is None else partial(ScramExchange, self._user, scram.iteration_count, pepper),
+            clock,
         )
-        self.authorizer = Authorizer(authorization, list(self._sources(authorization)))
+        self.authorizer = Authorizer(authorization, list(self._sources(authorization)), clock.monotonic)
         iterations = None if scram is None else scram.iteration_count
-        self.admin = Admin(rlog, self.bans, self.pool, self.algorithm, iterations)
+        self.admin = Admin(rlog, self.bans, self.pool, self.algorithm, iterations, clock)
         self._flapping = FlappingDetector(flapping)
         self._ban_s = flapping.ban_time
         self._flapping_bans = 0
@@ -96,6 +99,7 @@ class Auth:
                 authentication.bootstrap_type,
                 self.admin,
                 rlog,
+                clock,
                 replace=authentication.bootstrap_replace,
             )
         self._housekeeper: asyncio.Task[None] | None = None
@@ -121,8 +125,8 @@ class Auth:
 
     def disconnected(self, client_id: bytes) -> None:
         """A connection of a client that was let in has ended."""
-        if self._flapping.disconnected(client_id, time.monotonic()):
-            now_s = time.time()
+        if self._flapping.disconnected(client_id, self._clock.monotonic()):
+            now_s = self._clock.wall()
             log.warning("client %r comes and goes too often: banned for %g s", client_id.decode(), self._ban_s)
             self._flapping_bans += 1
             ban = Ban(now_s + self._ban_s, "flapping", "it came and went too often", now_s)
@@ -151,11 +155,11 @@ class Auth:
                 case BuiltIn():
                     yield BuiltInAuthenticator(link, self._user, passwords)
                 case Jwt():
-                    yield JwtAuthenticator(link, where)
+                    yield JwtAuthenticator(link, where, self._clock)
                 case Http():
-                    yield HttpAuthenticator(link, where)
+                    yield HttpAuthenticator(link, where, self._clock)
                 case Redis():
-                    yield RedisAuthenticator(link, where, passwords)
+                    yield RedisAuthenticator(link, where, passwords, self._clock)
                 case Certificate():
                     yield CertificateAuthenticator(link)
                 case Scram():
@@ -170,7 +174,7 @@ class Auth:
                 case BuiltInSource():
                     yield LogRules(self._rules)
                 case HttpSource():
-                    yield AskedRules(source, where)
+                    yield AskedRules(source, where, self._clock)
 
     def _user(self, user_id: str) -> User | None:
         return self._rlog.tables.users.get(user_id)

@@ -14,6 +14,7 @@ from flockmq.auth.outside import Service, Unanswered
 from flockmq.auth.rules import CLIENT_VALUES, Rules, Subject
 from flockmq.auth.settings import FileSource, HttpSource, Rule
 from flockmq.bounds import CONFIG_MAX_BYTES, RULES_COMPILED_MAX
+from flockmq.clock import Clock
 from flockmq.errors import ConfigError
 from flockmq.session.port import PUBLISH
 
@@ -91,8 +92,8 @@ def decoded(raw: bytes) -> tuple[Rule, ...]:
 class AskedRules:
     """Another service decides about each action; answers are kept by the authorizer."""
 
-    def __init__(self, settings: HttpSource, where: str) -> None:
-        self._service = Service(settings, ACTION_VALUES, where)
+    def __init__(self, settings: HttpSource, where: str, clock: Clock) -> None:
+        self._service = Service(settings, ACTION_VALUES, where, clock)
 
     async def start(self) -> None:
         await self._service.start()

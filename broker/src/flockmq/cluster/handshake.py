@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import hmac
 import re
-import secrets
 from typing import Final
 
 import msgspec
 
 from flockmq.cluster.frames import GREETING, frame
+from flockmq.entropy import SYSTEM, Entropy
 
 PROTOCOL_VERSION: Final = 1
 KEY_MIN_BYTES: Final = 16
@@ -74,13 +74,13 @@ def refusal(reason: str) -> bytes:
 class Dialer:
     """The side that connects. Send `hello()`; feed each greeting to `receive`; done when `peer` is set."""
 
-    def __init__(self, key: bytes, me: Identity) -> None:
+    def __init__(self, key: bytes, me: Identity, entropy: Entropy = SYSTEM) -> None:
         self.peer: Identity | None = None
         self.itself = False
         """This node dialled itself: no fault, one of the seeds is its own address."""
         self.me = me
         self._key = key
-        self._hello = _encode(Hello(PROTOCOL_VERSION, me, secrets.token_bytes(_NONCE_BYTES)))
+        self._hello = _encode(Hello(PROTOCOL_VERSION, me, entropy.token_bytes(_NONCE_BYTES)))
         self._challenge: tuple[Identity, bytes] | None = None
 
     def hello(self) -> bytes:
@@ -108,11 +108,11 @@ class Dialer:
 class Listener:
     """The side that accepts. Feed each greeting to `receive`; done when `peer` is set (send what it returned first)."""
 
-    def __init__(self, key: bytes, me: Identity) -> None:
+    def __init__(self, key: bytes, me: Identity, entropy: Entropy = SYSTEM) -> None:
         self.peer: Identity | None = None
         self.me = me
         self._key = key
-        self._challenge = _encode(Challenge(PROTOCOL_VERSION, me, secrets.token_bytes(_NONCE_BYTES)))
+        self._challenge = _encode(Challenge(PROTOCOL_VERSION, me, entropy.token_bytes(_NONCE_BYTES)))
         self._hello: tuple[Identity, bytes] | None = None
 
     def receive(self, body: bytes) -> bytes:

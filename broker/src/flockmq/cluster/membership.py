@@ -13,12 +13,12 @@ otherwise. Nothing is counted anew after an election: each core judges by links 
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from flockmq import bounds
+from flockmq.entropy import SYSTEM, Entropy
 from flockmq.session.origin import process_of
 
 CORE_ROLES: Final = frozenset({"core", "single"})
@@ -110,9 +110,9 @@ def name_of(incarnation: str) -> str:
     return incarnation.rpartition("@")[0]
 
 
-def new_incarnation(name: str, former: str = "") -> str:
+def new_incarnation(name: str, former: str = "", entropy: Entropy = SYSTEM) -> str:
     """`name@`, 16 hex digits for the process, 4 for which of its lives: it has another after it was purged."""
-    process = process_of(former) if former else f"{name}@{secrets.token_hex(8)}"
+    process = process_of(former) if former else f"{name}@{entropy.token_bytes(8).hex()}"
     life = int(former[-4:], 16) + 1 if former else 0
     return f"{process}{life % 0x10000:04x}"
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import socket
 import ssl
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple, TypedDict
 
@@ -22,9 +21,9 @@ from flockmq.cluster.handshake import Dialer, Identity, Listener
 from flockmq.cluster.link import Link, LinkOwner, because
 from flockmq.cluster.tunnel import Tunnel
 from flockmq.cluster.tunnels import Tunnels
+from flockmq.entropy import SYSTEM, Entropy
 
 log: Final = logging.getLogger(__name__)
-_random: Final = random.SystemRandom()
 SHUTDOWN_MAX_S: Final = 1.0
 """How long a link that is closed in order waits for the other side's close_notify."""
 
@@ -38,6 +37,8 @@ class Through(NamedTuple):
 
 
 Way = Address | Through
+Bind = Callable[[str, int], Awaitable[socket.socket]]
+"""A listening socket at an address. Raises OSError."""
 
 
 class _Secured(TypedDict, total=False):
@@ -69,6 +70,8 @@ class Mesh:
         key: bytes,
         seeds: Sequence[Address],
         certificates: LinkCertificates | None = None,
+        bind: Bind | None = None,
+        entropy: Entropy = SYSTEM,
     ) -> None:
         self.port = 0
         """Where it listens; 0: nowhere."""
@@ -79,6 +82,8 @@ class Mesh:
         self._key = key
         self._seeds = seeds
         self._certificates = certificates
+        self._bind = bind or bound
+        self._entropy = entropy
         self._links: dict[str, list[Link]] = {}
         self._targets: dict[Way, _Target] = {}
         self._unproven: dict[Link, asyncio.Task[None]] = {}
@@ -86,7 +91,7 @@ class Mesh:
         self._tasks: list[asyncio.Task[None]] = []
         self._refused = 0
         self._refusal_logged_at = -1.0
-        self.tunnels = Tunnels(lambda: self._me, self.links, self._welcome_tunnel)
+        self.tunnels = Tunnels(lambda: self._me, self.links, self._welcome_tunnel, entropy.random)
 
     # --- links ------------------------------------------------------------------------------------------------------
 
@@ -130,7 +135,7 @@ class Mesh:
 
     async def listen(self, host: str, port: int) -> int:
         """Accept links; returns the port. Raises OSError when it can't be bound."""
-        self._listening = await _bound(host, port)
+        self._listening = await self._bind(host, port)
         self.port = int(self._listening.getsockname()[1])
         self._tasks.append(tasks.vital(self._accept(self._listening), "cluster-accept"))
         return self.port
@@ -208,7 +213,7 @@ class Mesh:
                 alone_since = asyncio.get_running_loop().time()
                 if alone_since - up_since > bounds.LINK_REDIAL_MAX_S:
                     delay = bounds.LINK_REDIAL_MIN_S
-            await asyncio.sleep(delay * _random.uniform(0.5, 1.0))
+            await asyncio.sleep(delay * self._entropy.random.uniform(0.5, 1.0))
             delay = min(delay * 2, bounds.LINK_REDIAL_MAX_S)
 
     def _link_there(self, way: Way, target: _Target) -> Link | None:
@@ -223,7 +228,7 @@ class Mesh:
         """A link, or why there is none."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Link] = loop.create_future()
-        dialer = Dialer(self._key, self._me)
+        dialer = Dialer(self._key, self._me, self._entropy)
 
         def finish(link: Link) -> None:
             if not done.done():
@@ -292,7 +297,7 @@ class Mesh:
                 if target.is_seed and address not in found:
                     target.is_seed = False
                     self._drop_unwanted(address, target)
-            await asyncio.sleep(bounds.SEED_RESOLVE_S * _random.uniform(0.8, 1.2))
+            await asyncio.sleep(bounds.SEED_RESOLVE_S * self._entropy.random.uniform(0.8, 1.2))
 
     # --- accepting --------------------------------------------------------------------------------------------------
 
@@ -308,7 +313,7 @@ class Mesh:
             if len(self._unproven) >= bounds.LINK_HANDSHAKES_MAX:
                 oldest = next(iter(self._unproven))
                 self._turn_away(oldest, f"more than {bounds.LINK_HANDSHAKES_MAX} handshakes at once")
-            link = Link(self._owner, Listener(self._key, self._me), self._handshake_over)
+            link = Link(self._owner, Listener(self._key, self._me, self._entropy), self._handshake_over)
             link.address = f"{address[0]}:{address[1]}"
             self._unproven[link] = asyncio.create_task(self._welcome(link, connection))
 
@@ -325,7 +330,7 @@ class Mesh:
 
     def _welcome_tunnel(self, tunnel: Tunnel) -> None:
         """Through a node that is proven, which bounds how many there are."""
-        tunnel.start(Link(self._owner, Listener(self._key, self._me), self._handshake_over))
+        tunnel.start(Link(self._owner, Listener(self._key, self._me, self._entropy), self._handshake_over))
 
     def _turn_away(self, link: Link, reason: str) -> None:
         link.close(reason)
@@ -360,7 +365,7 @@ def _named(way: Way) -> str:
     return f"{way.incarnation} through a core" if isinstance(way, Through) else f"{way[0]}:{way[1]}"
 
 
-async def _bound(host: str, port: int) -> socket.socket:
+async def bound(host: str, port: int) -> socket.socket:
     """A listening socket; no host: on all addresses. Raises OSError."""
     if host:
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)

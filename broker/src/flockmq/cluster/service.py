@@ -50,9 +50,10 @@ from flockmq.cluster.membership import (
     name_of,
     new_incarnation,
 )
-from flockmq.cluster.mesh import Mesh, Through
+from flockmq.cluster.mesh import Bind, Mesh, Through
 from flockmq.cluster.rows import Rows
 from flockmq.cluster.views import ClusterSettings, LocalStatus, NodeView, Traffic
+from flockmq.entropy import SYSTEM, Entropy
 from flockmq.rlog.core import Core
 from flockmq.rlog.redis import RedisConfig, RedisLinks
 from flockmq.rlog.rlog import Rlog
@@ -70,11 +71,18 @@ def _ignore(*_: object) -> None:
 class Cluster:
     """See the module's docstring. It is the LinkOwner of all its links."""
 
-    def __init__(self, settings: ClusterSettings, turn: list[Sink], redis: RedisConfig | None = None) -> None:
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        turn: list[Sink],
+        redis: RedisConfig | None = None,
+        bind: Bind | None = None,
+        entropy: Entropy = SYSTEM,
+    ) -> None:
         if (settings.listen or settings.seeds) and len(settings.key) < KEY_MIN_BYTES:
             raise ValueError(f"the cluster key has {len(settings.key)} bytes, it needs at least {KEY_MIN_BYTES}")
         self.settings = settings
-        self.incarnation = new_incarnation(settings.name)
+        self.incarnation = new_incarnation(settings.name, entropy=entropy)
         self.is_core = settings.role in CORE_ROLES
         self.core_port = CorePort(self._choose_core)
         self.ballot = Ballot(self._core_links, self._count_cores)
@@ -106,7 +114,7 @@ class Cluster:
         self._turn = turn
         self._redis = redis
         self._loop = asyncio.get_running_loop()
-        self.mesh = Mesh(self, self._me, settings.key, settings.seeds, settings.certificates)
+        self.mesh = Mesh(self, self._me, settings.key, settings.seeds, settings.certificates, bind, entropy)
         self._members = Membership(settings.name, self._loop.time())
         self._forwarding = Forwarding(
             turn,

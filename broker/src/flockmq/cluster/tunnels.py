@@ -10,10 +10,10 @@ are of one link: odd ones of the side that dialled it, even ones of the other, n
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, Protocol
+from random import Random
+from typing import Protocol
 
 from flockmq import bounds
 from flockmq.cluster import frames
@@ -22,8 +22,6 @@ from flockmq.cluster.handshake import Identity
 from flockmq.cluster.link import Link
 from flockmq.cluster.membership import CORE_ROLES
 from flockmq.cluster.tunnel import Tunnel
-
-_random: Final = random.SystemRandom()
 
 
 class End(Protocol):
@@ -38,7 +36,11 @@ class Tunnels:
     """`links` are this node's, `me` says who it is now; `welcome` takes a tunnel that somebody else dialled."""
 
     def __init__(
-        self, me: Callable[[], Identity], links: Callable[[], Iterable[Link]], welcome: Callable[[Tunnel], None]
+        self,
+        me: Callable[[], Identity],
+        links: Callable[[], Iterable[Link]],
+        welcome: Callable[[Tunnel], None],
+        random: Random,
     ) -> None:
         self.relayed = 0
         """Tunnels between two other nodes that this core passes on."""
@@ -47,6 +49,7 @@ class Tunnels:
         self._me = me
         self._links = links
         self._welcome = welcome
+        self._random = random
         self._ends: dict[Link, dict[int, End]] = {}
         self._last_ids: dict[Link, int] = {}
 
@@ -59,7 +62,7 @@ class Tunnels:
         ]
         if not carriers:
             raise ConnectionError("there is no link to a core to go through")
-        carrier = _random.choice(carriers)
+        carrier = self._random.choice(carriers)
         if len(self._ends.get(carrier, ())) >= bounds.TUNNELS_MAX:
             raise ConnectionError(f"{bounds.TUNNELS_MAX} tunnels go through {carrier.peer.incarnation}")
         tunnel_id = self._next_id(carrier)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from functools import partial
@@ -20,6 +19,7 @@ from struct import error as StructError
 from typing import Final, Protocol
 
 from flockmq import bounds
+from flockmq.clock import Clock
 from flockmq.home.barriers import All, if_durable
 from flockmq.home.edges import SlotJournal
 from flockmq.home.marks import Marks, number_bytes
@@ -100,12 +100,15 @@ class Slot:
 class Holding:
     """One per core."""
 
-    def __init__(self, host: Host, store: Store, router: HomedRouter, guests: Guests, slices: Slices) -> None:
+    def __init__(
+        self, host: Host, store: Store, router: HomedRouter, guests: Guests, slices: Slices, clock: Clock
+    ) -> None:
         self.router = router
         self.sessions = Sessions(router, _Port(self))
-        self.ledger = Ledger(time.time() - time.monotonic())
+        self.ledger = Ledger(clock.wall() - clock.monotonic())
         self.slots: dict[int, Slot] = {}
         self.view = 0
+        self._clock = clock
         self._host = host
         self._store = store
         self._guests = guests
@@ -149,8 +152,8 @@ class Holding:
 
     def now(self) -> None:
         """What follows happens now."""
-        self.router.now_s = time.monotonic()
-        self.ledger.wall_offset_s = time.time() - self.router.now_s
+        self.router.now_s = self._clock.monotonic()
+        self.ledger.wall_offset_s = self._clock.wall() - self.router.now_s
 
     def seal(self) -> None:
         """What was put is to be durable."""
@@ -254,7 +257,7 @@ class Holding:
             return  # it went and came back meanwhile: it is taken once more
         elif isinstance(taken, StoreFenced):
             self._note("another core took them before their sessions were here", number)
-            slot.lose(time.monotonic())
+            slot.lose(self._clock.monotonic())
         elif not slot.loaded and await self._load(slot, taken) and not slot.is_lost:
             slot.loaded = True
             self._unloaded.discard(number)
@@ -283,7 +286,7 @@ class Holding:
             except Exception:  # the others, and the other slots, have no part in it
                 log.exception("the session of %r can't be restored, it is left in Redis", client_id)
                 slot.unread.add(client_id)
-            if time.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
+            if self._clock.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
                 self.seal()
                 await asyncio.sleep(0)
                 self.now()
@@ -366,7 +369,7 @@ class Holding:
         slot = self.slots.get(number)
         if slot is not None and not slot.is_lost:
             self._note("another core took them, what they have here stops", number)
-            slot.lose(time.monotonic())
+            slot.lose(self._clock.monotonic())
             self._unloaded.add(number)
 
     # --- Redis lost data ----------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from flockmq import bounds
+from flockmq.clock import Clock
 from flockmq.home import wire
 from flockmq.home.asking import Answered
 from flockmq.home.crowds import Crowds
@@ -45,9 +46,9 @@ log: Final = logging.getLogger(__name__)
 class Residents:
     """One per core."""
 
-    def __init__(self, host: Host, homes: Homes, store: Store, router: HomedRouter) -> None:
-        self._slices = Slices(host.soon)
-        self.holding = Holding(host, store, router, self, self._slices)
+    def __init__(self, host: Host, homes: Homes, store: Store, router: HomedRouter, clock: Clock) -> None:
+        self._slices = Slices(host.soon, clock)
+        self.holding = Holding(host, store, router, self, self._slices, clock)
         self.letters = Letters(host, self.holding, store)
         self.crowds = Crowds(self._session_at, homes.crowd)
         self.router = router

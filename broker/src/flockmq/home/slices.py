@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from flockmq import bounds
+from flockmq.clock import Clock
 
 log: Final = logging.getLogger(__name__)
 
@@ -16,8 +16,9 @@ log: Final = logging.getLogger(__name__)
 class Slices:
     """`soon` runs a call after this turn."""
 
-    def __init__(self, soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, soon: Callable[[Callable[[], None]], object], clock: Clock) -> None:
         self._soon = soon
+        self._clock = clock
         self._work: deque[Iterator[Callable[[], None]]] = deque()
 
     def add(self, steps: Iterator[Callable[[], None]]) -> None:
@@ -30,7 +31,7 @@ class Slices:
         self._work.clear()
 
     def _go_on(self) -> None:
-        ends_s = time.monotonic() + bounds.HOME_TURN_MAX_S
+        ends_s = self._clock.monotonic() + bounds.HOME_TURN_MAX_S
         while self._work:
             step = next(self._work[0], None)
             if step is None:
@@ -40,7 +41,7 @@ class Slices:
                 step()
             except Exception:  # the other sessions have no part in it
                 log.exception("a session could not be dealt with")
-            if time.monotonic() >= ends_s:
+            if self._clock.monotonic() >= ends_s:
                 break
         if self._work:
             self._soon(self._go_on)

@@ -18,6 +18,7 @@ from flockmq.listeners import sockets
 from flockmq.listeners.connection import EPOLLIN, Connection
 from flockmq.listeners.listening import Listening
 from flockmq.listeners.rates import Bucket
+from flockmq.listeners.reactor import Reactor
 from flockmq.session.limits import Limits
 from flockmq.session.router import Router
 
@@ -27,16 +28,15 @@ _REFUSED_LOGGED_EVERY_S: Final = 1.0
 _GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
-class Acceptor:
+class Acceptor(Reactor):
     """The half of the engine that clients meet first. `newcomers`: addresses of those accepted since the last tick,
     because admission asks for them.
     """
 
     def __init__(self, router: Router, limits: Limits) -> None:
-        self.router = router
+        super().__init__(router)
         self.limits = limits
         self.epoll = select.epoll()
-        self.listeners: dict[int, Listening] = {}
         self.newcomers: dict[int, tuple[str, int]] = {}
         self.conn_rate: Bucket | None = None
         self._refused_logged_s: float = 0.0

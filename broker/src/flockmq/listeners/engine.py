@@ -3,9 +3,8 @@
 A turn reads once from each ready connection, lets its channel work, and then flushes the sinks that became dirty; so
 one write carries all that a turn put. The loop sees a single readable descriptor: our epoll.
 
-What always holds: between two turns no sink is dirty, no resumed channel waits; a connection is read at most once a
-round and rounds are bounded, so no client starves another or the rest of the node; a defect that one connection meets
-ends that connection, with a traceback in the log, and no other.
+What always holds, besides what reactor.py says: a connection is read at most once a round and rounds are bounded, so no
+client starves another or the rest of the node.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import asyncio
 import logging
 import os
 import socket
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -26,13 +24,13 @@ from flockmq.bounds import (
     READ_WORK_MAX_S,
     SPIN_MAX_S,
     SWEEP_INTERVAL_S,
-    SWEEP_TICKS,
     THROTTLE_TICK_S,
     TLS_GREETINGS_PER_TURN_MAX,
     TLS_HANDSHAKES_MAX,
     TURN_EVENTS_MAX,
     TURN_ROUNDS_MAX,
 )
+from flockmq.clock import Clock
 from flockmq.listeners.accepting import Acceptor
 from flockmq.listeners.connection import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, UNWATCHED, Connection
 from flockmq.listeners.filtered import Filtered
@@ -41,9 +39,9 @@ from flockmq.listeners.metered import Metered
 from flockmq.listeners.rates import Bucket, Rates
 from flockmq.listeners.throttle import Shared, Throttle
 from flockmq.mqtt.reason import Reason
-from flockmq.session.channel import CLOSED
+from flockmq.session.channel import CLOSED, Channel
 from flockmq.session.limits import Limits
-from flockmq.session.port import NodePort
+from flockmq.session.pacing import Paced
 from flockmq.session.router import Router
 from flockmq.session.sink import Sink
 
@@ -57,14 +55,14 @@ _MISS: Final = 4
 
 
 class Engine(Acceptor):
-    """One per node. `start` needs a running event loop.
+    """Over sockets.
 
     `greetings`: whose ClientHello waits for a turn; `handshakes`: who is amid the handshake, oldest first.
     """
 
-    def __init__(self, router: Router, port: NodePort, limits: Limits) -> None:
+    def __init__(self, router: Router, limits: Limits, clock: Clock) -> None:
         super().__init__(router, limits)
-        self.port = port
+        self._monotonic: Callable[[], float] = clock.monotonic
         self.connections: list[Connection | None] = []
         self.lingering: set[Connection] = set()
         self.greetings: dict[Filtered, None] = {}
@@ -74,16 +72,13 @@ class Engine(Acceptor):
         self._throttling: bool = False
         self._hits: int = 0
         self._served_s: float = 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._soon: bool = False
-        self._swept: int = 0
         self._timer: asyncio.TimerHandle | None = None
 
     # Life.
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.router.now_s = time.monotonic()
+        self.loop = loop
+        self.router.now_s = self._monotonic()
         loop.add_reader(self.epoll.fileno(), self.turn)
         self._timer = loop.call_later(SWEEP_INTERVAL_S, self.tick)
 
@@ -99,7 +94,6 @@ class Engine(Acceptor):
         return shared if self._all is None else [*shared, self._all]
 
     def stop(self) -> None:
-        """Close every connection, without a word to the clients that were not told one before."""
         self.stop_accepting()
         for connection in self.connections:
             if connection is not None:
@@ -107,10 +101,8 @@ class Engine(Acceptor):
                 self.close(connection)
         if self._timer is not None:
             self._timer.cancel()
-        if self._loop is not None:
-            forget: Callable[[int], object] = (
-                self._loop.remove_reader
-            )  # uvloop's returns None, where a bool is promised
+        if self.loop is not None:
+            forget: Callable[[int], object] = self.loop.remove_reader  # uvloop's returns None, where a bool is promised
             forget(self.epoll.fileno())
         self.epoll.close()
 
@@ -124,7 +116,7 @@ class Engine(Acceptor):
                 events = self._spin()
                 if not events:
                     return
-            now_s = time.monotonic()
+            now_s = self._monotonic()
             self.router.now_s = now_s
             if len(events) > _SMALL_TURN_EVENTS:
                 self._hits = 0
@@ -134,7 +126,7 @@ class Engine(Acceptor):
                 self._hits = max(self._hits - _MISS, 0)
             self._serve(events)
             self.end_turn()
-            self._served_s = time.monotonic()
+            self._served_s = self._monotonic()
 
     def _spin(self) -> list[tuple[int, int]]:
         """Sleeping and waking takes longer than many an answer: where answers lately came at once, wait for them awake.
@@ -144,7 +136,7 @@ class Engine(Acceptor):
         """
         if self._hits >= _HITS_MIN:
             until_s = self._served_s + SPIN_MAX_S
-            while time.monotonic() < until_s:
+            while self._monotonic() < until_s:
                 events = self.epoll.poll(0, TURN_EVENTS_MAX)
                 if events:
                     return events
@@ -160,7 +152,7 @@ class Engine(Acceptor):
                 continue
             if mask & EPOLLOUT:
                 connection.blocked = False
-                self._flush(connection)
+                self.flush(connection)
                 if connection.fd >= 0:
                     self.watch(connection)
             if connection.fd < 0 or not mask & ~EPOLLOUT:
@@ -192,62 +184,44 @@ class Engine(Acceptor):
         """There is more where this came from. What takes long is read in smaller pieces from now on, so that a flood
         of packets that cost much, new topics say, delays others no more than one that costs little.
         """
-        begun_s = time.monotonic()
+        begun_s = self._monotonic()
         self._feed(connection, data)
-        connection.read_bytes = next_read_bytes(connection.read_bytes, time.monotonic() - begun_s)
+        connection.read_bytes = next_read_bytes(connection.read_bytes, self._monotonic() - begun_s)
 
     def _feed(self, connection: Connection, data: bytes) -> None:
         try:
             connection.feed(data)
         except Exception:
-            self._failed(connection)
+            self.failed(connection)
 
-    def _failed(self, connection: Connection) -> None:
-        """A defect of ours: this connection can't be trusted any more; the others go on."""
-        log.exception("client %r from %s met a defect and is closed", connection.client_id(), connection.address())
+    def failed(self, sink: Sink) -> None:
+        if not isinstance(sink, Connection):
+            log.exception("a peer's messages could not be handed to its link")
+            return
+        log.exception("client %r from %s met a defect and is closed", sink.client_id(), sink.address())
         try:
-            connection.close(Reason.UNSPECIFIED_ERROR)
+            sink.close(Reason.UNSPECIFIED_ERROR)
         except Exception:
             log.exception("it could not be closed in order")
-            self.close(connection)
+            self.close(sink)
 
-    def end_turn(self) -> None:
-        """Let resumed channels go on, and flush every dirty sink."""
-        self._soon = False
-        turn = self.router.turn
-        resumed = self.router.resumed
+    def go_on(self, channel: Paced) -> None:
+        if isinstance(channel, Connection):
+            self._feed(channel, b"")
+            self.watch(channel)
+
+    def prepare(self) -> None:
+        """Let the first ClientHellos in the line be answered; the others have the next turns."""
+        if not self.greetings:
+            return
+        for connection in list(islice(self.greetings, TLS_GREETINGS_PER_TURN_MAX)):
+            del self.greetings[connection]
+            connection.unpause()
         if self.greetings:
-            self._greet()
-        while turn or resumed:
-            if resumed:
-                batch = resumed.copy()
-                resumed.clear()
-                for channel in batch:
-                    if isinstance(channel, Connection) and channel.paused == 0 and channel.state != CLOSED:
-                        self._feed(channel, b"")
-                        self.watch(channel)
-            at = 0
-            while at < len(turn):
-                sink = turn[at]
-                at += 1
-                sink.dirty = False
-                self._flush(sink)
-            turn.clear()
+            self.soon()
 
-    def _flush(self, sink: Sink) -> None:
-        try:
-            sink.flush()
-        except Exception:
-            if isinstance(sink, Connection):
-                self._failed(sink)
-            else:
-                log.exception("a peer's messages could not be handed to its link")
-
-    def soon(self) -> None:
-        """Something was put outside a turn: flush in the loop's next iteration."""
-        if not self._soon and self._loop is not None:
-            self._soon = True
-            self._loop.call_soon(self.end_turn)
+    def channels(self) -> Sequence[Channel | None]:
+        return self.connections
 
     # Descriptors.
 
@@ -313,14 +287,6 @@ class Engine(Acceptor):
 
     # TLS handshakes, and clients over a rate.
 
-    def _greet(self) -> None:
-        """Let the first ClientHellos in the line be answered; the others have the next turns."""
-        for connection in list(islice(self.greetings, TLS_GREETINGS_PER_TURN_MAX)):
-            del self.greetings[connection]
-            connection.unpause()
-        if self.greetings:
-            self.soon()
-
     def shakes_hands(self, connection: Filtered) -> None:
         """The connection is amid its TLS handshake; with too many of them the oldest makes room."""
         self.handshakes[connection] = None
@@ -333,38 +299,29 @@ class Engine(Acceptor):
     def hold(self, connection: Metered) -> None:
         """The connection is over a rate, and paused."""
         self.throttle.hold(connection, self.router.now_s)
-        if not self._throttling and self._loop is not None:
+        if not self._throttling and self.loop is not None:
             self._throttling = True
-            self._loop.call_later(THROTTLE_TICK_S, self.let_on)
+            self.loop.call_later(THROTTLE_TICK_S, self.let_on)
 
     def let_on(self) -> None:
         """Every THROTTLE_TICK_S while somebody waits for tokens."""
-        self.router.now_s = time.monotonic()
+        self.router.now_s = self._monotonic()
         self.throttle.tick(self.router.now_s)
-        self._throttling = self._loop is not None and self.throttle.is_busy()
-        if self._throttling and self._loop is not None:
-            self._loop.call_later(THROTTLE_TICK_S, self.let_on)
+        self._throttling = self.loop is not None and self.throttle.is_busy()
+        if self._throttling and self.loop is not None:
+            self.loop.call_later(THROTTLE_TICK_S, self.let_on)
         self.end_turn()
 
     # Time.
 
     def tick(self) -> None:
         """Every SWEEP_INTERVAL_S: who is silent, who is slow, who was cut off long enough ago."""
-        if self._loop is not None:
-            self._timer = self._loop.call_later(SWEEP_INTERVAL_S, self.tick)
-        now_s = time.monotonic()
+        if self.loop is not None:
+            self._timer = self.loop.call_later(SWEEP_INTERVAL_S, self.tick)
+        now_s = self._monotonic()
         self.router.now_s = now_s
         self.listen_again()
-        connections = self.connections
-        for fd in range(self._swept, len(connections), SWEEP_TICKS):
-            connection = connections[fd]
-            if connection is not None and connection.state != CLOSED and connection.overdue(now_s):
-                connection.expire()
-        self._swept = (self._swept + 1) % SWEEP_TICKS
-        slow = self.router.slow
-        for channel in list(slow):
-            if not channel.judge(now_s):
-                slow.discard(channel)
+        self.sweep(now_s)
         for connection in list(self.lingering):
             if now_s - connection.last_seen_s > LINGER_MAX_S:
                 self.close(connection)

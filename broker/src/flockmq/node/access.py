@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
@@ -22,6 +21,7 @@ from flockmq.auth.chain import Outcome
 from flockmq.auth.expiring import Expiring
 from flockmq.auth.service import Auth
 from flockmq.bounds import AUTH_EXCHANGE_MAX_BYTES, KICK_SLICE_CLIENTS
+from flockmq.clock import Clock
 from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
@@ -66,6 +66,7 @@ class Access:
         find: Callable[[bytes], Channel | None],
         connections: Callable[[], Iterable[Channel | None]],
         flush: Callable[[], None],
+        clock: Clock,
     ) -> None:
         self.auth: Final = auth
         self._hooks = hooks
@@ -73,6 +74,7 @@ class Access:
         self._find = find
         self._connections = connections
         self._flush = flush
+        self._clock = clock
         self._exchanges: dict[Channel, tuple[ScramExchange, Connect | None]] = {}
         """With the CONNECT that waits for it; None: a re-authentication."""
         self._expiring: Expiring[Channel] = Expiring()
@@ -84,7 +86,7 @@ class Access:
         """Send away those whose right ran out, for as long as the node lives."""
         while True:
             await asyncio.sleep(EXPIRY_CHECK_S)
-            for channel in self._expiring.due(time.time()):
+            for channel in self._expiring.due(self._clock.wall()):
                 log.info("client %r is sent away: what it was granted ran out", channel.client_id().decode())
                 channel.close(Reason.MAXIMUM_CONNECT_TIME)
                 self._flush()

@@ -11,12 +11,11 @@ What always holds: `by_id` has exactly the connections that hold a token.
 from __future__ import annotations
 
 import logging
-import secrets
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
+from flockmq.clock import Clock
 from flockmq.home.asking import Admission, AttachError, Connection, Done
 from flockmq.home.wire import Opening, WillRow
 from flockmq.mqtt.errors import PacketError
@@ -73,6 +72,8 @@ class Clients:
         counters: Counters,
         flush: Callable[[], None],
         on_event: OnEvent,
+        clock: Clock,
+        token_bytes: Callable[[int], bytes],
     ) -> None:
         self.by_id: dict[bytes, Channel] = {}
         self.homes: Homes | None = None
@@ -83,6 +84,8 @@ class Clients:
         self._counters = counters
         self._flush = flush
         self._on_event = on_event
+        self._clock = clock
+        self._token_bytes = token_bytes
         self._violations = 0
         self._violations_since_s = 0.0
 
@@ -99,7 +102,7 @@ class Clients:
         channel.principal = principal
         channel.must_be_asked_about(self.must_authorize(principal))
         if not session.client_id:
-            session.client_id = b"auto-" + secrets.token_hex(10).encode()
+            session.client_id = b"auto-" + self._token_bytes(10).hex().encode()
         will = channel.will
         verdict = ALLOWED
         if will is not None and channel.must_authorize:
@@ -140,7 +143,7 @@ class Clients:
             session.window,
             session.max_packet_bytes,
             session.limits.name,
-            secrets.token_bytes(8),
+            self._token_bytes(8),
             None if will is None else WillRow(will.delay_s, will.message.version, will.message.packet),
         )
 
@@ -158,14 +161,14 @@ class Clients:
                 self._home().detach(client_id, token)
         if channel.admitted_once:
             if not isinstance(session, Front):
-                self._sessions.leave(session, token, will, time.monotonic())
+                self._sessions.leave(session, token, will, self._clock.monotonic())
             self._on_event("disconnected", client_id, channel.close_reason, channel.protocol_version)
             if self.watcher is not None:
                 self.watcher.disconnected(channel, session)
 
     def violated(self, channel: Channel, error: PacketError) -> None:
         """One line, and not too many of them: a hostile client must not fill the log."""
-        now_s = time.monotonic()
+        now_s = self._clock.monotonic()
         if now_s - self._violations_since_s >= 1.0:
             if self._violations > VIOLATIONS_LOGGED_PER_S:
                 log.warning("%d more protocol violations", self._violations - VIOLATIONS_LOGGED_PER_S)

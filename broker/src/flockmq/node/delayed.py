@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Final, Protocol, Self
@@ -23,6 +22,7 @@ from typing import Final, Protocol, Self
 from sortedcontainers import SortedSet
 
 from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S, REFUSALS_LOGGED_PER_S
+from flockmq.clock import Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op, StreamId
@@ -110,26 +110,31 @@ class Host(Protocol):
 
 
 class Delayed:
-    """One per node; `run` it for as long as the node lives. `clock` is the wall clock, in seconds."""
+    """One per node; `run` it for as long as the node lives."""
 
     def __init__(
-        self, host: Host, reason: Callable[[asyncio.Future[StreamId]], int], clock: Callable[[], float]
+        self,
+        host: Host,
+        reason: Callable[[asyncio.Future[StreamId]], int],
+        clock: Clock,
+        token_bytes: Callable[[int], bytes],
     ) -> None:
         self.schedule = Schedule()
         self.published = 0
         self._host = host
         self._reason = reason
         self._clock = clock
+        self._token_bytes = token_bytes
         self._after = b""
         """Up to here it was tried to publish what is due; then from the first again."""
-        self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S)
+        self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
         self._leaving: set[bytes] = set()
         """Published, but perhaps not out of the log yet."""
 
     async def take(self, message: Publish) -> int:
         """Have the log keep a message; the reason code for its publisher."""
         try:
-            due_ms, topic = parse(message.topic, self._clock())
+            due_ms, topic = parse(message.topic, self._clock.wall())
         except ValueError as error:
             self._refusals.info("%r isn't published: %s", message.topic[:TOPIC_LOGGED_BYTES], error)
             return Reason.TOPIC_NAME_INVALID
@@ -143,7 +148,7 @@ class Delayed:
             message.expiry_s,
             derived_origin(message.origin, b"delayed") if message.origin else b"",
         )
-        written = self._host.write([DELAYED.put(due_ms.to_bytes(8, "big") + secrets.token_bytes(8), row)])
+        written = self._host.write([DELAYED.put(due_ms.to_bytes(8, "big") + self._token_bytes(8), row)])
         await asyncio.wait([written])
         return self._reason(written)
 
@@ -159,7 +164,7 @@ class Delayed:
                     led = await self._host.caught_up()
                     if not led:
                         await asyncio.sleep(DELAYED_LOOK_S)
-                elif due := self.schedule.due(int(self._clock() * 1000), DELAYED_BATCH_MAX, self._after):
+                elif due := self.schedule.due(self._clock.wall_ms(), DELAYED_BATCH_MAX, self._after):
                     self._after = due[-1]
                     await self._publish(due)
                 elif self._after:
@@ -174,7 +179,7 @@ class Delayed:
         """Until something is due, or it is time to look who leads."""
         self.schedule.sooner.clear()
         first_ms = self.schedule.first_ms()
-        seconds = DELAYED_LOOK_S if first_ms is None else first_ms / 1000 - self._clock()
+        seconds = DELAYED_LOOK_S if first_ms is None else first_ms / 1000 - self._clock.wall()
         try:
             async with asyncio.timeout(min(max(seconds, 0.001), DELAYED_LOOK_S)):
                 await self.schedule.sooner.wait()

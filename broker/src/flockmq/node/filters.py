@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
+from flockmq.clock import Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
@@ -23,16 +24,20 @@ from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.errors import LogFull
 from flockmq.session.router import Router
 
-_refusals: Final = Sparing(logging.getLogger(__name__), REFUSALS_LOGGED_PER_S)
+log: Final = logging.getLogger(__name__)
 
 Submit = Callable[[Sequence[Op]], "Future[StreamId]"]
 Holders = Callable[[bytes], Collection[str]]
+ReasonOf = Callable[["Future[StreamId]"], int]
+"""What a write came to, as a reason code."""
 
 
 class Filters:
     """`submit` writes to the shard of routes; `holders` gives the owners that its table has a filter for."""
 
-    def __init__(self, me: str, submit: Submit, holders: Holders, router: Router, in_use: InUse) -> None:
+    def __init__(
+        self, me: str, submit: Submit, holders: Holders, router: Router, in_use: InUse, reason_of: ReasonOf
+    ) -> None:
         self.routes = OwnRoutes(me, submit, holders, router.has_local, reason_of)
         self.shares = OwnShares(me, submit, router.shared.count, reason_of)
         self.exclusive = Exclusive(me, submit, reason_of, in_use)
@@ -100,13 +105,19 @@ class Both:
             self._done(max(self._first, reason))
 
 
-def reason_of(done: Future[StreamId]) -> int:
-    """What a write came to, as a reason code."""
-    error = None if done.cancelled() else done.exception()
-    if error is None:
-        return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS
-    _refusals.warning("%s", error)
-    return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR
+class WriteReasons:
+    """Says why writes failed, a few lines a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._failures = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
+
+    def of(self, done: Future[StreamId]) -> int:
+        """What a write came to, as a reason code."""
+        error = None if done.cancelled() else done.exception()
+        if error is None:
+            return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS
+        self._failures.warning("%s", error)
+        return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR
 
 
 def _claimed(

@@ -7,7 +7,6 @@ reach its home in their order, once a turn; a front is here exactly as long as i
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -62,11 +61,13 @@ class Fronts:
         turn: list[Sink],
         flush: Callable[[], None],
         unsubscribed: Callable[[Channel, bytes], None],
+        token_bytes: Callable[[int], bytes],
     ) -> None:
         self.homes: Homes
         self._reporter = _Reporter(turn, self._report)
         self._flush = flush
         self._unsubscribed_from = unsubscribed
+        self._token_bytes = token_bytes
         self._places: dict[int, _Place] = {}
         self._reporting: dict[int, None] = {}
 
@@ -146,7 +147,7 @@ class Fronts:
     def unsubscribe(self, channel: Channel, packet_id: int, filters: list[bytes], token: int) -> None:
         """Have its home unsubscribe the client: `channel.unsubscribed`."""
         answered = partial(self._unsubscribed, channel, packet_id, filters)
-        self.homes.ask(channel.client_id(), token, wire.Unsubscribe(filters, secrets.token_bytes(8)), answered)
+        self.homes.ask(channel.client_id(), token, wire.Unsubscribe(filters, self._token_bytes(8)), answered)
 
     def _unsubscribed(self, channel: Channel, packet_id: int, filters: list[bytes], answer: bytes) -> None:
         if answer and not channel.has_ended():

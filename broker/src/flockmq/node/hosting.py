@@ -14,12 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from flockmq.bounds import REJOIN_SLICE_FILTERS, STORE_STOP_MAX_S
+from flockmq.clock import Clock
 from flockmq.home.intake import Intake
 from flockmq.home.residents import Residents
 from flockmq.home.store import Store
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
-from flockmq.node.filters import Both, reason_of
+from flockmq.node.filters import Both
 from flockmq.node.remote import slot_owner
 from flockmq.node.retained import Feeds
 from flockmq.node.routes import OwnRoutes
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
 class Hosting:
     """`home.port.Host`, and the parts of a home."""
 
-    def __init__(self, node: Node, store: Store, router: Router, zones: Mapping[str, Limits]) -> None:
+    def __init__(self, node: Node, store: Store, router: Router, zones: Mapping[str, Limits], clock: Clock) -> None:
         loop = asyncio.get_running_loop()
         self.soon: Callable[[Callable[[], None]], object] = loop.call_soon
         self.router = HomedRouter(router, node.slot_peers)
         self.router.on_count = self._members_changed
         self.router.on_missing = self._members_missing
-        self.residents = Residents(self, node.homes, store, self.router)
+        self.residents = Residents(self, node.homes, store, self.router, clock)
         self.store = store
         self._node = node
         self._cluster = node.cluster
@@ -62,7 +63,7 @@ class Hosting:
         )
         self._unclaimed: set[tuple[bytes, bytes]] = set()
         """(client id, exclusive filter) of sessions that came with a filter whose claim doesn't stand."""
-        self._feeds = Feeds(node.retained, self.router, node.retaining.caught_up, node.flush_soon, _given)
+        self._feeds = Feeds(node.retained, self.router, node.retaining.caught_up, node.flush_soon, _given, clock)
         self.intake = Intake(self.residents.letters, node.cluster.nodes_table.__contains__, self.soon, loop.time)
         node.cluster.courier.receiver = self.intake
         node.homes.residents = self.residents
@@ -237,7 +238,7 @@ class Hosting:
         if routes is None:
             is_wanted = partial(self._is_wanted, slot)
             submit = partial(self._node.rlog.submit, ROUTE)
-            routes = OwnRoutes(slot_owner(slot), submit, self._node.holders, is_wanted, reason_of)
+            routes = OwnRoutes(slot_owner(slot), submit, self._node.holders, is_wanted, self._node.reason_of)
             self._routes[slot] = routes
         return routes
 
@@ -246,7 +247,7 @@ class Hosting:
         if shares is None:
             submit = partial(self._node.rlog.submit, ROUTE)
             count = partial(self.router.count, slot)
-            shares = self._shares[slot] = OwnShares(slot_owner(slot), submit, count, reason_of)
+            shares = self._shares[slot] = OwnShares(slot_owner(slot), submit, count, self._node.reason_of)
         return shares
 
     def _is_wanted(self, slot: int, filter: bytes) -> bool:

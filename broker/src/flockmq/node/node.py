@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -22,11 +21,15 @@ from flockmq.bounds import (
     SESSIONS_TICK_S,
     WILLS_MAX_S,
 )
+from flockmq.clock import SYSTEM as SYSTEM_CLOCK
+from flockmq.clock import Clock
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import LocalStatus
+from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
+from flockmq.entropy import Entropy
 from flockmq.home.service import Homes
 from flockmq.home.store import Store
-from flockmq.listeners.engine import Engine
+from flockmq.listeners.reactor import Reactor
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
@@ -37,7 +40,7 @@ from flockmq.node.access import Access
 from flockmq.node.arrivals import Arrivals
 from flockmq.node.clients import Clients
 from flockmq.node.delayed import Delayed, is_delayed
-from flockmq.node.filters import Filters, reason_of
+from flockmq.node.filters import Filters, WriteReasons
 from flockmq.node.fronts import Fronts
 from flockmq.node.hooking import Hooking
 from flockmq.node.hosting import Hosting
@@ -94,7 +97,6 @@ class Node(NodePort):
         self,
         role: str,
         name: str,
-        limits: Limits,
         router: Router,
         cluster: Cluster,
         rlog: Rlog,
@@ -103,8 +105,11 @@ class Node(NodePort):
         sys_topics: SysTopics,
         zones: Mapping[str, Limits],
         store: Store | None,
+        reactor: Reactor,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
     ) -> None:
-        """`store`: a core's, where the sessions that run there are durable."""
+        """`store`: a core's, where the sessions that run there are durable. `reactor`: it hears of its clients."""
         self.role = role
         self.name = name
         self.incarnation = cluster.incarnation
@@ -113,17 +118,28 @@ class Node(NodePort):
         self.cluster = cluster
         self.rlog = rlog
         self.hooking = hooking
-        self.view = View(self)
+        self.clock = clock
+        self.reason_of = WriteReasons(clock).of
+        self.view = View(self, clock)
         self.overview = Overview(cluster, self.view.rlog)
         about = About(name, self.view.names, self.view.samples)
-        self.system = System(sys_topics, about, router, self.flush_soon)
+        self.system = System(sys_topics, about, router, self.flush_soon, clock)
         self.refusals = Reasons("connects_refused", "before_connect")
         self.ends = Reasons("disconnects", "before_connack")
         self.loop_watch = LoopWatch()
-        self.engine = Engine(router, self, limits)
+        self.reactor = reactor
+        reactor.port = self
         self.sessions = Sessions(router, self)
-        self.fronts = Fronts(router.turn, self.engine.soon, hooking.unsubscribed)
-        self.clients = Clients(self.sessions, self.fronts, router.counters, self.engine.soon, self._connection_event)
+        self.fronts = Fronts(router.turn, self.reactor.soon, hooking.unsubscribed, entropy.token_bytes)
+        self.clients = Clients(
+            self.sessions,
+            self.fronts,
+            router.counters,
+            self.reactor.soon,
+            self._connection_event,
+            clock,
+            entropy.token_bytes,
+        )
         self.homes = Homes(cluster, self.clients)
         self.clients.homes = self.fronts.homes = self.homes
         self.clients.watcher = self
@@ -133,7 +149,8 @@ class Node(NodePort):
             self.clients.authenticated,
             self.clients.by_id.get,
             self._connections,
-            self.engine.soon,
+            self.reactor.soon,
+            clock,
         )
         self.clients.must_authorize = self.access.must_authorize
         reauthorizing = Reauthorizing(self._connections, self.access.must_authorize)
@@ -146,21 +163,23 @@ class Node(NodePort):
             on_slot_delete=self._slot_route_deleted,
             on_swap=self._routes_swapped,
         )
-        self.filters = Filters(self.incarnation, partial(rlog.submit, ROUTE), self.holders, router, self._has_alone)
+        self.filters = Filters(
+            self.incarnation, partial(rlog.submit, ROUTE), self.holders, router, self._has_alone, self.reason_of
+        )
         self.remote_shares = RemoteShares(router, self.incarnation, self._slot_share_written)
         self.slot_peers = SlotPeers(router.turn, cluster.courier.lanes)
         router.shared.find_peer = self._find_target
         router.courier = cluster.courier.lanes
         self.homes.on_crowd = cluster.courier.lanes.crowd
         self.retained = Retained()
-        self.retaining = Retaining(rlog, self.retained, lambda: cluster.is_leader)
-        self.delayed = Delayed(DelayedHost(self), reason_of, time.time)
+        self.retaining = Retaining(rlog, self.retained, lambda: cluster.is_leader, self.reason_of, clock)
+        self.delayed = Delayed(DelayedHost(self), self.reason_of, clock, entropy.token_bytes)
         self.publishing = Publishing(
-            router, self.retaining.retain, self.delayed.take, self.spawn, self.engine.soon, time.monotonic
+            router, self.retaining.retain, self.delayed.take, self.spawn, self.reactor.soon, clock.monotonic
         )
         router.shared.on_refused = self.publishing.share
-        self.feeds = Feeds(self.retained, router, self.retaining.caught_up, self.engine.soon, _ignore)
-        self.hosting = None if store is None else Hosting(self, store, router, zones)
+        self.feeds = Feeds(self.retained, router, self.retaining.caught_up, self.reactor.soon, _ignore, clock)
+        self.hosting = None if store is None else Hosting(self, store, router, zones, clock)
         self.state = "starting"
         self._tasks: set[asyncio.Task[None]] = set()
         cluster.watch(rlog)  # first, because the cluster must know a member before its routes are placed
@@ -172,11 +191,11 @@ class Node(NodePort):
         rlog.on_change(DELAYED.name, self.delayed.schedule)
         self.remote.go_live()
         self.remote_shares.go_live()
-        Arrivals(router, self.engine.soon, self.spawn).listen(cluster)
+        Arrivals(router, self.reactor.soon, self.spawn).listen(cluster)
         cluster.local_status = self._local_status
 
     def flush_soon(self) -> None:
-        self.engine.soon()
+        self.reactor.soon()
 
     # Connections.
 
@@ -227,7 +246,7 @@ class Node(NodePort):
         return self.access.denied(channel, action, topic)
 
     def _connections(self) -> Sequence[Channel | None]:
-        return self.engine.connections
+        return self.reactor.channels()
 
     def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
         return self.hooking.intercept(channel, message)
@@ -271,12 +290,12 @@ class Node(NodePort):
             self.spawn(self._see_retained(subscribing))
         else:
             subscribing.finish(reason)
-            self.engine.soon()
+            self.reactor.soon()
 
     async def _see_retained(self, subscribing: Subscribing) -> None:
         subscribing.saw_retained = await self.retaining.seen()
         subscribing.finish(Reason.SUCCESS)
-        self.engine.soon()
+        self.reactor.soon()
 
     def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
         reasons = self.sessions.unsubscribe(session, filters)
@@ -346,7 +365,7 @@ class Node(NodePort):
             await asyncio.sleep(SESSIONS_TICK_S)
             if self.hosting is not None:
                 self.hosting.residents.tick()
-                self.engine.soon()
+                self.reactor.soon()
 
     async def sample_lag(self) -> None:
         """Lag events for the nightly report, for as long as the node lives; and another try at routes in doubt."""
@@ -356,7 +375,7 @@ class Node(NodePort):
             self.spawn(self.filters.exclusive.look())
             if self.hosting is not None:
                 self.hosting.try_again()
-            at_ms = time.time_ns() // 1_000_000
+            at_ms = self.clock.wall_ms()
             lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
             samples = [(at_ms, self.name, shard, entries, round(ms)) for shard, entries, ms in lags]
             self.cluster.hand_events("lag", samples)
@@ -364,17 +383,17 @@ class Node(NodePort):
     async def close_clients(self) -> None:
         """Send every client away; a 5.0 client hears 0x8B or 0x9C. Returns when their wills are on their way."""
         self.state = "draining"
-        self.engine.stop_accepting()
-        for connection in list(self.engine.connections):
+        self.reactor.stop_accepting()
+        for connection in list(self.reactor.channels()):
             if connection is not None:
                 connection.send_away()
-        self.engine.end_turn()
+        self.reactor.end_turn()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=WILLS_MAX_S)
-            self.engine.end_turn()
+            self.reactor.end_turn()
 
     def _connection_event(self, kind: str, client_id: bytes, reason: int, version: int) -> None:
-        at_ms = time.time_ns() // 1_000_000
+        at_ms = self.clock.wall_ms()
         self.cluster.hand_events("connections", [(at_ms, self.name, kind, client_id.decode(), int(reason), version)])
 
     def _local_status(self) -> LocalStatus:

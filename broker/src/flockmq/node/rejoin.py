@@ -18,11 +18,22 @@ from flockmq.bounds import LOG_RETRY_MAX_S, REJOIN_SLICE_FILTERS
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.node import Node
-from flockmq.rlog.errors import LogFull, LogUnavailable
+from flockmq.rlog.errors import LogFull, LogRefused, LogUnavailable
 from flockmq.rlog.shards import ROUTE, ROUTES
 from flockmq.session.session import Session
 
 log: Final = logging.getLogger(__name__)
+
+
+async def come_back(purged: asyncio.Event, node: Node) -> None:
+    """However often the cluster takes it for dead meanwhile, which sets `purged`."""
+    while True:
+        purged.clear()
+        try:
+            await rejoin(node)
+            return
+        except LogRefused as refused:
+            log.warning("%s: this node was purged again before it was back", refused)
 
 
 async def rejoin(node: Node) -> None:
@@ -52,7 +63,7 @@ async def rejoin(node: Node) -> None:
 
 
 def _sessions(node: Node) -> Iterator[Session]:
-    for connection in list(node.engine.connections):
+    for connection in list(node.reactor.channels()):
         if connection is not None and connection.session is not None:
             yield connection.session
 

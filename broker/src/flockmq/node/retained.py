@@ -8,12 +8,12 @@ node saw all that is owed is left out: it is delivered live, by the route that w
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Self
 
 from flockmq.bounds import RETAINED_FEED_TOPICS, RETAINED_LIVE_MAX_TOPICS, SINK_DRAINED_BYTES
+from flockmq.clock import Clock
 from flockmq.mqtt.topics import matching
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.routing.retained import RetainedIndex
@@ -141,12 +141,14 @@ class Feeds:
         catch_up: Callable[[], Awaitable[bool]],
         flush: Callable[[], None],
         given: Callable[[Subscription], None],
+        clock: Clock,
     ) -> None:
         self._retained = retained
         self._router = router
         self._catch_up = catch_up
         self._flush = flush
         self._given = given
+        self._clock = clock
         self._owed: dict[Session, dict[bytes, Owed]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -203,7 +205,7 @@ class Feeds:
                     continue  # deleted while the client had no room for it, or on its way to it
                 assert isinstance(row, RetainedMessage)
                 qos = min(row.qos, subscription.qos)
-                message = of_row(topic, row, qos, time.time_ns() // 1_000_000)
+                message = of_row(topic, row, qos, self._clock.wall_ms())
                 if message is None:
                     continue
                 if not _has_room(session, qos, len(message.packet)):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -19,8 +18,9 @@ from flockmq.bounds import (
     RETAINED_EXPIRED_SLICE,
     RETAINED_SEEN_MAX_S,
 )
+from flockmq.clock import Clock
 from flockmq.mqtt.reason import Reason
-from flockmq.node.filters import reason_of
+from flockmq.node.filters import ReasonOf
 from flockmq.node.retained import Retained
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, RetainedMessage
@@ -30,25 +30,34 @@ log: Final = logging.getLogger(__name__)
 
 
 class Retaining:
-    """`is_leader`: this node takes out what expired."""
+    """`is_leader`: this node takes out what expired; `reason_of`: what a write came to."""
 
-    def __init__(self, rlog: Rlog, retained: Retained, is_leader: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        rlog: Rlog,
+        retained: Retained,
+        is_leader: Callable[[], bool],
+        reason_of: ReasonOf,
+        clock: Clock,
+    ) -> None:
         self._rlog = rlog
         self._retained = retained
         self._is_leader = is_leader
+        self._reason_of = reason_of
+        self._clock = clock
 
     async def retain(self, message: Publish) -> int:
         """Write, then see every route that was written before: the reason code for the publisher."""
         payload = message.payload()
         if payload:
-            expires_ms = 0 if message.expiry_s == NO_EXPIRY else time.time_ns() // 1_000_000 + message.expiry_s * 1000
+            expires_ms = 0 if message.expiry_s == NO_EXPIRY else self._clock.wall_ms() + message.expiry_s * 1000
             row = RetainedMessage(payload, message.qos, message.properties, message.version, expires_ms)
             op = MESSAGES.put(message.topic, row)
         else:
             op = MESSAGES.delete(message.topic)  # [MQTT-3.3.1-6]
         written = self._rlog.submit(RETAINED, [op])
         await asyncio.wait([written])
-        reason = reason_of(written)
+        reason = self._reason_of(written)
         if (
             reason == Reason.SUCCESS
             and not self._rlog.has_all(ROUTE, when=RETAINED)
@@ -84,13 +93,13 @@ class Retaining:
         """Slice by slice, each when the one before is written: whether there may be more now."""
         if not self._is_leader():
             return False
-        topics = self._retained.expired(time.time_ns() // 1_000_000, RETAINED_EXPIRED_MAX)
+        topics = self._retained.expired(self._clock.wall_ms(), RETAINED_EXPIRED_MAX)
         for first in range(0, len(topics), RETAINED_EXPIRED_SLICE):
-            now_ms, part = time.time_ns() // 1_000_000, topics[first : first + RETAINED_EXPIRED_SLICE]
+            now_ms, part = self._clock.wall_ms(), topics[first : first + RETAINED_EXPIRED_SLICE]
             still = [topic for topic in part if self._retained.has_expired(topic, now_ms)]
             drops = map(self._rlog.tables.messages.drop, still)
             written = self._rlog.submit(RETAINED, [op for op in drops if op is not None])
             await asyncio.wait([written])
-            if reason_of(written) != Reason.SUCCESS or not self._is_leader():
+            if self._reason_of(written) != Reason.SUCCESS or not self._is_leader():
                 return False
         return len(topics) == RETAINED_EXPIRED_MAX

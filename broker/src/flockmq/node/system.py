@@ -11,7 +11,6 @@ that the two can't differ.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -20,6 +19,7 @@ import msgspec
 
 from flockmq import __version__
 from flockmq.bounds import SYSTEM_VALUES_MAX_S
+from flockmq.clock import Clock
 from flockmq.management.view import Sample
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Connect
@@ -102,7 +102,7 @@ class About(NamedTuple):
 
 
 class System:
-    """`flush` has what was put written; `clock` gives monotonic seconds, `now` the wall clock's."""
+    """`flush` has what was put written."""
 
     def __init__(
         self,
@@ -110,16 +110,14 @@ class System:
         about: About,
         router: Router,
         flush: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
+        clock: Clock,
     ) -> None:
         self._settings = settings
         self._about = about
         self._router = router
         self._flush = flush
         self._clock = clock
-        self._now = now
-        self._started_s = clock()
+        self._started_s = clock.monotonic()
         self._brokers: Final = f"$SYS/brokers/{about.node}/"
         self._clients: Final = f"{self._brokers}clients/".encode()
         self._most_clients = 0.0
@@ -170,7 +168,7 @@ class System:
 
     def _current(self) -> RetainedIndex:
         """All values, not older than `SYSTEM_VALUES_MAX_S`."""
-        now_s = self._clock()
+        now_s = self._clock.monotonic()
         if now_s - self._values_s >= SYSTEM_VALUES_MAX_S:
             self._values_s = now_s
             for topic, payload in (self._facts() | self._times() | self._numbers()).items():
@@ -185,7 +183,7 @@ class System:
         topic = self._topic(session.client_id, b"/connected")
         if self._is_wanted(topic):
             more = {
-                "connected_at": self._now_ms(),
+                "connected_at": self._clock.wall_ms(),
                 "connack": 0,
                 "clean_start": connect.clean_start,
                 "keepalive": connect.keep_alive_s,
@@ -199,7 +197,7 @@ class System:
         topic = self._topic(channel.client_id(), b"/disconnected")
         if self._is_wanted(topic):
             reason = reason_name(channel.close_reason)
-            self._event(topic, client_of(channel), {"disconnected_at": self._now_ms(), "reason": reason})
+            self._event(topic, client_of(channel), {"disconnected_at": self._clock.wall_ms(), "reason": reason})
 
     def _topic(self, client_id: bytes, what: bytes) -> bytes:
         return self._clients + client_id + what
@@ -216,7 +214,7 @@ class System:
             "listener": client.listener,
             "proto_name": "MQTT",
             "proto_ver": client.protocol,
-            "ts": self._now_ms(),
+            "ts": self._clock.wall_ms(),
             **more,
         }
         self._send(topic, msgspec.json.encode(document))
@@ -235,8 +233,8 @@ class System:
         )
 
     def _times(self) -> dict[bytes, bytes]:
-        uptime_s = int(self._clock() - self._started_s)
-        at = datetime.fromtimestamp(self._now(), UTC)
+        uptime_s = int(self._clock.monotonic() - self._started_s)
+        at = datetime.fromtimestamp(self._clock.wall(), UTC)
         return _encoded(
             {
                 f"{self._brokers}uptime": _spelled(uptime_s),
@@ -283,9 +281,6 @@ class System:
         if not topic.startswith(LOCAL):
             router.forward(fan, message, _nobody_waits)
         router.deliver(fan, message, None)
-
-    def _now_ms(self) -> int:
-        return int(self._now() * 1000)
 
 
 def _nobody_waits() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flockmq import __version__, build
+from flockmq.clock import Clock
 from flockmq.management.view import (
     AlarmRow,
     ClusterState,
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 class View:
     """A `management.view.NodeView`; every call that isn't awaited answers at once, from memory."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, clock: Clock) -> None:
         self._node = node
-        self._started_s = time.monotonic()
+        self._clock = clock
+        self._started_s = clock.monotonic()
 
     def ready(self) -> tuple[bool, str]:
         return self._node.state in ("ready", "draining"), self._node.state
@@ -69,7 +70,7 @@ class View:
             role=node.role,
             version=__version__,
             build=build.kind(),
-            uptime_s=time.monotonic() - self._started_s,
+            uptime_s=self._clock.monotonic() - self._started_s,
             leader=next((view.incarnation for view in self._node.cluster.nodes() if view.leader), None),
             shards=[
                 ShardStatus(shard=shard, applied=str(node.rlog.applied(shard)), lag_entries=entries, lag_ms=ms)
@@ -181,7 +182,7 @@ class View:
             Sample("flockmq_sessions", node.counters.connections + node.counters.sessions_away),
             *(
                 Sample("flockmq_listener_connections", listener.connections, (listener.name,))
-                for listener in node.engine.listeners.values()
+                for listener in node.reactor.listeners.values()
             ),
             Sample("flockmq_routes", len(node.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(node.retained.index)),

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import resource
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Literal
@@ -22,6 +21,7 @@ from typing import Final, Literal
 import msgspec
 
 from flockmq.bounds import PLUGIN_CALL_MAX_S, PLUGIN_FAILURES_MAX, PLUGIN_FAILURES_WINDOW_S
+from flockmq.clock import SYSTEM
 from flockmq.plugins.points import A, Allow, Deny, E, Point
 
 log: Final = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Hooks:
 
     def __init__(
         self,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = SYSTEM.monotonic,
         usage: Callable[[], tuple[float, int]] | None = None,
     ) -> None:
         self.on_change: Callable[[], None] = _nothing

@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final, Protocol, runtime_checkable
 
 from flockmq.bounds import PLUGIN_FILTERS_MAX
+from flockmq.clock import SYSTEM, Clock
 from flockmq.errors import ConfigError, UserError
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.topics import check_filter, check_topic_name, split_share
@@ -105,9 +106,9 @@ class Stops(Protocol):
 class Plugins:
     """The enabled plugins of a node, in the order in which the configuration names them."""
 
-    def __init__(self, enabled: Sequence[str]) -> None:
+    def __init__(self, enabled: Sequence[str], clock: Clock = SYSTEM) -> None:
         """Load what is enabled. Raises ConfigError for what isn't installed, UserError for what can't be loaded."""
-        self.hooks = Hooks()
+        self.hooks = Hooks(clock.monotonic)
         self._loaded: list[tuple[Plugin, Record]] = []
         self._started: list[Plugin] = []
         installed = {point.name: point for point in entry_points(group=GROUP)} if enabled else {}

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
-from random import SystemRandom
+from random import Random
 from typing import Final
 
 from redis.exceptions import OutOfMemoryError, ResponseError
@@ -31,7 +31,6 @@ from flockmq.rlog.voter import Voter
 
 log = logging.getLogger(__name__)
 
-_random: Final = SystemRandom()
 FUNCTIONS: Final = files("flockmq.rlog").joinpath("functions.lua").read_text()
 APPEND: Final = "flockmq_append_1"
 APPEND_FULL: Final = "flockmq_append_full_1"
@@ -50,11 +49,12 @@ class _Append:
 class Committer:
     """This core's way to write to the logs."""
 
-    def __init__(self, config: RedisConfig, settler: Settler, voter: Voter) -> None:
+    def __init__(self, config: RedisConfig, settler: Settler, voter: Voter, random: Random) -> None:
         self.queued_bytes = 0
         self._links = RedisLinks(config, self._prepare)
         self._settler = settler
         self._voter = voter
+        self._random = random
         self._run_ids: dict[RedisLink, str] = {}
         self._settled: dict[str, tuple[RedisLink, Life]] = {}
         self._queues: dict[str, deque[_Append]] = {shard: deque() for shard in SHARDS}
@@ -171,7 +171,7 @@ class Committer:
         """Notice a Redis that restarted, was replaced or emptied, and settle in its new life before the next write
         does; and begin a generation that was promised to another core, which then went away."""
         while True:
-            await asyncio.sleep(bounds.LOG_WATCH_EVERY_S * _random.uniform(0.5, 1.0))
+            await asyncio.sleep(bounds.LOG_WATCH_EVERY_S * self._random.uniform(0.5, 1.0))
             try:
                 for shard in shards:
                     await self._check_life(shard)

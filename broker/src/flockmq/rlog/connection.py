@@ -61,9 +61,27 @@ class RedisConfig(msgspec.Struct, frozen=True):
         """The keys in groups of which each surely has one server, whatever happens: all of them, but in a cluster."""
         return [[key] for key in keys] if self.place.kind == "cluster" else [list(keys)]
 
+    async def open(self, server: Server, *, to_sentinel: bool = False) -> RedisConnection:
+        """Connected and authenticated. Raises RedisUnreachable, RedisRefused."""
+        return await _open(self, server, to_sentinel)
 
-async def open_connection(config: RedisConfig, server: Server, *, to_sentinel: bool = False) -> AbstractConnection:
-    """Connected and authenticated. Raises RedisUnreachable, RedisRefused."""
+
+class RedisConnection:
+    """To one server, by redis-py."""
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        self._connection = connection
+
+    async def exchange(self, commands: Sequence[Sequence[Argument]]) -> list[Reply | ResponseError]:
+        """All commands in one round trip. Raises what redis-py raises for a connection that is of no use any more."""
+        await self._connection.send_packed_command([_pack(tuple(command)) for command in commands])
+        return [await _reply(self._connection) for _ in commands]
+
+    async def close(self) -> None:
+        await self._connection.disconnect(nowait=True)
+
+
+async def _open(config: RedisConfig, server: Server, to_sentinel: bool) -> RedisConnection:
     place = config.place
     options: dict[str, object] = {
         "username": None if to_sentinel else config.username or place.username,
@@ -95,27 +113,19 @@ async def open_connection(config: RedisConfig, server: Server, *, to_sentinel: b
     except BaseException:
         await connection.disconnect(nowait=True)
         raise
-    return connection
-
-
-async def exchange(
-    connection: AbstractConnection, commands: Sequence[Sequence[Argument]]
-) -> list[Reply | ResponseError]:
-    """All commands in one round trip. Raises what redis-py raises for a connection that is of no use any more."""
-    await connection.send_packed_command([_pack(tuple(command)) for command in commands])
-    return [await _reply(connection) for _ in commands]
+    return RedisConnection(connection)
 
 
 async def ask(config: RedisConfig, server: Server, *command: Argument, to_sentinel: bool = False) -> Reply:
     """One command on a connection of its own. Raises RedisUnreachable, RedisRefused."""
-    connection = await open_connection(config, server, to_sentinel=to_sentinel)
+    connection = await config.open(server, to_sentinel=to_sentinel)
     try:
         async with asyncio.timeout(bounds.REDIS_CONNECT_MAX_S):
-            (reply,) = await exchange(connection, [command])
+            (reply,) = await connection.exchange([command])
     except (RedisError, OSError, TimeoutError) as error:
         raise unreachable(server, error, to_sentinel=to_sentinel) from None
     finally:
-        await connection.disconnect(nowait=True)
+        await connection.close()
     if isinstance(reply, ResponseError):
         raise unreachable(server, reply, to_sentinel=to_sentinel)
     return reply

@@ -9,11 +9,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from pathlib import Path
+from random import Random
 
 from flockmq import bounds, tasks
 from flockmq.rlog import bootstrap, snapshot
 from flockmq.rlog.committer import Committer
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogError, LogUnavailable
 from flockmq.rlog.generation import Report
@@ -30,23 +31,24 @@ log = logging.getLogger(__name__)
 
 
 class Core:
-    """`replica` is this node's own; snapshots live in `data_dir`. `on_lost`: see Settler."""
+    """`replica` is this node's own; snapshots live on `disk`. `on_lost`: see Settler."""
 
     def __init__(
         self,
         config: RedisConfig,
         name: str,
         replica: Replica,
-        data_dir: Path,
+        disk: Disk,
         ballot: Ballot,
         on_lost: Callable[[str, str], None],
+        random: Random,
     ) -> None:
-        self.voter = Voter(name, replica, data_dir)
-        self.committer = Committer(config, Settler(self.voter, ballot, replica.tables, on_lost), self.voter)
+        self.voter = Voter(name, replica, disk)
+        self.committer = Committer(config, Settler(self.voter, ballot, replica.tables, on_lost), self.voter, random)
         self.appended: dict[str, int] = dict.fromkeys(SHARDS, 0)
         """How many transactions this core wrote to each shard, for whomever."""
         self._replica = replica
-        self._data_dir = data_dir
+        self._disk = disk
         self._durable: dict[str, StreamId] = dict.fromkeys(SHARDS, START)
         self._sending: dict[str, list[StreamId]] = {shard: [] for shard in SHARDS}
         self._retention: dict[str, _Retention] = {shard: _Retention() for shard in SHARDS}
@@ -58,7 +60,7 @@ class Core:
         for shard in SHARDS:
             fresh = self._replica.tables.shards[shard].fresh()
             try:
-                place = await snapshot.load(self._data_dir, fresh, apply_entry)
+                place = await snapshot.load(self._disk, fresh, apply_entry)
             except LogCorrupt as error:
                 log.error("snapshot of shard %s is refused: %s", shard, error)
                 continue
@@ -162,7 +164,7 @@ class Core:
     async def snapshot(self, shard: str) -> StreamId:
         """Write one now. Raises OSError, LogUnavailable."""
         async with self._writing:
-            place = await snapshot.write(self._data_dir, self._replica.tables, shard, self._replica.read)
+            place = await snapshot.write(self._disk, self._replica.tables, shard, self._replica.read)
             if self._replica.is_distrusted(shard):
                 self._remove_snapshot(shard)
                 raise LogUnavailable(f"shard {shard} is about to be replaced")
@@ -171,11 +173,11 @@ class Core:
 
     def _remove_snapshot(self, shard: str) -> None:
         """It is of tables that are wrong: this core isn't to start from it."""
-        path = snapshot.path_of(self._data_dir, shard)
+        name = snapshot.name_of(shard)
         try:
-            path.unlink(missing_ok=True)
+            self._disk.remove(name)
         except OSError as error:
-            log.error("%s is wrong, and can't be removed: %s", path, error.strerror)
+            log.error("%s is wrong, and can't be removed: %s", self._disk.path(name), error.strerror)
 
     async def _snapshot_forever(self) -> None:
         while True:
@@ -189,7 +191,7 @@ class Core:
             try:
                 await self.snapshot(shard)
             except (OSError, LogError) as error:
-                log.error("snapshot of shard %s in %s: %s", shard, self._data_dir, error)
+                log.error("snapshot of shard %s in %s: %s", shard, self._disk.folder, error)
 
 
 class _Retention:

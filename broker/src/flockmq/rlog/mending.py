@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from random import SystemRandom
-from typing import Final
+from random import Random
 
 from flockmq import bounds
 from flockmq.rlog.digests import Checked, Verdict, judge
@@ -18,8 +17,6 @@ from flockmq.rlog.errors import LogLost
 from flockmq.rlog.replica import Replica
 
 log = logging.getLogger(__name__)
-
-_random: Final = SystemRandom()
 
 
 def alarm_of(shard: str) -> str:
@@ -31,13 +28,19 @@ class Mending:
     """`distrust(shard)` marks tables as wrong; `alarm(name, text)` raises an alarm, and ends it with the text ""."""
 
     def __init__(
-        self, replica: Replica, votes: bool, distrust: Callable[[str], None], alarm: Callable[[str, str], None]
+        self,
+        replica: Replica,
+        votes: bool,
+        distrust: Callable[[str], None],
+        alarm: Callable[[str, str], None],
+        random: Random,
     ) -> None:
         self.mismatches = 0
         self._replica = replica
         self._votes = votes
         self._distrust = distrust
         self._alarm = alarm
+        self._random = random
         self._judged: dict[str, Verdict] = {}
         self._alarmed: set[str] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -58,7 +61,7 @@ class Mending:
             text = f"shard {shard}: this node's tables at {verdict.place} are not those of a majority of the cores"
             log.error("%s: it bootstraps them anew within %g s", text, bounds.LOG_MEND_SPREAD_S)
             self._distrust(shard)
-            delay_s = _random.uniform(0.0, bounds.LOG_MEND_SPREAD_S)
+            delay_s = self._random.uniform(0.0, bounds.LOG_MEND_SPREAD_S)
             self._timers[shard] = asyncio.get_running_loop().call_later(delay_s, self._mend, shard)
         else:
             text = f"shard {shard}: the cores' tables differ at {verdict.place}, and no majority of them has the same"

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import (
     AskError,
     ClusterDownError,
@@ -25,7 +24,7 @@ from redis.exceptions import (
 
 from flockmq import bounds
 from flockmq.redis_url import Server
-from flockmq.rlog.connection import Argument, RedisConfig, Reply, exchange, open_connection, unreachable
+from flockmq.rlog.connection import Argument, RedisConfig, RedisConnection, Reply, unreachable
 from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
 from flockmq.rlog.topology import SlotMap, open_primary, slot_map
 
@@ -48,7 +47,7 @@ class RedisLink:
         self.config = config
         self.key = key
         self._by_hand = by_hand
-        self._connection: AbstractConnection | None = None
+        self._connection: RedisConnection | None = None
         self._server: Server | None = None
         self._moved_to: Server | None = None
         self._lock = asyncio.Lock()
@@ -83,7 +82,7 @@ class RedisLink:
             assert server is not None
             try:
                 async with asyncio.timeout(timeout_s):
-                    replies = await exchange(connection, commands)
+                    replies = await connection.exchange(commands)
                 for reply in replies:
                     if isinstance(reply, ResponseError) and _is_over(reply):
                         raise reply
@@ -136,9 +135,9 @@ class RedisLink:
     async def close(self) -> None:
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            await connection.disconnect(nowait=True)
+            await connection.close()
 
-    async def _open(self, server: Server | None) -> tuple[Server, AbstractConnection]:
+    async def _open(self, server: Server | None) -> tuple[Server, RedisConnection]:
         place = self.config.place
         moved_to, self._moved_to = self._moved_to, None
         if server is None and place.kind == "sentinel":
@@ -146,7 +145,7 @@ class RedisLink:
         if server is None and place.kind == "cluster":
             server = moved_to or (await slot_map(self.config)).master_of(self.key)
         server = server or place.servers[0]
-        return server, await open_connection(self.config, server)
+        return server, await self.config.open(server)
 
 
 class RedisLinks:

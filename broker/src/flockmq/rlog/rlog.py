@@ -1,10 +1,10 @@
 """A node's replicated log: read `tables`, `write`, hear of changes. One per node, the same on every role.
 
-On a core (`data_dir` is given) writes go to its own committer, and `core` does what only cores do; on a replicant they
+On a core (`disk` is given) writes go to its own committer, and `core` does what only cores do; on a replicant they
 go through `port` to some core. Both read the log from Redis themselves. On a core, `port` is for bootstrapping from
 another core, and `ballot` for agreeing with the others upon a generation; a cluster's only core has neither.
 
-    rlog = Rlog("node-1@5f0c…", RedisConfig("redis://127.0.0.1:6379"), data_dir=Path("/var/lib/flockmq"))
+    rlog = Rlog("node-1@5f0c…", RedisConfig("redis://127.0.0.1:6379"), disk=Disk(Path("/var/lib/flockmq")))
     rlog.on_change("routes", listener)
     await rlog.start()
     await rlog.write(ROUTE, [ROUTES.put((b"a/+", rlog.incarnation), None)])   # the own tables have it now
@@ -20,16 +20,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, cast
 
+from flockmq.clock import SYSTEM as SYSTEM_CLOCK
+from flockmq.clock import Clock
+from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
+from flockmq.entropy import Entropy
 from flockmq.rlog.catchup import CatchUp
 from flockmq.rlog.change import Puts, gather
 from flockmq.rlog.core import Core
 from flockmq.rlog.digests import Checked
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, Op, StreamId
 from flockmq.rlog.errors import LogError, LogFull
 from flockmq.rlog.mending import Mending
@@ -70,26 +73,29 @@ class Rlog:
         redis: RedisConfig,
         *,
         port: CorePort | None = None,
-        data_dir: Path | None = None,
+        disk: Disk | None = None,
         ballot: Ballot | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
     ) -> None:
         self.incarnation = incarnation
+        self._clock = clock
         source = None if port is None else port.bootstrap
-        self._replica = Replica(redis, source, self._on_applied, votes=data_dir is not None)
+        self._replica = Replica(redis, source, self._on_applied, votes=disk is not None)
         self.core: Core | None = None
-        if data_dir is not None:
+        if disk is not None:
             name = incarnation.rpartition("@")[0]
-            self.core = Core(redis, name, self._replica, data_dir, ballot or Alone(), self._redis_lost)
+            self.core = Core(redis, name, self._replica, disk, ballot or Alone(), self._redis_lost, entropy.random)
         writes_to: CorePort | None = self.core if self.core is not None else port
         if writes_to is None:
-            raise ValueError("a node that is no core (data_dir) needs a port to one")
+            raise ValueError("a node that is no core (disk) needs a port to one")
         self._writer = partial(Writer, port=writes_to, awaits_answer=redis.min_replicas > 0)
         self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
         self._lags = {shard: _Lag() for shard in SHARDS}
         self.redis_lost_data = 0
         """How often this core found that Redis had lost what the cores know, and gave it back."""
         distrust = self._replica.distrust if self.core is None else self.core.distrust
-        self._mending = Mending(self._replica, self.core is not None, distrust, self._digests_differ)
+        self._mending = Mending(self._replica, self.core is not None, distrust, self._digests_differ, entropy.random)
         self._catch_ups = {shard: CatchUp(shard, redis, partial(self.applied, shard)) for shard in SHARDS}
 
     @property
@@ -199,7 +205,7 @@ class Rlog:
 
     def raise_alarm(self, name: str, text: str) -> None:
         """Have the whole cluster say so until the alarm is ended; a later one of the name replaces it."""
-        self.submit(CLUSTER, [ALARMS.put(name, Alarm(time.time(), text))]).add_done_callback(_log_unwritten)
+        self.submit(CLUSTER, [ALARMS.put(name, Alarm(self._clock.wall(), text))]).add_done_callback(_log_unwritten)
 
     def end_alarm(self, name: str) -> asyncio.Future[StreamId]:
         """As `submit`."""

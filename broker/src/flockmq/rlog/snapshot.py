@@ -8,14 +8,13 @@ the tables at one place of the log: a core can seed a new Redis from it.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import BinaryIO, Final
 
 from flockmq import bounds
 from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import Framer, LogEntry, Message, Receiver, Trailer
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.reading import NotNext
@@ -27,17 +26,16 @@ WRITE_BYTES: Final = 1024 * 1024
 Read = Callable[[str, StreamId, StreamId], AsyncIterator[LogEntry]]
 
 
-def path_of(directory: Path, shard: str) -> Path:
-    return directory / f"{shard}.snapshot"
+def name_of(shard: str) -> str:
+    return f"{shard}.snapshot"
 
 
-async def write(directory: Path, tables: Tables, shard: str, read: Read) -> StreamId:
+async def write(disk: Disk, tables: Tables, shard: str, read: Read) -> StreamId:
     """Write the shard's snapshot, on disk when this returns. `read` gives the log's entries. Raises OSError,
     LogUnavailable. Returns the place of the log that it holds."""
-    path = path_of(directory, shard)
-    beside = path.with_suffix(".writing")
+    beside = f"{shard}.writing"
     framer, buffer, end = Framer(), bytearray(MAGIC), StreamId(0, 0)
-    with await asyncio.to_thread(create, beside) as file:
+    with await asyncio.to_thread(disk.create, beside) as file:
         async for message in _messages(tables, shard, read):
             frame = framer.frame(message)
             buffer += len(frame).to_bytes(4, "big") + frame
@@ -47,18 +45,18 @@ async def write(directory: Path, tables: Tables, shard: str, read: Read) -> Stre
                 await asyncio.to_thread(file.write, bytes(buffer))
                 buffer.clear()
         file.write(buffer)
-        await asyncio.to_thread(sync, file)
-    await asyncio.to_thread(replace, beside, path)
+        await asyncio.to_thread(disk.sync, file)
+    await asyncio.to_thread(disk.replace, beside, name_of(shard))
     return end
 
 
-async def load(directory: Path, fresh: Shard, apply: Callable[[Shard, LogEntry], None]) -> StreamId | None:
+async def load(disk: Disk, fresh: Shard, apply: Callable[[Shard, LogEntry], None]) -> StreamId | None:
     """Fill `fresh` from its snapshot and return its place of the log; None if there is no snapshot. Raises LogCorrupt,
     with the file's name."""
-    path = path_of(directory, fresh.name)
+    name = name_of(fresh.name)
     receiver, framer = Receiver(fresh), Framer()
     try:
-        with await asyncio.to_thread(path.open, "rb") as file:
+        with await asyncio.to_thread(disk.open, name) as file:
             for frame in _frames(file):
                 receiver.take(framer.message(frame), apply)
                 await asyncio.sleep(0)
@@ -66,9 +64,9 @@ async def load(directory: Path, fresh: Shard, apply: Callable[[Shard, LogEntry],
     except FileNotFoundError:
         return None
     except (LogCorrupt, NotNext) as error:
-        raise LogCorrupt(f"{path}: {error}") from None
+        raise LogCorrupt(f"{disk.path(name)}: {error}") from None
     except OSError as error:
-        raise LogCorrupt(f"{path}: {error.strerror}") from None
+        raise LogCorrupt(f"{disk.path(name)}: {error.strerror}") from None
     return fresh.applied
 
 
@@ -95,22 +93,3 @@ def _frames(file: BinaryIO) -> Iterator[bytes]:
         if len(prefix) < 4 or len(frame) < length:
             raise LogCorrupt(f"it ends within a frame at byte {file.tell()}")
         yield frame
-
-
-def create(path: Path) -> BinaryIO:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.open("wb")
-
-
-def sync(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def replace(beside: Path, path: Path) -> None:
-    beside.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -12,13 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, TypeVar
 
-from redis.asyncio.connection import AbstractConnection
 from redis.crc import key_slot
 from redis.exceptions import RedisError, ResponseError
 
 from flockmq import bounds
 from flockmq.redis_url import RedisPlace, Server
-from flockmq.rlog.connection import Argument, RedisConfig, Reply, ask, exchange, open_connection, unreachable
+from flockmq.rlog.connection import Argument, RedisConfig, RedisConnection, Reply, ask, unreachable
 from flockmq.rlog.errors import RedisRefused, RedisUnreachable
 
 Said = TypeVar("Said", bound=Hashable)
@@ -49,14 +48,14 @@ class SlotMap(NamedTuple):
         return master
 
 
-async def open_primary(config: RedisConfig) -> tuple[Server, AbstractConnection]:
+async def open_primary(config: RedisConfig) -> tuple[Server, RedisConnection]:
     """The primary that the sentinels name, and that says itself that it is one. Raises RedisUnreachable."""
     place = config.place
     named = await _most_said(config, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", place.primary), _named_primary)
     errors = []
     for server in named:
         try:
-            connection = await open_connection(config, server)
+            connection = await config.open(server)
         except RedisUnreachable as error:
             errors.append(error)
             continue
@@ -64,9 +63,9 @@ async def open_primary(config: RedisConfig) -> tuple[Server, AbstractConnection]
             await _check_primary(connection, server)
         except RedisUnreachable as error:
             errors.append(error)
-            await connection.disconnect(nowait=True)
+            await connection.close()
         except BaseException:
-            await connection.disconnect(nowait=True)
+            await connection.close()
             raise
         else:
             return server, connection
@@ -78,10 +77,10 @@ async def slot_map(config: RedisConfig) -> SlotMap:
     return (await _most_said(config, ("CLUSTER", "SLOTS"), _slots))[0]
 
 
-async def _check_primary(connection: AbstractConnection, server: Server) -> None:
+async def _check_primary(connection: RedisConnection, server: Server) -> None:
     try:
         async with asyncio.timeout(bounds.REDIS_CONNECT_MAX_S):
-            (info,) = await exchange(connection, [("INFO", "replication")])
+            (info,) = await connection.exchange([("INFO", "replication")])
     except (RedisError, OSError, TimeoutError) as error:
         raise unreachable(server, error) from None
     if isinstance(info, ResponseError):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from flockmq.rlog import snapshot
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.generation import Report
@@ -20,16 +20,17 @@ from flockmq.rlog.shards import SHARDS
 
 log = logging.getLogger(__name__)
 
+FILE: Final = "promises.json"
 _decoder = msgspec.json.Decoder(dict[str, int])
 
 
 class Voter:
     """`name`: this core's, as others count it. `replica`: its tables."""
 
-    def __init__(self, name: str, replica: Replica, data_dir: Path) -> None:
+    def __init__(self, name: str, replica: Replica, disk: Disk) -> None:
         self.name = name
         self._replica = replica
-        self._path = data_dir / "promises.json"
+        self._disk = disk
         self._promised = dict.fromkeys(SHARDS, 0)
         self._promised_at = dict.fromkeys(SHARDS, 0.0)
         self._writing = asyncio.Lock()
@@ -38,11 +39,12 @@ class Voter:
     async def load(self) -> None:
         """Take up what was promised before this core was restarted, when its tables are loaded."""
         try:
-            kept = _decoder.decode(await asyncio.to_thread(self._path.read_bytes))
+            kept = _decoder.decode(await asyncio.to_thread(_read, self._disk))
         except FileNotFoundError:
             kept = {}
         except (OSError, msgspec.DecodeError) as error:
-            log.error("%s is left out: %s; it says which generations of the log this core agreed to", self._path, error)
+            path = self._disk.path(FILE)
+            log.error("%s is left out: %s; it says which generations of the log this core agreed to", path, error)
             kept = {}
         for shard in SHARDS:
             self._promise(shard, kept.get(shard, 0))
@@ -78,14 +80,19 @@ class Voter:
     async def _write(self) -> None:
         data = msgspec.json.encode(self._promised)
         try:
-            await asyncio.to_thread(_write_durably, self._path, data)
+            await asyncio.to_thread(_write_durably, self._disk, data)
         except OSError as error:
-            raise LogUnavailable(f"{self.name} can't write {self._path}: {error.strerror}") from None
+            raise LogUnavailable(f"{self.name} can't write {self._disk.path(FILE)}: {error.strerror}") from None
 
 
-def _write_durably(path: Path, data: bytes) -> None:
-    beside = path.with_suffix(".writing")
-    with snapshot.create(beside) as file:
+def _read(disk: Disk) -> bytes:
+    with disk.open(FILE) as file:
+        return file.read()
+
+
+def _write_durably(disk: Disk, data: bytes) -> None:
+    beside = "promises.writing"
+    with disk.create(beside) as file:
         file.write(data)
-        snapshot.sync(file)
-    snapshot.replace(beside, path)
+        disk.sync(file)
+    disk.replace(beside, FILE)

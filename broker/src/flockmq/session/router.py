@@ -71,11 +71,17 @@ class Router:
     """One per node. Larger packets and deeper topics than `max_packet_size` and `max_topic_levels`, the least of all
     zones', take the ordinary road; so do topics that match `intercepts`: the node looks at them before they are routed.
     `courier` brings messages to sessions that last; `publishing` is the client id of who published the run at hand,
-    where that was on another node.
+    where that was on another node. `seed`: of how shared messages are spread; None: of the system's.
     `stale`: nothing of QoS ≥ 1 may be matched by these indexes now; `held` are the lines of clients that wait for it.
     """
 
-    def __init__(self, counters: Counters, max_packet_size: int, max_topic_levels: int = TOPIC_MAX_LEVELS) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        max_packet_size: int,
+        max_topic_levels: int = TOPIC_MAX_LEVELS,
+        seed: int | None = None,
+    ) -> None:
         self.counters = counters
         self.max_packet_size = max_packet_size
         self.max_topic_levels = max_topic_levels
@@ -85,7 +91,7 @@ class Router:
         self.local = FilterIndex()
         self.remote = FilterIndex(REMOTE_SHAPES_MAX)
         self.everywhere: list[Peer | Slot] = []
-        self.shared = Shared(self)
+        self.shared = Shared(self, seed)
         self.courier: Courier | None = None
         self.origins = Origins()
         self.publishing: bytes = b""

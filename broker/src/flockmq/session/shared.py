@@ -51,7 +51,7 @@ _ITEM: Final = Struct(">HIBI")
 class Shared(Groups):
     """One per router."""
 
-    def __init__(self, router: Router, seed: int | None = None) -> None:
+    def __init__(self, router: Router, seed: int | None) -> None:
         super().__init__(router.changed, seed)
         self._router = router
         self.on_refused: Callable[[Group, Publish], None] = _stays_dropped

@@ -11,6 +11,7 @@ from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.rules import Rules, Subject
 from flockmq.auth.settings import Authorization, Cache, HttpSource, Rule
 from flockmq.auth.sources import AskedRules, LogRules, Source, encoded
+from flockmq.clock import SYSTEM
 from flockmq.rlog.shards import RULES
 from flockmq.session.peer import PeerInfo
 from flockmq.session.port import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
@@ -204,7 +205,7 @@ class Asked(AskedRules):
     """A service whose answers a test gives."""
 
     def __init__(self) -> None:
-        super().__init__(HttpSource(url="http://service"), "here")
+        super().__init__(HttpSource(url="http://service"), "here", SYSTEM)
         self.answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
 
     async def ask(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:

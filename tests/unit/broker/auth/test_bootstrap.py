@@ -13,6 +13,7 @@ from flockmq.auth.bootstrap import Bootstrap, Kind, parsed
 from flockmq.auth.hashing import is_right, made
 from flockmq.auth.pool import HashPool
 from flockmq.auth.settings import Pbkdf2
+from flockmq.clock import SYSTEM
 from flockmq.errors import ConfigError
 from flockmq.rlog.shards import USERS, User
 from unit.broker.auth.harness import FakeLog
@@ -33,7 +34,7 @@ def log() -> FakeLog:
 
 
 def bootstrap(file: Path, kind: Kind, log: FakeLog, pool: HashPool) -> Bootstrap:
-    return Bootstrap(file, kind, Admin(log.as_rlog(), Bans(), pool, CHEAP, 4096), log.as_rlog())
+    return Bootstrap(file, kind, Admin(log.as_rlog(), Bans(), pool, CHEAP, 4096, SYSTEM), log.as_rlog(), SYSTEM)
 
 
 async def test_passwords_in_csv_are_hashed_and_users_that_are_there_stay(
@@ -81,8 +82,8 @@ async def test_a_file_that_replaces_has_the_last_word_each_time_it_changes(
     tmp_path: Path, log: FakeLog, pool: HashPool
 ) -> None:
     file = tmp_path / "users.csv"
-    admin = Admin(log.as_rlog(), Bans(), pool, CHEAP, None)
-    replacing = Bootstrap(file, "plain", admin, log.as_rlog(), replace=True)
+    admin = Admin(log.as_rlog(), Bans(), pool, CHEAP, None, SYSTEM)
+    replacing = Bootstrap(file, "plain", admin, log.as_rlog(), SYSTEM, replace=True)
 
     async def right(password: str) -> bool:
         await replacing.take_in()

@@ -15,6 +15,7 @@ from flockmq.auth.chain import Chain, Outcome
 from flockmq.auth.hashing import decoy, made
 from flockmq.auth.pool import HashPool, Verified
 from flockmq.auth.settings import BuiltIn, Certificate, Pbkdf2
+from flockmq.clock import Clock
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.shards import User
 from flockmq.session.peer import Certificate as PeerCertificate
@@ -133,11 +134,15 @@ def test_nobody_has_a_name_by_saying_it_where_names_are_checked_by_an_exchange()
     assert is_anonymous(at_once(chain, attempt()))
 
 
+def at(wall_s: float) -> Clock:
+    return Clock(lambda: 0.0, lambda: wall_s)
+
+
 def test_what_ran_out_already_lets_nobody_in() -> None:
     tried = attempt(username="jo", password="x")
     granted = Granted(b"jo", expires_at_s=100.0)
-    assert at_once(Chain([Link(granted)], None, now_s=lambda: 99.0), tried).reason == Reason.SUCCESS
-    assert at_once(Chain([Link(granted)], None, now_s=lambda: 100.0), tried).reason >= 0x80
+    assert at_once(Chain([Link(granted)], None, clock=at(99.0)), tried).reason == Reason.SUCCESS
+    assert at_once(Chain([Link(granted)], None, clock=at(100.0)), tried).reason >= 0x80
 
 
 async def test_a_defect_of_a_link_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:

@@ -72,7 +72,9 @@ class Node:
         self.me = Identity(INCARNATIONS[name], "core" if name == "core" else "replicant")
         self.links: dict[str, Half] = {}
         self.welcomed: list[Talker] = []
-        self.tunnels = Tunnels(lambda: self.me, lambda: cast(list[Link], list(self.links.values())), self.welcome)
+        self.tunnels = Tunnels(
+            lambda: self.me, lambda: cast(list[Link], list(self.links.values())), self.welcome, random.Random(0)
+        )
 
     def welcome(self, tunnel: Tunnel) -> None:
         self.welcomed.append(Talker())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from flockmq import bounds
+from flockmq.clock import Clock
 from flockmq.home import wire
 from flockmq.home.residents import Residents
 from flockmq.session.counters import Counters
@@ -55,10 +56,27 @@ class Post(Courier):
         return True
 
 
+class Machine:
+    """Its clock, which stands until it is put forward."""
+
+    def __init__(self, booted_ago_s: float = 1e4, wall_s: float = 1e9) -> None:
+        self._since_boot_s = booted_ago_s
+        self._wall_s = wall_s
+        self.clock = Clock(lambda: self._since_boot_s, lambda: self._wall_s)
+
+    def forward(self, by_s: float) -> None:
+        self._since_boot_s += by_s
+        self._wall_s += by_s
+
+    def next(self, after_s: float) -> Machine:
+        """Another one, so much later, 10 s after it booted."""
+        return Machine(10.0, self._wall_s + after_s)
+
+
 class Home:
     """Residents with the node and the network around them: `host`, `homes` and `store` in one."""
 
-    def __init__(self, redis: Redis, incarnation: str, epoch: int) -> None:
+    def __init__(self, redis: Redis, incarnation: str, epoch: int, machine: Machine | None = None) -> None:
         self.incarnation = incarnation
         self.epoch = epoch
         self.turn: list[Sink] = []
@@ -67,7 +85,8 @@ class Home:
         self.slot_peers = SlotPeers(router.turn, self.courier)
         self.router = HomedRouter(router, self.slot_peers)
         self.disk = Disk(redis)
-        self.residents = Residents(self, self, self.disk, self.router)
+        self.machine = machine or Machine()
+        self.residents = Residents(self, self, self.disk, self.router, self.machine.clock)
         self.delivered: list[tuple[str, int, bytes]] = []
         self.overflown: list[tuple[str, bytes, int]] = []
         self.asked_again: list[int] = []
@@ -214,9 +233,9 @@ class Home:
         return [packet[9:] for packet in self.packets()]
 
 
-async def another(redis: Redis) -> Home:
+async def another(redis: Redis, machine: Machine | None = None) -> Home:
     """The next home of the slot."""
-    made = Home(redis, "core-1@1", 2)
+    made = Home(redis, "core-1@1", 2, machine)
     await made.own(SLOT)
     return made
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import msgspec
 import pytest
@@ -147,7 +146,7 @@ async def test_the_sessions_of_a_slot_that_is_let_go_of_leave_some_a_turn_and_co
     assert 0 < len(home.residents) < len(clients)
     home.epoch = 3
     home.residents.own(SLOT)
-    monkeypatch.setattr(time, "monotonic", lambda: 1e9)
+    home.machine.forward(1e9)
     for token, client_id in enumerate(clients, start=1):
         home.residents.leave(client_id, token, -1, True)
         assert not home.residents.close(client_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -566,67 +565,42 @@ async def test_a_session_expires_when_its_time_is_up_also_after_a_crash(redis: R
     assert len(later.residents) == 0
 
 
-class Clock:
-    """Of this machine, or of the next home's, which booted 10 s ago."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._patch = monkeypatch.setattr
-        self._wall_s, self._since_boot_s = time.time, time.monotonic
-
-    def forward(self, by_s: float, *, elsewhere: bool = True) -> None:
-        began_s = self._since_boot_s()
-        now_s = 10 if elsewhere else began_s + by_s
-        self._patch(time, "time", lambda: self._wall_s() + by_s)
-        self._patch(time, "monotonic", lambda: now_s + self._since_boot_s() - began_s)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
-
-
-async def test_a_session_expires_when_its_time_is_up_also_where_the_clock_began_later(
-    redis: Redis, home: Home, clock: Clock
-) -> None:
+async def test_a_session_expires_when_its_time_is_up_also_where_the_clock_began_later(redis: Redis, home: Home) -> None:
     home.open(1, opening(expiry_s=600))
     home.residents.leave(ID, 1, -1, False)
-    clock.forward(700)
-    later = await another(redis)
+    later = await another(redis, home.machine.next(after_s=700))
     assert len(later.residents) == 1
     later.residents.tick()
     assert len(later.residents) == 0
 
 
-async def test_who_comes_back_too_late_to_a_slot_that_had_no_home_finds_no_session(
-    redis: Redis, home: Home, clock: Clock
-) -> None:
+async def test_who_comes_back_too_late_to_a_slot_that_had_no_home_finds_no_session(redis: Redis, home: Home) -> None:
     home.open(1, opening(1, expiry_s=60))
     home.residents.leave(ID, 1, -1, False)
-    clock.forward(3600)
-    later = await another(redis)
+    later = await another(redis, home.machine.next(after_s=3600))
     assert later.open(2, opening(2)) == [wire.LASTS]
 
 
 @pytest.mark.parametrize("moved", [False, True])
 async def test_a_connection_whose_session_expired_while_its_node_was_held_for_gone_does_not_go_on(
-    redis: Redis, home: Home, clock: Clock, moved: bool
+    redis: Redis, home: Home, moved: bool
 ) -> None:
     home.open(1, opening(1, expiry_s=60))
     home.residents.node_gone(EDGE)
     await home.settle()
-    clock.forward(3600, elsewhere=moved)
-    later = await another(redis) if moved else home
+    if moved:
+        later = await another(redis, home.machine.next(after_s=3600))
+    else:
+        later = home
+        home.machine.forward(3600)
     assert not later.residents.resume(ID, EDGE, 1, opening(1), b"")
     assert len(later.residents) == 0
 
 
-async def test_a_will_that_was_due_is_published_though_its_client_is_back_first(
-    redis: Redis, home: Home, clock: Clock
-) -> None:
+async def test_a_will_that_was_due_is_published_though_its_client_is_back_first(redis: Redis, home: Home) -> None:
     home.open(1, opening(1, expiry_s=7200, will=Will(will().message, 30)))
     home.residents.leave(ID, 1, -1, True)
-    clock.forward(3600)
-    later = await another(redis)
+    later = await another(redis, home.machine.next(after_s=3600))
     assert later.open(2, opening(2, expiry_s=7200)) == [wire.LASTS | wire.PRESENT]
     assert [message.topic for message in later.published] == [b"w"]
 

@@ -6,6 +6,7 @@ import socket
 from types import TracebackType
 from typing import Self
 
+from flockmq.clock import SYSTEM
 from flockmq.listeners.connection import Connection
 from flockmq.listeners.engine import Engine
 from flockmq.listeners.listening import Listening
@@ -27,7 +28,7 @@ class Served:
         self.limits = limits or Limits()
         self.router = Router(Counters(), self.limits.max_packet_size)
         self.port = Port()
-        self.engine = Engine(self.router, self.port, self.limits)
+        self.engine = Engine(self.router, self.limits, SYSTEM)
         self.listener = Listening(self.engine, "tcp:default", self.limits)
         self._clients: list[socket.socket] = []
         self.serve(self.port)

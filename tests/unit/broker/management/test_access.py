@@ -15,6 +15,7 @@ from flockmq.auth.hashing import is_right
 from flockmq.auth.pool import HashPool
 from flockmq.auth.settings import Pbkdf2
 from flockmq.bounds import AUTH_REQUEST_MAX_BYTES
+from flockmq.clock import SYSTEM
 from flockmq.config.values import Address, Secret
 from flockmq.management.server import serve
 from flockmq.rlog.errors import LogFull, LogUnavailable
@@ -45,7 +46,7 @@ class Site:
 async def served(log: FakeLog, key: Secret | None) -> AsyncIterator[Site]:
     pool, bans = HashPool(), Bans()
     log.on_change(BANS.name, bans)
-    admin = Admin(log.as_rlog(), bans, pool, Pbkdf2(iterations=4096), None)
+    admin = Admin(log.as_rlog(), bans, pool, Pbkdf2(iterations=4096), None, SYSTEM)
     async with serve(ToldNode(), Address("127.0.0.1", 0), admin, key) as port, aiohttp.ClientSession() as http:
         yield Site(log, http, f"http://127.0.0.1:{port}/api/v1")
     pool.close()

@@ -12,6 +12,7 @@ import pytest
 from flockmq.auth.scram import Verifier
 from flockmq.auth.service import Auth
 from flockmq.auth.settings import Authentication, Authorization, BuiltInSource, Flapping, Scram
+from flockmq.clock import SYSTEM
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
@@ -71,7 +72,9 @@ class Gate(Port):
         self.auth = Auth(
             authentication, authorization, flapping, self.rlog.as_rlog(), pepper=b"p", is_leader=lambda: False
         )
-        self.access = Access(self.auth, self.hooks, self._admitted, self._find, lambda: self.channels, self.flush_soon)
+        self.access = Access(
+            self.auth, self.hooks, self._admitted, self._find, lambda: self.channels, self.flush_soon, SYSTEM
+        )
 
     def admit(self, channel: Channel, connect: Connect) -> None:
         self.access.admit(channel, connect)

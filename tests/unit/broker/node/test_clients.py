@@ -6,6 +6,8 @@ import logging
 
 import pytest
 
+from flockmq.clock import SYSTEM
+from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.home.asking import Admission, Answered, AttachError, Done, HomeUnreachable, Superseded
 from flockmq.home.wire import Opening, Question
 from flockmq.mqtt import encode
@@ -66,9 +68,15 @@ class Admitting(Port):
         self.home = Home()
         self.events: list[tuple[str, bytes, int, int]] = []
         router = self.node.router
-        self.fronts = Fronts(router.turn, self.flush_soon, lambda channel, filter: None)
+        self.fronts = Fronts(router.turn, self.flush_soon, lambda channel, filter: None, SYSTEM_ENTROPY.token_bytes)
         self.clients = Clients(
-            self.sessions, self.fronts, router.counters, self.flush_soon, lambda *event: self.events.append(event)
+            self.sessions,
+            self.fronts,
+            router.counters,
+            self.flush_soon,
+            lambda *event: self.events.append(event),
+            SYSTEM,
+            SYSTEM_ENTROPY.token_bytes,
         )
         self.clients.homes = self.fronts.homes = self.home
         self.clients.watcher = self

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq.bounds import DELAYED_MAX_S
+from flockmq.clock import Clock
+from flockmq.entropy import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.node import delayed
 from flockmq.node.delayed import Delayed, Schedule, parse
@@ -95,7 +97,7 @@ class Host:
         self.catch_ups = 0
         self.refuses: set[bytes] = set()
         self.refused = asyncio.Event()
-        self.delayed = Delayed(self, _reason, lambda: log.now_s)
+        self.delayed = Delayed(self, _reason, Clock(lambda: log.now_s, lambda: log.now_s), SYSTEM.token_bytes)
         log.hosts.append(self)
 
     def leads(self) -> bool:

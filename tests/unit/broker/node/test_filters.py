@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
+from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
-from flockmq.node.filters import Filters, reason_of
+from flockmq.node.filters import Filters, WriteReasons
 from flockmq.rlog.entry import DELETE, Op, StreamId
 from flockmq.rlog.errors import LogFull, LogUnavailable
 from flockmq.rlog.shards import CLAIMS, ROUTES, SHARES
@@ -38,7 +39,10 @@ class Written:
     def __init__(self) -> None:
         self.log = Log()
         self.router = Router(Counters(), 1 << 20)
-        self.filters = Filters(ME, self.log.submit, self.log.holders, self.router, lambda client_id, filter: False)
+        self.reason_of = WriteReasons(SYSTEM).of
+        self.filters = Filters(
+            ME, self.log.submit, self.log.holders, self.router, lambda client_id, filter: False, self.reason_of
+        )
         self.answers: list[int] = []
 
     async def answer(self, number: int, error: Exception | None = None) -> None:
@@ -98,10 +102,10 @@ async def test_what_nobody_subscribes_to_any_more_is_deleted(written: Written) -
     assert [op[1] for op in ops] == [DELETE]
 
 
-async def test_a_write_that_was_given_up_is_an_error() -> None:
+async def test_a_write_that_was_given_up_is_an_error(written: Written) -> None:
     done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
     done.cancel()
-    assert reason_of(done) == Reason.UNSPECIFIED_ERROR
+    assert written.reason_of(done) == Reason.UNSPECIFIED_ERROR
 
 
 async def test_each_kind_of_filter_has_its_table(written: Written) -> None:

@@ -51,7 +51,9 @@ class AtHome(Port):
         self.node.port = self.node.serving(self)
         self.homes = Homes()
         self.given_up: list[bytes] = []
-        self.fronts = Fronts(self.router.turn, self.flush_soon, lambda channel, filter: self.given_up.append(filter))
+        self.fronts = Fronts(
+            self.router.turn, self.flush_soon, lambda channel, filter: self.given_up.append(filter), bytes
+        )
         self.fronts.homes = self.homes
 
     def admit(self, channel: Channel, connect: Connect) -> None:

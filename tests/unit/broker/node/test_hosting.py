@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from flockmq.clock import SYSTEM
 from flockmq.home.edges import SlotJournal
 from flockmq.home.holding import Slot
 from flockmq.home.wills import Wills
 from flockmq.mqtt.reason import Reason
-from flockmq.node.filters import Filters
+from flockmq.node.filters import Filters, WriteReasons
 from flockmq.node.hosting import Hosting
 from flockmq.node.remote import RemoteRoutes, slot_owner
 from flockmq.node.shared import RemoteShares
@@ -57,10 +58,11 @@ class Hosted:
                 tables=SimpleNamespace(routes=RouteTable(ROUTES)),
             ),
             holders=self.log.holders,
+            reason_of=WriteReasons(SYSTEM).of,
             slot_peers=SlotPeers([], Courier()),
         )
         router = Router(Counters(), 1 << 20)
-        self.hosting = Hosting(node, Disk(Redis()), router, {"default": Limits()})
+        self.hosting = Hosting(node, Disk(Redis()), router, {"default": Limits()}, SYSTEM)
         self.shares = node.remote_shares = RemoteShares(router, "me@0", self.hosting.share_written)
         self.shares.go_live()
         self.session = Home().opened()

@@ -13,8 +13,7 @@ import pytest
 
 from flockmq.node import rejoin as rejoining
 from flockmq.node.node import Node
-from flockmq.node.rejoin import rejoin
-from flockmq.node.run import _come_back
+from flockmq.node.rejoin import come_back, rejoin
 from flockmq.rlog.entry import Op
 from flockmq.rlog.errors import LogRefused, LogUnavailable
 from flockmq.rlog.shards import ROUTES
@@ -62,14 +61,14 @@ async def test_homes_know_who_they_are_before_they_may_be_given_slots() -> None:
 
 async def test_a_node_that_is_purged_before_it_is_back_comes_back_as_yet_another() -> None:
     purged = Purged(joins=[LogRefused("a@00000001 is purged in the log"), None])
-    await _come_back(asyncio.Event(), purged.node)
+    await come_back(asyncio.Event(), purged.node)
     assert purged.cluster.begin_anew.await_count == 2
     assert [call.args for call in purged.homes.rename.call_args_list] == [("a@00000001",), ("a@00000002",)]
 
 
 async def test_no_exclusive_claim_is_forgotten_by_a_node_that_is_purged_before_it_is_back() -> None:
     purged = Purged(joins=[LogRefused("a@00000001 is purged in the log"), None])
-    await _come_back(asyncio.Event(), purged.node)
+    await come_back(asyncio.Event(), purged.node)
     assert [call.args[:2] for call in purged.exclusive.claim.call_args_list] == [(b"door", b"c")]
 
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from flockmq.bounds import SINK_CONGESTED_BYTES
+from flockmq.clock import SYSTEM
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.node.retained import Feeds, Retained, of_row
@@ -32,7 +33,7 @@ class Fed(Port):
         self.caught_up.set()
         self.through: list[bytes] = []
         self.in_vain = 0
-        self.feeds = Feeds(self.table, self.node.router, self.catch_up, self.node.turn, self.all_given)
+        self.feeds = Feeds(self.table, self.node.router, self.catch_up, self.node.turn, self.all_given, SYSTEM)
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self.feeds.owe(subscriptions, self.saw_all)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Iterable, Iterator
 from typing import cast
 
 import pytest
 
+from flockmq.clock import SYSTEM
 from flockmq.node import retaining
+from flockmq.node.filters import WriteReasons
 from flockmq.node.retained import Retained
 from flockmq.node.retaining import Retaining
 from flockmq.rlog.entry import StreamId
@@ -63,7 +64,7 @@ def row(expires_ms: int) -> RetainedMessage:
 
 
 def filled(expired: int, others: int) -> Retained:
-    retained, later_ms = Retained(), time.time_ns() // 1_000_000 + 3_600_000
+    retained, later_ms = Retained(), SYSTEM.wall_ms() + 3_600_000
     for number in range(expired + others):
         retained.put(b"r/%d" % number, row(1 if number < expired else later_ms), None)
     return retained
@@ -72,7 +73,7 @@ def filled(expired: int, others: int) -> Retained:
 @contextlib.contextmanager
 def watched(retained: Retained, leads: Iterable[bool] = ()) -> Iterator[Log]:
     log, still = Log(retained), iter(leads)
-    part = Retaining(cast(Rlog, log), retained, lambda: next(still, True))
+    part = Retaining(cast(Rlog, log), retained, lambda: next(still, True), WriteReasons(SYSTEM).of, SYSTEM)
     watching = asyncio.ensure_future(part.watch_expired())
     yield log
     watching.cancel()
@@ -96,7 +97,7 @@ async def test_all_that_expired_leaves_at_once_a_slice_at_a_time() -> None:
 async def test_what_came_in_the_place_of_what_expired_stays() -> None:
     with watched(retained := filled(expired=25, others=0)) as log:
         await log.write()
-        retained.put(b"r/24", row(time.time_ns() // 1_000_000 + 3_600_000), row(1))
+        retained.put(b"r/24", row(SYSTEM.wall_ms() + 3_600_000), row(1))
         retained.put(b"r/23", row(0), row(1))
         await log.write()
         await log.write()

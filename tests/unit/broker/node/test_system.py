@@ -7,6 +7,7 @@ import json
 import pytest
 
 from flockmq import __version__
+from flockmq.clock import Clock
 from flockmq.management.view import Sample
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
@@ -39,7 +40,7 @@ class Telling(Port):
         self.samples = SAMPLES
         about = About("n1", lambda: ["n2", "n1"], lambda: self.samples)
         self.system = System(
-            settings or SysTopics(), about, self.node.router, self.flush_soon, lambda: self.now_s, lambda: 1e9
+            settings or SysTopics(), about, self.node.router, self.flush_soon, Clock(lambda: self.now_s, lambda: 1e9)
         )
         self.now_s = 93_784.0
 

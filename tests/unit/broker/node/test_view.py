@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from flockmq.clock import SYSTEM
 from flockmq.cluster.lanes import Lanes
 from flockmq.node.view import View
 from flockmq.session.fanout import Fanout
@@ -19,7 +20,7 @@ def node(hosting: object) -> Any:
 
 
 def shown(hosting: object) -> dict[str, float]:
-    samples = list(View(node(hosting))._home_samples())
+    samples = list(View(node(hosting), SYSTEM)._home_samples())
     assert {sample.name for sample in samples} <= FAMILIES.keys()
     return {sample.name: sample.value for sample in samples}
 

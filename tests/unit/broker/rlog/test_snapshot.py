@@ -9,6 +9,7 @@ import pytest
 from flockmq.rlog import snapshot
 from flockmq.rlog.bootstrap import Framer, Header, LogEntry, Trailer
 from flockmq.rlog.change import gather
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import BATCH_FIELD, StreamId, encode_batch, encode_transaction
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.reading import apply_entry
@@ -44,12 +45,12 @@ Patch = pytest.MonkeyPatch
 
 
 async def written(directory: Path, length: int = 100) -> None:
-    assert await snapshot.write(directory, filled(length), ROUTE, read) == (0, length)
+    assert await snapshot.write(Disk(directory), filled(length), ROUTE, read) == (0, length)
 
 
 async def load(directory: Path) -> Shard:
     fresh = Tables().shards[ROUTE]
-    assert await snapshot.load(directory, fresh, apply_entry) == fresh.applied
+    assert await snapshot.load(Disk(directory), fresh, apply_entry) == fresh.applied
     return fresh
 
 
@@ -71,7 +72,7 @@ async def test_it_is_of_one_place_though_entries_are_applied_meanwhile(tmp_path:
             apply_entry(tables.shards[ROUTE], entry(sequence))
             await asyncio.sleep(0)
 
-    place, _ = await asyncio.gather(snapshot.write(tmp_path, tables, ROUTE, read), go_on())
+    place, _ = await asyncio.gather(snapshot.write(Disk(tmp_path), tables, ROUTE, read), go_on())
     assert place > (0, 100)
     assert (await load(tmp_path)).applied == place
 
@@ -83,7 +84,7 @@ async def test_a_newer_one_takes_its_place(tmp_path: Path) -> None:
 
 
 async def test_no_file_is_no_snapshot(tmp_path: Path) -> None:
-    assert await snapshot.load(tmp_path, Tables().shards[ROUTE], apply_entry) is None
+    assert await snapshot.load(Disk(tmp_path), Tables().shards[ROUTE], apply_entry) is None
 
 
 def flip(at: float) -> Callable[[bytes], bytes]:

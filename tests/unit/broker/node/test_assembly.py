@@ -1,7 +1,8 @@
-"""One node from start to stop: what keeps it from starting is said before anything is opened."""
+"""A node put together: what keeps it from starting is said before anything is opened; what is opened in which order."""
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 from flockmq.config import whole
 from flockmq.config.values import Secret
 from flockmq.errors import ConfigError
-from flockmq.node import run
+from flockmq.node.assembly import Assembly
 from flockmq.node.run import run_node
 
 
@@ -46,7 +47,7 @@ async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
         access=SimpleNamespace(auth=part("auth.start", "auth.stop"), watch=works),
         hosting=part("hosting.start", "hosting.stop"),
         homes=SimpleNamespace(start=lambda: done.append("homes.start"), stop=works),
-        engine=SimpleNamespace(start=lambda loop: done.append("engine.start"), stop=lambda: None),
+        reactor=SimpleNamespace(start=lambda loop: done.append("reactor.start"), stop=lambda: None),
         loop_watch=SimpleNamespace(run=works),
         system=SimpleNamespace(run=works),
         delayed=SimpleNamespace(run=works),
@@ -54,9 +55,12 @@ async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
         sample_lag=works,
         watch_sessions=works,
         close_clients=works,
+        hooking=SimpleNamespace(plugins=SimpleNamespace(start=lambda *_: None, stop=lambda: None)),
+        send_as_plugin=None,
     )
     cluster: Any = part("cluster.start", "cluster.join", "cluster.stop")
     rlog: Any = part("rlog.start", "rlog.stop")
-    async with run._running(node, cluster, rlog):
+    config: Any = SimpleNamespace(node=SimpleNamespace(name="core"), plugins=SimpleNamespace(settings={}))
+    async with Assembly(config, {}, node, cluster, rlog, asyncio.Event()).running():
         assert done.index("hosting.start") < done.index("homes.start") < done.index("cluster.join")
-        assert done.index("cluster.join") < done.index("engine.start")
+        assert done.index("cluster.join") < done.index("reactor.start")

@@ -1,0 +1,20 @@
+"""Chance, for all that a node runs: who needs it is handed an `Entropy`, so that a test can hand in what a seed gives.
+
+`random` spreads what nodes do over time and over one another; `token_bytes` makes what nobody may guess, or make twice.
+What passwords are kept with (salts, SCRAM) doesn't come from here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from random import Random, SystemRandom
+from typing import Final, NamedTuple
+
+
+class Entropy(NamedTuple):
+    random: Random
+    token_bytes: Callable[[int], bytes]
+
+
+SYSTEM: Final = Entropy(SystemRandom(), secrets.token_bytes)

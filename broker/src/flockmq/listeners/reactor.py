@@ -1,0 +1,115 @@
+"""The turn: what every reactor does once it has fed bytes to channels, wherever the bytes come from.
+
+`Engine` has sockets and an epoll of its own; a reactor without them is made by who has bytes from elsewhere.
+
+What always holds: between two turns no sink is dirty, no resumed channel waits; a defect that one connection meets ends
+that connection, and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import SWEEP_TICKS
+from flockmq.listeners.listening import Listening
+from flockmq.session.channel import CLOSED, Channel
+from flockmq.session.pacing import Paced
+from flockmq.session.port import NodePort
+from flockmq.session.router import Router
+from flockmq.session.sink import Sink
+
+log: Final = logging.getLogger(__name__)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Reactor:
+    """One per node, which says what its `port` is before clients come. `listeners` by their descriptors."""
+
+    def __init__(self, router: Router) -> None:
+        self.router = router
+        self.port: NodePort = NodePort()
+        self.listeners: dict[int, Listening] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._soon: bool = False
+        self._swept: int = 0
+
+    # What each kind of reactor has its own way for.
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Serve clients that come from now on."""
+        raise NotImplementedError
+
+    def stop_accepting(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Close every connection, without a word to the clients that were not told one before."""
+        raise NotImplementedError
+
+    def channels(self) -> Sequence[Channel | None]:
+        """Whoever is connected; None where nobody is."""
+        raise NotImplementedError
+
+    def go_on(self, channel: Paced) -> None:
+        """A channel that was paused reads on, beginning with what it had."""
+        raise NotImplementedError
+
+    def failed(self, sink: Sink) -> None:
+        """A defect of ours: this connection can't be trusted any more; the others go on. Called amid its exception."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """What else is to be done before a turn's sinks are flushed."""
+
+    # What they share.
+
+    def end_turn(self) -> None:
+        """Let resumed channels go on, and flush every dirty sink."""
+        self._soon = False
+        turn = self.router.turn
+        resumed = self.router.resumed
+        self.prepare()
+        while turn or resumed:
+            if resumed:
+                batch = resumed.copy()
+                resumed.clear()
+                for channel in batch:
+                    if channel.paused == 0 and not channel.has_ended():
+                        self.go_on(channel)
+            at = 0
+            while at < len(turn):
+                sink = turn[at]
+                at += 1
+                sink.dirty = False
+                self.flush(sink)
+            turn.clear()
+
+    def flush(self, sink: Sink) -> None:
+        try:
+            sink.flush()
+        except Exception:
+            self.failed(sink)
+
+    def soon(self) -> None:
+        """Something was put outside a turn: flush in the loop's next iteration."""
+        if not self._soon and self.loop is not None:
+            self._soon = True
+            self.loop.call_soon(self.end_turn)
+
+    def sweep(self, now_s: float) -> None:
+        """Every SWEEP_INTERVAL_S: who is silent, and who is slow."""
+        channels = self.channels()
+        for place in range(self._swept, len(channels), SWEEP_TICKS):
+            channel = channels[place]
+            if channel is not None and channel.state != CLOSED and channel.overdue(now_s):
+                channel.expire()
+        self._swept = (self._swept + 1) % SWEEP_TICKS
+        slow = self.router.slow
+        for paced in list(slow):
+            if not paced.judge(now_s):
+                slow.discard(paced)

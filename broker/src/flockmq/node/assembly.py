@@ -1,0 +1,242 @@
+"""A node put together: every part that it has whatever runs it, with what the machine gives it.
+
+`assemble` opens nothing. `running` makes the node a member whose tables are complete, and `stay` keeps it one. Sockets
+for clients and HTTP are the affair of who runs it (run.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from flockmq import __version__, tasks
+from flockmq.auth.service import Auth
+from flockmq.clock import SYSTEM as SYSTEM_CLOCK
+from flockmq.clock import Clock
+from flockmq.cluster.certificates import LinkCertificates, LinkFiles
+from flockmq.cluster.handshake import KEY_MIN_BYTES
+from flockmq.cluster.mesh import Bind
+from flockmq.cluster.service import Cluster
+from flockmq.cluster.views import ClusterSettings
+from flockmq.config.schema import Config, Mqtt
+from flockmq.config.values import Address
+from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
+from flockmq.entropy import Entropy
+from flockmq.errors import ConfigError, RedisUnreachable, cannot_bind
+from flockmq.home.store import Store
+from flockmq.listeners.reactor import Reactor
+from flockmq.node.hooking import Hooking
+from flockmq.node.node import Node
+from flockmq.node.rejoin import come_back
+from flockmq.plugins.running import Plugins
+from flockmq.rlog import errors as rlog_errors
+from flockmq.rlog.connection import RedisConfig
+from flockmq.rlog.disk import Disk
+from flockmq.rlog.rlog import Rlog
+from flockmq.session.counters import Counters
+from flockmq.session.groups import STRATEGIES
+from flockmq.session.limits import Limits
+from flockmq.session.router import Router
+
+log: Final = logging.getLogger(__name__)
+
+CAST_OUT_CHECK_S: Final = 1.0
+
+
+class Machine(NamedTuple):
+    """What a node runs on."""
+
+    reactor: Callable[[Router, Limits, Clock], Reactor]
+    redis: RedisConfig
+    disk: Disk | None
+    """A core's."""
+    bind: Bind | None = None
+    """Where links are listened for; None: on this machine's network."""
+    clock: Clock = SYSTEM_CLOCK
+    entropy: Entropy = SYSTEM_ENTROPY
+
+
+@dataclass
+class Assembly:
+    """The parts of one node. `purged` is set when the cluster went on without this incarnation."""
+
+    config: Config
+    limits: dict[str, Limits]
+    """The zones', by name."""
+    node: Node
+    cluster: Cluster
+    rlog: Rlog
+    purged: asyncio.Event
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Member of the cluster, tables complete; all of it closed behind the block. Raises UserError."""
+        node, cluster, rlog = self.node, self.cluster, self.rlog
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(node.hooking.plugins.stop)
+            node.hooking.plugins.start(self.config.node.name, self.config.plugins.settings, node.send_as_plugin)
+            stack.push_async_callback(rlog.stop)
+            stack.push_async_callback(cluster.stop)  # before the log: a leader that leaves purges its own rows
+            try:
+                await cluster.start()
+            except OSError as error:
+                raise cannot_bind(
+                    "cluster.listen", Address(*(cluster.settings.listen or ("", 0))), "--cluster-listen", error
+                ) from None
+            try:
+                await rlog.start()
+            except rlog_errors.RedisUnreachable as error:
+                raise RedisUnreachable(str(error)) from None
+            # before it may be given slots: what comes for slots of which no home knows would be accepted
+            if node.hosting is not None:
+                await node.hosting.start()
+                stack.push_async_callback(node.hosting.stop)
+            node.homes.start()
+            stack.push_async_callback(node.homes.stop)
+            await cluster.join()
+            await node.access.auth.start()
+            stack.push_async_callback(node.access.auth.stop)
+            node.reactor.start(asyncio.get_running_loop())
+            stack.callback(node.reactor.stop)
+            for work in (
+                node.sample_lag,
+                node.loop_watch.run,
+                node.system.run,
+                node.delayed.run,
+                node.retaining.watch_expired,
+                node.access.watch,
+                node.watch_sessions,
+            ):
+                stack.callback(tasks.begun_anew(work, work.__qualname__).cancel)
+            stack.push_async_callback(node.close_clients)
+            yield
+
+    async def stay(self) -> None:
+        """A member until cancelled: whenever the cluster takes it for dead, it comes back."""
+        while True:
+            await self._until_cast_out()
+            await come_back(self.purged, self.node)
+
+    async def _until_cast_out(self) -> None:
+        """The cluster goes on without this incarnation: its rows are gone, or the log takes no more from it."""
+        while self.rlog.refused is None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.purged.wait(), CAST_OUT_CHECK_S)
+                return
+
+
+def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
+    """`mqtt_port`: what other nodes hear of. Needs a running loop. Raises ConfigError."""
+    clock, entropy = machine.clock, machine.entropy
+    zones = {"default": config.mqtt, **config.zones}
+    limits = {name: _limits(name, zone, config.node.max_connections) for name, zone in zones.items()}
+    router = Router(
+        Counters(),
+        min(zone.max_packet_size for zone in zones.values()),
+        min(zone.max_topic_levels for zone in zones.values()),
+        entropy.random.getrandbits(64),
+    )
+    hooking = Hooking(router, Plugins(config.plugins.enabled), config.rewrite, config.auto_subscribe)
+    router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
+    purged = asyncio.Event()
+    cluster = Cluster(_cluster_settings(config, mqtt_port, entropy), router.turn, machine.redis, machine.bind, entropy)
+    cluster.on_purged = purged.set
+    rlog = Rlog(
+        cluster.incarnation,
+        machine.redis,
+        port=cluster.core_port if config.cluster.seeds or machine.disk is None else None,
+        disk=machine.disk,
+        ballot=cluster.ballot,
+        clock=clock,
+        entropy=entropy,
+    )
+    auth = Auth(
+        config.authentication,
+        config.authorization,
+        config.flapping,
+        rlog,
+        pepper=cluster.settings.key,
+        is_leader=lambda: cluster.is_leader,
+        clock=clock,
+    )
+    node = Node(
+        config.role,
+        config.node.name,
+        router,
+        cluster,
+        rlog,
+        hooking,
+        auth,
+        config.sys_topics,
+        limits,
+        None if machine.disk is None else Store(machine.redis),
+        machine.reactor(router, limits["default"], clock),
+        clock,
+        entropy,
+    )
+    return Assembly(config, limits, node, cluster, rlog, purged)
+
+
+def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
+    """What the clients of one zone may do."""
+    return Limits(
+        name,
+        max_packet_size=mqtt.max_packet_size,
+        max_clientid_len=mqtt.max_clientid_len,
+        max_topic_levels=mqtt.max_topic_levels,
+        max_qos_allowed=mqtt.max_qos_allowed,
+        max_topic_alias=mqtt.max_topic_alias,
+        retain_available=mqtt.retain_available,
+        wildcard_subscription=mqtt.wildcard_subscription,
+        shared_subscription=mqtt.shared_subscription,
+        exclusive_subscription=mqtt.exclusive_subscription,
+        max_inflight=mqtt.max_inflight,
+        max_mqueue_len=mqtt.max_mqueue_len,
+        mqueue_store_qos0=mqtt.mqueue_store_qos0,
+        max_awaiting_rel=mqtt.max_awaiting_rel,
+        await_rel_timeout=mqtt.await_rel_timeout,
+        session_expiry_interval=mqtt.session_expiry_interval,
+        max_session_expiry_interval=mqtt.max_session_expiry_interval,
+        keepalive_multiplier=mqtt.keepalive_multiplier,
+        server_keepalive=mqtt.server_keepalive,
+        idle_timeout=mqtt.idle_timeout,
+        max_subscriptions=mqtt.max_subscriptions,
+        max_wildcard_shapes=mqtt.max_wildcard_shapes,
+        response_information=mqtt.response_information,
+        server_reference=mqtt.server_reference,
+        max_connections=max_connections,
+    )
+
+
+def _cluster_settings(config: Config, mqtt_port: int, entropy: Entropy) -> ClusterSettings:
+    """A single node without a key keeps to itself: no link is listened for. Raises ConfigError."""
+    key = config.cluster.key
+    alone = key is None
+    if key is not None and len(key.reveal().encode()) < KEY_MIN_BYTES:
+        raise ConfigError(f"cluster.key_file: the key must have at least {KEY_MIN_BYTES} bytes")
+    return ClusterSettings(
+        name=config.node.name,
+        role=config.role,
+        host=config.node.host,
+        mqtt_port=mqtt_port,
+        version=__version__,
+        key=entropy.token_bytes(32) if key is None else key.reveal().encode(),
+        listen=None if alone else config.cluster.listen,
+        seeds=() if alone else config.cluster.seeds,
+        cores=config.cluster.cores if config.role != "single" else 1,
+        max_stale_s=config.cluster.max_stale,
+        via_core=config.cluster.forwarding == "via-core",
+        certificates=_link_certificates(config),
+    )
+
+
+def _link_certificates(config: Config) -> LinkCertificates | None:
+    """Raises ConfigError."""
+    cluster = config.cluster
+    if cluster.certfile is None or cluster.keyfile is None or cluster.cacertfile is None:
+        return None
+    return LinkCertificates(LinkFiles(cluster.certfile, cluster.keyfile, cluster.cacertfile))

@@ -1,0 +1,45 @@
+"""A core's folder: files that are written whole beside the old ones and moved into their place.
+
+What always holds: behind `replace` the file is on disk under its name; before it, the old one is, whole. Every method
+may block, and raises OSError.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+
+class Disk:
+    """`folder` is made with the first file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str) -> Path:
+        """For messages."""
+        return self.folder / name
+
+    def open(self, name: str) -> BinaryIO:
+        return (self.folder / name).open("rb")
+
+    def create(self, name: str) -> BinaryIO:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return (self.folder / name).open("wb")
+
+    def sync(self, file: BinaryIO) -> None:
+        file.flush()
+        os.fsync(file.fileno())
+
+    def replace(self, beside: str, name: str) -> None:
+        (self.folder / beside).replace(self.folder / name)
+        directory = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def remove(self, name: str) -> None:
+        """It may be missing."""
+        (self.folder / name).unlink(missing_ok=True)

@@ -1,0 +1,75 @@
+"""One chapter of a run: clients come, faults happen, all is mended, the publishers fall silent, nodes are looked at, the
+clients leave; what was seen is judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
+
+from faults import aftermath
+from faults.cluster import Cluster
+from faults.inject import run_step
+from faults.schedule import Step
+from judges.judge import LOST, Verdict, judge
+from load.clients import Load
+from load.history import AnyEvent, Unwell
+
+START_MAX_S: Final = 60.0
+READY_MAX_S: Final = 60.0
+POLL_S: Final = 1.0
+
+
+async def play(
+    cluster: Cluster,
+    load: Load,
+    steps: Sequence[Step],
+    events: list[AnyEvent],
+    patience_s: float,
+    say: Callable[[str], None] | None = None,
+    part: Callable[[str], AbstractContextManager[object]] = nullcontext,
+) -> Verdict:
+    """`events`: where the load writes down what it sees. `part` is around each part, which it is told."""
+    now = asyncio.get_running_loop().time
+
+    async def within(longest_s: float, work: Callable[[], object], who: str) -> None:
+        try:
+            async with asyncio.timeout(longest_s):
+                await work()  # type: ignore[misc]
+        except TimeoutError:
+            events.append(Unwell(now(), who, f"weren't all there within {longest_s:.0f} s"))
+
+    with part("start"):
+        await within(START_MAX_S, load.start, "clients")
+    with part("faults"):
+        started = now()
+        for step in steps:
+            if say is not None:
+                say(f"{now() - started:7.1f} s {load.acknowledged:8d} acked  {', '.join(map(str, step.faults))}")
+            await run_step(cluster, events.append, step)
+            if step.calm:
+                await asyncio.gather(cluster.until_ready(), load.until_connected())
+    with part("settle"):
+        await within(READY_MAX_S, cluster.until_ready, "nodes")
+        if unsettled := await load.settle(patience_s):
+            events.append(Unwell(now(), ", ".join(unsettled), f"no answer within {patience_s:.0f} s"))
+    with part("judge"):
+        await _until_none_is_lost(events, patience_s)
+    with part("look"):
+        events += await aftermath.tables(cluster, patience_s)
+        events += await aftermath.alarms_missing(cluster, events)
+    with part("leave"):
+        await load.leave(patience_s)
+        events += await aftermath.routes_left(cluster, patience_s)
+    with part("judge"):
+        return judge(events)
+
+
+async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float) -> None:
+    """Late isn't lost."""
+    now = asyncio.get_running_loop().time
+    deadline = now() + patience_s
+    while judge(events).count(LOST) and now() < deadline:
+        await asyncio.sleep(POLL_S)

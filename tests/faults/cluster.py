@@ -1,0 +1,82 @@
+"""What faults are done to and what is looked at, whether it is simulated (simulation/cluster.py) or real (lab.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from load.history import RowsLeft, TablesStood
+from load.stage import Node
+
+
+class Host(Protocol):
+    """A core, a replicant, or a Redis: one process with a network and a disk of its own."""
+
+    name: str
+
+    async def start(self) -> None:
+        """Again, if it was killed or drained."""
+
+    async def kill(self) -> None:
+        """SIGKILL, and stay down until `start`."""
+
+    async def drain(self) -> None:
+        """SIGTERM, as a pod that is deleted gets it, SIGKILL when its grace is over; and stay down until `start`."""
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+
+    def resume(self) -> None: ...
+
+    def fill(self) -> None:
+        """Not a byte is left on its volume; of a Redis: nor in its memory."""
+
+    def clear(self) -> None: ...
+
+    def shift_clock(self, seconds: float) -> None:
+        """Its wall clock is that much off from now on."""
+
+
+class RedisHost(Host, Protocol):
+    def copy_data(self) -> None:
+        """As a replica that hears nothing from now on."""
+
+    def restore_copy(self) -> None: ...
+
+    def empty(self) -> None: ...
+
+
+class Cluster(Protocol):
+    @property
+    def hosts(self) -> Mapping[str, Host]:
+        """By name."""
+
+    @property
+    def redis(self) -> RedisHost: ...
+
+    @property
+    def cores(self) -> Sequence[Host]: ...
+
+    async def until_ready(self) -> None:
+        """All nodes are."""
+
+    def fronts(self) -> Sequence[Node]:
+        """Where clients may go: as a Service would say, some time after."""
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing that `source` sends comes to `target` any more; as often as it is cut it must be mended."""
+
+    def mend(self, source: str, target: str) -> None: ...
+
+    async def leader(self) -> Host | None: ...
+
+    async def tables(self) -> list[TablesStood]:
+        """Of all nodes that answer."""
+
+    async def routes(self) -> list[RowsLeft]:
+        """Of all nodes that answer."""
+
+    async def alarms(self) -> list[tuple[str, float]]:
+        """Names, and since when by the wall clock."""
+
+    def wall_s(self) -> float: ...

@@ -1,0 +1,178 @@
+"""A simulated cluster: cores and replicants, a Redis, the network between them, and what may be done to each.
+
+    10.77.0.1 the clients      10.77.0.11 … core-1 …      10.77.0.21 … replicant-1 …      10.77.0.5 redis
+
+It is to faults/inject.py and the load what faults/lab.py is: the same faults are done to the same hosts by the same names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from flockmq import tasks
+from load.history import AnyEvent, NodeSeen, RowsLeft, TablesStood, Unwell
+from load.stage import Node
+from simulation.loop import Process, SimulatedLoop, current
+from simulation.network import Network
+from simulation.node import EPOCH_S, LINK, MQTT, SimulatedNode
+from simulation.redis_host import RedisHost
+from simulation.redis_link import SimulatedRedisConfig
+
+KEY: Final = "a simulation's cluster key, 32 bytes or more"
+CLIENTS: Final = "10.77.0.1"
+REDIS: Final = ("10.77.0.5", 6379)
+SLOTS: Final = 1024
+POLL_S: Final = 0.05
+
+
+class Shape(NamedTuple):
+    """What a cluster is made of. `settings`: of the nodes' environment, FLOCKMQ_ names without the FLOCKMQ_."""
+
+    cores: int = 3
+    replicants: int = 2
+    settings: tuple[tuple[str, str], ...] = ()
+    clients_at_cores: bool = False
+
+
+class SimulatedCluster:
+    """`chance(what)` is a source of its own for each use, so that one that asks more often changes no other."""
+
+    def __init__(self, loop: SimulatedLoop, seed: int, shape: Shape = Shape()) -> None:  # noqa: B008
+        self.loop = loop
+        self.seed = seed
+        self.shape = shape
+        self.events: list[AnyEvent] = []
+        self.network = loop.network = Network(loop, self.chance("network"))
+        self.clients = Process("clients", CLIENTS)
+        self.redis = RedisHost("redis", REDIS, self.network, self.chance("redis"), self.unwell)
+        core_addresses = [f"10.77.0.{11 + number}" for number in range(shape.cores)]
+        settings = {
+            "REDIS__URL": f"redis://{REDIS[0]}:{REDIS[1]}",
+            "CLUSTER__KEY": KEY,
+            "CLUSTER__SEEDS": ",".join(f"{address}:{LINK}" for address in core_addresses),
+            "CLUSTER__CORES": str(shape.cores),
+            "AUTHENTICATION__ALLOW_ANONYMOUS": "true",
+            "MQTT__MAX_MQUEUE_LEN": "100000",  # what a bound drops isn't lost
+            **dict(shape.settings),
+        }
+        config = SimulatedRedisConfig(settings["REDIS__URL"], network=self.network)
+
+        def node(name: str, address: str) -> SimulatedNode:
+            return SimulatedNode(name, address, self.network, config, settings, self.chance(name), self.unwell)
+
+        self.cores = [node(f"core-{i}", address) for i, address in enumerate(core_addresses, 1)]
+        self.replicants = [node(f"replicant-{i}", f"10.77.0.{20 + i}") for i in range(1, shape.replicants + 1)]
+        self.nodes = {node.name: node for node in (*self.cores, *self.replicants)}
+        self.hosts: dict[str, Any] = {"redis": self.redis, **self.nodes}
+        loop.set_exception_handler(self._uncaught)
+
+    def chance(self, what: str) -> random.Random:
+        return random.Random(f"{self.seed} {what}")
+
+    def record(self, event: AnyEvent) -> None:
+        self.events.append(event)
+
+    def unwell(self, node: str, what: str) -> None:
+        self.record(Unwell(self.loop.time(), node, what))
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Returns when all nodes are ready, and every slot has an owner that has it."""
+        await self.redis.start()
+        for node in self.nodes.values():
+            await node.start()
+        await self.until_ready()
+
+    async def until_ready(self) -> None:
+        while not self._all_ready():  # noqa: ASYNC110 - simulated time
+            await asyncio.sleep(POLL_S)
+
+    def _all_ready(self) -> bool:
+        if not all(node.is_ready for node in self.nodes.values()):
+            return False
+        made = [node.assembly for node in self.nodes.values() if node.assembly is not None]
+        hostings = [each.node.hosting for each in made if each.node.hosting is not None]
+        return all(len(each.cluster.slots) == SLOTS for each in made) and not any(
+            hosting.residents.holding.is_loading() for hosting in hostings
+        )
+
+    # --- faults ---
+
+    def fronts(self) -> Sequence[Node]:
+        """Where clients may go: as a Service would say, some time after."""
+        nodes = [*self.replicants, *(self.cores if self.shape.clients_at_cores else ())]
+        all = [(node, Node(node.name, (node.address, MQTT))) for node in nodes]
+        return [place for node, place in all if node.is_running] or [place for _, place in all]
+
+    def cut(self, source: str, target: str) -> None:
+        self.network.cut(self.hosts[source].address, self.hosts[target].address)
+
+    def mend(self, source: str, target: str) -> None:
+        self.network.mend(self.hosts[source].address, self.hosts[target].address)
+
+    async def leader(self) -> SimulatedNode | None:
+        return next(
+            (node for node in self.cores if node.assembly is not None and node.assembly.cluster.is_leader), None
+        )
+
+    # --- what is looked at ---
+
+    def wall_s(self) -> float:
+        return EPOCH_S + self.loop.time()
+
+    async def tables(self) -> list[TablesStood]:
+        now = self.loop.time()
+        return [
+            TablesStood(now, node.name, shard, state.applied, dict(state.digests))
+            for node in self.nodes.values()
+            if node.assembly is not None
+            for shard, state in node.assembly.node.view.rlog().items()
+        ]
+
+    async def routes(self) -> list[RowsLeft]:
+        now = self.loop.time()
+        return [
+            RowsLeft(now, node.name, len(node.assembly.rlog.tables.routes))
+            for node in self.nodes.values()
+            if node.assembly is not None
+        ]
+
+    async def alarms(self) -> list[tuple[str, float]]:
+        """As the first core tells them: names, and since when by its clock."""
+        for core in self.cores:
+            if core.assembly is not None:
+                return [(alarm.name, alarm.since_s) for alarm in core.assembly.node.view.alarms()]
+        return []
+
+    def look(self) -> None:
+        """Write down how each node is."""
+        now = self.loop.time()
+        for node in self.nodes.values():
+            made = node.assembly
+            if made is None or not node.is_running:
+                continue
+            slots = sum(owner == made.cluster.incarnation for owner in made.cluster.slots.values())
+            ready, _ = made.node.view.ready()
+            self.record(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
+
+    def _serves(self, node: SimulatedNode) -> bool:
+        path = node.address, self.redis.address
+        cut = self.network.is_cut(path) or self.network.is_cut(path[::-1])
+        return self.redis.is_running and not self.redis.server.is_full and not cut
+
+    def _uncaught(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A task that a node can't do without failed: it ends, as `tasks.end_process_on_failure` has it. Whatever else
+        nobody caught is a defect too."""
+        process, error = current.get(), context.get("exception")
+        name = "" if process is None else process.name
+        text = f"{context.get('message')}: {error!r}"
+        if isinstance(error, tasks.VitalTaskFailed) and name in self.nodes:
+            text += f" {error.__cause__!r}"
+            self.loop.call_soon(self.nodes[name].fail, text, context=contextvars.Context())
+        else:
+            self.unwell(name, text)

@@ -1,0 +1,185 @@
+"""An asyncio event loop on simulated time: nothing waits, the clock jumps to whatever is next.
+
+    loop = SimulatedLoop(); node = Process("core-1")
+    loop.create_task(work(), context=node.context)        what runs there, and what that starts, belongs to the process
+    node.stop(); …; node.go_on()                          SIGSTOP, SIGCONT: what is due meanwhile comes late
+    node.kill()                                           SIGKILL: not a line of its code runs any more, no `finally`
+
+What always holds: what is due at the same time runs in the order in which it was asked for; time passes only while
+nothing is ready; code takes no time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import logging
+import socket
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+STARTS_AT_S: Final = 1000.0
+RUNNING: Final = 0
+STOPPED: Final = 1
+DEAD: Final = 2
+
+current: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+"""Whose code runs; None: the simulator's own."""
+log: Final = logging.getLogger(__name__)
+
+
+class Process:
+    """One life of one program; started again, it is another one. `address`: of the host that it runs on."""
+
+    def __init__(self, name: str, address: str = "") -> None:
+        self.name = name
+        self.address = address
+        self.state = RUNNING
+        self.blocking_s: Callable[[], float] = _at_once
+        """How long the next call in a thread takes."""
+        self.context = contextvars.copy_context()
+        self.context.run(current.set, self)
+        self._held: list[tuple[SimulatedLoop, events.Handle]] = []
+
+    def stop(self) -> None:
+        self.state = STOPPED
+
+    def go_on(self) -> None:
+        self.state = RUNNING
+        held, self._held = self._held, []
+        for loop, handle in held:
+            loop.run_soon(handle)
+
+    def kill(self) -> None:
+        self.state = DEAD
+        self._held.clear()
+
+    def hold(self, loop: SimulatedLoop, handle: events.Handle) -> None:
+        """It is due, but the process doesn't run."""
+        if self.state == STOPPED:
+            self._held.append((loop, handle))
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """`network` gives connections; without one there are none. `buried`: tasks of processes that were killed, which must
+    not be collected: their `finally`s would run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network: Any = None
+        self.buried: list[object] = []
+        self.steps = 0
+        self._now = STARTS_AT_S
+        self._next: deque[events.Handle] = deque()
+        self._timers: list[tuple[float, int, events.TimerHandle]] = []
+        self._asked = 0
+
+    def time(self) -> float:
+        return self._now
+
+    def bury(self) -> None:
+        """Before processes are killed: keep what they do."""
+        self.buried.append(asyncio.all_tasks(self))
+
+    def until(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it to its end."""
+        return self.run_until_complete(work)
+
+    # asyncio's own.
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> events.Handle:
+        handle = events.Handle(callback, args, self, context)
+        self._next.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> events.TimerHandle:
+        timer = events.TimerHandle(when, callback, args, self, context)
+        self._asked += 1
+        heapq.heappush(self._timers, (when, self._asked, timer))
+        return timer
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> events.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def run_soon(self, handle: events.Handle) -> None:
+        self._next.append(handle)
+
+    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
+        """It is dropped when it would be due."""
+
+    def _run_once(self) -> None:
+        timers, ready = self._timers, self._next
+        if not ready and not self._stopping:  # type: ignore[attr-defined]
+            while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]
+                heapq.heappop(timers)
+            if not timers:
+                raise RuntimeError("nothing will ever happen any more")
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:  # type: ignore[attr-defined]
+                continue
+            process = handle._context.get(current)  # type: ignore[attr-defined]
+            if process is None or process.state == RUNNING:
+                self.steps += 1
+                handle._run()  # type: ignore[attr-defined]
+            else:
+                process.hold(self, handle)
+
+    def _write_to_self(self) -> None:
+        """There are no threads to wake it for."""
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """A thread's work is done at once, some time later."""
+        future: asyncio.Future[T] = self.create_future()
+
+        def run() -> None:
+            if future.done():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:
+                future.set_exception(error)
+
+        process = current.get()
+        self.call_later(0.0 if process is None else process.blocking_s(), run)
+        return future
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+        """Nobody sends any."""
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        return True
+
+    # Connections.
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:  # type: ignore[override]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
+        return await self.network.connect(protocol_factory, (host, port))
+
+    async def sock_accept(self, sock: Any) -> Any:
+        return await sock.accept()
+
+    async def connect_accepted_socket(self, protocol_factory: Any, sock: Any, **_: Any) -> Any:  # type: ignore[override]
+        return sock.accepted(protocol_factory)
+
+
+def _at_once() -> float:
+    return 0.0

@@ -1,0 +1,210 @@
+"""One node of a simulation: real node code in a simulated process, which may crash and come back as often as it likes.
+
+What outlives its processes: its address, its disk, and how wrong its wall clock is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from flockmq.clock import Clock
+from flockmq.config import whole
+from flockmq.config.schema import Config
+from flockmq.entropy import Entropy
+from flockmq.errors import UserError
+from flockmq.node.assembly import Assembly, Machine, assemble
+from flockmq.rlog.connection import RedisConfig
+from simulation.disk import SimulatedDisk
+from simulation.loop import Process, SimulatedLoop
+from simulation.network import Network
+from simulation.reactor import SimulatedReactor
+
+MQTT, LINK = 1883, 4370
+EPOCH_S: Final = 1_700_000_000.0
+"""The wall clock at simulated time 0."""
+RESTART_S: Final = (0.3, 3.0)
+"""Between an end and the next start: longer each time, as Kubernetes waits."""
+STEADY_S: Final = 30.0
+THREAD_S: Final = (0.0001, 0.003)
+"""How long a call in a thread takes."""
+GRACE_S: Final = 20.0
+
+
+class SimulatedNode:
+    """`unwell(text)` hears of what must not happen. `takes_clients`: it has an MQTT listener."""
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        network: Network,
+        redis: RedisConfig,
+        settings: dict[str, str],
+        rng: random.Random,
+        unwell: Callable[[str, str], None],
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.role = name.partition("-")[0]
+        self.disk = SimulatedDisk(name)
+        self.clock_off_s = 0.0
+        self.clock_drift = 0.0
+        """Seconds a second, from `_drifts_since` on."""
+        self.is_held = False
+        """Down, and to stay so."""
+        self.process: Process | None = None
+        self.assembly: Assembly | None = None
+        """Of the process that runs, once it is ready."""
+        self._drifts_since = 0.0
+        self._network = network
+        self._loop: SimulatedLoop = network.loop
+        self._redis = redis
+        self._random = rng
+        self._unwell = unwell
+        self._task: asyncio.Task[None] | None = None
+        self._started_at = 0.0
+        self._wait_s = RESTART_S[0]
+        self._config = self._configured(settings)
+
+    def _configured(self, settings: dict[str, str]) -> Config:
+        own = {
+            "ROLE": self.role,
+            "NODE__NAME": self.name,
+            "NODE__HOST": self.address,
+            "NODE__DATA_DIR": f"/{self.name}",
+            "LISTENERS__TCP__DEFAULT__BIND": f"{self.address}:{MQTT}",
+            "CLUSTER__LISTEN": f"{self.address}:{LINK}",
+        }
+        return whole.load(environment={f"FLOCKMQ_{key}": value for key, value in (settings | own).items()})
+
+    # --- its process ---
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_running and self.assembly is not None and self.assembly.node.state == "ready"
+
+    async def start(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self.is_held = False
+        if self.is_running:
+            return
+        process = self.process = Process(self.name, self.address)
+        process.blocking_s = self._thread_s
+        self.assembly = None
+        self._started_at = self._loop.time()
+        self._task = self._loop.create_task(self._run(process), context=process.context)
+        self._task.add_done_callback(lambda task: self._over(process, task), context=contextvars.Context())
+
+    async def kill(self) -> None:
+        """SIGKILL, and stay down until `start`."""
+        self.is_held = True
+        self._die()
+
+    async def drain(self) -> None:
+        """SIGTERM, SIGKILL when its grace is over; and stay down until `start`."""
+        self.is_held = True
+        if self._task is None or self.process is None:
+            return
+        task = self._task
+        self._loop.call_soon(task.cancel, context=self.process.context)
+        await asyncio.wait([task], timeout=GRACE_S)
+        self._die()
+
+    def pause(self) -> None:
+        if self.process is not None:
+            self.process.stop()
+
+    def resume(self) -> None:
+        if self.process is not None:
+            self.process.go_on()
+
+    def fill(self) -> None:
+        self.disk.is_full = True
+
+    def clear(self) -> None:
+        self.disk.is_full = False
+
+    def fail(self, what: str) -> None:
+        """It met what nobody foresaw, and ends as it does then."""
+        self._unwell(self.name, what)
+        self._die()
+        self._start_again()
+
+    def _die(self) -> None:
+        if self.process is not None and self._task is not None and not self._task.done():
+            self._loop.bury()
+            self.process.kill()
+            self._network.died(self.process)
+        self._task = None
+        self.assembly = None
+
+    def _over(self, process: Process, task: asyncio.Task[None]) -> None:
+        """Its process ended by itself."""
+        if process is not self.process:
+            return
+        error = None if task.cancelled() else task.exception()
+        process.kill()
+        self._network.died(process)
+        self.assembly = None
+        self._task = None
+        if error is not None and not isinstance(error, UserError):
+            self._unwell(self.name, f"ended with {error!r}")
+        if not self.is_held:
+            self._start_again()
+
+    def _start_again(self) -> None:
+        if self._loop.time() - self._started_at > STEADY_S:
+            self._wait_s = RESTART_S[0]
+        self._loop.call_later(self._wait_s, self._unless_held, context=contextvars.Context())
+        self._wait_s = min(2 * self._wait_s, RESTART_S[1])
+
+    def _unless_held(self) -> None:
+        if not self.is_held:
+            self._start()
+
+    async def _run(self, process: Process) -> None:
+        machine = Machine(
+            reactor=self._reactor,
+            redis=self._redis,
+            disk=self.disk if self.role == "core" else None,
+            bind=self._network.bind,
+            clock=Clock(self._loop.time, self.wall_s),
+            entropy=Entropy(self._random, self._random.randbytes),
+        )
+        made = assemble(self._config, machine, MQTT)
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(made.running())
+            reactor = made.node.reactor
+            assert isinstance(reactor, SimulatedReactor)
+            listener = self._network.listen((self.address, MQTT), process, reactor.accept)
+            stack.callback(listener.close)
+            made.node.state = "ready"
+            self.assembly = made
+            await made.stay()
+
+    def _reactor(self, router: Any, limits: Any, clock: Clock) -> SimulatedReactor:
+        return SimulatedReactor(router, limits, clock.monotonic, lambda: self._unwell(self.name, "a defect"))
+
+    def _thread_s(self) -> float:
+        return self._random.uniform(*THREAD_S)
+
+    # --- its clock ---
+
+    def wall_s(self) -> float:
+        now_s = self._loop.time()
+        return EPOCH_S + now_s + self.clock_off_s + self.clock_drift * (now_s - self._drifts_since)
+
+    def shift_clock(self, seconds: float, drift: float = 0.0) -> None:
+        """Its wall clock is that much off from now on, and gets so much worse each second."""
+        self.clock_off_s, self.clock_drift, self._drifts_since = seconds, drift, self._loop.time()
