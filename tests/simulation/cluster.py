@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from flockmq import tasks
 from load.history import AnyEvent, NodeSeen, RowsLeft, TablesStood, Unwell
 from load.stage import Node
+from simulation.admin import SimulatedAdmin
 from simulation.loop import Process, SimulatedLoop, current
 from simulation.network import Network
 from simulation.node import EPOCH_S, LINK, MQTT, SimulatedNode
@@ -68,10 +69,21 @@ class SimulatedCluster:
         self.replicants = [node(f"replicant-{i}", f"10.77.0.{20 + i}") for i in range(1, shape.replicants + 1)]
         self.nodes = {node.name: node for node in (*self.cores, *self.replicants)}
         self.hosts: dict[str, Any] = {"redis": self.redis, **self.nodes}
+        self.admin = SimulatedAdmin(self)
         loop.set_exception_handler(self._uncaught)
 
     def chance(self, what: str) -> random.Random:
         return random.Random(f"{self.seed} {what}")
+
+    def begin(self, seed: int) -> None:
+        """All chance is of this seed from now on; what was seen so far is nothing."""
+        self.seed = seed
+        self.network.random.seed(f"{seed} network")
+        self.redis.server.random.seed(f"{seed} redis")
+        for name, node in self.nodes.items():
+            node.random.seed(f"{seed} {name}")
+        self.network.trace = 0
+        self.events.clear()
 
     def record(self, event: AnyEvent) -> None:
         self.events.append(event)

@@ -86,9 +86,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Before processes are killed: keep what they do."""
         self.buried.append(asyncio.all_tasks(self))
 
-    def until(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it to its end."""
-        return self.run_until_complete(work)
+    def run(self, work: Coroutine[Any, Any, T], process: Process) -> T:
+        """To its end, as what the process does."""
+        return self.run_until_complete(self.create_task(work, context=process.context))
 
     # asyncio's own.
 

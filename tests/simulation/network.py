@@ -15,6 +15,7 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
+from zlib import crc32
 
 from simulation.loop import Process, SimulatedLoop, current
 
@@ -44,6 +45,8 @@ class Network:
         self._cut_since: dict[Path, float] = {}
         self._ends: dict[int, End] = {}
         self._made = 0
+        self.trace = 0
+        """A checksum of when what arrived where."""
         self._port = 40_000
 
     # --- faults ---
@@ -213,6 +216,9 @@ class End:
             return
         loop = network.loop
         self._arrives_at = max(self._arrives_at, loop.time() + network.delay_s(self.path))
+        network.trace = crc32(
+            b"%d %d %r" % (self.number, 0 if each is None else each[1], self._arrives_at), network.trace
+        )
         loop.call_at(self._arrives_at, self.peer._arrived, each, context=self.peer.context)
 
     def _arrived(self, each: tuple[Any, int] | None) -> None:

@@ -64,7 +64,7 @@ class SimulatedNode:
         self._network = network
         self._loop: SimulatedLoop = network.loop
         self._redis = redis
-        self._random = rng
+        self.random = rng
         self._unwell = unwell
         self._task: asyncio.Task[None] | None = None
         self._started_at = 0.0
@@ -180,7 +180,7 @@ class SimulatedNode:
             disk=self.disk if self.role == "core" else None,
             bind=self._network.bind,
             clock=Clock(self._loop.time, self.wall_s),
-            entropy=Entropy(self._random, self._random.randbytes),
+            entropy=Entropy(self.random, self.random.randbytes),
         )
         made = assemble(self._config, machine, MQTT)
         async with contextlib.AsyncExitStack() as stack:
@@ -197,7 +197,7 @@ class SimulatedNode:
         return SimulatedReactor(router, limits, clock.monotonic, lambda: self._unwell(self.name, "a defect"))
 
     def _thread_s(self) -> float:
-        return self._random.uniform(*THREAD_S)
+        return self.random.uniform(*THREAD_S)
 
     # --- its clock ---
 

@@ -14,8 +14,6 @@ from flockmq.rlog.connection import Argument, RedisConfig, RedisConnection, Repl
 from flockmq.rlog.errors import RedisUnreachable
 from simulation.network import End, Network
 
-_parser = BaseParser()
-
 
 class SimulatedRedisConfig(RedisConfig, frozen=True, kw_only=True):
     network: Any
@@ -58,7 +56,7 @@ def _as_redis_py(reply: Reply | ResponseError) -> Reply | ResponseError:
     """Errors are of the kinds that redis-py makes of their texts."""
     if not isinstance(reply, ResponseError):
         return reply
-    error = _parser.parse_error(str(reply))
+    error = BaseParser.parse_error(str(reply))
     if isinstance(error, BusyLoadingError) or not isinstance(error, ResponseError):
         raise error
     return error

@@ -1,0 +1,56 @@
+"""An operator's hands in a simulation: what management's REST API does, asked of a node that may die amid it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from flockmq.auth.admin import Admin, Missing, NewBan
+from flockmq.auth.settings import Rule
+from load.stage import AdminFailed
+
+if TYPE_CHECKING:
+    from simulation.cluster import SimulatedCluster
+
+ANSWER_MAX_S: Final = 12.0
+"""A node waits 10 s for the log."""
+
+
+class SimulatedAdmin:
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._denied: dict[str, None] = {}
+
+    async def ban(self, node: str, client: str) -> None:
+        await self._ask(node, lambda admin: admin.put_ban(NewBan("clientid", client)))
+
+    async def lift(self, node: str, client: str) -> None:
+        await self._ask(node, lambda admin: admin.delete_ban("clientid", client))
+
+    async def deny(self, node: str, prefix: str) -> None:
+        await self._put_rules(node, {**self._denied, prefix: None})
+
+    async def allow(self, node: str, prefix: str) -> None:
+        await self._put_rules(node, {denied: None for denied in self._denied if denied != prefix})
+
+    async def _put_rules(self, node: str, denied: dict[str, None]) -> None:
+        rules = tuple(Rule(permit="deny", topics=(prefix, f"{prefix}/#")) for prefix in denied)
+        self._denied = denied
+        await self._ask(node, lambda admin: admin.put_rules("all", "", rules))
+
+    async def _ask(self, name: str, what: Callable[[Admin], Coroutine[Any, Any, Any]]) -> None:
+        node = self._cluster.nodes[name]
+        if node.assembly is None or node.process is None:
+            raise AdminFailed(f"{name} is down")
+        auth = node.assembly.node.access.auth
+        task = self._cluster.loop.create_task(_done(what(auth.admin)), context=node.process.context)
+        await asyncio.wait([task], timeout=ANSWER_MAX_S)
+        if not task.done() or task.exception() is not None:
+            raise AdminFailed(f"{name} didn't say yes")
+
+
+async def _done(change: Coroutine[Any, Any, Any]) -> None:
+    with contextlib.suppress(Missing):
+        await change

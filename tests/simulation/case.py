@@ -1,0 +1,124 @@
+"""One run: a load and the faults that it goes through, all from a seed, on a cluster that has started.
+
+    case = case_of(17)                          the profile of its load, its faults, the shape of its cluster
+    outcome = await play(cluster, case)         what became of it
+
+What always holds: the same case on the same cluster gives the same outcome, its trace included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from faults import chapter, schedule
+from faults.schedule import Step
+from judges.judge import Finding
+from load.clients import Load
+from load.history import Acknowledged, Published
+from load.stage import Stage
+from simulation.cluster import Shape, SimulatedCluster
+from simulation.profiles import PROFILES, Profile
+
+FAULTS: Final = (2, 4)
+FAULTS_LAST_S: Final = 12.0
+"""At least."""
+PATIENCE_S: Final = 40.0
+LOOK_EVERY_S: Final = 0.5
+DEFECT: Final = "defect"
+
+
+class Case(msgspec.Struct, frozen=True):
+    seed: int
+    profile: str
+    steps: tuple[Step, ...]
+
+    @property
+    def shape(self) -> Shape:
+        return PROFILES[self.profile].shape
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    seed: int
+    profile: str
+    faults: int
+    acknowledged: int
+    simulated_s: float
+    trace: str
+    findings: list[Finding]
+
+
+def case_of(seed: int, profile: str = "") -> Case:
+    """`profile`: "" for one that the seed chooses."""
+    rng = random.Random(f"{seed} case")
+    chosen = rng.choice(list(PROFILES))
+    name = profile or chosen
+    return Case(seed, name, tuple(_steps(rng, PROFILES[name])))
+
+
+def _steps(rng: random.Random, profile: Profile) -> list[Step]:
+    shape = profile.shape
+    cores = [f"core-{i}" for i in range(1, shape.cores + 1)]
+    replicants = [f"replicant-{i}" for i in range(1, shape.replicants + 1)]
+    steps = schedule.plan(rng.randrange(2**32), rng.randint(*FAULTS), cores, replicants, profile.kinds)
+    lasts_s = sum(step.pause_s + max(fault.after_s + fault.hold_s for fault in step.faults) for step in steps)
+    last = steps[-1]
+    return [*steps[:-1], last._replace(pause_s=last.pause_s + max(0.0, FAULTS_LAST_S - lasts_s))]
+
+
+async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
+    cluster.begin(case.seed)
+    events, profile = cluster.events, PROFILES[case.profile]
+    stage = Stage(cluster.record, cluster.fronts, cluster.chance("load"), cluster.admin)
+    load = Load(stage, 1, profile.load, profile.rate)
+    began_s = cluster.loop.time()
+    looking = asyncio.create_task(_look(cluster))
+    with Defects(cluster):
+        verdict = await chapter.play(cluster, load, case.steps, events, PATIENCE_S)
+    looking.cancel()
+    faults = sum(len(step.faults) for step in case.steps)
+    return Outcome(
+        case.seed,
+        case.profile,
+        faults,
+        verdict.acknowledged,
+        cluster.loop.time() - began_s,
+        f"{cluster.network.trace:08x}",
+        verdict.findings,
+    )
+
+
+async def _look(cluster: SimulatedCluster) -> None:
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        cluster.look()
+
+
+class Defects(logging.Handler):
+    """What nodes log with a traceback is a defect, wherever they caught it."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        super().__init__(logging.ERROR)
+        self._cluster = cluster
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self._cluster.unwell(record.name, f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+    def __enter__(self) -> Defects:
+        logging.getLogger("flockmq").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("flockmq").removeHandler(self)
+
+
+def durable_messages(events: Sequence[object]) -> int:
+    """Acknowledged, of QoS 1 and 2."""
+    sent = {(event.client, event.number) for event in events if isinstance(event, Published) and event.qos}
+    return sum((event.client, event.number) in sent for event in events if isinstance(event, Acknowledged))

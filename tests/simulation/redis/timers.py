@@ -1,0 +1,59 @@
+"""Simulated time for tests of the simulated Redis alone."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+from flockmq.rlog.connection import Argument
+from simulation.redis.session import Answers, Session
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class FakeTimers:
+    """What is due at the same time runs in the order in which it was asked for."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_700_000_000.0
+        self._order = count()
+        self._due: list[tuple[float, int, Handle, Callable[..., object], tuple[object, ...]]] = []
+
+    def wall_clock(self) -> float:
+        return self.now_s
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> Handle:
+        return self.call_later(0.0, callback, *args)
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Handle:
+        handle = Handle()
+        heapq.heappush(self._due, (self.now_s + delay_s, next(self._order), handle, callback, args))
+        return handle
+
+    def run(self, for_s: float = 0.0) -> None:
+        """All that is due within that time."""
+        end_s = self.now_s + for_s
+        while self._due and self._due[0][0] <= end_s:
+            self.now_s, _, handle, callback, args = heapq.heappop(self._due)
+            if not handle.is_cancelled:
+                callback(*args)
+        self.now_s = end_s
+
+
+class Asked:
+    """One pipeline on its way; `replies` are None until it is answered."""
+
+    def __init__(self, session: Session, *commands: tuple[Argument, ...]) -> None:
+        self.replies: Answers | None = None
+        session.execute(commands, self._answered)
+
+    def _answered(self, replies: Answers) -> None:
+        assert self.replies is None
+        self.replies = replies
