@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import aiohttp
@@ -15,27 +16,32 @@ import aiohttp
 from load.stage import AdminFailed
 
 KEY: Final = "a fault campaign's API key, 32 letters+"
-SETTINGS: Final = {
-    "AUTHORIZATION__SOURCES": '[{"type": "built_in_database"}]',
-    "AUTHORIZATION__NO_MATCH": "allow",
-}
-"""What nodes need besides the key, FLOCKMQ_ names without the FLOCKMQ_."""
 ANSWER_MAX_S: Final = 2.0
 NOT_FOUND: Final = 404
+
+
+def settings(key_file: Path) -> dict[str, str]:
+    """Of nodes that are to be told what to do: of their environment, FLOCKMQ_ names without the FLOCKMQ_."""
+    key_file.write_text(KEY)
+    return {
+        "MANAGEMENT__API_KEY_FILE": str(key_file),
+        "AUTHORIZATION__SOURCES": '[{"type": "built_in_database"}]',
+        "AUTHORIZATION__NO_MATCH": "allow",
+    }
 
 
 class HttpAdmin:
     """`url(node)` is that of the node's management."""
 
-    def __init__(self, url: Callable[[str], str], key: str = KEY) -> None:
+    def __init__(self, url: Callable[[str], str]) -> None:
         self._url = url
         self._http = aiohttp.ClientSession(
-            headers={"Authorization": f"Bearer {key}"}, timeout=aiohttp.ClientTimeout(total=ANSWER_MAX_S)
+            headers={"Authorization": f"Bearer {KEY}"}, timeout=aiohttp.ClientTimeout(total=ANSWER_MAX_S)
         )
         self._denied: dict[str, None] = {}
         self._changing_rules = asyncio.Lock()
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         await self._http.close()
 
     async def ban(self, node: str, client: str) -> None:

@@ -31,7 +31,8 @@ class Admin(Protocol):
 
     async def ban(self, node: str, client: str) -> None: ...
 
-    async def lift(self, node: str, client: str) -> None: ...
+    async def lift(self, node: str, client: str) -> None:
+        """A node that hasn't read of the ban yet mustn't say yes as if there were none."""
 
     async def deny(self, node: str, prefix: str) -> None:
         """Nobody may publish to, or subscribe to, `prefix` and what is below it."""
