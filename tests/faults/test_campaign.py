@@ -38,10 +38,11 @@ def test_nothing_is_lost_doubled_or_out_of_order(tmp_path: Path) -> None:
     assert code == 0
 
 
+BASE = ("--profile", "base")
 SCRIPTS = {
-    "deposed-home": ("--script", "deposed-home", "--sessions", "durable", "--churners", "8"),
-    "late-write": ("--script", "late-write", "--sessions", "clean", "--churners", "8", "--rate", "60"),
-    "unanswered": ("--script", "unanswered", "--sessions", "durable"),
+    "deposed-home": (*BASE, "--script", "deposed-home", "--sessions", "durable", "--churners", "8"),
+    "late-write": (*BASE, "--script", "late-write", "--sessions", "clean", "--churners", "8", "--rate", "60"),
+    "unanswered": (*BASE, "--script", "unanswered", "--sessions", "durable"),
 }
 
 
@@ -53,7 +54,7 @@ def test_a_script_finds_nothing_where_no_bug_is(tmp_path: Path, script: str) -> 
 
 
 def kills(role: str, sessions: str) -> tuple[str, ...]:
-    return "-n", "2", "--seed", "3", "--kinds", f"kill {role}", "--sessions", sessions
+    return *BASE, "-n", "2", "--seed", "3", "--kinds", f"kill {role}", "--sessions", sessions
 
 
 TWICE = f"{checker.DUPLICATED}|{checker.REPEATED}"

@@ -209,6 +209,14 @@ class RedisLost(Event, frozen=True, gc=False):
     """Redis lost what it had acknowledged: a session may be gone, if CONNACK says so."""
 
 
+class ChangeAsked(Event, frozen=True, gc=False):
+    """A node's management is asked to `ban` or `lift` a client, to `deny` or `allow` a prefix. What it doesn't
+    acknowledge is asked once more, and may be done all the same, then or later."""
+
+    what: str
+    of: str
+
+
 class Banned(Event, frozen=True, gc=False):
     """A ban of this client id was acknowledged by a node's management; `holds` False: it was lifted."""
 
@@ -309,6 +317,7 @@ AnyEvent = (
     | FaultBegan
     | FaultEnded
     | RedisLost
+    | ChangeAsked
     | Banned
     | RulesChanged
     | TablesStood

@@ -40,18 +40,38 @@ FEATURES: Final[dict[str, Callable[[Feature], None]]] = {
     "rules": rules.play,
 }
 
-PROFILES: Final[dict[str, dict[str, float]]] = {
-    "base": {BASE: 1.0},
-    "flow": {BASE: 1.0, "windows": 0.2, "overflow": 0.5, "payloads": 0.02, "overlap": 0.2},
-    "shared": {BASE: 1.0, "shared": 0.3},
-    "retained": {BASE: 1.0, "retained": 0.15},
-    "wills": {BASE: 1.0, "wills": 0.1},
-    "delayed": {BASE: 1.0, "delayed": 0.2},
-    "exclusive": {BASE: 1.0, "exclusive": 0.1},
-    "expiry": {BASE: 1.0, "expiry": 0.1},
-    "takeover": {BASE: 1.0, "takeover": 0.15},
-    "rules": {BASE: 1.0, "rules": 0.2},
+_SHARES: Final = {
+    "windows": 0.2,
+    "payloads": 0.02,
+    "overlap": 0.2,
+    "overflow": 0.5,
+    "shared": 0.3,
+    "retained": 0.15,
+    "wills": 0.1,
+    "delayed": 0.2,
+    "exclusive": 0.1,
+    "expiry": 0.1,
+    "takeover": 0.15,
+    "rules": 0.2,
 }
+"""Of a load's rate; the base has all of it."""
+_LITTLE: Final = 0.4
+"""Of its share a feature has where all are."""
+
+
+def _profile(*features: str, part: float = 1.0) -> dict[str, float]:
+    return {BASE: 1.0, **{name: _SHARES[name] * part for name in features}}
+
+
+PROFILES: Final[dict[str, dict[str, float]]] = {
+    "base": _profile(),
+    "flow": _profile("windows", "payloads", "overlap"),
+    **{name: _profile(name) for name in FEATURES if name not in ("windows", "payloads", "overlap")},
+    "real": _profile(*(name for name in FEATURES if name not in ("overflow", "rules")), part=_LITTLE),
+    "all": _profile(*FEATURES, part=_LITTLE),
+}
+"""Of each feature, its share of the load's rate. `overflow` needs nodes with a low `max_mqueue_len` that the stage
+knows, `rules` needs an admin; `real` needs neither."""
 
 
 def made(feature: Feature, sessions: tuple[str, ...], churners: int) -> Feature:

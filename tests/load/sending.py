@@ -68,8 +68,13 @@ class Sending:
         """Nothing is under way."""
         return not self._pending
 
+    @property
+    def has_room(self) -> bool:
+        """It is connected, and may send one more message."""
+        return self._room.is_set()
+
     async def room(self) -> None:
-        """Returns when it is connected, and may send one more message."""
+        """Returns when there is."""
         while not self._room.is_set():  # it may be gone again when its turn comes
             await self._room.wait()
 

@@ -26,12 +26,13 @@ class AdminFailed(Exception):
 
 
 class Admin(Protocol):
-    """What an operator does at one node; each returns when the node has acknowledged it, or raises AdminFailed. Done
-    twice is done once."""
+    """What an operator does at one node; each returns when the node has acknowledged it, or raises AdminFailed. To do
+    it twice, or to undo what was never done, goes well too."""
 
     async def ban(self, node: str, client: str) -> None: ...
 
-    async def lift(self, node: str, client: str) -> None: ...
+    async def lift(self, node: str, client: str) -> None:
+        """A node that hasn't read of the ban yet mustn't say yes as if there were none."""
 
     async def deny(self, node: str, prefix: str) -> None:
         """Nobody may publish to, or subscribe to, `prefix` and what is below it."""

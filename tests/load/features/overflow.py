@@ -9,7 +9,7 @@ from load.feature import Feature
 from load.player import LASTING, LASTING_311, Player
 from load.sending import Letter
 from load.subscribing import Wish
-from load.waiting import holds_within
+from load.waiting import holds_within, until
 
 BEYOND: Final = 1.3
 """How many times what is kept comes."""
@@ -25,13 +25,13 @@ def play(feature: Feature) -> None:
 
 
 async def _overflow(feature: Feature, publisher: Player, subscriber: Player, root: str) -> None:
-    number = 0
+    number, count = 0, int(BEYOND * feature.stage.limits.max_mqueue_len)
     while True:
         await asyncio.sleep(feature.stage.random.uniform(*HERE_S))
         subscriber.stay_away()
         subscriber.disconnect()
-        for _ in range(int(BEYOND * feature.stage.limits.max_mqueue_len)):
-            await asyncio.sleep(1 / feature.rate)
+        await until(lambda: subscriber.link is None)
+        for _ in range(count):
             await publisher.sending.room()
             number += 1
             publisher.sending.publish(Letter(f"{root}/{1 + number % 2}", 1 + number % 2))
@@ -40,3 +40,4 @@ async def _overflow(feature: Feature, publisher: Player, subscriber: Player, roo
         subscriber.come_back()
         if await holds_within(PATIENCE_S, lambda: subscriber.taking.deliveries > came):  # noqa: B023 - waited for here
             feature.came()
+        await asyncio.sleep(count / feature.rate)

@@ -5,90 +5,102 @@ undone a while later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 from load import habits
 from load.feature import Feature
-from load.history import Banned, RulesChanged
+from load.history import Banned, ChangeAsked, RulesChanged
 from load.player import CLEAN, LASTING, RETRY_S, Player
 from load.sending import Letter
-from load.stage import Admin, AdminFailed
+from load.stage import AdminFailed, Stage
 from load.subscribing import Wish
 from load.waiting import holds_within
 
 PREFIXES: Final = 2
 HOLDS_S: Final = (0.5, 2.0)
+UNDOES: Final = {"ban": "lift", "deny": "allow"}
 FELT_MAX_S: Final = 3.0
 """How long it is waited for that somebody feels a change."""
 
 
 def play(feature: Feature) -> None:
-    if feature.stage.admin is None:
-        raise ValueError("the feature `rules` needs a stage with an admin")
-    admin = feature.stage.admin
+    operator = Operator(feature.stage)
     for i in range(PREFIXES):
         prefix = f"{feature.root}/{i}"
         publisher = feature.player(f"pub{i}", (LASTING, CLEAN)[i % 2])
         feature.act(habits.publish, publisher, feature.rate / PREFIXES, partial(_letter, prefix))
         feature.player(f"stays{i}", LASTING, [Wish(f"{prefix}/#")])
         feature.act(habits.churn, feature.player(f"asks{i}", CLEAN, [Wish(f"{prefix}/#"), Wish(f"{prefix}/+", 1)]))
-        feature.act(_deny_at_times, feature, admin, prefix, publisher)
-        feature.mend.append(partial(_allow, feature, admin, prefix))
+        feature.act(_deny_at_times, feature, operator, prefix, publisher)
     for name, terms in (("durable", LASTING), ("clean", CLEAN)):
         banned = feature.player(f"{name}-is-banned", terms, [Wish(f"{feature.root}/#")])
-        feature.act(_ban_at_times, feature, admin, banned)
-        feature.mend.append(partial(_lift, feature, admin, banned))
+        feature.act(_ban_at_times, feature, operator, banned)
+    feature.mend.append(operator.undo_all)
 
 
 def _letter(prefix: str, number: int) -> Letter:
     return Letter(f"{prefix}/{1 + number % 2}", 1 + number % 2)
 
 
-async def _deny_at_times(feature: Feature, admin: Admin, prefix: str, publisher: Player) -> None:
-    dice, stage, sending = feature.stage.random, feature.stage, publisher.sending
+async def _deny_at_times(feature: Feature, operator: Operator, prefix: str, publisher: Player) -> None:
+    dice, sending = feature.stage.random, publisher.sending
     while True:
         await asyncio.sleep(dice.uniform(*HOLDS_S))
-        await _done(feature, lambda node: admin.deny(node, prefix))
-        stage.record(RulesChanged(stage.now(), prefix, is_denied=True))
+        await operator.do("deny", prefix)
         refused = sending.refused
         is_felt = await holds_within(FELT_MAX_S, lambda: sending.refused > refused)  # noqa: B023 - waited for here
         await asyncio.sleep(dice.uniform(*HOLDS_S))
-        await _allow(feature, admin, prefix)
+        await operator.do("allow", prefix)
         acknowledged = sending.acknowledged
         if is_felt and await holds_within(FELT_MAX_S, lambda: sending.acknowledged > acknowledged):  # noqa: B023
             feature.came()
 
 
-async def _ban_at_times(feature: Feature, admin: Admin, player: Player) -> None:
-    dice, stage = feature.stage.random, feature.stage
+async def _ban_at_times(feature: Feature, operator: Operator, player: Player) -> None:
+    dice = feature.stage.random
     while True:
         await asyncio.sleep(dice.uniform(*HOLDS_S))
-        await _done(feature, lambda node: admin.ban(node, player.name))
-        stage.record(Banned(stage.now(), player.name))
+        await operator.do("ban", player.name)
         is_felt = await holds_within(FELT_MAX_S, lambda: player.link is None)
         await asyncio.sleep(dice.uniform(*HOLDS_S))
-        await _lift(feature, admin, player)
+        await operator.do("lift", player.name)
         if is_felt and await holds_within(FELT_MAX_S, lambda: player.link is not None):
             feature.came()
 
 
-async def _allow(feature: Feature, admin: Admin, prefix: str) -> None:
-    await _done(feature, lambda node: admin.allow(node, prefix))
-    feature.stage.record(RulesChanged(feature.stage.now(), prefix, is_denied=False))
+class Operator:
+    """Changes what holds, at whatever node says yes, and knows what is to be undone."""
 
+    def __init__(self, stage: Stage) -> None:
+        if stage.admin is None:
+            raise ValueError("the feature `rules` needs a stage with an admin")
+        self._stage = stage
+        self._ways = {
+            "ban": stage.admin.ban,
+            "lift": stage.admin.lift,
+            "deny": stage.admin.deny,
+            "allow": stage.admin.allow,
+        }
+        self._to_undo: dict[tuple[str, str], None] = {}
 
-async def _lift(feature: Feature, admin: Admin, player: Player) -> None:
-    await _done(feature, lambda node: admin.lift(node, player.name))
-    feature.stage.record(Banned(feature.stage.now(), player.name, holds=False))
+    async def do(self, what: str, of: str) -> None:
+        stage = self._stage
+        if what in UNDOES:
+            self._to_undo[UNDOES[what], of] = None
+        while True:
+            stage.record(ChangeAsked(stage.now(), what, of))
+            try:
+                await self._ways[what](stage.random.choice(stage.nodes()).name, of)
+                break
+            except AdminFailed:
+                await asyncio.sleep(RETRY_S)
+        if what in ("ban", "lift"):
+            stage.record(Banned(stage.now(), of, what == "ban"))
+        else:
+            stage.record(RulesChanged(stage.now(), of, what == "deny"))
+        self._to_undo.pop((what, of), None)
 
-
-async def _done(feature: Feature, change: Callable[[str], Awaitable[None]]) -> None:
-    """At whatever node says yes."""
-    stage = feature.stage
-    while True:
-        try:
-            return await change(stage.random.choice(stage.nodes()).name)
-        except AdminFailed:
-            await asyncio.sleep(RETRY_S)
+    async def undo_all(self) -> None:
+        for what, of in list(self._to_undo):
+            await self.do(what, of)

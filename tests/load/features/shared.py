@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from load import habits
 from load.feature import Feature
 from load.features.base import letters
 from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player
-from load.sending import Letter
+from load.sending import WINDOW_MESSAGES, Letter
 from load.subscribing import Wish
 
 HERE_S: Final = (0.8, 2.5)
@@ -23,9 +24,10 @@ AWAY_S: Final = (0.2, 1.5)
 MEMBERS: Final = (CLEAN, CLEAN_311, LASTING, LASTING_311)
 CUT_SHARE: Final = 0.3
 """Of QoS 2 messages whose publisher is cut off behind them."""
-STUCK_SHARE: Final = 0.4
+STUCK_SHARE: Final = 0.5
 """Of the messages, to the group with one member."""
-STUCK_S: Final = (3.0, 6.0)
+CROWD: Final = 3
+STUCK_S: Final = (5.0, 10.0)
 AWAKE_S: Final = 0.5
 TINY: Final = 1
 """The window of who is full."""
@@ -49,10 +51,9 @@ def play(feature: Feature) -> None:
     steady = feature.player("pub", CLEAN)
     feature.act(habits.publish, steady, rate, letters(f"{jobs}/{steady.name}"))
 
-    stuck, topic = _full(feature, "stuck", f"{feature.root}/stuck"), f"{feature.root}/stuck/1"
-    feature.act(_wake_at_times, stuck)
-    clerk = feature.player("pub-stuck", LASTING)
-    feature.act(habits.publish, clerk, feature.rate * STUCK_SHARE, lambda _: Letter(topic))
+    feature.act(_wake_at_times, _full(feature, "stuck", f"{feature.root}/stuck"))
+    crowd = [feature.player(f"crowd{i}", LASTING) for i in range(CROWD)]
+    feature.act(_publish_all_at_once, crowd, f"{feature.root}/stuck/1", feature.rate * STUCK_SHARE)
 
 
 def _full(feature: Feature, name: str, topics: str) -> Player:
@@ -68,6 +69,18 @@ async def _wake_at_times(player: Player) -> None:
         player.taking.settle()
         await asyncio.sleep(AWAKE_S)
         player.taking.answers_after_s = math.inf
+
+
+async def _publish_all_at_once(players: Sequence[Player], topic: str, rate: float) -> None:
+    """More than there may be room for, before anybody can be told to wait."""
+    dice = players[0].stage.random
+    while True:
+        count = dice.randint(1, WINDOW_MESSAGES)
+        await asyncio.sleep(dice.expovariate(rate / count / len(players)))
+        for player in players:
+            for _ in range(count):
+                if player.sending.has_room:
+                    player.sending.publish(Letter(topic))
 
 
 async def _publish_and_be_cut_off(player: Player, root: str, rate: float) -> None:
