@@ -67,7 +67,7 @@ class Engine(Acceptor):
         self._monotonic: Callable[[], float] = clock.monotonic
         self.port = port
         self.connections: list[Connection | None] = []
-        self.lingering: set[Connection] = set()
+        self.lingering: dict[Connection, None] = {}
         self.greetings: dict[Filtered, None] = {}
         self.handshakes: dict[Filtered, None] = {}
         self.throttle = Throttle()
@@ -294,14 +294,14 @@ class Engine(Acceptor):
         connection.last_seen_s = self.router.now_s
         connection.paused = 0
         self.watch(connection)
-        self.lingering.add(connection)
+        self.lingering[connection] = None
 
     def close(self, connection: Connection) -> None:
         fd = connection.fd
         if fd < 0:
             return
         connection.fd = -1
-        self.lingering.discard(connection)
+        self.lingering.pop(connection, None)
         self.connections[fd] = None
         self.newcomers.pop(fd, None)
         connection.released()
@@ -365,7 +365,7 @@ class Engine(Acceptor):
         slow = self.router.slow
         for channel in list(slow):
             if not channel.judge(now_s):
-                slow.discard(channel)
+                slow.pop(channel, None)
         for connection in list(self.lingering):
             if now_s - connection.last_seen_s > LINGER_MAX_S:
                 self.close(connection)
