@@ -2,7 +2,7 @@
 
     10.77.0.1 the clients      10.77.0.11 … core-1 …      10.77.0.21 … replicant-1 …      10.77.0.5 redis
 
-It is to faults/inject.py and the load what faults/lab.py is: the same faults are done to the same hosts by the same names.
+What faults/lab.py is with real processes: faults and load don't know which of the two they have.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from load.stage import Node
 from simulation.admin import SimulatedAdmin
 from simulation.loop import Process, SimulatedLoop, current
 from simulation.network import Network
-from simulation.node import EPOCH_S, LINK, MQTT, SimulatedNode
+from simulation.node import LINK, MQTT, SimulatedNode
 from simulation.redis_host import RedisHost
 from simulation.redis_link import SimulatedRedisConfig
+from simulation.wall_clock import EPOCH_S
 
 KEY: Final = "a simulation's cluster key, 32 bytes or more"
 CLIENTS: Final = "10.77.0.1"

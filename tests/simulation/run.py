@@ -89,7 +89,9 @@ def many(options: argparse.Namespace) -> int:
 
 
 def tell(each: Case, outcome: Outcome) -> None:
-    print(f"seed {each.seed} ({each.profile}): {outcome.acknowledged} acked, trace {outcome.trace}; again: {again(each)}")
+    print(
+        f"seed {each.seed} ({each.profile}): {outcome.acknowledged} acked, trace {outcome.trace}; again: {again(each)}"
+    )
     for step in each.steps:
         print(f"    {', '.join(map(str, step.faults))}; then {step.pause_s:.1f} s")
     for finding in outcome.findings[:FINDINGS_SHOWN]:
@@ -134,7 +136,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
         os.environ["PYTHONHASHSEED"] = HASH_SEED
-        os.execv(sys.executable, [sys.executable, "-m", "simulation.run", *sys.argv[1:]])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, "-m", "simulation.run", *sys.argv[1:]])
     options = parser().parse_args()
     level = logging.INFO if options.verbose else logging.CRITICAL
     logging.basicConfig(level=level, format="%(name)s: %(message)s", stream=sys.stderr)

@@ -241,7 +241,17 @@ class Generator:
         who = f"core-{self._number(0, 1)}@1"
         if self._number(0, 2) == 0:
             return "EVAL", leader._RELEASE, 2, "leader", "leader:fence", who, self._number(0, 5)
-        return "EVAL", leader._TAKE_OR_RENEW, 2, "leader", "leader:fence", who, LONG_MS, "core-1@", self._one("", f"{who}|")
+        return (
+            "EVAL",
+            leader._TAKE_OR_RENEW,
+            2,
+            "leader",
+            "leader:fence",
+            who,
+            LONG_MS,
+            "core-1@",
+            self._one("", f"{who}|"),
+        )
 
     def _spoil(self) -> Command:
         """Now and then a key holds what it shouldn't, and a function fails amid its writes."""
