@@ -200,6 +200,7 @@ class Cluster:
         master = slot_map.master_of(slot)
         if master is not node.server:
             node.server.demote(to=master)
+            node.recovers_in = 0
 
     # --- failover -----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from simulation.redis.session import Answers
 from simulation.redis.fakes import Asked, FakeTimers
 
 COMMANDS: Final = 300
-SEEDS: Final = range(10)
+SEEDS: Final = range(6)
 Command = tuple[Argument, ...]
 _Option = TypeVar("_Option")
 
@@ -306,3 +306,16 @@ def test_too_few_replicas_refuse_the_same(real_connection: redis.Connection) -> 
         check_equal(commands, simulated.ask(commands), ask_real(real_connection, commands))
     finally:
         ask_real(real_connection, [("CONFIG", "SET", "min-replicas-to-write", 0)])
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[], [10], 1000 * [10], 300 * [1000], 50 * [60_000], 5 * [60_000] + 2000 * [100], 2000 * [100] + [60_000]],
+    ids=["empty", "one", "small", "large", "huge", "huge first", "huge last"],
+)
+def test_a_stream_is_estimated_alike(sizes: list[int], real_connection: redis.Connection) -> None:
+    """From few nodes, which may mislead a lot, or from all."""
+    filled = [("XADD", "x", "1-*", "events", b"e" * size) for size in (0, *sizes)]
+    emptied = [] if sizes else [("XTRIM", "x", "MAXLEN", 0)]
+    commands = [*filled, *emptied, ("MEMORY", "USAGE", "x"), ("MEMORY", "USAGE", "x", "SAMPLES", 0)]
+    assert Simulated().ask(commands)[-2:] == pytest.approx(ask_real(real_connection, commands)[-2:], rel=0.15)

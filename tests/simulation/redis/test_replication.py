@@ -76,9 +76,7 @@ def test_a_replica_makes_changes_in_their_order_whatever_overtakes(timers: FakeT
     assert len({str(each) for each in seen}) > 10
 
 
-def test_a_reader_that_waits_at_a_replica_is_woken(
-    timers: FakeTimers, primary: Server, replicas: list[Server]
-) -> None:
+def test_a_reader_that_waits_at_a_replica_is_woken(timers: FakeTimers, primary: Server, replicas: list[Server]) -> None:
     read = Asked(replicas[0].connect(), ("XREAD", "BLOCK", 0, "STREAMS", "x", "0-0"))
     ask(timers, primary.connect(), ("XADD", "x", "1-1", "b", "1"))
     timers.run(ROUND_TRIP_S)
