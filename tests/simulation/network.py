@@ -1,7 +1,7 @@
 """The network of a simulation: hosts by address, and connections whose bytes arrive later, in order, or not at all.
 
 Paths have two directions. What is sent on one that is cut waits, as TCP waits with what it sends again, and arrives
-some time after the path is whole: the longer the cut was, the later. Over a cut path nobody hears of a connection's end.
+some time after the path is whole: the longer the cut was, the later. Over a cut path nobody hears of an end.
 
 What always holds: a connection's items arrive in their order and once; what a process is given while it stands still it
 gets when it goes on; how much is under way is bounded, and whoever sends more is told to wait.

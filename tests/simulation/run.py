@@ -3,8 +3,8 @@
     python -m simulation.run --seeds 1000 --first 1           which seeds; --profile NAME: only this load
     python -m simulation.run --seed 17 [--keep 0,2]           one of them, with only these of its faults; its history
 
-Ends with 1 if anything was found that simulation/known.py doesn't name. A seed that found something is played with fewer
-and fewer faults, as long as it finds the same: what is printed is the shortest.
+Ends with 1 if anything was found. A seed that found something is played with fewer and fewer faults, as long as it
+finds the same: what is printed is the shortest.
 """
 
 from __future__ import annotations
