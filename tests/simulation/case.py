@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -48,7 +49,10 @@ class Outcome(msgspec.Struct, frozen=True):
     profile: str
     faults: int
     acknowledged: int
+    durable: int
+    """Of QoS 1 and 2."""
     simulated_s: float
+    cpu_s: float
     trace: str
     findings: list[Finding]
 
@@ -76,7 +80,7 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
     events, profile = cluster.events, PROFILES[case.profile]
     stage = Stage(cluster.record, cluster.fronts, cluster.chance("load"), cluster.admin)
     load = Load(stage, 1, profile.load, profile.rate)
-    began_s = cluster.loop.time()
+    began_s, cpu_s = cluster.loop.time(), time.process_time()
     looking = asyncio.create_task(_look(cluster))
     with Defects(cluster):
         verdict = await chapter.play(cluster, load, case.steps, events, PATIENCE_S)
@@ -87,7 +91,9 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
         case.profile,
         faults,
         verdict.acknowledged,
+        durable_messages(events),
         cluster.loop.time() - began_s,
+        time.process_time() - cpu_s,
         f"{cluster.network.trace:08x}",
         verdict.findings,
     )

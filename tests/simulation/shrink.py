@@ -12,7 +12,7 @@ def smallest(whole: Case, jobs: int) -> tuple[Case, Outcome]:
 
     ((_, outcome),) = outcomes([whole], 1)
     if isinstance(outcome, Failed):
-        return whole, Outcome(whole.seed, whole.profile, 0, 0, 0.0, "", [])
+        return whole, Outcome(whole.seed, whole.profile, 0, 0, 0, 0.0, 0.0, "", [])
     kinds = {finding.kind for finding in outcome.findings}
     small = whole
     while True:
