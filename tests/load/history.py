@@ -47,8 +47,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Asked(Event, frozen=True, gc=False):
-    """CONNECT is sent. `lasts`: with a session expiry; `expiry_s`: how long, 0 for a clean session, infinity where 3.1.1
-    leaves it to the node."""
+    """CONNECT is sent. `lasts`: with a session expiry; `expiry_s`: how long, 0 for a clean session, infinity where
+    3.1.1 leaves it to the node."""
 
     client: str
     connection: int
@@ -209,6 +209,14 @@ class RedisLost(Event, frozen=True, gc=False):
     """Redis lost what it had acknowledged: a session may be gone, if CONNACK says so."""
 
 
+class ChangeAsked(Event, frozen=True, gc=False):
+    """A node's management is asked to `ban` or `lift` a client, to `deny` or `allow` a prefix. What it doesn't
+    acknowledge is asked once more, and may be done all the same, then or later."""
+
+    what: str
+    of: str
+
+
 class Banned(Event, frozen=True, gc=False):
     """A ban of this client id was acknowledged by a node's management; `holds` False: it was lifted."""
 
@@ -250,8 +258,8 @@ class RowsLeft(Event, frozen=True, gc=False):
 
 
 class NodeSeen(Event, frozen=True, gc=False):
-    """Now and then, during faults too. `is_ready`: what /readyz says; `is_stale`: it holds QoS 1 and 2 because its tables
-    may be old; `slots`: of client ids that the cluster says are its; `serves`: it can write to its Redis."""
+    """Now and then, during faults too. `is_ready`: what /readyz says; `is_stale`: it holds QoS 1 and 2 because its
+    tables may be old; `slots`: of client ids that the cluster says are its; `serves`: it can write to its Redis."""
 
     node: str
     is_ready: bool
@@ -309,6 +317,7 @@ AnyEvent = (
     | FaultBegan
     | FaultEnded
     | RedisLost
+    | ChangeAsked
     | Banned
     | RulesChanged
     | TablesStood
