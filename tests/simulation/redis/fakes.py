@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from flockmq.rlog.connection import Argument
 from simulation.redis.sentinel import SentinelSession
@@ -69,7 +69,7 @@ class Asked:
         self.replies = replies
 
 
-def ask(timers: FakeTimers, session: Session | SentinelSession, *commands: Sequence[Argument]) -> Answers:
+def ask(timers: FakeTimers, session: Session | SentinelSession, *commands: Sequence[Argument]) -> list[Any]:
     """What is answered without waiting for anything but the disk."""
     asked = Asked(session, *commands)
     timers.run(NOW_S)

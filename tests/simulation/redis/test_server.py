@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from redis.exceptions import BusyLoadingError, OutOfMemoryError, ResponseError
 
 from flockmq.rlog import committer
 from simulation.redis.fakes import Asked, FakeTimers, ask, new_server
 from simulation.redis.keyspace import NotSimulatedError
+from simulation.redis.random_commands import LOAD, Generator
 from simulation.redis.server import Server
 from simulation.redis.session import Session
+from simulation.redis.stream import Stream
 
 FSYNC_S = 0.01
 WRITES_THREE = "redis.call('SET', KEYS[1], 1) redis.call('SET', KEYS[2], 1) redis.call('SET', KEYS[3], 1)"
@@ -34,6 +38,15 @@ def restart(server: Server) -> Session:
     server.crash()
     server.start()
     return server.connect()
+
+
+def held(server: Server) -> object:
+    """All that it has in memory."""
+    values = {
+        key: (value.ids, value.rows, value.last) if isinstance(value, Stream) else value
+        for key, value in server.keys.values.items()
+    }
+    return values, server.keys.expires_at_ms
 
 
 # --- disk -------------------------------------------------------------------------------------------------------------
@@ -144,6 +157,19 @@ def test_a_restart_has_functions_expiry_and_ids(timers: FakeTimers, server: Serv
     assert ask(timers, session, ("GET", "a")) == [None]
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_restart_and_a_replica_have_all_that_any_command_did(timers: FakeTimers, seed: int) -> None:
+    server, replica = new_server(timers), new_server(timers, 1)
+    replica.replicate_from(server, lambda: 0.01)
+    ask(timers, server.connect(), *LOAD, *Generator(seed).commands(300))
+    timers.run(1.0)
+    before = copy.deepcopy(held(server))
+    assert held(replica) == before
+    server.crash()
+    server.start()
+    assert held(server) == before
+
+
 def test_the_disk_can_be_emptied_and_put_back(timers: FakeTimers, server: Server, session: Session) -> None:
     ask(timers, session, ("SET", "a", 1))
     saved = server.keep()
@@ -224,7 +250,7 @@ def test_a_blocked_reader_that_closes_is_forgotten(timers: FakeTimers, server: S
     assert b"a" not in server.keys.values
 
 
-# --- commands that no comparison with a real one covers -----------------------------------------------------------------
+# --- commands that no comparison with a real one covers ---------------------------------------------------------------
 
 
 def test_keys_expire_by_the_servers_own_clock(timers: FakeTimers, server: Server, session: Session) -> None:
