@@ -1,5 +1,5 @@
-"""One chapter of a run: clients come, faults happen, all is mended, the publishers fall silent, nodes are looked at, the
-clients leave; what was seen is judged.
+"""One chapter of a run: clients come, faults happen, all is mended, the publishers fall silent, nodes are looked at,
+the clients leave; what was seen is judged.
 """
 
 from __future__ import annotations
@@ -68,8 +68,7 @@ async def play(
 
 
 async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float) -> None:
-    """Late isn't lost."""
     now = asyncio.get_running_loop().time
     deadline = now() + patience_s
-    while judge(events).count(LOST) and now() < deadline:
+    while judge(events).count(LOST) and now() < deadline:  # noqa: ASYNC110 - late isn't lost
         await asyncio.sleep(POLL_S)

@@ -2,7 +2,7 @@
 
     10.77.0.1 the clients      10.77.0.11 … core-1 …      10.77.0.21 … replicant-1 …      10.77.0.5 redis
 
-It is to faults/inject.py and the load what faults/lab.py is: the same faults are done to the same hosts by the same names.
+What faults/lab.py is with real processes: faults and load don't know which of the two they have.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from flockmq import tasks
+from flockmq.session.slotted import slot_of
 from load.history import AnyEvent, NodeSeen, RowsLeft, TablesStood, Unwell
 from load.stage import Node
 from simulation.admin import SimulatedAdmin
 from simulation.loop import Process, SimulatedLoop, current
 from simulation.network import Network
-from simulation.node import EPOCH_S, LINK, MQTT, SimulatedNode
+from simulation.node import LINK, MQTT, SimulatedNode
 from simulation.redis_host import RedisHost
 from simulation.redis_link import SimulatedRedisConfig
+from simulation.wall_clock import EPOCH_S
 
 KEY: Final = "a simulation's cluster key, 32 bytes or more"
 CLIENTS: Final = "10.77.0.1"
@@ -131,6 +133,11 @@ class SimulatedCluster:
         return next(
             (node for node in self.cores if node.assembly is not None and node.assembly.cluster.is_leader), None
         )
+
+    def home_of(self, client: str) -> str:
+        """The node that owns the slot of this client id, as a node that runs knows."""
+        made = next(node.assembly for node in self.nodes.values() if node.assembly is not None)
+        return made.cluster.slots[slot_of(client.encode())].partition("@")[0]
 
     # --- what is looked at ---
 

@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 STARTS_AT_S: Final = 1000.0
+ASK_AGAIN_S: Final = 0.05
 RUNNING: Final = 0
 STOPPED: Final = 1
 DEAD: Final = 2
@@ -40,8 +41,8 @@ class Process:
         self.name = name
         self.address = address
         self.state = RUNNING
-        self.blocking_s: Callable[[], float] = _at_once
-        """How long the next call in a thread takes."""
+        self.thread_s: Callable[[], float | None] = _at_once
+        """How long a call in a thread takes; None: nobody knows yet, ask again."""
         self.context = contextvars.copy_context()
         self.context.run(current.set, self)
         self._held: list[tuple[SimulatedLoop, events.Handle]] = []
@@ -66,8 +67,8 @@ class Process:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """`network` gives connections; without one there are none. `buried`: tasks of processes that were killed, which must
-    not be collected: their `finally`s would run."""
+    """`network` gives connections; without one there are none. `buried`: what killed processes did, which must not
+    be collected: its `finally`s would run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,6 +79,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._next: deque[events.Handle] = deque()
         self._timers: list[tuple[float, int, events.TimerHandle]] = []
         self._asked = 0
+
+    def __del__(self, **_: Any) -> None:  # type: ignore[override]
+        """It has nothing that would have to be closed."""
 
     def time(self) -> float:
         return self._now
@@ -148,6 +152,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """A thread's work is done at once, some time later."""
         future: asyncio.Future[T] = self.create_future()
 
+        def begin() -> None:
+            takes_s = 0.0 if process is None else process.thread_s()
+            if takes_s is None:
+                self.call_later(ASK_AGAIN_S, begin)
+            else:
+                self.call_later(takes_s, run)
+
         def run() -> None:
             if future.done():
                 return
@@ -157,7 +168,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 future.set_exception(error)
 
         process = current.get()
-        self.call_later(0.0 if process is None else process.blocking_s(), run)
+        begin()
         return future
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
@@ -181,5 +192,5 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return sock.accepted(protocol_factory)
 
 
-def _at_once() -> float:
+def _at_once() -> float | None:
     return 0.0

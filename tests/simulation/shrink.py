@@ -1,4 +1,4 @@
-"""A case that found something, made smaller: with fewer faults, as long as it still finds something of the same kind."""
+"""A case that found something, made smaller: with fewer faults, as long as it still finds the same kind of thing."""
 
 from __future__ import annotations
 

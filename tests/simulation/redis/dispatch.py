@@ -165,8 +165,22 @@ class Dispatcher:
 
     def disconnect_blocked(self) -> None:
         """It is a replica from here on."""
-        for session in dict.fromkeys(each for waiting in self._waiting.values() for each in waiting):
+        for session in self._blocked():
             session.end(parse_error(_UNBLOCKED))
+
+    def refuse_blocked(self) -> None:
+        """This node of a cluster doesn't serve their keys any more."""
+        router = self._server.router
+        assert router is not None
+        for session in self._blocked():
+            assert session.wait is not None
+            try:
+                router.check(session.wait.keys)
+            except CommandError as error:
+                session.unblock(parse_error(str(error)))
+
+    def _blocked(self) -> list[Session]:
+        return list(dict.fromkeys(session for waiting in self._waiting.values() for session in waiting))
 
     def _xread(self, session: Session, args: Arguments) -> Reply | Pending:
         _, block_ms, after = xread_arguments(args)

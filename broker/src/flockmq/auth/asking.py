@@ -22,7 +22,7 @@ Refused = Callable[[], object]
 
 class Asking:
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._asked: Counter[Hashable] = Counter()
         """Under way, by connection."""
         self._waiting: dict[Hashable, deque[tuple[Question, Refused]]] = {}
@@ -79,11 +79,11 @@ class Asking:
     def _begin(self, connection: Hashable, question: Question) -> None:
         self._asked[connection] += 1
         task = asyncio.ensure_future(question())
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(partial(self._answered, connection))
 
     def _answered(self, connection: Hashable, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         had_share = self._has_share(connection)
         self._asked[connection] -= 1
         if not self._asked[connection]:

@@ -55,7 +55,7 @@ class Chain:
         self._allow_anonymous = allow_anonymous
         self._scram = scram
         self._now_s = clock.wall
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     @property
     def waiting(self) -> int:
@@ -82,8 +82,8 @@ class Chain:
             answer = _checked(link, attempt)
             if isinstance(answer, Coroutine):
                 task = asyncio.ensure_future(self._go_on(attempt, place, answer, passes, done))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks[task] = None
+                task.add_done_callback(self._tasks.pop)
                 return
             if not isinstance(answer, Pass):
                 done(self.outcome(attempt, answer))

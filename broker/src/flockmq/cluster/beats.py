@@ -123,7 +123,7 @@ class Beats:
             draining=local.draining,
             weight=self.appends,
             heads={shard: rlog.applied(shard) for shard in SHARDS},
-            unreachable=tuple(self.unreachable(now))[: bounds.MEMBER_VOTES_MAX],
+            unreachable=tuple(sorted(self.unreachable(now)))[: bounds.MEMBER_VOTES_MAX],
             leads=self.leads(),
             durable={shard: core.durable(shard) for shard in SHARDS} if core is not None else {},
             checkpoints=_checkpoints(rlog) if core is not None else {},

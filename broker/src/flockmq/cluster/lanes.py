@@ -82,7 +82,7 @@ class Lanes(Courier):
         self._last_order = 0
         self._last_batch = 0
         """Of all lanes that were there."""
-        self._gone: set[str] = set()
+        self._gone: dict[str, None] = {}
         self._dropped_bytes = 0
         self._lane(PARKED)
 
@@ -169,23 +169,23 @@ class Lanes(Courier):
 
     def look(self, epoch: int, owners: Mapping[int, str]) -> None:
         """Who owns which slot at this place in the log."""
-        moved: set[str] = set()
+        moved: dict[str, None] = {}
         for slot, was in enumerate(self._owners):
             now = owners.get(slot, PARKED)
             if now != was:
-                moved.update((was, now))
+                moved[was] = moved[now] = None
                 self._owners[slot] = now
         self.epoch = epoch
         if moved:
             self._views += 1
-        moved.update(core for core, lane in self._lanes.items() if lane.epoch < lane.view <= epoch)
+        moved.update(dict.fromkeys(core for core, lane in self._lanes.items() if lane.epoch < lane.view <= epoch))
         if moved:
             self._renew(moved)
             self._forget_gone()
 
     def gone(self, core: str) -> None:
         """The core was purged; its lane goes when it owns no slot any more."""
-        self._gone.add(core)
+        self._gone[core] = None
         self._forget_gone()
 
     def is_behind(self) -> bool:
@@ -216,8 +216,8 @@ class Lanes(Courier):
         return lane
 
     def _forget_gone(self) -> None:
-        for core in self._gone.difference(self._owners):
-            self._gone.discard(core)
+        for core in [core for core in self._gone if core not in self._owners]:
+            del self._gone[core]
             if (lane := self._lanes.pop(core, None)) is not None:
                 self._dropped_bytes += lane.dropped_bytes
                 self._last_batch = max(self._last_batch, lane.last_number)

@@ -111,7 +111,7 @@ class Link(asyncio.Protocol):
         self._last_id = 0
         self._requests: dict[int, asyncio.Future[bytes]] = {}
         self._readers: dict[int, _StreamReader] = {}
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], None] = {}
         self._senders: dict[int, _StreamSender] = {}
         self._deadline: asyncio.TimerHandle | None = None
         self._why = ""
@@ -448,8 +448,8 @@ class Link(asyncio.Protocol):
         if len(self._serving) >= bounds.LINK_REQUESTS_MAX:
             raise FrameError(f"more than {bounds.LINK_REQUESTS_MAX} requests at once")
         task = asyncio.ensure_future(work)
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        self._serving[task] = None
+        task.add_done_callback(self._serving.pop)
 
     async def _answer(self, request_id: int, method: str, body: bytes) -> None:
         try:

@@ -55,7 +55,7 @@ class _Target:
     def __init__(self) -> None:
         self.incarnation = ""
         """Who answered there last."""
-        self.wanted_by: set[str] = set()
+        self.wanted_by: dict[str, None] = {}
         self.is_seed = False
         self.task: asyncio.Task[None] | None = None
 
@@ -170,13 +170,13 @@ class Mesh:
     def want(self, incarnation: str, way: Way) -> None:
         """Keep a link to this node, which listens there, or which cores are linked to."""
         target = self._targets.setdefault(way, _Target())
-        target.wanted_by.add(incarnation)
+        target.wanted_by[incarnation] = None
         self._keep(way, target)
 
     def release(self, incarnation: str) -> None:
         """No link to this node is needed any more; one that is up stays until it ends."""
         for way, target in list(self._targets.items()):
-            target.wanted_by.discard(incarnation)
+            target.wanted_by.pop(incarnation, None)
             self._drop_unwanted(way, target)
 
     # --- dialling ---------------------------------------------------------------------------------------------------
@@ -278,14 +278,14 @@ class Mesh:
         loop = asyncio.get_running_loop()
         logged: dict[Address, str] = {}
         while True:
-            found: set[Way] = set()
+            found: dict[Way, None] = {}
             for host, port in self._seeds:
                 try:
                     infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-                    found.update((str(info[4][0]), port) for info in infos[: bounds.SEED_ADDRESSES_MAX])
+                    found.update(((str(info[4][0]), port), None) for info in infos[: bounds.SEED_ADDRESSES_MAX])
                     logged.pop((host, port), None)
                 except (OSError, UnicodeError) as error:
-                    found.update(address for address, target in self._targets.items() if target.is_seed)
+                    found.update((address, None) for address, target in self._targets.items() if target.is_seed)
                     if logged.get((host, port)) != str(error):
                         log.warning("can't resolve the seed %s: %s", host, error)
                         logged[host, port] = str(error)

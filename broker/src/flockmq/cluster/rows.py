@@ -37,7 +37,7 @@ class Rows(dict[K, V]):
         old = dict(self)
         self.clear()
         self.update(fresh)
-        for key in old.keys() - self.keys():
+        for key in [key for key in old if key not in self]:
             self._on_delete(key)
         for key, value in self.items():
             if old.get(key) != value:

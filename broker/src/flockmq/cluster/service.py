@@ -147,7 +147,7 @@ class Cluster:
         self._leading: Leading | None = None
         self._running: asyncio.Task[None] | None = None
         self._relays = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._joined = False
 
     # --- life -------------------------------------------------------------------------------------------------------
@@ -538,8 +538,8 @@ class Cluster:
 
     def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         """Until it is over, or this node stops."""
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
 

@@ -33,7 +33,7 @@ class Early:
         self._now = now
         self._notes: dict[int, list[EarlyNote]] = {}
         self._count = 0
-        self._missed: dict[int, set[str]] = {}
+        self._missed: dict[int, dict[str, None]] = {}
         """By slot: nodes there are links to."""
 
     def __len__(self) -> int:
@@ -64,11 +64,12 @@ class Early:
     def missed_slots(self) -> list[int]:
         return [*self._missed]
 
-    def missed(self, slot: int, is_heard: Callable[[int, str], bool]) -> set[str]:
+    def missed(self, slot: int, is_heard: Callable[[int, str], bool]) -> list[str]:
         """Who is to be asked again what it has of the slot, now that it is heard."""
-        missed = self._missed.get(slot, set())
-        heard = {incarnation for incarnation in missed if is_heard(slot, incarnation)}
-        missed -= heard
+        missed = self._missed.get(slot, {})
+        heard = [incarnation for incarnation in missed if is_heard(slot, incarnation)]
+        for incarnation in heard:
+            del missed[incarnation]
         if not missed:
             self._missed.pop(slot, None)
         return heard
@@ -80,7 +81,7 @@ class Early:
     def link_lost(self, incarnation: str) -> None:
         """It says by itself again what it has."""
         for slot, nodes in list(self._missed.items()):
-            nodes.discard(incarnation)
+            nodes.pop(incarnation, None)
             if not nodes:
                 del self._missed[slot]
 
@@ -95,7 +96,7 @@ class Early:
 
     def miss(self, slot: int, incarnation: str) -> None:
         """It is to be asked again what it has of the slot, when that is heard."""
-        self._missed.setdefault(slot, set()).add(incarnation)
+        self._missed.setdefault(slot, {})[incarnation] = None
 
     def _keep_those(self, is_kept: Callable[[int, EarlyNote], bool]) -> list[tuple[int, EarlyNote]]:
         """Returns those that aren't."""

@@ -81,7 +81,7 @@ class Slot:
         self.journal = journal
         self.wills = wills
         self.marks = Marks()
-        self.clients: set[bytes] = set()
+        self.clients: dict[bytes, None] = {}
         self.unread: set[bytes] = set()
         self.loaded = False
         self.is_lost = False
@@ -122,7 +122,7 @@ class Holding:
         self._stopped = False
         self._dealt_at = 0
         self._loading: asyncio.Task[None] | None = None
-        self._rewriting: set[asyncio.Task[None]] = set()
+        self._rewriting: dict[asyncio.Task[None], None] = {}
         self._strange: dict[bytes, float] = {}
         """Sources of nodes that are no members any more, and until when their marks are kept."""
         self._sealing = False
@@ -301,7 +301,7 @@ class Holding:
         now_s = self.router.now_s
         left_s = self.ledger.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
         self.sessions.restore(session, None, meta.will, left_s)
-        slot.clients.add(client_id)
+        slot.clients[client_id] = None
         if not meta.left_ms:
             self._guests.came(session, left_s)
         subscriptions = session.all_subscriptions()
@@ -327,7 +327,7 @@ class Holding:
 
     def _departures(self, slot: Slot) -> Iterator[Callable[[], None]]:
         while slot.clients:
-            session = self.sessions.by_id.get(slot.clients.pop())
+            session = self.sessions.by_id.get(slot.clients.popitem()[0])
             if isinstance(session, DurableSession):
                 yield partial(self.depart, session)
         del self._leaving[slot.number]
@@ -383,8 +383,8 @@ class Holding:
             slot.was_emptied = False
             self._note("Redis lost what it had of their sessions; it is written anew from memory", number)
             task = asyncio.ensure_future(self._take_again(slot))
-            self._rewriting.add(task)
-            task.add_done_callback(self._rewriting.discard)
+            self._rewriting[task] = None
+            task.add_done_callback(self._rewriting.pop)
 
     async def _take_again(self, slot: Slot) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S
@@ -408,7 +408,8 @@ class Holding:
 
     def _write_again(self, slot: Slot, taken: Taken) -> None:
         here = self._sessions_of(slot)
-        for client_id in taken.sessions.keys() - {session.client_id for session in here} - slot.unread:
+        known = {session.client_id for session in here} | slot.unread
+        for client_id in [client_id for client_id in taken.sessions if client_id not in known]:
             self._store.drop(slot.number, client_id)
         for session in here:
             session.write_again()
@@ -469,7 +470,7 @@ class Holding:
     def ended(self, session: DurableSession) -> None:
         slot = self.slots.get(session.journal.slot)
         if slot is not None:
-            slot.clients.discard(session.client_id)
+            slot.clients.pop(session.client_id, None)
         self._host.session_ended(session)
 
 

@@ -60,7 +60,7 @@ class Outbox:
         self._deliveries: dict[str, list[bytes]] = {}
         self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
-        self._lossy: set[str] = set()
+        self._lossy: dict[str, None] = {}
         """Nodes that won't be told all, unless there is another link."""
         self.dropped = 0
         """Notes that found no room."""
@@ -71,7 +71,7 @@ class Outbox:
             items.append(item)
         else:
             self.dropped += 1
-            self._lossy.add(incarnation)
+            self._lossy[incarnation] = None
         self.schedule()
 
     def deliver(self, incarnation: str, token: int, chunk: bytes) -> None:
@@ -100,7 +100,7 @@ class Outbox:
     def _flush(self) -> None:
         self._flushing = False
         while self._lossy:
-            self._cluster.cut(self._lossy.pop())
+            self._cluster.cut(self._lossy.popitem()[0])
         choked: set[str] = set()
         for incarnation, method in sorted(self._notes, key=lambda key: wire.ORDER.index(key[1])):
             if incarnation not in choked and not self._tell(incarnation, method):

@@ -177,7 +177,7 @@ class Residents:
             self.holding.seal()
             self.holding.settle(slot.number, partial(answer, 0))
             return True
-        slot.clients.add(client_id)
+        slot.clients[client_id] = None
         self._attach(session, token).former_expiry_s = former_expiry_s
         self.holding.seal()
         self._store.barrier(slot.number, partial(self._opened, session, token, present, answer))

@@ -170,7 +170,7 @@ class Homes:
 
     def retaken(self, slot: int) -> None:
         """Once its sessions are here, every node is to say what it has of the slot."""
-        for incarnation in {self._me, *self._cluster.nodes_table}:
+        for incarnation in dict.fromkeys((self._me, *self._cluster.nodes_table)):
             if self.is_linked(incarnation):
                 self._early.miss(slot, incarnation)
 

@@ -98,7 +98,8 @@ class Subscribing:
 
     def _claimed(self, refused: dict[bytes, int]) -> None:
         self._place(refused)
-        granted = {wanted.filter for wanted in self._question.wanted if is_exclusive(wanted.filter)} - refused.keys()
+        claimed = dict.fromkeys(wanted.filter for wanted in self._question.wanted if is_exclusive(wanted.filter))
+        granted = [filter for filter in claimed if filter not in refused]
         unused = [filter for filter in granted if self._session.subscription(filter) is None]
         if unused:
             self._desk.release(unused)

@@ -64,7 +64,7 @@ class Engine(Acceptor):
         super().__init__(router, limits)
         self._monotonic: Callable[[], float] = clock.monotonic
         self.connections: list[Connection | None] = []
-        self.lingering: set[Connection] = set()
+        self.lingering: dict[Connection, None] = {}
         self.greetings: dict[Filtered, None] = {}
         self.handshakes: dict[Filtered, None] = {}
         self.throttle = Throttle()
@@ -267,14 +267,14 @@ class Engine(Acceptor):
         connection.last_seen_s = self.router.now_s
         connection.paused = 0
         self.watch(connection)
-        self.lingering.add(connection)
+        self.lingering[connection] = None
 
     def close(self, connection: Connection) -> None:
         fd = connection.fd
         if fd < 0:
             return
         connection.fd = -1
-        self.lingering.discard(connection)
+        self.lingering.pop(connection, None)
         self.connections[fd] = None
         self.newcomers.pop(fd, None)
         connection.released()

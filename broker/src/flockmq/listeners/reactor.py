@@ -112,4 +112,4 @@ class Reactor:
         slow = self.router.slow
         for paced in list(slow):
             if not paced.judge(now_s):
-                slow.discard(paced)
+                slow.pop(paced, None)

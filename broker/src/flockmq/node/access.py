@@ -78,7 +78,7 @@ class Access:
         self._exchanges: dict[Channel, tuple[ScramExchange, Connect | None]] = {}
         """With the CONNECT that waits for it; None: a re-authentication."""
         self._expiring: Expiring[Channel] = Expiring()
-        self._banned: set[Key | None] = set()
+        self._banned: dict[Key | None, None] = {}
         self._kicking: asyncio.Task[None] | None = None
         auth.bans.on_ban = self._on_ban
 
@@ -251,7 +251,7 @@ class Access:
 
     def _on_ban(self, key: Key | None) -> None:
         """In a turn of its own: the table is amid a change."""
-        self._banned.add(key)
+        self._banned[key] = None
         if self._kicking is None:
             self._kicking = asyncio.ensure_future(self._kick())
 
@@ -260,7 +260,7 @@ class Access:
         try:
             while self._banned:
                 await asyncio.sleep(0)
-                banned, self._banned = self._banned, set()
+                banned, self._banned = self._banned, {}
                 found = [self._find(key[1].encode()) if key and key[0] == "clientid" else None for key in banned]
                 for channel in found:
                     if channel is not None:

@@ -69,7 +69,7 @@ class Exclusive:
         self._own: dict[bytes, bytes] = {}
         self._asked: dict[bytes, bool | None] = {}
         """Claims on their way: whether the filter was free when they came to the table; None: nobody saw it."""
-        self._in_doubt: set[bytes] = set()
+        self._in_doubt: dict[bytes, None] = {}
         self._unused: set[bytes] = set()
         """At the latest look."""
 
@@ -106,13 +106,14 @@ class Exclusive:
 
     async def look(self) -> None:
         """Give back what nobody here uses."""
-        unused: set[bytes] = set()
+        unused: list[bytes] = []
         for count, (filter, client_id) in enumerate(list(self._own.items()), start=1):
             if filter not in self._asked and not self._in_use(client_id, filter):
-                unused.add(filter)
+                unused.append(filter)
             if count % REJOIN_SLICE_FILTERS == 0:
                 await asyncio.sleep(0)
-        known, self._unused = unused & self._unused, unused - self._unused
+        known = [filter for filter in unused if filter in self._unused]
+        self._unused = set(unused).difference(known)
         for filter in known:
             self.release(filter)
 
@@ -148,9 +149,9 @@ class Exclusive:
 
     def _deleted(self, filter: bytes, written: asyncio.Future[StreamId]) -> None:
         if self._reason(written) >= 0x80:
-            self._in_doubt.add(filter)
+            self._in_doubt[filter] = None
         else:
-            self._in_doubt.discard(filter)
+            self._in_doubt.pop(filter, None)
 
 
 def _unheard(filter: bytes, incarnation: str) -> None:

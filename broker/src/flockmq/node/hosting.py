@@ -61,7 +61,7 @@ class Hosting:
         self._strays = Strays(
             lambda: node.rlog.tables.routes, self.router, self.residents.has_loaded, self._delete_strays
         )
-        self._unclaimed: set[tuple[bytes, bytes]] = set()
+        self._unclaimed: dict[tuple[bytes, bytes], None] = {}
         """(client id, exclusive filter) of sessions that came with a filter whose claim doesn't stand."""
         self._feeds = Feeds(node.retained, self.router, node.retaining.caught_up, node.flush_soon, _given, clock)
         self.intake = Intake(self.residents.letters, node.cluster.nodes_table.__contains__, self.soon, loop.time)
@@ -85,7 +85,7 @@ class Hosting:
             routes.delete_again()
         if self._misses:
             self.routes_swapped()
-        unclaimed, self._unclaimed = self._unclaimed, set()
+        unclaimed, self._unclaimed = self._unclaimed, {}
         for client_id, filter in unclaimed:
             self._claim_again(client_id, filter)
         self._node.spawn(self._strays.look())
@@ -215,7 +215,7 @@ class Hosting:
     def _claimed(self, client_id: bytes, filter: bytes, reason: int) -> None:
         """The session goes on as it was; the claim is tried until it stands, or the subscription goes."""
         if reason >= 0x80:
-            self._unclaimed.add((client_id, filter))
+            self._unclaimed[client_id, filter] = None
 
     def see_retained(self, then: Callable[[bool], None]) -> None:
         self._node.spawn(self._see_retained(then))

@@ -82,7 +82,8 @@ async def _close_who_may_have_missed(node: Node) -> int:
 
 async def _write_routes(node: Node) -> None:
     """What clients here subscribe to, once more, as this incarnation's."""
-    filters = {subscription.filter for session in _sessions(node) for subscription in session.all_subscriptions()}
+    subscriptions = [session.all_subscriptions() for session in _sessions(node)]
+    filters = dict.fromkeys(subscription.filter for some in subscriptions for subscription in some)
     shared = [filter for filter in filters if is_shared(filter)]
     if shared:
         node.filters.shares.put(shared, _written)

@@ -72,7 +72,7 @@ class RemoteRoutes:
         self._index = FilterIndex(max_shapes)
         self._placed: dict[str, _Placed] = {}
         self._everywhere: list[Peer | Slot] = []
-        self._unplaced: dict[str, set[bytes]] = {}
+        self._unplaced: dict[str, dict[bytes, None]] = {}
         self._live = False
         self.members = Members(self)
 
@@ -96,7 +96,7 @@ class RemoteRoutes:
         if placed is None:
             target = self._find(incarnation)
             if target is None:
-                self._unplaced.setdefault(incarnation, set()).add(filter)
+                self._unplaced.setdefault(incarnation, {})[filter] = None
                 return
             placed = self._placed[incarnation] = _Placed(target)
         placed.rows += 1
@@ -120,7 +120,7 @@ class RemoteRoutes:
             if self._on_slot_delete is not None and isinstance(placed.target, Slot):
                 self._on_slot_delete(placed.target.number, filter)
         elif (waiting := self._unplaced.get(incarnation)) is not None:
-            waiting.discard(filter)
+            waiting.pop(filter, None)
             if not waiting:
                 del self._unplaced[incarnation]
 
@@ -171,15 +171,15 @@ class Members:
 
     def __init__(self, routes: RemoteRoutes | None) -> None:
         self._routes = routes
-        self._known: set[str] = set()
+        self._known: dict[str, None] = {}
 
     def put(self, key: str, value: NodeInfo, old: NodeInfo | None) -> None:
-        self._known.add(key)
+        self._known[key] = None
         if self._routes is not None:
             self._routes.joined(key)
 
     def delete(self, key: str, old: NodeInfo) -> None:
-        self._known.discard(key)
+        self._known.pop(key, None)
         if self._routes is not None:
             self._routes.gone(key)
 
@@ -188,7 +188,8 @@ class Members:
         return type(self)(None)
 
     def swap(self, fresh: Self) -> None:
-        gone, self._known = self._known - fresh._known, fresh._known
+        gone = [incarnation for incarnation in self._known if incarnation not in fresh._known]
+        self._known = fresh._known
         if self._routes is not None:
             for incarnation in gone:
                 self._routes.gone(incarnation)

@@ -34,7 +34,7 @@ class OwnRoutes:
         self._is_wanted = is_wanted
         self._reason = reason
         self._deleting: dict[bytes, int] = {}
-        self.in_doubt: set[bytes] = set()
+        self.in_doubt: dict[bytes, None] = {}
 
     def rename(self, me: str) -> None:
         """This node is another incarnation."""
@@ -64,7 +64,8 @@ class OwnRoutes:
     def _put(self, filters: list[bytes], done: Callable[[int], None], written: asyncio.Future[StreamId]) -> None:
         reason = self._reason(written)
         if reason < 0x80:
-            self.in_doubt.difference_update(filters)
+            for filter in filters:
+                self.in_doubt.pop(filter, None)
         done(reason)
 
     def _deleted(self, filters: list[bytes], written: asyncio.Future[StreamId]) -> None:
@@ -76,6 +77,6 @@ class OwnRoutes:
             else:
                 del self._deleting[filter]
             if failed:
-                self.in_doubt.add(filter)
+                self.in_doubt[filter] = None
             else:
-                self.in_doubt.discard(filter)
+                self.in_doubt.pop(filter, None)

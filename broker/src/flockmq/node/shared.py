@@ -108,7 +108,7 @@ class OwnShares:
         self._written: dict[bytes, tuple[int, int] | None] = {}  # None: nobody knows
         self._latest: dict[bytes, int] = {}
         self._serial = 0
-        self._dirty: set[bytes] = set()
+        self._dirty: dict[bytes, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
 
@@ -140,7 +140,7 @@ class OwnShares:
 
     def changed(self, share_filter: bytes) -> None:
         """Members came, went or left for a while: it is written soon, together with what else changes until then."""
-        self._dirty.add(share_filter)
+        self._dirty[share_filter] = None
         self._write_in(SHARED_COUNTS_S)
 
     def _write_in(self, seconds: float) -> None:
@@ -149,7 +149,7 @@ class OwnShares:
 
     def _write_dirty(self) -> None:
         self._timer = None
-        dirty, self._dirty = self._dirty, set()
+        dirty, self._dirty = self._dirty, {}
         stale = [name for name in dirty if self._written.get(name, (0, 0)) != self._count(name)]
         if stale:
             self._write(stale, None)
@@ -182,7 +182,7 @@ class OwnShares:
             if reason >= 0x80:
                 self._routed.discard(name)
                 self._written[name] = None
-                self._dirty.add(name)
+                self._dirty[name] = None
                 self._write_in(SHARED_RETRY_S)
             elif self._written[name] == (0, 0):
                 del self._written[name], self._latest[name]

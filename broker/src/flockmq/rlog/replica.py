@@ -92,7 +92,7 @@ class Replica:
         done, _ = await asyncio.wait([*self._tails, caught_up], return_when=asyncio.FIRST_COMPLETED)
         if caught_up not in done:
             caught_up.cancel()
-            await asyncio.gather(*done)
+            await asyncio.gather(*(tail for tail in self._tails if tail in done))
 
     async def stop(self) -> None:
         tasks = [*self._tails, *self._bootstrapping.values()]

@@ -124,12 +124,13 @@ class Rlog:
 
     async def _start_writers(self) -> None:
         """Where one can't start, none goes on starting. Raises LogRefused."""
+        starts = [asyncio.create_task(writer.start()) for writer in self._writers.values()]
         try:
-            async with asyncio.TaskGroup() as starting:
-                for writer in self._writers.values():
-                    starting.create_task(writer.start())
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None
+            await asyncio.gather(*starts)
+        finally:
+            for start in starts:
+                start.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
 
     async def stop(self) -> None:
         """Writes that are not done end with LogUnavailable; a core writes its snapshots."""

@@ -101,18 +101,18 @@ async def _most_said(
 
     said: Counter[Said] = Counter()
     errors: list[RedisUnreachable] = []
-    asked = {asyncio.ensure_future(one(server)) for server in place.servers}
-    waiting = asked
+    asked = [asyncio.ensure_future(one(server)) for server in place.servers]
+    waiting = set(asked)
     try:
         while waiting and max(said.values(), default=0) * 2 <= len(asked):
             answered, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for each in answered:
+            for each in [each for each in asked if each in answered]:
                 try:
                     said[each.result()] += 1
                 except RedisUnreachable as error:
                     errors.append(error)
     finally:
-        for each in waiting:
+        for each in asked:
             each.cancel()
     if not said:
         raise _all_failed(place, "nobody can be asked where it is", errors)

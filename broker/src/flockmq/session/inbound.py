@@ -155,7 +155,7 @@ class Line:
         while logging and logging[0].state != LOGGING:
             inbound = logging[0]
             if channel.router.stale and inbound.state == READY and inbound.message.qos:
-                channel.router.held.add(self)
+                channel.router.held[self] = None
                 break
             logging.popleft()
             delivered.append(inbound)

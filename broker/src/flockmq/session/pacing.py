@@ -70,7 +70,7 @@ class Paced(Sink):
             self.flow = CONGESTED
             self.router.congested += 1
             self.progress_s = self.congested_s = self.router.now_s
-            self.router.slow.add(self)
+            self.router.slow[self] = None
 
     def choke(self) -> None:
         """The socket is full, and more bytes wait than may: read nothing from the client until they drained."""

@@ -14,6 +14,7 @@ replaces the parse and the match.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from flockmq.bounds import (
@@ -98,11 +99,11 @@ class Router:
         self._forget()
         self.congested: int = 0
         self.partial_bytes: int = 0
-        self.slow: set[Paced] = set()
+        self.slow: dict[Paced, None] = {}
         self._paused: dict[Sink, list[Publisher]] = {}
         self.resumed: list[Paced] = []
         self.stale: bool = False
-        self.held: set[Line] = set()
+        self.held: dict[Line, None] = {}
         self.now_s: float = 0.0
         self.away4 = Away(self, 4)
         self.away5 = Away(self, 5)
@@ -493,9 +494,11 @@ class Router:
 
     def go_on(self, most: int) -> bool:
         """The tables aren't stale any more: match what waited of some clients. Whether there are more."""
-        while self.held and most > 0 and not self.stale:
-            self.held.pop().advance()
-            most -= 1
+        for line in list(islice(self.held, most)):
+            if self.stale:
+                break
+            del self.held[line]
+            line.advance()
         return len(self.held) > 0 and not self.stale
 
     def release(self, sink: Sink) -> None:

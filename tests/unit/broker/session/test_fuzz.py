@@ -123,7 +123,7 @@ def test_hostile_clients_disturb_nobody_and_leave_nothing(number: int) -> None:
         node.router.now_s += seed.choice((0.0, 0.1, 1.0))
         for slow in list(node.router.slow):
             if not slow.judge(node.router.now_s):
-                node.router.slow.discard(slow)
+                del node.router.slow[slow]
         node.turn()
         for client in clients:
             split(client.written)  # whole packets only
