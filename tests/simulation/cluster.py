@@ -59,7 +59,6 @@ class SimulatedCluster:
             "CLUSTER__SEEDS": ",".join(f"{address}:{LINK}" for address in core_addresses),
             "CLUSTER__CORES": str(shape.cores),
             "AUTHENTICATION__ALLOW_ANONYMOUS": "true",
-            "MQTT__MAX_MQUEUE_LEN": "100000",  # what a bound drops isn't lost
             **dict(shape.settings),
         }
         config = SimulatedRedisConfig(settings["REDIS__URL"], network=self.network)

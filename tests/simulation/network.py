@@ -15,7 +15,6 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
-from zlib import crc32
 
 from simulation.loop import Process, SimulatedLoop, current
 
@@ -45,7 +44,7 @@ class Network:
         self._ends: dict[int, End] = {}
         self._made = 0
         self.trace = 0
-        """A checksum of when what arrived where."""
+        """A hash of when something arrived where."""
         self._port = 40_000
 
     # --- faults ---
@@ -225,9 +224,7 @@ class End:
             return
         loop = network.loop
         self._arrives_at = max(self._arrives_at, loop.time() + network.delay_s(self.path))
-        network.trace = crc32(
-            b"%d %d %r" % (self.number, 0 if each is None else each[1], self._arrives_at), network.trace
-        )
+        network.trace = hash((network.trace, self.number, self._arrives_at))
         loop.call_at(self._arrives_at, self.peer._arrived, each, context=self.peer.context)
 
     def _arrived(self, each: tuple[Any, int] | None) -> None:

@@ -109,7 +109,7 @@ def one(options: argparse.Namespace) -> int:
     each = case.case_of(options.seed, options.profile)
     if options.keep:
         kept = {int(number) for number in options.keep.split(",") if number != "none"}
-        each = Case(each.seed, each.profile, tuple(step for n, step in enumerate(each.steps) if n in kept))
+        each = Case(each.seed, each.profile, each.shape, tuple(step for n, step in enumerate(each.steps) if n in kept))
     cluster = started(each.shape)
     outcome = played(cluster, each)
     tell(each, outcome)

@@ -31,4 +31,4 @@ def without(whole: Case, number: int) -> Case:
     gone = steps.pop(number)
     if steps and number == len(steps):
         steps[-1] = steps[-1]._replace(pause_s=steps[-1].pause_s + gone.pause_s)
-    return Case(whole.seed, whole.profile, tuple(steps))
+    return Case(whole.seed, whole.profile, whole.shape, tuple(steps))
