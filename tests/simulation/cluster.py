@@ -174,7 +174,7 @@ class SimulatedCluster:
             made = node.assembly
             if made is None or not node.is_running:
                 continue
-            slots = sum(owner == made.cluster.incarnation for owner in made.cluster.slots.values())
+            slots = list(made.cluster.slots.values()).count(made.cluster.incarnation)
             ready, _ = made.node.view.ready()
             self.record(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
 
