@@ -225,6 +225,20 @@ def test_a_promoted_replica_has_what_it_applied_or_all(
     assert ask(timers, replicas[0].connect(), ("GET", "a"), ("GET", "b")) == [found, b"1"]
 
 
+def test_the_rest_of_a_crashed_primary_is_what_its_disk_kept(timers: FakeTimers) -> None:
+    found = set()
+    for seed in range(20):
+        primary, replica = new_server(timers, seed=seed), new_server(timers, 1)
+        replica.replicate_from(primary, lambda: LAG_S)
+        primary.fsync_stalls = True
+        Asked(primary.connect(), ("SET", "a", 1), ("SET", "a", 2))
+        timers.run(1.0)
+        primary.crash(keeps_unsynced=True)
+        replica.promote(with_rest=True)
+        found.add(value(replica))
+    assert found == {None, b"1", b"2"}
+
+
 def test_a_promoted_replica_deletes_what_is_expired(
     timers: FakeTimers, primary: Server, replicas: list[Server]
 ) -> None:
