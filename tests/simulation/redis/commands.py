@@ -292,12 +292,11 @@ COMMANDS: Final[dict[bytes, Command]] = {
 
 def find_command(args: Arguments) -> Command:
     """Raises CommandError for a wrong number of arguments."""
-    name = args[0].upper()
-    command = COMMANDS.get(name)
+    command = COMMANDS.get(args[0]) or COMMANDS.get(args[0].upper())
     if command is None:
         raise NotSimulatedError(args)
     if len(args) != command.arity if command.arity > 0 else len(args) < -command.arity:
-        raise CommandError(f"ERR wrong number of arguments for '{name.decode().lower()}' command")
+        raise CommandError(f"ERR wrong number of arguments for '{args[0].decode().lower()}' command")
     return command
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Final, TypeVar
+from typing import Final
 
 from flockmq.cluster import leader
 from flockmq.home import store
@@ -12,7 +12,6 @@ from flockmq.rlog import committer
 from flockmq.rlog.connection import Argument
 
 Command = tuple[Argument, ...]
-_Option = TypeVar("_Option")
 
 LOG: Final = tuple(f"flockmq:{{route}}:{name}" for name in ("log", "life", "sequences", "purged", "fence"))
 SLOT: Final = ("flockmq:{s3}:fence", "flockmq:{s3}:ids")
@@ -41,7 +40,7 @@ class Generator:
     def commands(self, count: int) -> list[Command]:
         return [self._random.choice(self._kinds)() for _ in range(count)]
 
-    def _one(self, *options: _Option) -> _Option:
+    def _one(self, *options: str | int) -> str | int:
         return self._random.choice(options)
 
     def _number(self, first: int, last: int) -> int:

@@ -195,7 +195,8 @@ class Server:
             if handle is not None:
                 handle.cancel()
         unsynced = len(self.history) - self.synced
-        del self.history[self.synced + (self.random.randint(0, unsynced) if keeps_unsynced else 0) :]
+        self.synced += self.random.randint(0, unsynced) if keeps_unsynced else 0
+        del self.history[self.synced :]
         self._inbox.clear()
         self._answers.clear()
         self._ending.clear()
@@ -232,6 +233,7 @@ class Server:
         """An older copy is on disk, while it is down."""
         assert not self.is_running
         self.history = list(saved)
+        self.synced = len(saved)
 
     def empty(self) -> None:
         """Nothing is on disk, while it is down."""

@@ -111,7 +111,8 @@ class Session:
             for command in commands:
                 if self.is_ending:
                     return
-                reply = self._server.dispatcher.execute(self, list(map(_encoded, command)))
+                args = [each if type(each) is bytes else _encoded(each) for each in command]
+                reply = self._server.dispatcher.execute(self, args)
                 if isinstance(reply, Pending):
                     return
                 replies.append(reply)
@@ -131,6 +132,9 @@ class Session:
 
 
 def _encoded(argument: Argument) -> bytes:
-    if type(argument) is bytes:
-        return argument
-    return argument.encode() if isinstance(argument, str) else b"%d" % argument  # type: ignore[str-format]
+    match argument:
+        case bytes():
+            return argument
+        case str():
+            return argument.encode()
+    return b"%d" % argument

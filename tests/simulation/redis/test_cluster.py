@@ -149,6 +149,15 @@ def test_a_replica_takes_the_slots_of_its_dead_master_which_follows_it_later() -
     assert isinstance(clustered.ask(dead, "GET", KEYS[1]), MovedError)
 
 
+def test_a_master_that_only_one_other_does_not_reach_stays() -> None:
+    clustered = Clustered(replicas=True)
+    clustered.cut[clustered.masters[0], clustered.masters[1]] = None
+    clustered.timers.run(60.0)
+    assert [master.replication.primary for master in clustered.masters] == [None, None, None]
+    for master, key in zip(clustered.masters, KEYS, strict=True):
+        assert clustered.ask(master, "SET", key, 1) == b"OK"
+
+
 def test_a_replica_without_a_majority_of_the_masters_takes_nothing() -> None:
     clustered = Clustered(replicas=True)
     lonely = clustered.replicas[1]

@@ -19,7 +19,7 @@ REPLACED_WITHIN_S = 5.0
 class Group:
     """A primary with two replicas and three Sentinels. `cut`: who doesn't reach whom."""
 
-    def __init__(self) -> None:
+    def __init__(self, quorum: int = 2) -> None:
         self.timers = FakeTimers()
         self.servers = [new_server(self.timers, number) for number in range(3)]
         for replica in self.servers[1:]:
@@ -33,7 +33,7 @@ class Group:
             Random(1),
             reaches=lambda sentinel, other: (sentinel, other) not in self.cut,
             down_after_s=DOWN_AFTER_S,
-            quorum=2,
+            quorum=quorum,
         )
         self.timers.run(1.0)
 
@@ -110,7 +110,9 @@ def test_one_that_sees_it_down_alone_replaces_nobody(group: Group) -> None:
     assert group.primaries() == [group.servers[0]]
 
 
-def test_a_minority_replaces_nobody(group: Group) -> None:
+@pytest.mark.parametrize("quorum", [1, 2])
+def test_a_minority_replaces_nobody(quorum: int) -> None:
+    group = Group(quorum)
     for sentinel in group.sentinels.each[1:]:
         sentinel.crash()
     group.servers[0].crash()

@@ -213,6 +213,15 @@ def test_who_closed_gets_no_answer_but_its_commands_are_executed(timers: FakeTim
     assert ask(timers, server.connect(), ("GET", "a")) == [b"1"]
 
 
+def test_who_is_sent_away_is_not_heard(timers: FakeTimers, server: Server) -> None:
+    session = server.connect()
+    asked = Asked(session, ("SET", "a", 1))
+    server.disconnect_clients()
+    timers.run(1.0)
+    assert asked.replies is None
+    assert ask(timers, server.connect(), ("GET", "a")) == [None]
+
+
 def test_a_blocked_reader_gets_what_comes_once_it_is_on_disk(timers: FakeTimers, server: Server) -> None:
     reader, writer = server.connect(), server.connect()
     read = Asked(reader, ("XREAD", "BLOCK", 0, "STREAMS", "x", "y", "0-0", "0-0"), ("GET", "a"))
