@@ -23,11 +23,11 @@ from simulation.network import Network
 from simulation.node import LINK, MQTT, SimulatedNode
 from simulation.redis_host import RedisHost
 from simulation.redis_link import SimulatedRedisConfig
+from simulation.topology import SERVER, Topology
 from simulation.wall_clock import EPOCH_S
 
 KEY: Final = "a simulation's cluster key, 32 bytes or more"
 CLIENTS: Final = "10.77.0.1"
-REDIS: Final = ("10.77.0.5", 6379)
 SLOTS: Final = 1024
 POLL_S: Final = 0.05
 
@@ -39,6 +39,8 @@ class Shape(NamedTuple):
     replicants: int = 2
     settings: tuple[tuple[str, str], ...] = ()
     clients_at_cores: bool = False
+    redis: str = SERVER
+    """Or SENTINEL, or CLUSTER."""
 
 
 class SimulatedCluster:
@@ -51,17 +53,18 @@ class SimulatedCluster:
         self.events: list[AnyEvent] = []
         self.network = loop.network = Network(loop, self.chance("network"))
         self.clients = Process("clients", CLIENTS)
-        self.redis = RedisHost("redis", REDIS, self.network, self.chance("redis"), self.unwell)
+        self.topology = Topology(shape.redis, self.network, self.chance("redis"))
         core_addresses = [f"10.77.0.{11 + number}" for number in range(shape.cores)]
         settings = {
-            "REDIS__URL": f"redis://{REDIS[0]}:{REDIS[1]}",
+            "REDIS__URL": self.topology.url,
             "CLUSTER__KEY": KEY,
             "CLUSTER__SEEDS": ",".join(f"{address}:{LINK}" for address in core_addresses),
             "CLUSTER__CORES": str(shape.cores),
             "AUTHENTICATION__ALLOW_ANONYMOUS": "true",
             **dict(shape.settings),
         }
-        config = SimulatedRedisConfig(settings["REDIS__URL"], network=self.network)
+        redis = self.topology
+        config = SimulatedRedisConfig(redis.url, min_replicas=redis.min_replicas, network=self.network)
 
         def node(name: str, address: str) -> SimulatedNode:
             return SimulatedNode(name, address, self.network, config, settings, self.chance(name), self.unwell)
@@ -69,7 +72,7 @@ class SimulatedCluster:
         self.cores = [node(f"core-{i}", address) for i, address in enumerate(core_addresses, 1)]
         self.replicants = [node(f"replicant-{i}", f"10.77.0.{20 + i}") for i in range(1, shape.replicants + 1)]
         self.nodes = {node.name: node for node in (*self.cores, *self.replicants)}
-        self.hosts: dict[str, Any] = {"redis": self.redis, **self.nodes}
+        self.hosts: dict[str, Any] = {host.name: host for host in redis.hosts} | self.nodes
         self.admin = SimulatedAdmin(self)
         loop.set_exception_handler(self._uncaught)
 
@@ -80,7 +83,7 @@ class SimulatedCluster:
         """All chance is of this seed from now on; what was seen so far is nothing."""
         self.seed = seed
         self.network.random.seed(f"{seed} network")
-        self.redis.server.random.seed(f"{seed} redis")
+        self.topology.reseed(self.chance)
         for name, node in self.nodes.items():
             node.random.seed(f"{seed} {name}")
         self.network.trace = 0
@@ -96,7 +99,7 @@ class SimulatedCluster:
 
     async def start(self) -> None:
         """Returns when all nodes are ready, and every slot has an owner that has it."""
-        await self.redis.start()
+        self.topology.start()
         for node in self.nodes.values():
             await node.start()
         await self.until_ready()
@@ -115,6 +118,10 @@ class SimulatedCluster:
         )
 
     # --- faults ---
+
+    @property
+    def redis(self) -> RedisHost:
+        return self.topology.primary()
 
     def fronts(self) -> Sequence[Node]:
         """Where clients may go: as a Service would say, some time after."""
@@ -179,9 +186,7 @@ class SimulatedCluster:
             self.record(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
 
     def _serves(self, node: SimulatedNode) -> bool:
-        path = node.address, self.redis.address
-        cut = self.network.is_cut(path) or self.network.is_cut(path[::-1])
-        return self.redis.is_running and not self.redis.server.is_full and not cut
+        return self.topology.serves(node.address)
 
     def _uncaught(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A task that a node can't do without failed: it ends, as `tasks.end_process_on_failure` has it. Whatever else
