@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -128,6 +129,10 @@ class SimulatedCluster:
     def mend(self, source: str, target: str) -> None:
         self.network.mend(self.hosts[source].address, self.hosts[target].address)
 
+    def slow(self, source: str, target: str, seconds: float) -> None:
+        """What `source` sends to `target` takes so much longer from now on."""
+        self.network.slow[self.hosts[source].address, self.hosts[target].address] = seconds
+
     async def leader(self) -> SimulatedNode | None:
         return next(
             (node for node in self.cores if node.assembly is not None and node.assembly.cluster.is_leader), None
@@ -137,6 +142,11 @@ class SimulatedCluster:
         """The node that owns the slot of this client id, as a node that runs knows."""
         made = next(node.assembly for node in self.nodes.values() if node.assembly is not None)
         return made.cluster.slots[slot_of(client.encode())].partition("@")[0]
+
+    def clients_of(self, home: str, count: int) -> list[str]:
+        """So many client ids whose slots this node owns."""
+        names = (f"client-{number}" for number in itertools.count(1))
+        return list(itertools.islice((name for name in names if self.home_of(name) == home), count))
 
     # --- what is looked at ---
 
