@@ -140,13 +140,22 @@ class SimulatedCluster:
 
     def home_of(self, client: str) -> str:
         """The node that owns the slot of this client id, as a node that runs knows."""
-        made = next(node.assembly for node in self.nodes.values() if node.assembly is not None)
-        return made.cluster.slots[slot_of(client.encode())].partition("@")[0]
+        return self._owners()[slot_of(client.encode())]
+
+    def slots_of(self, node: str) -> int:
+        """How many it owns."""
+        return self._owners().count(node)
+
+    def _owners(self) -> list[str]:
+        """Of all slots: the names of nodes, "" for none."""
+        made = next(node.assembly for node in (*self.replicants, *self.cores) if node.assembly is not None)
+        return [made.cluster.slots.get(slot, "").partition("@")[0] for slot in range(SLOTS)]
 
     def clients_of(self, home: str, count: int) -> list[str]:
         """So many client ids whose slots this node owns."""
-        names = (f"client-{number}" for number in itertools.count(1))
-        return list(itertools.islice((name for name in names if self.home_of(name) == home), count))
+        owners, names = self._owners(), (f"client-{number}" for number in itertools.count(1))
+        of_home = (name for name in names if owners[slot_of(name.encode())] == home)
+        return list(itertools.islice(of_home, count))
 
     # --- what is looked at ---
 
@@ -176,6 +185,16 @@ class SimulatedCluster:
             if core.assembly is not None:
                 return [(alarm.name, alarm.since_s) for alarm in core.assembly.node.view.alarms()]
         return []
+
+    def says_ready(self, node: str) -> bool:
+        """As /readyz has it."""
+        made = self.nodes[node].assembly
+        return made is not None and made.node.view.ready()[0]
+
+    def is_said_ready(self, node: str, by: str) -> bool:
+        """As another one's /api/v1/nodes has it."""
+        made = self.nodes[by].assembly
+        return made is not None and any(row.name == node and row.ready for row in made.node.view.nodes())
 
     def look(self) -> None:
         """Write down how each node is."""
