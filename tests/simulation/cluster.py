@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from flockmq import tasks
+from flockmq.home.batch import SlotKeys
 from flockmq.session.slotted import slot_of
 from load.history import AnyEvent, NodeSeen, RowsLeft, TablesStood, Unwell
 from load.stage import Node
@@ -22,6 +23,7 @@ from simulation.admin import SimulatedAdmin
 from simulation.loop import Process, SimulatedLoop, current
 from simulation.network import Network
 from simulation.node import EPOCH_S, LINK, MQTT, SimulatedNode
+from simulation.redis.keyspace import Hash
 from simulation.redis_host import RedisHost
 from simulation.redis_link import SimulatedRedisConfig
 
@@ -139,7 +141,7 @@ class SimulatedCluster:
         )
 
     def home_of(self, client: str) -> str:
-        """The node that owns the slot of this client id, as a node that runs knows."""
+        """The node that owns the slot of this client id, as a node that runs knows; "" for none."""
         return self._owners()[slot_of(client.encode())]
 
     def slots_of(self, node: str) -> int:
@@ -156,6 +158,17 @@ class SimulatedCluster:
         owners, names = self._owners(), (f"client-{number}" for number in itertools.count(1))
         of_home = (name for name in names if owners[slot_of(name.encode())] == home)
         return list(itertools.islice(of_home, count))
+
+    async def until_moved(self, client: str, home: str) -> None:
+        """The slot of this client id is another node's than this one's."""
+        while self.home_of(client) in ("", home):  # noqa: ASYNC110 - simulated time
+            await asyncio.sleep(POLL_S)
+
+    def session_of(self, client: str) -> dict[bytes, bytes]:
+        """What Redis has of a session that lasts, by field (session/journal.py): to be looked at, or to be spoilt."""
+        value = self.redis.server.keys.values.get(SlotKeys(slot_of(client.encode())).sessions + client.encode())
+        assert value is None or isinstance(value, Hash)
+        return Hash() if value is None else value
 
     # --- what is looked at ---
 
