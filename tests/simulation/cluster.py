@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from flockmq import tasks
+from flockmq.home.batch import SlotKeys
 from flockmq.session.slotted import slot_of
 from load.history import AnyEvent, NodeSeen, RowsLeft, TablesStood, Unwell
 from load.stage import Node
@@ -21,6 +23,7 @@ from simulation.admin import SimulatedAdmin
 from simulation.loop import Process, SimulatedLoop, current
 from simulation.network import Network
 from simulation.node import LINK, MQTT, SimulatedNode
+from simulation.redis.keyspace import Hash
 from simulation.redis_host import RedisHost
 from simulation.redis_link import SimulatedRedisConfig
 from simulation.topology import SERVER, Topology
@@ -135,15 +138,44 @@ class SimulatedCluster:
     def mend(self, source: str, target: str) -> None:
         self.network.mend(self.hosts[source].address, self.hosts[target].address)
 
+    def slow(self, source: str, target: str, seconds: float) -> None:
+        """What `source` sends to `target` takes so much longer from now on."""
+        self.network.slow[self.hosts[source].address, self.hosts[target].address] = seconds
+
     async def leader(self) -> SimulatedNode | None:
         return next(
             (node for node in self.cores if node.assembly is not None and node.assembly.cluster.is_leader), None
         )
 
     def home_of(self, client: str) -> str:
-        """The node that owns the slot of this client id, as a node that runs knows."""
-        made = next(node.assembly for node in self.nodes.values() if node.assembly is not None)
-        return made.cluster.slots[slot_of(client.encode())].partition("@")[0]
+        """The node that owns the slot of this client id, as a node that runs knows; "" for none."""
+        return self._owners()[slot_of(client.encode())]
+
+    def slots_of(self, node: str) -> int:
+        """How many it owns."""
+        return self._owners().count(node)
+
+    def _owners(self) -> list[str]:
+        """Of all slots: the names of nodes, "" for none."""
+        made = next(node.assembly for node in (*self.replicants, *self.cores) if node.assembly is not None)
+        return [made.cluster.slots.get(slot, "").partition("@")[0] for slot in range(SLOTS)]
+
+    def clients_of(self, home: str, count: int) -> list[str]:
+        """So many client ids whose slots this node owns."""
+        owners, names = self._owners(), (f"client-{number}" for number in itertools.count(1))
+        of_home = (name for name in names if owners[slot_of(name.encode())] == home)
+        return list(itertools.islice(of_home, count))
+
+    async def until_moved(self, client: str, home: str) -> None:
+        """The slot of this client id is another node's than this one's."""
+        while self.home_of(client) in ("", home):  # noqa: ASYNC110 - simulated time
+            await asyncio.sleep(POLL_S)
+
+    def session_of(self, client: str) -> dict[bytes, bytes]:
+        """What Redis has of a session that lasts, by field (session/journal.py): to be looked at, or to be spoilt."""
+        value = self.redis.server.keys.values.get(SlotKeys(slot_of(client.encode())).sessions + client.encode())
+        assert value is None or isinstance(value, Hash)
+        return Hash() if value is None else value
 
     # --- what is looked at ---
 
@@ -173,6 +205,16 @@ class SimulatedCluster:
             if core.assembly is not None:
                 return [(alarm.name, alarm.since_s) for alarm in core.assembly.node.view.alarms()]
         return []
+
+    def says_ready(self, node: str) -> bool:
+        """As /readyz has it."""
+        made = self.nodes[node].assembly
+        return made is not None and made.node.view.ready()[0]
+
+    def is_said_ready(self, node: str, by: str) -> bool:
+        """As another one's /api/v1/nodes has it."""
+        made = self.nodes[by].assembly
+        return made is not None and any(row.name == node and row.ready for row in made.node.view.nodes())
 
     def look(self) -> None:
         """Write down how each node is."""

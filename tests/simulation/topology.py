@@ -1,7 +1,7 @@
-"""The Redis of a simulated cluster: one server, a primary with two replicas and three Sentinels, or a cluster of masters.
+"""The Redis of a simulated cluster: one server, a primary with replicas and Sentinels, or a cluster of masters.
 
-With Sentinels each host has a server and a Sentinel, as the operator's pods have. A server that starts asks the Sentinels
-who the primary is, and follows it unless it is itself (the operator's valkey.sh).
+With Sentinels each host has a server and a Sentinel, as the operator's pods have. A server that starts asks the
+Sentinels who the primary is, and follows it unless it is itself (the operator's valkey.sh).
 """
 
 from __future__ import annotations
