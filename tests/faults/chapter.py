@@ -1,5 +1,5 @@
-"""One chapter of a run: clients come, faults happen, all is mended, the publishers fall silent, nodes are looked at, the
-clients leave; what was seen is judged.
+"""One chapter of a run: clients come, faults happen, all is mended, the publishers fall silent, nodes are looked at,
+the clients leave; what was seen is judged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from faults import aftermath
 from faults.cluster import Cluster
 from faults.inject import run_step
 from faults.schedule import Step
-from judges.judge import LOST, Verdict, judge
+from judges.judge import LOST, Rules, Verdict, judge
 from load.clients import Load
 from load.history import AnyEvent, Unwell
 
@@ -30,6 +30,7 @@ async def play(
     patience_s: float,
     say: Callable[[str], None] | None = None,
     part: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    rules: Rules = Rules(),  # noqa: B008
 ) -> Verdict:
     """`events`: where the load writes down what it sees. `part` is around each part, which it is told."""
     now = asyncio.get_running_loop().time
@@ -56,7 +57,7 @@ async def play(
         if unsettled := await load.settle(patience_s):
             events.append(Unwell(now(), ", ".join(unsettled), f"no answer within {patience_s:.0f} s"))
     with part("judge"):
-        await _until_none_is_lost(events, patience_s)
+        await _until_none_is_lost(events, patience_s, rules)
     with part("look"):
         events += await aftermath.tables(cluster, patience_s)
         events += await aftermath.alarms_missing(cluster, events)
@@ -64,12 +65,11 @@ async def play(
         await load.leave(patience_s)
         events += await aftermath.routes_left(cluster, patience_s)
     with part("judge"):
-        return judge(events)
+        return judge(events, rules)
 
 
-async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float) -> None:
-    """Late isn't lost."""
+async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float, rules: Rules) -> None:
     now = asyncio.get_running_loop().time
     deadline = now() + patience_s
-    while judge(events).count(LOST) and now() < deadline:
+    while judge(events, rules).count(LOST) and now() < deadline:  # noqa: ASYNC110 - late isn't lost
         await asyncio.sleep(POLL_S)

@@ -33,8 +33,23 @@ class Host(Protocol):
 
     def clear(self) -> None: ...
 
-    def shift_clock(self, seconds: float) -> None:
-        """Its wall clock is that much off from now on."""
+    def shift_clock(self, seconds: float, drift: float = 0.0) -> None:
+        """Its wall clock is that much off from now on, and gains so much each second."""
+
+    def slow_down(self, delay_s: float) -> None:
+        """What it sends to anybody, and is sent, takes so much longer."""
+
+    def lose(self, percent: float) -> None:
+        """So much of what it sends to anybody, and is sent, must be sent again."""
+
+    def stall_disk(self, stalls: bool) -> None:
+        """No fsync of its returns while it does."""
+
+    def fail_disk(self) -> None:
+        """Its next fsync fails."""
+
+    def corrupt(self) -> None:
+        """While it is down: its largest file has a bit that is wrong."""
 
 
 class RedisHost(Host, Protocol):

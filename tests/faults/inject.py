@@ -75,6 +75,31 @@ async def _done(cluster: Cluster, record: Record, planned: Planned, targets: tup
             host.shift_clock(planned.amount)
             yield
             host.shift_clock(0.0)
+        case "drift":
+            host.shift_clock(0.0, planned.amount)
+            yield
+            host.shift_clock(0.0)
+        case "slow":
+            host.slow_down(planned.amount)
+            yield
+            host.slow_down(0.0)
+        case "lossy":
+            host.lose(planned.amount)
+            yield
+            host.lose(0.0)
+        case "stall":
+            host.stall_disk(True)
+            yield
+            host.stall_disk(False)
+        case "fsync":
+            host.fail_disk()
+            yield
+            await host.start()
+        case "corrupt":
+            await host.kill()
+            host.corrupt()
+            yield
+            await host.start()
         case "empty":
             await host.kill()
             cluster.redis.empty()

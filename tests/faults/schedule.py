@@ -25,13 +25,13 @@ class Planned(NamedTuple):
     hold_s: float
     both_ways: bool = True
     amount: float = 0.0
-    """Seconds that a clock jumps."""
+    """Of a clock: seconds that it jumps, or gains each second; of a slow path: seconds; of a lossy one: percent."""
     after_s: float = 0.0
     """How much later than the first of its step it begins."""
 
     def __str__(self) -> str:
         link = " ↔ " if self.both_ways else " → "
-        jump = f" by {self.amount:+.0f} s" if self.amount else ""
+        jump = f" by {self.amount:+g}" if self.amount else ""
         return f"{self.kind} {link.join(self.targets)}{jump} for {self.hold_s:.1f} s"
 
 
@@ -51,11 +51,17 @@ class Kind(NamedTuple):
     hold_s: tuple[float, float]
     alone: bool = False
     """Redis loses what it had answered: who wrote it must live to write it anew, or it is gone (a known limit)."""
+    amounts: tuple[float, ...] = (0.0,)
+    """Planned.amount is one of them."""
 
 
 WRITTEN_ANEW_S: Final = 2.0
 STOPPED_S: Final = (4.5, 7.5)
 """Longer than leases and links live."""
+CLOCK_JUMPS_S: Final = (-86_400.0, -600.0, -5.0, 5.0, 600.0, 86_400.0)
+DRIFTS: Final = (-0.05, 0.05)
+DELAYS_S: Final = (0.02, 0.1, 0.4)
+LOSSES_PERCENT: Final = (2.0, 10.0, 30.0)
 KINDS: Final = {
     "kill replicant": Kind(10, ("replicant",), (0.1, 2.5)),
     "kill core": Kind(10, ("core",), (0.1, 2.5)),
@@ -77,13 +83,22 @@ KINDS: Final = {
     "isolate replicant": Kind(4, ("replicant",), (1.0, 8.0)),
     "fill core": Kind(4, ("core",), (1.0, 4.0)),
     "fill redis": Kind(4, (REDIS,), (1.0, 3.0)),
-    "clock core": Kind(3, ("core",), (0.5, 2.0)),
-    "clock replicant": Kind(3, ("replicant",), (0.5, 2.0)),
+    "clock core": Kind(3, ("core",), (0.5, 12.0), amounts=CLOCK_JUMPS_S),
+    "clock replicant": Kind(3, ("replicant",), (0.5, 12.0), amounts=CLOCK_JUMPS_S),
+    "clock redis": Kind(3, (REDIS,), (0.5, 12.0), amounts=CLOCK_JUMPS_S),
+    "drift core": Kind(2, ("core",), (4.0, 12.0), amounts=DRIFTS),
+    "slow core": Kind(3, ("core",), (1.0, 6.0), amounts=DELAYS_S),
+    "slow replicant": Kind(3, ("replicant",), (1.0, 6.0), amounts=DELAYS_S),
+    "slow redis": Kind(3, (REDIS,), (1.0, 6.0), amounts=DELAYS_S),
+    "lossy core": Kind(3, ("core",), (1.0, 6.0), amounts=LOSSES_PERCENT),
+    "lossy replicant": Kind(3, ("replicant",), (1.0, 6.0), amounts=LOSSES_PERCENT),
+    "stall redis": Kind(4, (REDIS,), (0.3, 5.0)),
+    "fsync redis": Kind(3, (REDIS,), (0.1, 2.0)),
+    "corrupt core": Kind(3, ("core",), (0.1, 2.5)),
     "empty redis": Kind(2, (REDIS,), (0.1, 1.0), alone=True),
     "older redis": Kind(2, (REDIS,), (1.0, 3.0), alone=True),
 }
 """Kinds of faults, by name; `older`: Redis failed over to a replica that lacks the last writes."""
-CLOCK_JUMPS_S: Final = (-86_400.0, -600.0, -5.0, 5.0, 600.0, 86_400.0)
 
 
 def _deposed(core: str, *others: str) -> tuple[Step, ...]:
@@ -166,5 +181,5 @@ def _fault(rng: random.Random, name: str, cores: Sequence[str], replicants: Sequ
     if name.startswith("cut"):
         rng.shuffle(targets)
     both_ways = rng.random() < 0.5 if name.startswith(("cut", "isolate")) else True
-    amount = rng.choice(CLOCK_JUMPS_S) if name.startswith("clock") else 0.0
+    amount = rng.choice(kind.amounts) if len(kind.amounts) > 1 else 0.0
     return Planned(name, tuple(targets), rng.uniform(*kind.hold_s), both_ways, amount)

@@ -10,7 +10,7 @@ from typing import Final
 
 from judges import judge as checker
 from judges.judge import Verdict
-from load.history import Acknowledged, AnyEvent, FaultBegan, FaultEnded
+from load.history import Acknowledged, AnyEvent, FaultBegan, FaultEnded, Published
 
 
 class Tally:
@@ -48,25 +48,28 @@ class Tally:
         return f"faults={self.faults.total()} acked={self.acknowledged} {counts}"
 
 
+WAITED_MIN_S: Final = 0.1
 LAST_LINE: Final = (checker.LOST, checker.DUPLICATED, checker.REORDERED)
 
 
 def pauses(events: Sequence[AnyEvent]) -> list[tuple[str, float]]:
-    """Of each fault: its kind, and the longest time that a publisher heard no acknowledgement which it fell into."""
+    """Of each fault: its kind, and the longest that a publisher waited for an acknowledgement while it lasted."""
     faults: list[tuple[str, float, float]] = []
     running: dict[tuple[str, tuple[str, ...]], float] = {}
     gaps: list[tuple[float, float]] = []
-    last: dict[str, float] = {}
+    sent: dict[tuple[str, int], float] = {}
     for event in events:
         match event:
             case FaultBegan():
                 running[event.kind, event.nodes] = event.at
             case FaultEnded():
                 faults.append((event.kind, running.pop((event.kind, event.nodes)), event.at))
+            case Published() if event.qos and not event.again:
+                sent[event.client, event.number] = event.at
             case Acknowledged():
-                if event.at - last.get(event.client, event.at) > 0.1:
-                    gaps.append((last[event.client], event.at))
-                last[event.client] = event.at
+                since = sent.pop((event.client, event.number), event.at)
+                if event.at - since > WAITED_MIN_S:
+                    gaps.append((since, event.at))
             case _:
                 pass
     return [

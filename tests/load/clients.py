@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
+from load import looks
 from load.feature import Feature
 from load.player import Player
 from load.profiles import PROFILES, made
@@ -33,6 +34,7 @@ class Load:
         churners: int = 1,
     ) -> None:
         self._stage = stage
+        self._chapter = chapter
         self.features = [
             made(Feature(stage, name, chapter, share * rate), tuple(sessions), churners)
             for name, share in PROFILES[profile].items()
@@ -77,7 +79,8 @@ class Load:
         unsettled = [player.name for player in self.players if not player.is_settled]
         await asyncio.gather(*(feature.until_quiet() for feature in self.features))
         await self._until_silent()
-        await _within(patience_s, *(act() for feature in self.features for act in feature.looks))
+        if any(feature.retains for feature in self.features):
+            await _within(patience_s, looks.retained(self._stage, self._chapter))
         return unsettled
 
     async def _until_silent(self) -> None:

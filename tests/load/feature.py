@@ -32,8 +32,8 @@ class Feature:
         """Each is played from when all players are there until it is cancelled, or ends."""
         self.mend: list[Act] = []
         """What is undone then."""
-        self.looks: list[Act] = []
-        """What is looked at when all is quiet."""
+        self.retains = False
+        """In the end it is looked at what every node has retained."""
         self.quiet_at = 0.0
         """Until then something may come that nobody waits for."""
         self.prefix = f"{chapter}-{name}"

@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from load.feature import Feature
 from load.history import Delivered, Message, RetainedStood
 from load.player import CLEAN, Player
-from load.stage import Node
+from load.stage import Node, Stage
 from load.subscribing import Wish
 from load.waiting import until
 
 QUIET_S: Final = 0.5
 
 
-async def retained(feature: Feature) -> None:
-    """What each node has retained of the feature's topics."""
-    await asyncio.gather(*(_retained_at(feature, node) for node in feature.stage.nodes()))
+async def retained(stage: Stage, chapter: int) -> None:
+    """What each node has retained of the chapter's topics."""
+    await asyncio.gather(*(_retained_at(stage, node, chapter) for node in stage.nodes()))
 
 
-async def _retained_at(feature: Feature, node: Node) -> None:
-    stage, values = feature.stage, dict[str, Message]()
-    looker = Player(stage, f"{feature.prefix}-looks-at-{node.name}", CLEAN, [Wish(f"{feature.root}/#")])
+async def _retained_at(stage: Stage, node: Node, chapter: int) -> None:
+    values: dict[str, Message] = {}
+    looker = Player(stage, f"{chapter}-looks-at-{node.name}", CLEAN, [Wish(f"load{chapter}/#")])
 
     def heard(delivered: Delivered) -> None:
         if delivered.retained:

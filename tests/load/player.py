@@ -118,13 +118,13 @@ class Player:
 
     def drop(self) -> None:
         """The connection ends as if the network had broken, and it comes back."""
-        if self.link is not None:
+        if self.link is not None and self.link.is_open:
             self.link.close()
             self._fall_silent()
 
     def disconnect(self, *, with_will: bool = False, ends: bool = False) -> None:
         """In order, and come back. `ends`: and the session with it; both are MQTT 5's."""
-        if self.link is not None:
+        if self.link is not None and self.link.is_open:
             self._disconnect(self.link, with_will, ends)
             self._fall_silent()
 
@@ -182,9 +182,10 @@ class Player:
     def _go_on_with(self, link: Link, *others: Link) -> None:
         """It is for the nodes to close the others."""
         for other in others:
-            other.received = _ignore
-            other.listen()
-            self._others[other] = None
+            if other.is_open:
+                other.received = _ignore
+                other.listen()
+                self._others[other] = None
         self.link, self.node = link, link.node
         for part in (self.sending, self.subscribing, self.taking):
             part.began()
@@ -221,7 +222,7 @@ class Player:
             await asyncio.sleep(RETRY_S)
 
     def _fall_silent(self) -> None:
-        """The connection ends by our will, and won't be told of until it has."""
+        """Nothing leaves any more by a connection that it ended itself."""
         self.sending.moved()
         self.taking.ended()
 

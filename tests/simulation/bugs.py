@@ -1,3 +1,7 @@
 from __future__ import annotations
+
 BUGS: dict = {}
-def install(bug): BUGS[bug]()
+
+
+def install(bug):
+    BUGS[bug]()

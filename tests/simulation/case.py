@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,10 +19,10 @@ import msgspec
 
 from faults import chapter, schedule
 from faults.schedule import Step
-from judges.judge import Finding
+from judges.judge import Finding, Rules
 from load.clients import Load
 from load.history import Acknowledged, Published
-from load.stage import Stage
+from load.stage import Limits, Stage
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.profiles import PROFILES, Profile
 
@@ -36,11 +37,8 @@ DEFECT: Final = "defect"
 class Case(msgspec.Struct, frozen=True):
     seed: int
     profile: str
+    shape: Shape
     steps: tuple[Step, ...]
-
-    @property
-    def shape(self) -> Shape:
-        return PROFILES[self.profile].shape
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -48,7 +46,10 @@ class Outcome(msgspec.Struct, frozen=True):
     profile: str
     faults: int
     acknowledged: int
+    durable: int
+    """Of QoS 1 and 2."""
     simulated_s: float
+    cpu_s: float
     trace: str
     findings: list[Finding]
 
@@ -56,13 +57,13 @@ class Outcome(msgspec.Struct, frozen=True):
 def case_of(seed: int, profile: str = "") -> Case:
     """`profile`: "" for one that the seed chooses."""
     rng = random.Random(f"{seed} case")
-    chosen = rng.choice(list(PROFILES))
+    (chosen,) = rng.choices(list(PROFILES), [each.weight for each in PROFILES.values()])
     name = profile or chosen
-    return Case(seed, name, tuple(_steps(rng, PROFILES[name])))
+    shape = rng.choice(PROFILES[name].shapes)
+    return Case(seed, name, shape, tuple(_steps(rng, PROFILES[name], shape)))
 
 
-def _steps(rng: random.Random, profile: Profile) -> list[Step]:
-    shape = profile.shape
+def _steps(rng: random.Random, profile: Profile, shape: Shape) -> list[Step]:
     cores = [f"core-{i}" for i in range(1, shape.cores + 1)]
     replicants = [f"replicant-{i}" for i in range(1, shape.replicants + 1)]
     steps = schedule.plan(rng.randrange(2**32), rng.randint(*FAULTS), cores, replicants, profile.kinds)
@@ -74,12 +75,13 @@ def _steps(rng: random.Random, profile: Profile) -> list[Step]:
 async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
     cluster.begin(case.seed)
     events, profile = cluster.events, PROFILES[case.profile]
-    stage = Stage(cluster.record, cluster.fronts, cluster.chance("load"), cluster.admin)
+    stage = Stage(cluster.record, cluster.fronts, cluster.chance("load"), cluster.admin, Limits(profile.max_mqueue_len))
+    rules = Rules(max_mqueue_len=profile.max_mqueue_len)
     load = Load(stage, 1, profile.load, profile.rate)
-    began_s = cluster.loop.time()
+    began_s, cpu_s = cluster.loop.time(), time.process_time()
     looking = asyncio.create_task(_look(cluster))
     with Defects(cluster):
-        verdict = await chapter.play(cluster, load, case.steps, events, PATIENCE_S)
+        verdict = await chapter.play(cluster, load, case.steps, events, PATIENCE_S, rules=rules)
     looking.cancel()
     faults = sum(len(step.faults) for step in case.steps)
     return Outcome(
@@ -87,8 +89,10 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
         case.profile,
         faults,
         verdict.acknowledged,
+        durable_messages(events),
         cluster.loop.time() - began_s,
-        f"{cluster.network.trace:08x}",
+        time.process_time() - cpu_s,
+        f"{cluster.network.trace & 0xFFFF_FFFF:08x}",
         verdict.findings,
     )
 

@@ -2,7 +2,7 @@
 
     10.77.0.1 the clients      10.77.0.11 … core-1 …      10.77.0.21 … replicant-1 …      10.77.0.5 redis
 
-It is to faults/inject.py and the load what faults/lab.py is: the same faults are done to the same hosts by the same names.
+What faults/lab.py is with real processes: faults and load don't know which of the two they have.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from load.stage import Node
 from simulation.admin import SimulatedAdmin
 from simulation.loop import Process, SimulatedLoop, current
 from simulation.network import Network
-from simulation.node import EPOCH_S, LINK, MQTT, SimulatedNode
+from simulation.node import LINK, MQTT, SimulatedNode
 from simulation.redis_host import RedisHost
 from simulation.redis_link import SimulatedRedisConfig
+from simulation.wall_clock import EPOCH_S
 
 KEY: Final = "a simulation's cluster key, 32 bytes or more"
 CLIENTS: Final = "10.77.0.1"
@@ -59,7 +60,6 @@ class SimulatedCluster:
             "CLUSTER__SEEDS": ",".join(f"{address}:{LINK}" for address in core_addresses),
             "CLUSTER__CORES": str(shape.cores),
             "AUTHENTICATION__ALLOW_ANONYMOUS": "true",
-            "MQTT__MAX_MQUEUE_LEN": "100000",  # what a bound drops isn't lost
             **dict(shape.settings),
         }
         config = SimulatedRedisConfig(settings["REDIS__URL"], network=self.network)
@@ -203,7 +203,7 @@ class SimulatedCluster:
             made = node.assembly
             if made is None or not node.is_running:
                 continue
-            slots = sum(owner == made.cluster.incarnation for owner in made.cluster.slots.values())
+            slots = list(made.cluster.slots.values()).count(made.cluster.incarnation)
             ready, _ = made.node.view.ready()
             self.record(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
 

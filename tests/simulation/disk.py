@@ -11,12 +11,15 @@ from flockmq.rlog.disk import Disk
 
 
 class SimulatedDisk(Disk):
-    """`files`: what is on disk, by name. `is_full`: not a byte more fits."""
+    """`files`: what is on disk, by name. `is_full`: not a byte more fits. `fails`: the next fsync
+    does; `stalls`: nobody who waits for the disk goes on."""
 
     def __init__(self, name: str) -> None:
         super().__init__(Path(name))
         self.files: dict[str, bytes] = {}
         self.is_full = False
+        self.fails = False
+        self.stalls = False
         self._synced: dict[str, bytes] = {}
         """Written files that have no name of their own yet."""
 
@@ -31,6 +34,9 @@ class SimulatedDisk(Disk):
 
     def sync(self, file: BinaryIO) -> None:
         self._check()
+        if self.fails:
+            self.fails = False
+            raise OSError(errno.EIO, "Input/output error")
         written = cast(_Written, file)
         self._synced[written.of] = written.getvalue()
 
@@ -40,8 +46,11 @@ class SimulatedDisk(Disk):
     def remove(self, name: str) -> None:
         self.files.pop(name, None)
 
-    def corrupt(self, name: str) -> None:
-        """A bit in the middle is another one."""
+    def corrupt(self) -> None:
+        """A bit in the middle of the largest file is another one."""
+        name = max(self.files, key=lambda name: len(self.files[name]), default="")
+        if not name:
+            return
         content = bytearray(self.files[name])
         content[len(content) // 2] ^= 1
         self.files[name] = bytes(content)

@@ -16,7 +16,6 @@ import contextvars
 import heapq
 import logging
 import socket
-from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
@@ -24,6 +23,7 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 STARTS_AT_S: Final = 1000.0
+ASK_AGAIN_S: Final = 0.05
 RUNNING: Final = 0
 STOPPED: Final = 1
 DEAD: Final = 2
@@ -40,11 +40,11 @@ class Process:
         self.name = name
         self.address = address
         self.state = RUNNING
-        self.blocking_s: Callable[[], float] = _at_once
-        """How long the next call in a thread takes."""
+        self.thread_s: Callable[[], float | None] = _at_once
+        """How long a call in a thread takes; None: nobody knows yet, ask again."""
         self.context = contextvars.copy_context()
         self.context.run(current.set, self)
-        self._held: list[tuple[SimulatedLoop, events.Handle]] = []
+        self._held: list[tuple[SimulatedLoop, Step]] = []
 
     def stop(self) -> None:
         self.state = STOPPED
@@ -52,22 +52,47 @@ class Process:
     def go_on(self) -> None:
         self.state = RUNNING
         held, self._held = self._held, []
-        for loop, handle in held:
-            loop.run_soon(handle)
+        for loop, step in held:
+            loop.run_soon(step)
 
     def kill(self) -> None:
         self.state = DEAD
         self._held.clear()
 
-    def hold(self, loop: SimulatedLoop, handle: events.Handle) -> None:
+    def hold(self, loop: SimulatedLoop, step: Step) -> None:
         """It is due, but the process doesn't run."""
         if self.state == STOPPED:
-            self._held.append((loop, handle))
+            self._held.append((loop, step))
+
+
+class Step:
+    """What is to be called, and when: what asyncio has as Handle and TimerHandle."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled", "when_s")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context, when_s: float
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.when_s = when_s
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.callback, self.args = _at_once, ()
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self.when_s
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """`network` gives connections; without one there are none. `buried`: tasks of processes that were killed, which must
-    not be collected: their `finally`s would run."""
+    """`network` gives connections; without one there are none. `buried`: what killed processes did, which must not
+    be collected: its `finally`s would run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,8 +100,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.buried: list[object] = []
         self.steps = 0
         self._now = STARTS_AT_S
-        self._next: deque[events.Handle] = deque()
-        self._timers: list[tuple[float, int, events.TimerHandle]] = []
+        self._next: deque[Step] = deque()
+        self._timers: list[tuple[float, int, Step]] = []
         self._asked = 0
 
     def __del__(self, **_: Any) -> None:  # type: ignore[override]
@@ -97,36 +122,33 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> events.Handle:
-        handle = events.Handle(callback, args, self, context)
-        self._next.append(handle)
-        return handle
+    ) -> Step:
+        step = Step(callback, args, context or contextvars.copy_context(), self._now)
+        self._next.append(step)
+        return step
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> events.TimerHandle:
-        timer = events.TimerHandle(when, callback, args, self, context)
+    ) -> Step:
+        step = Step(callback, args, context or contextvars.copy_context(), when)
         self._asked += 1
-        heapq.heappush(self._timers, (when, self._asked, timer))
-        return timer
+        heapq.heappush(self._timers, (when, self._asked, step))
+        return step
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> events.TimerHandle:
+    ) -> Step:
         return self.call_at(self._now + delay, callback, *args, context=context)
 
-    def run_soon(self, handle: events.Handle) -> None:
-        self._next.append(handle)
-
-    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
-        """It is dropped when it would be due."""
+    def run_soon(self, step: Step) -> None:
+        self._next.append(step)
 
     def _run_once(self) -> None:
         timers, ready = self._timers, self._next
         if not ready and not self._stopping:  # type: ignore[attr-defined]
-            while timers and timers[0][2]._cancelled:  # type: ignore[attr-defined]
+            while timers and timers[0][2].is_cancelled:
                 heapq.heappop(timers)
             if not timers:
                 raise RuntimeError("nothing will ever happen any more")
@@ -134,15 +156,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         while timers and timers[0][0] <= self._now:
             ready.append(heapq.heappop(timers)[2])
         for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:  # type: ignore[attr-defined]
+            step = ready.popleft()
+            if step.is_cancelled:
                 continue
-            process = handle._context.get(current)  # type: ignore[attr-defined]
-            if process is None or process.state == RUNNING:
-                self.steps += 1
-                handle._run()  # type: ignore[attr-defined]
-            else:
-                process.hold(self, handle)
+            process = step.context.get(current)
+            if process is not None and process.state != RUNNING:
+                process.hold(self, step)
+                continue
+            self.steps += 1
+            try:
+                step.context.run(step.callback, *step.args)
+            except Exception as error:
+                failed = {"message": f"{step.callback} failed", "exception": error}
+                step.context.run(self.call_exception_handler, failed)
 
     def _write_to_self(self) -> None:
         """There are no threads to wake it for."""
@@ -150,6 +176,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """A thread's work is done at once, some time later."""
         future: asyncio.Future[T] = self.create_future()
+
+        def begin() -> None:
+            takes_s = 0.0 if process is None else process.thread_s()
+            if takes_s is None:
+                self.call_later(ASK_AGAIN_S, begin)
+            else:
+                self.call_later(takes_s, run)
 
         def run() -> None:
             if future.done():
@@ -160,7 +193,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 future.set_exception(error)
 
         process = current.get()
-        self.call_later(0.0 if process is None else process.blocking_s(), run)
+        begin()
         return future
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
@@ -184,5 +217,5 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return sock.accepted(protocol_factory)
 
 
-def _at_once() -> float:
+def _at_once() -> float | None:
     return 0.0

@@ -1,7 +1,7 @@
 """The network of a simulation: hosts by address, and connections whose bytes arrive later, in order, or not at all.
 
-Paths have two directions. What is sent on one that is cut waits, as TCP waits with what it sends again, and arrives some
-time after the path is whole: the longer the cut was, the later. Nobody hears of the end of a connection over a cut path.
+Paths have two directions. What is sent on one that is cut waits, as TCP waits with what it sends again, and arrives
+some time after the path is whole: the longer the cut was, the later. Over a cut path nobody hears of an end.
 
 What always holds: a connection's items arrive in their order and once; what a process is given while it stands still it
 gets when it goes on; how much is under way is bounded, and whoever sends more is told to wait.
@@ -15,7 +15,6 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
-from zlib import crc32
 
 from simulation.loop import Process, SimulatedLoop, current
 
@@ -33,20 +32,19 @@ BUFFERED_MAX_BYTES: Final = 512 * 1024
 
 
 class Network:
-    """`slow` paths take so much longer, on `lossy` ones so many of a hundred items have to be sent again."""
-
     def __init__(self, loop: SimulatedLoop, rng: random.Random) -> None:
         self.loop = loop
         self.random = rng
         self.listeners: dict[Address, Listener] = {}
-        self.slow: dict[Path, float] = {}
-        self.lossy: dict[Path, float] = {}
+        self._slow: dict[str, float] = {}
+        self._lossy: dict[str, float] = {}
+        self._is_rough = False
         self._cuts: defaultdict[Path, int] = defaultdict(int)
         self._cut_since: dict[Path, float] = {}
         self._ends: dict[int, End] = {}
         self._made = 0
         self.trace = 0
-        """A checksum of when what arrived where."""
+        """A hash of when something arrived where."""
         self._port = 40_000
 
     # --- faults ---
@@ -66,6 +64,16 @@ class Network:
         for end in list(self._ends.values()):
             if end.path == path:
                 end.resend(min(max(cut_s, RESEND_MIN_S), RESEND_MAX_S))
+
+    def slow_down(self, host: str, delay_s: float) -> None:
+        """All its paths; 0: not any more."""
+        self._slow[host] = delay_s
+        self._is_rough = any(self._slow.values()) or any(self._lossy.values())
+
+    def lose(self, host: str, percent: float) -> None:
+        """So many of what goes over any of its paths must be sent again."""
+        self._lossy[host] = percent
+        self._is_rough = any(self._slow.values()) or any(self._lossy.values())
 
     def is_cut(self, path: Path) -> bool:
         return path in self._cuts
@@ -101,7 +109,7 @@ class Network:
         assert process is not None, f"nobody dials {address}"
         there, back = (process.address, address[0]), (address[0], process.address)
         await asyncio.sleep(self.delay_s(there) + self.delay_s(back))
-        while self.is_cut(there) or self.is_cut(back):
+        while self.is_cut(there) or self.is_cut(back):  # noqa: ASYNC110 - simulated time
             await asyncio.sleep(SYN_AGAIN_S)
         listener = self.listeners.get(address)
         if listener is None:
@@ -125,13 +133,13 @@ class Network:
 
     def delay_s(self, path: Path) -> float:
         delay = self.random.uniform(*DELAY_S)
-        if self.slow:
-            delay += self.slow.get(path, 0.0)
-        if self.lossy and (lost := self.lossy.get(path, 0.0)):
-            again_s = RESEND_MIN_S
-            while self.random.uniform(0, 100) < lost and again_s < RESEND_MAX_S:
-                delay += again_s
-                again_s *= 2
+        if self._is_rough:
+            for host in path:
+                delay += self._slow.get(host, 0.0)
+                again_s = RESEND_MIN_S
+                while self.random.uniform(0, 100) < self._lossy.get(host, 0.0) and again_s < RESEND_MAX_S:
+                    delay += again_s
+                    again_s *= 2
         return delay
 
     def gone(self, end: End) -> None:
@@ -151,8 +159,8 @@ class Listener:
 
 
 class End:
-    """One end of a connection. Whoever has it sets `received(item)`, `ended()` and perhaps `has_room()`, which run in its
-    process; what came before is kept for them."""
+    """One end of a connection. Whoever has it sets `received(item)`, `ended()` and perhaps `has_room()`, which run in
+    its process; what came before is kept for them."""
 
     def __init__(self, network: Network, process: Process, path: Path, address: Address, peer_address: Address) -> None:
         self.network = network
@@ -216,9 +224,7 @@ class End:
             return
         loop = network.loop
         self._arrives_at = max(self._arrives_at, loop.time() + network.delay_s(self.path))
-        network.trace = crc32(
-            b"%d %d %r" % (self.number, 0 if each is None else each[1], self._arrives_at), network.trace
-        )
+        network.trace = hash((network.trace, self.number, self._arrives_at))
         loop.call_at(self._arrives_at, self.peer._arrived, each, context=self.peer.context)
 
     def _arrived(self, each: tuple[Any, int] | None) -> None:

@@ -23,10 +23,9 @@ from simulation.disk import SimulatedDisk
 from simulation.loop import Process, SimulatedLoop
 from simulation.network import Network
 from simulation.reactor import SimulatedReactor
+from simulation.wall_clock import WallClock
 
 MQTT, LINK = 1883, 4370
-EPOCH_S: Final = 1_700_000_000.0
-"""The wall clock at simulated time 0."""
 RESTART_S: Final = (0.3, 3.0)
 """Between an end and the next start: longer each time, as Kubernetes waits."""
 STEADY_S: Final = 30.0
@@ -52,15 +51,12 @@ class SimulatedNode:
         self.address = address
         self.role = name.partition("-")[0]
         self.disk = SimulatedDisk(name)
-        self.clock_off_s = 0.0
-        self.clock_drift = 0.0
-        """Seconds a second, from `_drifts_since` on."""
+        self.clock = WallClock(network.loop.time)
         self.is_held = False
         """Down, and to stay so."""
         self.process: Process | None = None
         self.assembly: Assembly | None = None
         """Of the process that runs, once it is ready."""
-        self._drifts_since = 0.0
         self._network = network
         self._loop: SimulatedLoop = network.loop
         self._redis = redis
@@ -100,7 +96,7 @@ class SimulatedNode:
         if self.is_running:
             return
         process = self.process = Process(self.name, self.address)
-        process.blocking_s = self._thread_s
+        process.thread_s = self._thread_s
         self.assembly = None
         self._started_at = self._loop.time()
         self._task = self._loop.create_task(self._run(process), context=process.context)
@@ -179,7 +175,7 @@ class SimulatedNode:
             redis=self._redis,
             disk=self.disk if self.role == "core" else None,
             bind=self._network.bind,
-            clock=Clock(self._loop.time, self.wall_s),
+            clock=Clock(self._loop.time, self.clock.now_s),
             entropy=Entropy(self.random, self.random.randbytes),
         )
         made = assemble(self._config, machine, MQTT)
@@ -196,15 +192,25 @@ class SimulatedNode:
     def _reactor(self, router: Any, limits: Any, clock: Clock) -> SimulatedReactor:
         return SimulatedReactor(router, limits, clock.monotonic, lambda: self._unwell(self.name, "a defect"))
 
-    def _thread_s(self) -> float:
-        return self.random.uniform(*THREAD_S)
+    def _thread_s(self) -> float | None:
+        return None if self.disk.stalls else self.random.uniform(*THREAD_S)
 
-    # --- its clock ---
-
-    def wall_s(self) -> float:
-        now_s = self._loop.time()
-        return EPOCH_S + now_s + self.clock_off_s + self.clock_drift * (now_s - self._drifts_since)
+    # --- its network, disk and clock ---
 
     def shift_clock(self, seconds: float, drift: float = 0.0) -> None:
-        """Its wall clock is that much off from now on, and gets so much worse each second."""
-        self.clock_off_s, self.clock_drift, self._drifts_since = seconds, drift, self._loop.time()
+        self.clock.shift(seconds, drift)
+
+    def slow_down(self, delay_s: float) -> None:
+        self._network.slow_down(self.address, delay_s)
+
+    def lose(self, percent: float) -> None:
+        self._network.lose(self.address, percent)
+
+    def stall_disk(self, stalls: bool) -> None:
+        self.disk.stalls = stalls
+
+    def fail_disk(self) -> None:
+        self.disk.fails = True
+
+    def corrupt(self) -> None:
+        self.disk.corrupt()

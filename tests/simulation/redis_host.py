@@ -1,4 +1,4 @@
-"""The host of one simulated Redis server: its process, which may be killed or stand still, and its place on the network."""
+"""The host of one simulated Redis server: its process, which may be killed or stand still, and its connections."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from simulation.redis.server import Saved, Server
-
 from simulation.loop import Process, SimulatedLoop
 from simulation.network import Address, End, Network
-from simulation.node import EPOCH_S
+from simulation.redis.server import Saved, Server
+from simulation.wall_clock import WallClock
 
 FSYNC_S: Final = 0.0003
 
@@ -35,14 +34,14 @@ class RedisHost:
     ) -> None:
         self.name = name
         self.address = at[0]
-        self.clock_off_s = 0.0
+        self.clock = WallClock(network.loop.time)
         self._at = at
         self._network = network
         self._loop: SimulatedLoop = network.loop
         self._unwell = unwell
         self._saved: Saved = ()
         self.process = Process(name, self.address)
-        self.server = Server(name, at, ProcessTimers(self._loop, self.process), rng, self._now_s)
+        self.server = Server(name, at, ProcessTimers(self._loop, self.process), rng, self.clock.now_s)
         self.server.fsync_s = FSYNC_S
         self.server.crash()
 
@@ -51,8 +50,10 @@ class RedisHost:
         return self.server.is_running
 
     async def start(self) -> None:
+        self.server.fsync_fails = False
         if self.server.is_running:
             return
+        self._network.died(self.process)  # it may have ended by itself
         self.process = Process(self.name, self.address)
         self.server.timers = ProcessTimers(self._loop, self.process)
         self.server.start()
@@ -75,8 +76,20 @@ class RedisHost:
     def clear(self) -> None:
         self.server.is_full = False
 
-    def shift_clock(self, seconds: float) -> None:
-        self.clock_off_s = seconds
+    def shift_clock(self, seconds: float, drift: float = 0.0) -> None:
+        self.clock.shift(seconds, drift)
+
+    def slow_down(self, delay_s: float) -> None:
+        self._network.slow_down(self.address, delay_s)
+
+    def lose(self, percent: float) -> None:
+        self._network.lose(self.address, percent)
+
+    def stall_disk(self, stalls: bool) -> None:
+        self.server.fsync_stalls = stalls
+
+    def fail_disk(self) -> None:
+        self.server.fsync_fails = True
 
     def copy_data(self) -> None:
         self._saved = self.server.keep()
@@ -88,9 +101,9 @@ class RedisHost:
         self.server.empty()
 
     def _accept(self, end: End) -> None:
+        if not self.server.is_running:
+            end.abort()
+            return
         session = self.server.connect()
         session.on_lost = end.close
         end.serve(lambda commands: session.execute(commands, end.send), session.close)
-
-    def _now_s(self) -> float:
-        return EPOCH_S + self._loop.time() + self.clock_off_s

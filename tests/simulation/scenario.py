@@ -141,7 +141,9 @@ class Client:
         self.link.send(wire.unsubscribe(self.version, packet_id, filter))
         return (await self._answer(wire.UNSUBACK, packet_id)).reason
 
-    async def publish(self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False, dup: bool = False) -> int:
+    async def publish(
+        self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False, dup: bool = False
+    ) -> int:
         """The reason code of PUBACK or PUBREC; a QoS 2 exchange is completed behind it."""
         packet_id = self.send(topic, payload, qos, retain=retain, dup=dup)
         answer = await self._answer(wire.PUBACK if qos == 1 else wire.PUBREC, packet_id)

@@ -1,4 +1,4 @@
-"""A case that found something, made smaller: with fewer faults, as long as it still finds something of the same kind."""
+"""A case that found something, made smaller: with fewer faults, as long as it still finds the same kind of thing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def smallest(whole: Case, jobs: int) -> tuple[Case, Outcome]:
 
     ((_, outcome),) = outcomes([whole], 1)
     if isinstance(outcome, Failed):
-        return whole, Outcome(whole.seed, whole.profile, 0, 0, 0.0, "", [])
+        return whole, Outcome(whole.seed, whole.profile, 0, 0, 0, 0.0, 0.0, "", [])
     kinds = {finding.kind for finding in outcome.findings}
     small = whole
     while True:
@@ -31,4 +31,4 @@ def without(whole: Case, number: int) -> Case:
     gone = steps.pop(number)
     if steps and number == len(steps):
         steps[-1] = steps[-1]._replace(pause_s=steps[-1].pause_s + gone.pause_s)
-    return Case(whole.seed, whole.profile, tuple(steps))
+    return Case(whole.seed, whole.profile, whole.shape, tuple(steps))

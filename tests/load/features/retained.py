@@ -6,10 +6,9 @@ end a new subscriber at every node says what is retained there.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Final
 
-from load import habits, looks
+from load import habits
 from load.feature import Feature
 from load.player import CLEAN, CLEAN_311, LASTING, Player
 from load.sending import Letter
@@ -32,7 +31,7 @@ def play(feature: Feature) -> None:
         wish = Wish(f"{feature.root}/#", retain_handling=handling)
         for name, terms in (("clean", CLEAN), ("durable", LASTING)):
             feature.act(_ask_again, feature.player(f"{name}-handles{handling}", terms, [wish]), wish.filter)
-    feature.looks.append(partial(looks.retained, feature))
+    feature.retains = True
 
 
 async def _write(feature: Feature, device: Player, topic: str, rate: float) -> None:

@@ -9,7 +9,6 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from load import looks
 from load.feature import Feature
 from load.history import Delivered, Will
 from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player, Terms
@@ -48,7 +47,7 @@ def play(feature: Feature) -> None:
     for name, terms in (("watches", LASTING), ("watches-clean", CLEAN), ("watches-311", LASTING_311)):
         watcher = feature.player(name, terms, [Wish(f"{feature.root}/#")])
         watcher.taking.heard = partial(_heard, feature)
-    feature.looks.append(partial(looks.retained, feature))
+    feature.retains = True
 
 
 def _heard(feature: Feature, delivered: Delivered) -> None:

@@ -26,7 +26,7 @@ from simulation.redis.stream_commands import xadd, xlen, xrange, xrevrange, xtri
 
 _SCAN_COUNT: Final = 10
 _SAMPLES: Final = 5
-_KEY_BYTES: Final = 100
+_KEY_BYTES: Final = 35
 
 
 class Command(NamedTuple):
@@ -244,11 +244,10 @@ def _ping(_: Keyspace, args: Arguments) -> Reply:
 
 
 def _memory(keys: Keyspace, args: Arguments) -> Reply:
-    """MEMORY USAGE of a stream, or a rough count for other values. SAMPLES 0 looks at everything."""
-    samples = _SAMPLES
+    """MEMORY USAGE of a stream. SAMPLES 0: of all its nodes."""
     match [word.upper() for word in args[1:2]], args[3:]:
         case [b"USAGE"], []:
-            pass
+            samples = _SAMPLES
         case [b"USAGE"], [option, text] if option.upper() == b"SAMPLES":
             samples = integer(text)
         case _:
@@ -256,11 +255,9 @@ def _memory(keys: Keyspace, args: Arguments) -> Reply:
     value = keys.find(args[2])
     if value is None:
         return None
-    if isinstance(value, Stream):
-        return _KEY_BYTES + len(args[2]) + value.size(samples or None)
-    if isinstance(value, bytes):
-        return _KEY_BYTES + len(args[2]) + len(value)
-    raise NotSimulatedError(args)
+    if not isinstance(value, Stream):
+        raise NotSimulatedError(args)
+    return _KEY_BYTES + len(args[2]) + value.size(samples or None)
 
 
 COMMANDS: Final[dict[bytes, Command]] = {
@@ -295,12 +292,11 @@ COMMANDS: Final[dict[bytes, Command]] = {
 
 def find_command(args: Arguments) -> Command:
     """Raises CommandError for a wrong number of arguments."""
-    name = args[0].upper()
-    command = COMMANDS.get(name)
+    command = COMMANDS.get(args[0]) or COMMANDS.get(args[0].upper())
     if command is None:
         raise NotSimulatedError(args)
     if len(args) != command.arity if command.arity > 0 else len(args) < -command.arity:
-        raise CommandError(f"ERR wrong number of arguments for '{name.decode().lower()}' command")
+        raise CommandError(f"ERR wrong number of arguments for '{args[0].decode().lower()}' command")
     return command
 
 

@@ -17,7 +17,7 @@ from simulation.redis.commands import COMMANDS, find_command, keys_of
 from simulation.redis.keyspace import Arguments, Change, CommandError, NotSimulatedError, Status, integer
 from simulation.redis.scripts import Script, Scripts
 from simulation.redis.session import PENDING, Pending, Session, Wait
-from simulation.redis.stream_commands import xread, xread_arguments
+from simulation.redis.stream_commands import XRead
 
 if TYPE_CHECKING:
     from simulation.redis.server import Server
@@ -165,20 +165,31 @@ class Dispatcher:
 
     def disconnect_blocked(self) -> None:
         """It is a replica from here on."""
-        for session in dict.fromkeys(each for waiting in self._waiting.values() for each in waiting):
+        for session in self._blocked():
             session.end(parse_error(_UNBLOCKED))
 
+    def refuse_blocked(self) -> None:
+        """This node of a cluster doesn't serve their keys any more."""
+        router = self._server.router
+        assert router is not None
+        for session in self._blocked():
+            assert session.wait is not None
+            try:
+                router.check(session.wait.keys)
+            except CommandError as error:
+                session.unblock(parse_error(str(error)))
+
+    def _blocked(self) -> list[Session]:
+        return list(dict.fromkeys(session for waiting in self._waiting.values() for session in waiting))
+
     def _xread(self, session: Session, args: Arguments) -> Reply | Pending:
-        _, block_ms, after = xread_arguments(args)
-        streams = tuple(dict.fromkeys(key for key, _ in after))
-        self._check(streams)
-
-        def found() -> Reply | Pending:
-            return xread(self._keys, args) or PENDING
-
-        if block_ms is None:
-            return xread(self._keys, args)
-        return self._block(session, Wait(streams, found, lambda: None), block_ms)
+        asked = XRead.parse(args)
+        self._check(asked.streams)
+        reply = asked.found(self._keys)
+        if reply is not None or asked.block_ms is None:
+            return reply
+        wait = Wait(asked.streams, lambda: asked.found(self._keys) or PENDING, lambda: None)
+        return self._block(session, wait, asked.block_ms)
 
     def _wait(self, session: Session, args: Arguments) -> Reply | Pending:
         """Until so many replicas have what this session wrote last."""
@@ -188,17 +199,18 @@ class Dispatcher:
         if replication.primary is not None:
             raise CommandError(_NO_WAIT)
 
-        def enough() -> Reply | Pending:
-            count = replication.acknowledged(written_to)
-            return count if count >= wanted else PENDING
+        def have_it() -> int:
+            return replication.acknowledged(written_to)
 
-        return self._block(session, Wait((), enough, lambda: replication.acknowledged(written_to)), timeout_ms)
+        if have_it() >= wanted:
+            return have_it()
+        wait = Wait((), lambda: have_it() if have_it() >= wanted else PENDING, have_it)
+        return self._block(session, wait, timeout_ms)
 
     def _block(self, session: Session, wait: Wait, timeout_ms: int) -> Reply | Pending:
-        """Unless there is a reply already, or nobody any more who would hear it."""
-        reply = wait.retry()
-        if not isinstance(reply, Pending) or not session.is_open:
-            return reply
+        """Unless nobody is there any more who would hear the reply."""
+        if not session.is_open:
+            return wait.give_up()
         for key in wait.keys or (None,):
             self._waiting.setdefault(key, {})[session] = None
         session.block(wait, timeout_ms)
@@ -218,7 +230,14 @@ class Dispatcher:
 
     def _retry(self, key: bytes | None) -> None:
         for session in list(self._waiting.get(key, ())):
-            session.retry()
+            assert session.wait is not None
+            try:
+                reply = session.wait.retry()
+            except CommandError as error:
+                session.unblock(parse_error(str(error)))
+            else:
+                if not isinstance(reply, Pending):
+                    session.unblock(reply)
 
     # --- what it says of itself ---------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ A script's commands are executed by `call`, which the server gives. What it wrot
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -54,7 +53,8 @@ local function failure(problem)
 end
 
 local function run(callback, keys, args)
-  return xpcall(function() return callback(keys, args) end, failure)
+  local is_done, reply = xpcall(function() return callback(keys, args) end, failure)
+  return is_done, reply
 end
 
 local function script(text)
@@ -86,7 +86,6 @@ class Script:
     """`is_bare`: without a shebang; nothing is known of what it may do before it does it."""
 
     callback: Any
-    name: str
     flags: frozenset[str] = frozenset()
     is_bare: bool = False
 
@@ -143,8 +142,7 @@ class Scripts:
             if callback is None:
                 raise CommandError(f"ERR Error compiling script (new function): {problem.decode()}")
             flags = frozenset() if shebang is None else _flags(shebang["flags"])
-            name = hashlib.sha1(text).hexdigest()
-            script = self._scripts[text] = Script(callback, name, flags, is_bare=shebang is None)
+            script = self._scripts[text] = Script(callback, flags, is_bare=shebang is None)
         return script
 
     def run(self, script: Script, keys: Sequence[bytes], args: Sequence[bytes]) -> Reply:
@@ -177,7 +175,7 @@ class Scripts:
 
     def _register(self, name: bytes, callback: object, flags: Any = None) -> None:
         given = frozenset() if flags is None else frozenset(flag.decode() for flag in flags.values())
-        self._registering[name] = Script(callback, name.decode(), given)
+        self._registering[name] = Script(callback, given)
 
     def _call_from_lua(self, *args: object) -> object:
         return self._to_lua(self._call([arg if type(arg) is bytes else _argument(arg) for arg in args]))

@@ -33,7 +33,7 @@ class Handle(Protocol):
 
 
 class Timers(Protocol):
-    """What an event loop offers. Callbacks are the server's: they run whatever becomes of who caused them."""
+    """What an event loop offers. The callbacks are the server's own: they run whatever becomes of who caused them."""
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> Handle: ...
 
@@ -56,7 +56,7 @@ class Router(Protocol):
 class Server:
     """Runs at once. `now_s` is its own wall clock: it may be wrong, and may jump. For tests to turn:
 
-    - `fsync_s`: how long an fsync takes; `fsync_stalls`: none completes; `fsync_fails`: the next one does;
+    - `fsync_s`: how long an fsync takes; `fsync_stalls`: none ends; `fsync_fails`: none succeeds;
     - `loading_s`: how long it reads its file at a start, and answers LOADING;
     - `is_full`: it uses more than `maxmemory`;
     - `min_replicas_to_write`: it takes no writes with fewer replicas.
@@ -190,12 +190,13 @@ class Server:
         """SIGKILL: clients get no answer. Of what was not synced a part survives in the page cache, if it is kept."""
         if not self.is_running:
             return
-        self.is_running = False
+        self.is_running = self._is_stalled = False
         for handle in (self._turn, self._fsync):
             if handle is not None:
                 handle.cancel()
         unsynced = len(self.history) - self.synced
-        del self.history[self.synced + (self.random.randint(0, unsynced) if keeps_unsynced else 0) :]
+        self.synced += self.random.randint(0, unsynced) if keeps_unsynced else 0
+        del self.history[self.synced :]
         self._inbox.clear()
         self._answers.clear()
         self._ending.clear()
@@ -209,7 +210,7 @@ class Server:
         self.is_running = True
         self.run_id = f"{self.random.getrandbits(_RUN_ID_BITS):040x}"
         self._turn = self._fsync = None
-        self._is_busy = self._is_stalled = False
+        self._is_busy = False
         self.dispatcher = Dispatcher(self)
         self.load(self.history)
         self.is_loading = bool(self.loading_s)
@@ -232,6 +233,7 @@ class Server:
         """An older copy is on disk, while it is down."""
         assert not self.is_running
         self.history = list(saved)
+        self.synced = len(saved)
 
     def empty(self) -> None:
         """Nothing is on disk, while it is down."""

@@ -66,8 +66,7 @@ class Session:
     def close(self) -> None:
         """What came before is executed all the same, but for what waits behind a blocked command."""
         self.is_open = False
-        if self.wait is not None:
-            self._server.post(self._stop_waiting)
+        self._stop_waiting()
         self._server.sessions.pop(self, None)
 
     def lose(self) -> None:
@@ -85,12 +84,6 @@ class Session:
         self.wait = wait
         if timeout_ms:
             self._timer = self._server.timers.call_later(timeout_ms / 1000, self._server.post, self._give_up, wait)
-
-    def retry(self) -> None:
-        assert self.wait is not None
-        reply = self.wait.retry()
-        if not isinstance(reply, Pending):
-            self.unblock(reply)
 
     def unblock(self, reply: Reply | RedisError) -> None:
         """The command that was blocked is answered; those behind it go on."""
@@ -118,7 +111,8 @@ class Session:
             for command in commands:
                 if self.is_ending:
                     return
-                reply = self._server.dispatcher.execute(self, list(map(_encoded, command)))
+                args = [each if type(each) is bytes else _encoded(each) for each in command]
+                reply = self._server.dispatcher.execute(self, args)
                 if isinstance(reply, Pending):
                     return
                 replies.append(reply)
@@ -138,6 +132,9 @@ class Session:
 
 
 def _encoded(argument: Argument) -> bytes:
-    if type(argument) is bytes:
-        return argument
-    return argument.encode() if isinstance(argument, str) else b"%d" % argument  # type: ignore[str-format]
+    match argument:
+        case bytes():
+            return argument
+        case str():
+            return argument.encode()
+    return b"%d" % argument

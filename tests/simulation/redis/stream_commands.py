@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from flockmq.rlog.connection import Reply
 from simulation.redis.keyspace import Arguments, CommandError, Keyspace, NotSimulatedError, integer
@@ -10,6 +10,7 @@ from simulation.redis.stream import END, PART_MAX, START, Id, Stream
 
 _INVALID_ID: Final = "ERR Invalid stream ID specified as stream command argument"
 _TOO_SMALL: Final = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+_UNBALANCED: Final = "ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified."
 _ENDS: Final = {b"-": START, b"+": END}
 
 
@@ -66,34 +67,41 @@ def xtrim(keys: Keyspace, args: Arguments) -> Reply:
     return dropped
 
 
-def xread(keys: Keyspace, args: Arguments) -> Reply:
-    """What is there; who waits is the server's affair."""
-    count, _, after = xread_arguments(args)
-    found: list[Reply] = []
-    for key, stream_id in after:
-        stream = keys.get(key, Stream)
-        if stream is not None and stream.last > stream_id:
-            rows = stream.between(_after(stream_id), END, count)
-            if rows:
-                found.append([key, rows])
-    return found or None
+class XRead(NamedTuple):
+    """What an XREAD asks for: of each stream what comes after an ID."""
 
+    after: list[tuple[bytes, Id]]
+    limit: int | None
+    block_ms: int | None
 
-def xread_arguments(args: Arguments) -> tuple[int | None, int | None, list[tuple[bytes, Id]]]:
-    """COUNT, BLOCK in milliseconds, and after which ID each stream is read."""
-    options: dict[bytes, int] = {}
-    at = 1
-    while args[at].upper() != b"STREAMS":
-        options[args[at].upper()] = integer(args[at + 1])
-        at += 2
-    named = args[at + 1 :]
-    half = len(named) // 2
-    if len(named) % 2:
-        raise CommandError(
-            "ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified."
-        )
-    after = [(key, parse_id(text)) for key, text in zip(named[:half], named[half:], strict=True)]
-    return options.get(b"COUNT"), options.get(b"BLOCK"), after
+    @classmethod
+    def parse(cls, args: Arguments) -> XRead:
+        options: dict[bytes, int] = {}
+        at = 1
+        while args[at].upper() != b"STREAMS":
+            options[args[at].upper()] = integer(args[at + 1])
+            at += 2
+        named = args[at + 1 :]
+        half, is_unbalanced = divmod(len(named), 2)
+        if is_unbalanced:
+            raise CommandError(_UNBALANCED)
+        after = [(key, parse_id(text)) for key, text in zip(named[:half], named[half:], strict=True)]
+        return cls(after, options.get(b"COUNT"), options.get(b"BLOCK"))
+
+    @property
+    def streams(self) -> tuple[bytes, ...]:
+        return tuple(dict.fromkeys(key for key, _ in self.after))
+
+    def found(self, keys: Keyspace) -> Reply:
+        """None: nothing of any stream."""
+        found: list[Reply] = []
+        for key, stream_id in self.after:
+            stream = keys.get(key, Stream)
+            if stream is not None and stream.last > stream_id:
+                rows = stream.between(_after(stream_id), END, self.limit)
+                if rows:
+                    found.append([key, rows])
+        return found or None
 
 
 def parse_id(text: bytes, missing: int = 0) -> Id:

@@ -140,7 +140,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         min(zone.max_topic_levels for zone in zones.values()),
         entropy.random.getrandbits(64),
     )
-    hooking = Hooking(router, Plugins(config.plugins.enabled), config.rewrite, config.auto_subscribe)
+    hooking = Hooking(router, Plugins(config.plugins.enabled, clock), config.rewrite, config.auto_subscribe)
     router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
     purged = asyncio.Event()
     cluster = Cluster(_cluster_settings(config, mqtt_port, entropy), router.turn, machine.redis, machine.bind, entropy)

@@ -1,13 +1,19 @@
-"""Simulated time for tests of the simulated Redis alone."""
+"""Simulated time and clients, for tests of the simulated Redis alone."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
+from random import Random
+from typing import Any, Final
 
 from flockmq.rlog.connection import Argument
+from simulation.redis.sentinel import SentinelSession
+from simulation.redis.server import Server
 from simulation.redis.session import Answers, Session
+
+NOW_S: Final = 0.001
 
 
 class Handle:
@@ -47,13 +53,25 @@ class FakeTimers:
         self.now_s = end_s
 
 
+def new_server(timers: FakeTimers, number: int = 0, seed: int = 0) -> Server:
+    return Server(f"server-{number}", (f"10.0.0.{number}", 6379), timers, Random(seed), timers.wall_clock)
+
+
 class Asked:
     """One pipeline on its way; `replies` are None until it is answered."""
 
-    def __init__(self, session: Session, *commands: tuple[Argument, ...]) -> None:
+    def __init__(self, session: Session | SentinelSession, *commands: Sequence[Argument]) -> None:
         self.replies: Answers | None = None
         session.execute(commands, self._answered)
 
     def _answered(self, replies: Answers) -> None:
         assert self.replies is None
         self.replies = replies
+
+
+def ask(timers: FakeTimers, session: Session | SentinelSession, *commands: Sequence[Argument]) -> list[Any]:
+    """What is answered without waiting for anything but the disk."""
+    asked = Asked(session, *commands)
+    timers.run(NOW_S)
+    assert asked.replies is not None
+    return asked.replies

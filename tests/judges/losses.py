@@ -1,0 +1,159 @@
+"""An acknowledged message isn't lost.
+
+"An acknowledged QoS 1 or 2 message was put to every matching subscriber … What waits for a client that is away is
+bounded (`max_mqueue_len`): beyond it the oldest goes."
+
+So each message that was sent `max_stale_s` after a SUBACK, and acknowledged, comes by that subscription to a life that
+is still there at the end. A connection that ended may have had anything under way, and so may a session that its client
+ended, or that expired. Of these a message counts that was acknowledged `delivered_max_s` before the end, to a client that
+was there; and any gap: it never came, but by the same subscription a later one of its publisher's connection and topic.
+
+Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, for it
+can't be told; what has an expiry, unless its client was there, with no fault, long before that ran out; the oldest of
+more than `max_mqueue_len` that waited; what is delayed, until it is due. Wills and shared subscriptions have judges of
+their own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import Final
+
+from judges.ends import may_be_over
+from judges.life import Connection, Life, Sent, Window
+from judges.story import Story
+from judges.verdict import FOREVER, Finding, Rules
+
+LOST: Final = "lost"
+
+Streams = dict[str, list[list[Sent]]]
+"""By topic, of each publisher: what is owed to subscribers, in the order in which it was."""
+
+_owed_at = attrgetter("owed_at")
+_due_at = attrgetter("due_at")
+
+
+def judge(story: Story, rules: Rules) -> Iterator[Finding]:
+    streams = _streams(story, rules)
+    for life in story.lives:
+        if not life.excused:
+            yield from _judge(story, rules, life, streams)
+
+
+def _streams(story: Story, rules: Rules) -> Streams:
+    streams: Streams = {}
+    for topic, sent_there in story.by_topic.items():
+        by_publisher: dict[str, list[Sent]] = defaultdict(list)
+        for sent in sent_there:
+            if is_owed(story, rules, sent):
+                by_publisher[sent.message.publisher].append(sent)
+        streams[topic] = [sorted(stream, key=_owed_at) for stream in by_publisher.values()]
+    return streams
+
+
+def is_owed(story: Story, rules: Rules, sent: Sent) -> bool:
+    """To somebody: it was acknowledged as what goes to subscribers."""
+    if sent.acknowledged_at == FOREVER or sent.qos == 0 or sent.clears:
+        return False
+    if sent.is_delayed and story.faults.any.over(sent.owed_at) + rules.delivered_max_s > story.ended_at:
+        return False
+    return not may_have_been_denied(story, sent)
+
+
+def may_have_been_denied(story: Story, sent: Sent) -> bool:
+    """Before 5.0 what is denied is acknowledged, and dropped."""
+    is_told = all(connection.asked.version >= 5 for connection in sent.connections)
+    return not is_told and story.was_ever_denied(sent.topic)
+
+
+def _judge(story: Story, rules: Rules, life: Life, streams: Streams) -> Iterator[Finding]:
+    came: dict[tuple[str, str], list[tuple[Sent, float]]] = defaultdict(list)
+    for delivered, _, _, sent in life.came:
+        came[delivered.publisher, delivered.topic].append((sent, delivered.at))
+    have = {sent for some in came.values() for sent, _ in some}
+    owed_until = _owed_until(story, rules, life)
+    lost: set[Sent] = set()
+    for window in life.windows:
+        if window.is_shared or not window.qos:
+            continue
+        since = window.since + rules.max_stale_s + rules.clock_slack_s
+        until = min(window.until, life.ended_at)
+        is_whole = window.until == FOREVER
+        for topic in story.topics_of(window.filter):
+            for stream in streams[topic]:
+                first, end = (bisect_left(stream, at, key=_owed_at) for at in (since, until))
+                due = [sent for sent in stream[first:end] if sent.sent_at + sent.wait_s >= since and sent not in have]
+                missing = [
+                    sent for sent in due if sent not in lost and not _is_excused(story, rules, life, window, sent)
+                ]
+                if missing:
+                    passed = _passed(came[stream[0].message.publisher, topic], window.since, until)
+                    for sent in missing:
+                        if (is_whole and sent.owed_at < owed_until) or _is_passed(sent, passed):
+                            lost.add(sent)
+                            yield _finding(life, window, sent)
+
+
+def _finding(life: Life, window: Window, sent: Sent) -> Finding:
+    text = (
+        f"{sent.message.publisher} {sent.message.number} on {sent.topic} (QoS {sent.qos}) never came to {life.client}"
+    )
+    return Finding(LOST, sent.acknowledged_at, f"{text}, subscribed at {window.since:.3f}")
+
+
+def _owed_until(story: Story, rules: Rules, life: Life) -> float:
+    """What was acknowledged before must have come, or be there to come."""
+    if life.ended_at == FOREVER:
+        return FOREVER
+    if life.lasts and life.ended_by is not None and not may_be_over(story, rules, life.ended_by):
+        return FOREVER
+    left_at = min(life.left_at, life.ended_at)
+    since = left_at - rules.delivered_max_s
+    return since if life.was_there(since, left_at) and not story.faults.any.overlap(since, left_at) else -FOREVER
+
+
+def _passed(came: Iterable[tuple[Sent, float]], since: float, until: float) -> dict[Connection, int]:
+    """Of each connection the last acknowledged message that came by this subscription."""
+    passed: dict[Connection, int] = {}
+    for sent, at in came:
+        if since <= at < until and sent.acknowledged_at < FOREVER and not sent.is_delayed:
+            passed[sent.connections[-1]] = max(passed.get(sent.connections[-1], 0), sent.message.number)
+    return passed
+
+
+def _is_passed(sent: Sent, passed: dict[Connection, int]) -> bool:
+    return not sent.is_delayed and passed.get(sent.connections[-1], 0) > sent.message.number
+
+
+def _is_excused(story: Story, rules: Rules, life: Life, window: Window, sent: Sent) -> bool:
+    if window.no_local and sent.message.publisher == life.client:
+        return True
+    if sent.expiry_s >= 0.0 and _may_have_expired(story, rules, life, sent):
+        return True
+    return may_have_overflowed(story, rules, life, sent)
+
+
+def _may_have_expired(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
+    since, until = sent.first_sent_at - rules.delivered_max_s, sent.owed_at + rules.delivered_max_s
+    if sent.due_at + sent.expiry_s <= until or story.faults.any.overlap(since, until):
+        return True
+    return not life.was_there(since, until)
+
+
+def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
+    """While its client was away, or had no time to read, so many messages came behind this one that it had to go."""
+    others = story.meant_for(life)
+    if len(others) <= rules.max_mqueue_len:
+        return False
+    until = sent.owed_at + rules.delivered_max_s
+    waits = False
+    for left, back in life.absences():
+        if left > until:
+            break
+        if back >= sent.due_at:
+            until, waits = max(until, back + rules.delivered_max_s), True
+    beside = bisect_right(others, until, key=_due_at) - bisect_left(others, sent.due_at, key=_due_at)
+    return waits and beside > rules.max_mqueue_len

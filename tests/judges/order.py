@@ -1,0 +1,53 @@
+"""Messages keep their order: those of a publisher and topic at one QoS come in the order in which they were sent, each
+seen where it came first [MQTT-4.6.0].
+
+To a clean session that goes as far as one connection of the publisher: its next may be to a node with a shorter way, and
+what was sent on both may come by either. To one that lasts it goes as far as the publisher's session, if that lasts too.
+
+Lawful: what was sent before the subscription, and again after it, comes late. Not promised, and not judged: which comes
+first of what is retained and what is published meanwhile; the order of wills, of what is shared out, and of delayed
+messages among the others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from judges.life import ORDINARY, Life, Sent
+from judges.story import Story
+from judges.verdict import Finding, Rules
+
+REORDERED: Final = "reordered"
+
+
+def judge(story: Story, rules: Rules) -> Iterator[Finding]:
+    for life in story.lives:
+        yield from _judge(story, life)
+
+
+def _judge(story: Story, life: Life) -> Iterator[Finding]:
+    seen: set[Sent] = set()
+    last: dict[tuple[object, ...], int] = defaultdict(int)
+    for delivered, _, _, sent in life.came:
+        if sent in seen:
+            continue
+        seen.add(sent)
+        if sent.is_will or sent.is_delayed or life.ways(delivered) != (ORDINARY,):
+            continue
+        if len(sent.connections) > 1 and not _was_subscribed_throughout(sent, life, delivered.at):
+            continue
+        is_whole = life.lasts and delivered.publisher in story.lasting
+        parts = list(dict.fromkeys(connection.life if is_whole else connection for connection in sent.connections))
+        stream = (delivered.publisher, delivered.topic, delivered.qos)
+        if all(delivered.number < last[*stream, part] for part in parts):
+            text = f"{delivered.publisher} {delivered.number} on {delivered.topic} came to {delivered.client}"
+            yield Finding(REORDERED, delivered.at, f"{text} after {max(last[*stream, part] for part in parts)}")
+        elif len(parts) == 1:
+            last[*stream, parts[0]] = delivered.number
+
+
+def _was_subscribed_throughout(sent: Sent, life: Life, at: float) -> bool:
+    """By one subscription since it was sent first; else what was sent behind it may have come before its repeat."""
+    return any(window.since <= sent.first_sent_at and at <= window.until for window in life.windows_on(sent.topic))

@@ -1,0 +1,51 @@
+"""A message comes once.
+
+"A QoS 2 message is there once, whoever crashed": it comes once to a life; and a session stands in a fan-out once,
+however many of its filters match. Any message comes once to a connection whose session had no other, if its publisher
+sent it once.
+
+Lawful: a QoS 1 message again after a connection of either side broke; a delayed one again "if a leader ends in between",
+unless it has an origin, as those of QoS 2 have that a session that lasts published. Shared subscriptions and wills have
+judges of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from judges.life import ORDINARY, Came, Life, Sent
+from judges.story import Story
+from judges.verdict import Finding, Rules
+
+DUPLICATED: Final = "duplicated"
+REPEATED: Final = "repeated"
+
+
+def judge(story: Story, rules: Rules) -> Iterator[Finding]:
+    for life in story.lives:
+        yield from _judge(story, life)
+
+
+def _judge(story: Story, life: Life) -> Iterator[Finding]:
+    first: dict[Sent, int] = {}
+    for came in life.came:
+        delivered, _, connections, sent = came
+        if sent.is_will or life.ways(delivered) != (ORDINARY,):
+            continue
+        if sent not in first:
+            first[sent] = connections
+            continue
+        text = f"{delivered.publisher} {delivered.number} on {delivered.topic} came to {delivered.client} again"
+        if delivered.qos == 2:
+            if not _may_be_published_twice(story, came):
+                yield Finding(DUPLICATED, delivered.at, text)
+        elif first[sent] == connections and len(sent.connections) == 1 and not _may_be_published_twice(story, came):
+            yield Finding(REPEATED, delivered.at, f"{text}, at QoS {delivered.qos}, sent once")
+
+
+def _may_be_published_twice(story: Story, came: Came) -> bool:
+    """Delayed, and perhaps by two leaders; each makes another message of one without an origin."""
+    sent = came.sent
+    has_origin = sent.qos == 2 and all(connection.asked.lasts for connection in sent.connections)
+    return sent.is_delayed and not has_origin and story.faults.any.overlap(sent.first_sent_at, came.delivered.at)

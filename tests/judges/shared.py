@@ -1,0 +1,136 @@
+"""Of a shared subscription one member gets each message, on whatever node, and it is lost to nobody.
+
+"What a member didn't acknowledge when its session ended goes to another." So:
+
+- Shared out twice: a message comes to a group once. Lawful where its publisher sent it again (of QoS 2 too, a known limit:
+  "it may be dealt to another member the second time"); at QoS 1 also to a member that came back, or to another one where
+  the session of who had it ended.
+- Lost to a group: an acknowledged message comes to one member, if there is one that was there `max_stale_s` before and
+  stays subscribed to the end. Lawful: what a member had that a fault ended ("what a killed node had accepted is lost with
+  the sessions that ended with it"); of QoS 2 what any had whose session ended, for it may go to nobody else
+  [MQTT-4.8.2-6]; what waits for a lasting member that is away; the oldest of more than `max_mqueue_len`.
+
+A delivery whose way can't be told, for its client has several and gives no identifiers, is taken for a good one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from judges.life import Came, Life, Sent, Window
+from judges.losses import is_owed, may_have_overflowed
+from judges.story import Story
+from judges.verdict import FOREVER, Finding, Rules
+
+SHARED_TWICE: Final = "shared out twice"
+SHARED_LOST: Final = "lost to a group"
+
+
+class _End(NamedTuple):
+    """A member's: what it had may be gone with it. `qos`: of a session that ended; it may go to nobody else at QoS 2."""
+
+    at: float
+    by_fault: bool
+    lasts: bool
+    qos: int
+
+
+def judge(story: Story, rules: Rules) -> Iterator[Finding]:
+    groups: dict[str, list[tuple[Life, Window]]] = defaultdict(list)
+    for life in story.lives:
+        for window in life.windows:
+            if window.is_shared:
+                groups[window.filter].append((life, window))
+    for group, members in groups.items():
+        losses = _Losses(story, rules, members)
+        for topic in story.topics_of(group):
+            for sent in story.by_topic[topic]:
+                came = [came for came in story.came.get(sent.message, ()) if group in came.life.ways(came.delivered)]
+                yield from _judge_repeats(story, rules, group, [c for c in came if _is_sure(c)])
+                if not came and losses.is_lost(sent):
+                    text = f"{sent.message.publisher} {sent.message.number} on {topic} (QoS {sent.qos})"
+                    yield Finding(SHARED_LOST, sent.acknowledged_at, f"{text} came to nobody of {group}")
+
+
+def _is_sure(came: Came) -> bool:
+    return len(came.life.ways(came.delivered)) == 1
+
+
+# --- twice ------------------------------------------------------------------------------------------------------------
+
+
+def _judge_repeats(story: Story, rules: Rules, group: str, came: list[Came]) -> Iterator[Finding]:
+    for place, again in enumerate(came[1:], 1):
+        if not any(_may_come_again(story, rules, before, again) for before in came[:place]):
+            delivered = again.delivered
+            text = (
+                f"{delivered.publisher} {delivered.number} on {delivered.topic} (QoS {delivered.qos}) came to {group}"
+            )
+            yield Finding(SHARED_TWICE, delivered.at, f"{text} again: {came[0].life.client}, {again.life.client}")
+
+
+def _may_come_again(story: Story, rules: Rules, before: Came, again: Came) -> bool:
+    sent, delivered = again.sent, again.delivered
+    if len(sent.connections) > 1:
+        return True
+    if sent.is_will or sent.is_delayed:  # published anew where its publisher's home, or the leader, ended
+        return story.faults.any.overlap(sent.first_sent_at, delivered.at)
+    if delivered.qos == 0 or (delivered.qos == 2 and before.delivered.qos == 2):
+        return False
+    if before.life is again.life:
+        return delivered.dup or before.connections < again.connections
+    return before.life.ended_at <= delivered.at + rules.silent_max_s
+
+
+# --- lost -------------------------------------------------------------------------------------------------------------
+
+
+class _Losses:
+    """What is owed to one group."""
+
+    def __init__(self, story: Story, rules: Rules, members: list[tuple[Life, Window]]) -> None:
+        self._story = story
+        self._rules = rules
+        steady = [window.since for life, window in members if min(window.until, life.ended_at) == FOREVER]
+        is_sure = all(window.qos for _, window in members)
+        self._since = min(steady) + rules.max_stale_s + rules.clock_slack_s if steady and is_sure else FOREVER
+        self._lasting = [(life, window) for life, window in members if life.lasts]
+        ended = [member for member in members if min(member[1].until, member[0].ended_at) < FOREVER]
+        self._ends = sorted(self._end(life, window) for life, window in ended)
+
+    def is_lost(self, sent: Sent) -> bool:
+        """It came to nobody, and might have."""
+        story, rules = self._story, self._rules
+        if sent.sent_at + sent.wait_s < self._since or sent.expiry_s >= 0.0 or not is_owed(story, rules, sent):
+            return False
+        return not (self._may_wait(sent) or self._may_have_ended(sent))
+
+    def _may_wait(self, sent: Sent) -> bool:
+        """For a member that is away, or that Redis or its bound took it from."""
+        story, rules = self._story, self._rules
+        settled = story.ended_at - rules.delivered_max_s
+        for life, window in self._lasting:
+            if window.since > sent.owed_at + rules.delivered_max_s or min(window.until, life.ended_at) < sent.due_at:
+                continue
+            if life.ended_at == FOREVER and not life.was_there(settled, story.ended_at):
+                return True
+            if story.lost_by_redis(sent.first_sent_at, FOREVER) or may_have_overflowed(story, rules, life, sent):
+                return True
+        return False
+
+    def _may_have_ended(self, sent: Sent) -> bool:
+        """With a member that had it."""
+        rules = self._rules
+        had_until = sent.owed_at + rules.delivered_max_s + rules.silent_max_s
+        for end in self._ends[bisect_left(self._ends, (sent.due_at - rules.silent_max_s,)) :]:
+            if (end.lasts or end.at <= had_until) and (end.by_fault or min(sent.qos, end.qos) == 2):
+                return True
+        return False
+
+    def _end(self, life: Life, window: Window) -> _End:
+        at, near_s = min(window.until, life.ended_at), self._rules.silent_max_s
+        by_fault = self._story.faults.any.overlap(min(at, life.left_at) - near_s, at + near_s)
+        return _End(at, by_fault, life.lasts, window.qos if life.ended_at < FOREVER else 0)

@@ -1,0 +1,343 @@
+"""The story: a history's events gathered by what they are about, once, for all judges. It judges nothing.
+
+What always holds: an event is with the connection, the life, the message or the filter that it is of; those that are of
+none of these stand by their kind (`all`). Events keep the order in which they were seen.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from judges.faults import Fault, Faults
+from judges.life import Asking, Came, Connection, Life, Sent, Window
+from judges.topics import EXCLUSIVE, below, matches, overlap, topic_filter
+from judges.verdict import FOREVER
+from load.history import (
+    Acknowledged,
+    AnyEvent,
+    Asked,
+    Banned,
+    ChangeAsked,
+    Closed,
+    Connected,
+    Delivered,
+    Disconnected,
+    FaultBegan,
+    FaultEnded,
+    Message,
+    Published,
+    PublishRefused,
+    RedisLost,
+    Refused,
+    RetainedStood,
+    RulesChanged,
+    Subscribed,
+    SubscribeRefused,
+    SubscribeSent,
+    Unsubscribed,
+    UnsubscribeDone,
+)
+
+LATE_CONNECT_MAX_S: Final = 30.0
+"""A node that stood still may take a CONNECT so long after its client gave up."""
+
+About = Subscribed | SubscribeRefused | SubscribeSent | UnsubscribeDone
+LockEvent = About | Unsubscribed
+Kind = TypeVar("Kind")
+
+
+class Story:
+    def __init__(self, events: Iterable[AnyEvent]) -> None:
+        self.connections: dict[int, Connection] = {}
+        self.by_client: dict[str, list[Connection]] = defaultdict(list)
+        """In the order in which they asked."""
+        self.sent: dict[Message, Sent] = {}
+        self.by_topic: dict[str, list[Sent]] = defaultdict(list)
+        self.lives: list[Life] = []
+        self.lasting: set[str] = set()
+        """Clients that ever asked for a session that lasts."""
+        self.came: dict[Message, list[Came]] = defaultdict(list)
+        """But for what is retained."""
+        self.retained: list[Came] = []
+        self.invented: list[Delivered] = []
+        self.locks: dict[str, list[tuple[LockEvent, Life]]] = defaultdict(list)
+        """Of exclusive filters."""
+        self.changes: list[ChangeAsked | Banned | RulesChanged] = []
+        self.denied: set[str] = set()
+        """Prefixes that ever were, or may have been."""
+        self.looks: list[list[RetainedStood]] = []
+        """At what is retained: those between which nothing was."""
+        self.ended_at = -FOREVER
+        self._others: dict[type, list[Any]] = defaultdict(list)
+        self._life: dict[str, Life] = {}
+        self._unanswered: dict[str, list[Connection]] = defaultdict(list)
+        self._redis_lost_at = -FOREVER
+        self._place = 0
+        self._is_looking = False
+        self._faults: list[Fault] = []
+        self._running: dict[tuple[str, tuple[str, ...]], list[float]] = defaultdict(list)
+        self._topics_of: dict[str, list[str]] = {}
+        self._meant_for: dict[Life, list[Sent]] = {}
+        for event in events:
+            take = self._takes.get(type(event))
+            self._others[type(event)].append(event) if take is None else take(self, event)
+            self.ended_at = max(self.ended_at, event.at)
+        for (kind, nodes), begins in self._running.items():
+            self._faults.extend(Fault(began, FOREVER, kind, nodes) for began in begins)
+        self.faults = Faults(self._faults)
+
+    def all(self, kind: type[Kind]) -> list[Kind]:
+        """The events of a kind that is of no connection, message or filter."""
+        return self._others.get(kind, [])
+
+    def topics_of(self, filter: str) -> list[str]:
+        """What of a filter's topics was published to."""
+        filter = topic_filter(filter)
+        known = self._topics_of.get(filter)
+        if known is None:
+            known = self._topics_of[filter] = [topic for topic in self.by_topic if matches(filter, topic)]
+        return known
+
+    def meant_for(self, life: Life) -> list[Sent]:
+        """What was published to its subscriptions' topics at any time, in the order in which it was due."""
+        known = self._meant_for.get(life)
+        if known is None:
+            topics = {topic for window in life.windows for topic in self.topics_of(window.filter)}
+            meant = [sent for topic in topics for sent in self.by_topic[topic]]
+            known = self._meant_for[life] = sorted(meant, key=lambda sent: sent.due_at)
+        return known
+
+    def lost_by_redis(self, since: float, until: float) -> bool:
+        return any(since <= lost.at <= until for lost in self.all(RedisLost))
+
+    def was_ever_denied(self, filter: str) -> bool:
+        """To publish to some topic of the filter, or to subscribe to it."""
+        return any(overlap(below(prefix), topic_filter(filter)) for prefix in self.denied)
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def _asked(self, event: Asked) -> None:
+        others = self.by_client[event.client]
+        connection = self.connections[event.connection] = Connection(event, len(others))
+        others.append(connection)
+        self._unanswered[event.client].append(connection)
+        if event.lasts:
+            self.lasting.add(event.client)
+        if event.will is not None:
+            will = event.will
+            sent = Sent(Message(f"{event.client}!", will.number), will.topic, will.qos, will.retain, is_will=True)
+            sent.connections.append(connection)
+            sent.first_sent_at = sent.last_sent_at = sent.sent_at = event.at
+            self._send(sent)
+
+    def _connected(self, event: Connected) -> None:
+        connection = self.connections[event.connection]
+        connection.connected = event
+        client, asked = event.client, connection.asked
+        connection.unsure = self._unanswered_but(connection, event.at)
+        old = connection.before = self._life.get(client)
+        if old is not None:
+            connection.previous = old.connections[-1]
+            connection.was_over = old.ended_at < FOREVER
+        if old is not None and old.ended_at == FOREVER:
+            is_rival = connection.is_rival
+            began_it = is_rival and asked.lasts and not old.is_new
+            if began_it or (event.present and not any(other.may_end for other in connection.unsure)):
+                old.is_new |= not event.present
+                old.connections.append(connection)
+                connection.life = old
+                return
+            if asked.lasts or not is_rival:
+                old.ended_at, old.ended_by = event.at, connection
+                old.excused = self._redis_lost_at >= old.began_at
+        life = Life(client, asked.lasts, event.at, not event.present, [connection])
+        connection.life = self._life[client] = life
+        self.lives.append(life)
+
+    def _unanswered_but(self, connection: Connection, at: float) -> list[Connection]:
+        """The others of its client that asked and got no answer, but may have been heard, or be heard yet."""
+        asked = self._unanswered[connection.asked.client]
+        unsure = [other for other in asked if other.connected is None and not other.is_refused]
+        asked[:] = [other for other in unsure if other.until > at - LATE_CONNECT_MAX_S]
+        return unsure
+
+    def _refused(self, event: Refused) -> None:
+        self.connections[event.connection].is_refused = True
+
+    def _disconnected(self, event: Disconnected) -> None:
+        self.connections[event.connection].disconnected = event
+
+    def _closed(self, event: Closed) -> None:
+        connection = self.connections.get(event.connection)
+        if connection is None:
+            return  # of the chapter before, whose node took its time
+        connection.closed = event
+        life = connection.life
+        if life is not None and life.connections[-1] is connection and connection.expiry_s == 0.0:
+            life.ended_at = min(life.ended_at, event.at)
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def _published(self, event: Published) -> None:
+        message = Message(event.client, event.number)
+        sent = self.sent.get(message)
+        if sent is None:
+            sent = Sent(
+                message, event.topic, event.qos, event.retain, event.clears,
+                expiry_s=event.expiry_s, delay_s=event.delay_s,
+            )  # fmt: skip
+            self._send(sent)
+        sent.connections.append(self.connections[event.connection])
+        self._place += 1
+        sent.place = self._place
+        self._is_looking &= not event.retain
+        sent.first_sent_at = min(sent.first_sent_at, event.at)
+        sent.last_sent_at = event.at
+        if event.qos < 2 or len(sent.connections) == 1:
+            sent.sent_at = event.at
+
+    def _send(self, sent: Sent) -> None:
+        self.sent[sent.message] = sent
+        self.by_topic[sent.topic].append(sent)
+
+    def _acknowledged(self, event: Acknowledged) -> None:
+        sent = self.sent[Message(event.client, event.number)]
+        sent.acknowledged_at = min(sent.acknowledged_at, event.at)
+
+    def _publish_refused(self, event: PublishRefused) -> None:
+        self.sent[Message(event.client, event.number)].refusals += 1
+
+    def _delivered(self, event: Delivered) -> None:
+        message = Message(event.publisher, event.number)
+        sent = self.sent.get(message)
+        if sent is None or sent.topic != event.topic:
+            self.invented.append(event)
+            return
+        life = self.connections[event.connection].life
+        assert life is not None, f"{event.client} got a message before CONNACK"
+        came = Came(event, life, len(life.connections), sent)
+        if event.retained:
+            self.retained.append(came)
+        else:
+            life.came.append(came)
+            self.came[message].append(came)
+
+    # --- what an operator did, and saw --------------------------------------------------------------------------------
+
+    def _changed(self, event: ChangeAsked | Banned | RulesChanged) -> None:
+        self.changes.append(event)
+        if isinstance(event, RulesChanged) and event.is_denied:
+            self.denied.add(event.prefix)
+        elif isinstance(event, ChangeAsked) and event.what == "deny":
+            self.denied.add(event.of)
+
+    def _retained_stood(self, event: RetainedStood) -> None:
+        if not self._is_looking:
+            self.looks.append([])
+            self._is_looking = True
+        self.looks[-1].append(event)
+
+    # --- subscriptions ------------------------------------------------------------------------------------------------
+
+    def _life_of(self, event: About) -> Life:
+        """Of several connections at once the client goes on with the one by which it says something."""
+        life = self.connections[event.connection].life
+        assert life is not None, f"{event.client} subscribed before CONNACK"
+        self._life[event.client] = life
+        self._note_lock(event, life)
+        return life
+
+    def _note_lock(self, event: LockEvent, life: Life) -> None:
+        if event.filter.startswith(EXCLUSIVE):
+            self.locks[event.filter].append((event, life))
+
+    def _subscribe_sent(self, event: SubscribeSent) -> None:
+        life = self._life_of(event)
+        life.tells = True
+        asking = life.asked.get(event.filter)
+        if asking is None:
+            asking = life.asked[event.filter] = Asking(event.filter, event.at, event.at)
+            life.askings.append(asking)
+        asking.last_at = event.at
+        life.unsubscribed.discard(event.filter)
+
+    def _subscribed(self, event: Subscribed) -> None:
+        life = self._life_of(event)
+        asking = life.asked.get(event.filter)
+        if asking is None:
+            asking = life.asked[event.filter] = Asking(event.filter, life.began_at, event.at)
+            life.askings.append(asking)
+        if not life.tells:
+            asking.last_at = event.at
+        asking.is_granted = True
+        window = life.held.get(event.filter)
+        if window is not None:
+            if (window.qos, window.no_local) == (event.qos, event.no_local):
+                return
+            window.until = asking.last_at
+        window = Window(event.filter, event.qos, event.no_local, event.at, asking.last_at)
+        life.held[event.filter] = window
+        life.windows.append(window)
+
+    def _subscribe_refused(self, event: SubscribeRefused) -> None:
+        life = self._life_of(event)
+        asking = life.asked.get(event.filter)
+        if asking is not None and not asking.is_granted:
+            asking.gone_at = event.at
+            del life.asked[event.filter]
+
+    def _unsubscribed(self, event: Unsubscribed) -> None:
+        life = self._life.get(event.client)
+        if life is None:
+            return
+        self._note_lock(event, life)
+        life.unsubscribed.add(event.filter)
+        window = life.held.pop(event.filter, None)
+        if window is not None:
+            window.until = event.at
+
+    def _unsubscribe_done(self, event: UnsubscribeDone) -> None:
+        life = self._life_of(event)
+        asking = life.asked.get(event.filter)
+        if asking is not None and event.filter in life.unsubscribed:
+            asking.gone_at = event.at
+            del life.asked[event.filter]
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def _fault_began(self, event: FaultBegan) -> None:
+        self._running[event.kind, event.nodes].append(event.at)
+
+    def _fault_ended(self, event: FaultEnded) -> None:
+        began = self._running[event.kind, event.nodes].pop()
+        self._faults.append(Fault(began, event.at, event.kind, event.nodes))
+
+    def _redis_lost(self, event: RedisLost) -> None:
+        self._redis_lost_at = event.at
+        self._others[RedisLost].append(event)
+
+    _takes: Final[dict[type, Callable[[Story, Any], None]]] = {
+        Published: _published,
+        Acknowledged: _acknowledged,
+        PublishRefused: _publish_refused,
+        Delivered: _delivered,
+        Asked: _asked,
+        Connected: _connected,
+        Refused: _refused,
+        Disconnected: _disconnected,
+        Closed: _closed,
+        SubscribeSent: _subscribe_sent,
+        Subscribed: _subscribed,
+        SubscribeRefused: _subscribe_refused,
+        Unsubscribed: _unsubscribed,
+        UnsubscribeDone: _unsubscribe_done,
+        FaultBegan: _fault_began,
+        FaultEnded: _fault_ended,
+        RedisLost: _redis_lost,
+        ChangeAsked: _changed,
+        Banned: _changed,
+        RulesChanged: _changed,
+        RetainedStood: _retained_stood,
+    }

@@ -1,0 +1,68 @@
+"""What a judge says, and what it goes by: the slacks of a run, each with its unit.
+
+A slack is no promise. It is how far what clients saw may be from what happened: messages take time, two clocks differ,
+and who sees the end of a connection sees it late. Where a fault ran a judge waits for its end before it counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+FOREVER: Final = float("inf")
+
+
+class Rules(NamedTuple):
+    max_stale_s: float = 0.5
+    """`cluster.max_stale`: what is sent so long after a SUBACK comes."""
+    clock_slack_s: float = 0.25
+    """How much later than another event the one process that saw both may have seen one of them."""
+    takeover_max_s: float = 6.0
+    """How long two connections of one client may overlap while nothing keeps their nodes from hearing it."""
+    delivered_max_s: float = 10.0
+    """How long, without a fault, what is acknowledged or due takes to a client that is there."""
+    silent_max_s: float = 5.0
+    """How long a client may take to see that its node is gone."""
+    gone_noticed_max_s: float = 20.0
+    """How long a node may take to see that a client is gone, if a fault hides it: half as long again as a keep-alive."""
+    session_expiry_slack_s: float = 1.0
+    message_expiry_slack_s: float = 1.0
+    wall_clocks_apart_s: float = 0.5
+    """Of two nodes."""
+    delayed_apart_s: float = 1.0
+    """Messages that are due so far apart come in that order."""
+    max_mqueue_len: int = 1000
+    """Messages that wait for one session; of more the oldest go."""
+    given_up_may_come_late: bool = False
+    """A retained message whose publisher gave up waiting for the answer may be written behind what others wrote then."""
+    granted_max_s: float = 10.0
+    """How long a client asks in vain for an exclusive filter that is free."""
+    ban_max_s: float = 2.0
+    rules_max_s: float = 2.0
+    """How long a ban, or a change of rules, that is acknowledged takes to every node."""
+    stale_ready_max_s: float = 10.0
+    """How long a node may say that it is ready while it holds what is published."""
+    slots_unserved_max_s: float = 10.0
+    """How long slots may be owned by a core that can't write, while another one can."""
+
+
+class Finding(NamedTuple):
+    kind: str
+    at: float
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.at:.3f}: {self.text}"
+
+
+@dataclass
+class Verdict:
+    acknowledged: int
+    findings: list[Finding]
+
+    def count(self, kind: str) -> int:
+        return sum(finding.kind == kind for finding in self.findings)
+
+    def by_kind(self) -> Counter[str]:
+        return Counter(finding.kind for finding in self.findings)

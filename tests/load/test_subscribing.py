@@ -1,0 +1,121 @@
+"""What a client subscribes to, whatever becomes of its questions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from conformance import wire
+from load.history import Subscribed, SubscribeRefused, SubscribeSent, Unsubscribed, UnsubscribeDone
+from load.player import CLEAN_311, LASTING, Player, Terms
+from load.scripted import Connection, Play, Took
+from load.subscribing import RESUBSCRIBE_S, Wish
+
+NO_LOCAL_AND_NEW_ONLY = 0x14
+
+
+def unanswered(play: Play, kind: int) -> None:
+    def answer(connection: Connection, packet: Took) -> bytes:
+        return b"" if packet.kind == kind else play.node.yes(connection, packet)
+
+    play.node.answer = answer
+
+
+@pytest.mark.parametrize("terms", [LASTING, CLEAN_311])
+def test_it_asks_for_what_it_wants_and_gives_up_the_rest(play: Play, terms: Terms) -> None:
+    player = Player(play.stage, "ann", terms, [Wish("a"), Wish("b", 1)], wanted=("a",))
+
+    async def work() -> None:
+        await play.connected(player)
+        player.subscribing.want(("b",))
+        assert not player.is_settled
+        await asyncio.sleep(0.1)
+        assert player.is_settled
+        player.settle()
+        await asyncio.sleep(0.1)
+
+    play(work())
+    assert player.is_settled
+    assert [(event.filter, event.qos) for event in play.all(SubscribeSent)] == [("a", 2), ("b", 1), ("a", 2)]
+    assert [event.filter for event in play.all(Subscribed)] == ["a", "b", "a"]
+    assert [event.filter for event in play.all(Unsubscribed)] == ["a", "b"]
+    assert [event.filter for event in play.all(UnsubscribeDone)] == ["a", "b"]
+
+
+def test_options_are_sent_and_written_down(play: Play) -> None:
+    wish = Wish("a", 1, no_local=True, retain_handling=1, identifier=5)
+
+    async def work() -> None:
+        await play.connected(Player(play.stage, "ann", LASTING, [wish]))
+
+    play(work())
+    (asked,) = play.node.last.took(wire.SUBSCRIBE)
+    assert asked.raw[-1] == 1 | NO_LOCAL_AND_NEW_ONLY
+    assert b"\x0b\x05" in asked.raw
+    (event,) = play.all(Subscribed)
+    assert (event.qos, event.no_local, event.retain_handling) == (1, True, 1)
+
+
+def test_who_is_refused_asks_again(play: Play) -> None:
+    player = Player(play.stage, "ann", LASTING, [Wish("a")])
+
+    def refuse(connection: Connection, packet: Took) -> bytes:
+        if packet.kind != wire.SUBSCRIBE:
+            return play.node.yes(connection, packet)
+        return wire.packet(0x90, packet.packet_id.to_bytes(2, "big"), b"\0\x97")
+
+    async def work() -> None:
+        play.node.answer = refuse
+        await play.connected(player)
+        play.node.answer = play.node.yes
+        await asyncio.sleep(RESUBSCRIBE_S)
+
+    play(work())
+    assert [(event.filter, event.reason) for event in play.all(SubscribeRefused)] == [("a", 0x97)]
+    assert player.is_settled
+
+
+def test_what_was_asked_and_not_answered_is_asked_again(play: Play) -> None:
+    player = Player(play.stage, "ann", LASTING, [Wish("a")])
+
+    async def work() -> None:
+        unanswered(play, wire.SUBSCRIBE)
+        await play.connected(player)
+        play.node.answer = play.node.yes
+        play.node.present = True
+        play.node.last.end()
+        await asyncio.sleep(0.1)
+
+    play(work())
+    assert [event.connection for event in play.all(SubscribeSent)] == [1, 2]
+    assert player.is_settled
+
+
+def test_what_a_session_may_have_and_nobody_wants_is_given_up(play: Play) -> None:
+    player = Player(play.stage, "ann", LASTING, [Wish("a")], wanted=())
+
+    async def work() -> None:
+        await play.connected(player)
+        unanswered(play, wire.SUBSCRIBE)
+        player.subscribing.want(("a",))
+        play.node.present = True
+        player.drop()
+        player.subscribing.want(())
+        await asyncio.sleep(0.1)
+
+    play(work())
+    assert [packet.topic for packet in play.node.last.took(wire.UNSUBSCRIBE)] == ["a"]
+    assert player.is_settled
+
+
+def test_a_new_session_has_nothing(play: Play) -> None:
+    player = Player(play.stage, "ann", LASTING, [Wish("a")])
+
+    async def work() -> None:
+        await play.connected(player)
+        player.drop()
+        await asyncio.sleep(0.1)
+
+    play(work())
+    assert [event.connection for event in play.all(Subscribed)] == [1, 2]
