@@ -140,7 +140,7 @@ class SimulatedCluster:
 
     def slow(self, source: str, target: str, seconds: float) -> None:
         """What `source` sends to `target` takes so much longer from now on."""
-        self.network.slow[self.hosts[source].address, self.hosts[target].address] = seconds
+        self.network.slow_down((self.hosts[source].address, self.hosts[target].address), seconds)
 
     async def leader(self) -> SimulatedNode | None:
         return next(

@@ -57,7 +57,11 @@ async def test_a_filter_that_its_client_gave_back_is_anothers(cluster: Simulated
     assert await rival.subscribe(FILTER) == GRANTED
 
 
-@pytest.mark.xfail(strict=True, reason="Mend 1: a purge frees the filter before its session's next home claims it")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Mend 1: a purge frees the filter before its session's next home claims it",
+)
 @pytest.mark.parametrize("end", ["kill", "drain"])
 @scenario()
 async def test_nobody_gets_the_filter_of_a_session_whose_home_ends(cluster: SimulatedCluster, end: str) -> None:
@@ -70,7 +74,11 @@ async def test_nobody_gets_the_filter_of_a_session_whose_home_ends(cluster: Simu
     assert set(heard) == {TAKEN}
 
 
-@pytest.mark.xfail(strict=True, reason="Mend 1: while its next home claims the filter, its own client is refused it")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Mend 1: while its next home claims the filter, its own client is refused it",
+)
 @pytest.mark.parametrize("end", ["kill", "drain"])
 @scenario()
 async def test_clients_are_granted_their_own_filters_while_slots_move(cluster: SimulatedCluster, end: str) -> None:
@@ -88,7 +96,9 @@ async def test_clients_are_granted_their_own_filters_while_slots_move(cluster: S
     assert [set(each) for each in heard] == [{GRANTED}] * len(owners)
 
 
-@pytest.mark.xfail(strict=True, reason="Mend 1: a look for filters that nobody uses doesn't find clean sessions")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="Mend 1: a look for filters that nobody uses doesn't find clean sessions"
+)
 @scenario()
 async def test_a_clean_session_keeps_its_filter_for_as_long_as_it_lasts(cluster: SimulatedCluster) -> None:
     owner = await Client.connect(cluster, "owner", at="replicant-1", clean=True)
