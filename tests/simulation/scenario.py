@@ -79,6 +79,16 @@ class Refused(Exception):
         self.reason = reason
 
 
+async def is_answered(asked: Coroutine[Any, Any, Any], within_s: float = ANSWER_MAX_S) -> bool:
+    """In time, and not with a CONNACK that says no."""
+    try:
+        async with asyncio.timeout(within_s):
+            await asked
+    except (TimeoutError, Unanswered, Refused):
+        return False
+    return True
+
+
 class Unanswered(Exception):
     """The connection ended, or nobody answered in time."""
 
