@@ -199,7 +199,8 @@ class Publishing:
             if not router.has_room(fan, message):
                 return False
             offer.groups = list(fan.groups)
-            offer.waits += max(0, router.forward_to_all(fan, message, offer.one))
+            asked = router.forward_to_all(fan, message, offer.one)  # amid which some accept it
+            offer.waits += max(0, asked)
             router.deliver(fan, message, None)
         offer.groups = [group for group in offer.groups if not self._give_to(group, offer, message)]
         if offer.groups:

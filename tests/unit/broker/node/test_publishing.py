@@ -20,19 +20,22 @@ from unit.broker.session.harness import Node
 
 
 class OtherNode(Peer):
-    """Takes what is forwarded while it `has_room`."""
+    """Takes what is forwarded while it `has_room`; once it `is_purged` it accepts all at once."""
 
     def __init__(self, turn: list[Sink]) -> None:
         super().__init__(turn, 5)
         self.taken: list[bytes] = []
         self.waiting: list[Callable[[], None]] = []
         self.has_room = True
+        self.is_purged = False
 
     def takes(self, packet_bytes: int) -> bool:
         return self.has_room
 
     def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        if self.has_room:
+        if self.is_purged:
+            on_accepted()
+        elif self.has_room:
             self.taken.append(packet)
             self.waiting.append(on_accepted)
         return self.has_room
@@ -270,3 +273,17 @@ async def test_one_that_is_due_is_published_when_all_have_it_or_not_at_all(publi
     published.lane.accepts[0]()
     assert await publishing
     assert published.got() == 1
+
+
+async def test_a_node_that_was_purged_is_waited_for_by_nobody(published: Published) -> None:
+    """Its routes may go a moment after it: a message that is due meanwhile would hold up all behind it, for good."""
+    router = published.router
+    gone, other = OtherNode(router.turn), OtherNode(router.turn)
+    router.remote.add(b"t", gone)
+    router.remote.add(b"#", other)
+    gone.is_purged = True
+    published.publish("will")
+    await published.rest()
+    assert published.accepted == []
+    other.waiting[0]()
+    assert published.accepted == ["will"]
