@@ -20,7 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from judges.ends import may_be_over
@@ -147,16 +147,14 @@ def _may_have_expired(story: Story, rules: Rules, life: Life, sent: Sent) -> boo
 
 
 def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
-    """While its client was away, or had no time to read, so many messages came behind this one that it had to go."""
+    """Its client was away, and so many messages came behind it, before any of them passed it, that it had to go."""
     others = story.meant_for(life)
     if len(others) <= rules.max_mqueue_len:
         return False
-    until = sent.owed_at + rules.delivered_max_s
-    waits = False
-    for left, back in life.absences():
-        if left > until:
-            break
-        if back >= sent.due_at:
-            until, waits = max(until, back + rules.delivered_max_s), True
+    until = life.passed_at(sent.owed_at)
     beside = bisect_right(others, until, key=_due_at) - bisect_left(others, sent.due_at, key=_due_at)
-    return waits and beside > rules.max_mqueue_len
+    if beside <= rules.max_mqueue_len:
+        return False
+    absences = life.absences
+    first = bisect_left(absences, sent.due_at, key=itemgetter(1))
+    return first < len(absences) and absences[first][0] <= until

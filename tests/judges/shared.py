@@ -30,7 +30,7 @@ SHARED_LOST: Final = "lost to a group"
 
 
 class _End(NamedTuple):
-    """A member's: what it had may be gone with it. `qos`: of a session that ended, whose QoS 2 may go to nobody else."""
+    """A member's: what it had may be gone with it. `qos`: of a session, whose QoS 2 may go to nobody else."""
 
     at: float
     by_fault: bool
@@ -115,7 +115,7 @@ class _Losses:
         for life, window in self._lasting:
             if window.since > sent.owed_at + rules.delivered_max_s or min(window.until, life.ended_at) < sent.due_at:
                 continue
-            if life.ended_at == FOREVER and not life.was_there(settled, story.ended_at):
+            if life.ended_at == FOREVER and not life.was_there(max(settled, life.began_at), story.ended_at):
                 return True
             if story.lost_by_redis(sent.first_sent_at, FOREVER) or may_have_overflowed(story, rules, life, sent):
                 return True
