@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from judges.judge import EXPIRED
 from judges.made_up import Script, begun
 
 
-def comes_after(seconds: float, *, dup: bool = False, fault: str = "", **more: float) -> Script:
+def comes_after(seconds: float, *, dup: bool = False, fault: str = "", **more: Any) -> Script:
     """A message that expires after two seconds."""
     script = begun()
     script.put("pub", 1, expiry_s=2.0, **more)

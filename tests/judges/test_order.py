@@ -111,14 +111,14 @@ def test_what_is_sent_again_to_a_subscription_that_stood_all_the_time_comes_in_o
 
 
 def test_a_copy_that_may_have_expired_or_overflowed_leaves_the_other_to_come_late() -> None:
-    for more, rules in (({"expiry_s": 1.0}, Rules()), ({}, Rules(max_mqueue_len=1))):
+    for expiry_s, rules in ((1.0, Rules()), (-1.0, Rules(max_mqueue_len=1))):
         script = begun()
         script.close("sub")
-        script.publish("pub", 1, **more)
+        script.publish("pub", 1, expiry_s=expiry_s)
         script.publish("pub", 2)
         script.close("pub")
         script.connect("pub", present=True, node="b")
-        script.publish("pub", 1, again=True, **more)
+        script.publish("pub", 1, again=True, expiry_s=expiry_s)
         script.connect("sub", present=True)
         script.deliver("sub", "pub", 2)
         script.deliver("sub", "pub", 1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from judges.judge import REFUSED
 from judges.made_up import Script, begun
 from load.history import Message, RetainedStood
 
 
-def refused(**more: bool) -> Script:
+def refused(**more: Any) -> Script:
     script = begun()
     script.publish("pub", 1, **more)
     script.refuse("pub", 1)

@@ -204,3 +204,36 @@ def test_the_oldest_of_more_than_may_wait_and_what_redis_lost_are_gone() -> None
         script.tick(20.0)
         script.connect("pub", present=True)
         assert script.found(rules) == {}
+
+
+# When all leave.
+
+
+def left(script: Script, after_s: float = 20.0) -> dict[str, int]:
+    """All but the publisher end their sessions then."""
+    script.tick(after_s)
+    for member in ("stays", "goes"):
+        script.connect(member, lasts=False, clean_start=True)
+        script.close(member)
+    return script.found()
+
+
+def test_what_was_lost_before_all_left_is_found_all_the_same() -> None:
+    for qos in (1, 2):
+        script = group()
+        script.put("pub", 1, qos=qos)
+        assert left(script) == {SHARED_LOST: 1}
+
+
+def test_what_waited_for_a_member_that_was_away_went_with_it() -> None:
+    script = group()
+    script.close("goes")
+    script.put("pub", 1)
+    assert left(script) == {}
+
+
+def test_what_was_acknowledged_as_they_left_is_owed_to_nobody() -> None:
+    script = group()
+    script.tick(20.0)
+    script.put("pub", 1)
+    assert left(script, 3.0) == {}

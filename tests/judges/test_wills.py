@@ -271,3 +271,14 @@ def test_what_was_retained_of_a_will_came_of_it() -> None:
     script.deliver("sub", "c!", 1, "gone")
     assert later(script, delivered=2, retained=True) == {}
     assert later(alive(), delivered=1, retained=True) == {WILL_UNDUE: 1}
+
+
+def test_what_was_lost_before_all_left_is_found_all_the_same() -> None:
+    for waits_s, found in ((60.0, {WILL_LOST: 1}), (5.0, {})):
+        script = alive()
+        script.tick(20.0)
+        script.close("c")
+        script.tick(waits_s)
+        script.connect("sub", lasts=False, clean_start=True)
+        script.close("sub", 1, by_server=True)
+        assert later(script) == found
