@@ -73,6 +73,18 @@ def _was_told(story: Story, rules: Rules, last: Connection, at: float) -> bool:
     )
 
 
+def owed_until(story: Story, rules: Rules, life: Life) -> float:
+    """What was acknowledged before must have come to it, or be there to come. If its client ended it in order, and was
+    there for long before, while no fault ran, it got all that was acknowledged before that."""
+    if life.ended_at == FOREVER:
+        return FOREVER
+    if life.lasts and life.ended_by is not None and not may_be_over(story, rules, life.ended_by):
+        return FOREVER
+    left_at = min(life.left_at, life.ended_at)
+    since = left_at - rules.delivered_max_s
+    return since if life.was_there(since, left_at) and not story.faults.any.overlap(since, left_at) else -FOREVER
+
+
 def held_until(story: Story, rules: Rules, life: Life, since: float) -> float:
     """Up to when its session, which was there at `since`, was there for sure, and what it had in the cluster."""
     last = life.connections[-1]

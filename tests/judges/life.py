@@ -197,10 +197,17 @@ class Life:
         i = bisect_right(self.presence, (since, FOREVER)) - 1
         return i >= 0 and self.presence[i][1] >= until
 
+    @cached_property
     def absences(self) -> list[tuple[float, float]]:
         """From when to when it waited for its client."""
         ends = [*(since for since, _ in self.presence[1:]), self.ended_at]
         return [(left, back) for (_, left), back in zip(self.presence, ends, strict=True) if left < back]
+
+    def passed_at(self, owed_at: float) -> float:
+        """When first something came that was due later."""
+        dues, first_came = self._passing
+        i = bisect_right(dues, owed_at)
+        return first_came[i] if i < len(dues) else FOREVER
 
     def windows_on(self, topic: str) -> list[Window]:
         known = self._windows_on.get(topic)
@@ -236,6 +243,14 @@ class Life:
             left = max(left, connection.until)
         known[None] = left
         return known
+
+    @cached_property
+    def _passing(self) -> tuple[list[float], list[float]]:
+        """When what came was due, in that order; when the first came of each and those behind it."""
+        came = sorted((c.sent.due_at, c.delivered.at) for c in self.came if self.ways(c.delivered) == (ORDINARY,))
+        first = FOREVER
+        first_came = [first := min(first, at) for _, at in reversed(came)]
+        return [due_at for due_at, _ in came], first_came[::-1]
 
     @cached_property
     def _windows_on(self) -> dict[str, list[Window]]:

@@ -20,10 +20,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
-from judges.ends import may_be_over
+from judges.ends import owed_until
 from judges.life import Connection, Life, Sent, Window
 from judges.story import Story
 from judges.verdict import FOREVER, Finding, Rules
@@ -77,7 +77,7 @@ def _judge(story: Story, rules: Rules, life: Life, streams: Streams) -> Iterator
     for delivered, _, _, sent in life.came:
         came[delivered.publisher, delivered.topic].append((sent, delivered.at))
     have = {sent for some in came.values() for sent, _ in some}
-    owed_until = _owed_until(story, rules, life)
+    settled_at = owed_until(story, rules, life)
     lost: set[Sent] = set()
     for window in life.windows:
         if window.is_shared or not window.qos:
@@ -95,7 +95,7 @@ def _judge(story: Story, rules: Rules, life: Life, streams: Streams) -> Iterator
                 if missing:
                     passed = _passed(came[stream[0].message.publisher, topic], window.since, until)
                     for sent in missing:
-                        if (is_whole and sent.owed_at < owed_until) or _is_passed(sent, passed):
+                        if (is_whole and sent.owed_at < settled_at) or _is_passed(sent, passed):
                             lost.add(sent)
                             yield _finding(life, window, sent)
 
@@ -105,17 +105,6 @@ def _finding(life: Life, window: Window, sent: Sent) -> Finding:
         f"{sent.message.publisher} {sent.message.number} on {sent.topic} (QoS {sent.qos}) never came to {life.client}"
     )
     return Finding(LOST, sent.acknowledged_at, f"{text}, subscribed at {window.since:.3f}")
-
-
-def _owed_until(story: Story, rules: Rules, life: Life) -> float:
-    """What was acknowledged before must have come, or be there to come."""
-    if life.ended_at == FOREVER:
-        return FOREVER
-    if life.lasts and life.ended_by is not None and not may_be_over(story, rules, life.ended_by):
-        return FOREVER
-    left_at = min(life.left_at, life.ended_at)
-    since = left_at - rules.delivered_max_s
-    return since if life.was_there(since, left_at) and not story.faults.any.overlap(since, left_at) else -FOREVER
 
 
 def _passed(came: Iterable[tuple[Sent, float]], since: float, until: float) -> dict[Connection, int]:
@@ -147,16 +136,14 @@ def _may_have_expired(story: Story, rules: Rules, life: Life, sent: Sent) -> boo
 
 
 def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
-    """While its client was away, or had no time to read, so many messages came behind this one that it had to go."""
+    """Its client was away, and so many messages came behind it, before any of them passed it, that it had to go."""
     others = story.meant_for(life)
     if len(others) <= rules.max_mqueue_len:
         return False
-    until = sent.owed_at + rules.delivered_max_s
-    waits = False
-    for left, back in life.absences():
-        if left > until:
-            break
-        if back >= sent.due_at:
-            until, waits = max(until, back + rules.delivered_max_s), True
+    until = life.passed_at(sent.owed_at)
     beside = bisect_right(others, until, key=_due_at) - bisect_left(others, sent.due_at, key=_due_at)
-    return waits and beside > rules.max_mqueue_len
+    if beside <= rules.max_mqueue_len:
+        return False
+    absences = life.absences
+    first = bisect_left(absences, sent.due_at, key=itemgetter(1))
+    return first < len(absences) and absences[first][0] <= until

@@ -74,11 +74,11 @@ class Script:
     def turn_away(self, client: str, reason: int = 0x88) -> None:
         self.events.append(Refused(self.tick(), client, self._connections[client], reason))
 
-    def disconnect(self, client: str, *, with_will: bool = False, ends: bool = False) -> None:
+    def disconnect(self, client: str, connection: int = 0, *, with_will: bool = False, ends: bool = False) -> None:
         """And the connection ends."""
-        connection = self._connections[client]
+        connection = connection or self._connections[client]
         self.events.append(Disconnected(self.tick(), client, connection, with_will, ends))
-        self.close(client)
+        self.close(client, connection)
 
     def close(self, client: str, connection: int = 0, *, by_server: bool = False) -> None:
         self.events.append(Closed(self.tick(), client, connection or self._connections[client], by_server))
@@ -98,9 +98,9 @@ class Script:
         """SUBACK that says no."""
         self.events.append(SubscribeRefused(self.tick(), client, self._connections[client], filter, reason))
 
-    def unsubscribe(self, client: str, filter: str = "t") -> None:
+    def unsubscribe(self, client: str, filter: str = "t", *, answered: bool = True) -> None:
         self.events.append(Unsubscribed(self.tick(), client, filter))
-        if self._tells:
+        if self._tells and answered:
             self.events.append(UnsubscribeDone(self.tick(), client, self._connections[client], filter))
 
     # Messages.

@@ -20,23 +20,29 @@ from load.history import NodeSeen
 STALE_READY: Final = "stale but ready"
 UNSERVED: Final = "slots unserved"
 
+SEEN_EVERY_MAX_S: Final = 3.0
+
 
 class _Runs:
-    """Of each node since when something holds in a row; told once a run."""
+    """Of each node since when something holds in a row; told once a run. A node that wasn't seen for a while wasn't
+    there."""
 
     def __init__(self, longest_s: float) -> None:
         self._longest_s = longest_s
         self._since: dict[str, float] = {}
+        self._last: dict[str, float] = {}
 
     def passes(self, seen: NodeSeen, holds: bool) -> float:
         """For how long it holds, when that is too long; else 0."""
-        since = self._since.setdefault(seen.node, seen.at)
-        if not holds:
-            del self._since[seen.node]
-        elif seen.at - since > self._longest_s:
-            self._since[seen.node] = FOREVER
-            return seen.at - since
-        return 0.0
+        is_back = seen.at - self._last.get(seen.node, seen.at) > SEEN_EVERY_MAX_S
+        self._last[seen.node] = seen.at
+        if is_back or not holds:
+            self._since.pop(seen.node, None)
+        since = self._since.setdefault(seen.node, seen.at) if holds else FOREVER
+        if seen.at - since <= self._longest_s:
+            return 0.0
+        self._since[seen.node] = FOREVER
+        return seen.at - since
 
 
 def stale_ready(story: Story, rules: Rules) -> Iterator[Finding]:

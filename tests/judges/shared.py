@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from judges.ends import owed_until
 from judges.life import Came, Life, Sent, Window
 from judges.losses import is_owed, may_have_overflowed
 from judges.story import Story
@@ -30,7 +31,7 @@ SHARED_LOST: Final = "lost to a group"
 
 
 class _End(NamedTuple):
-    """A member's: what it had may be gone with it. `qos`: of a session that ended, whose QoS 2 may go to nobody else."""
+    """A member's: what it had may be gone with it. `qos`: of a session, whose QoS 2 may go to nobody else."""
 
     at: float
     by_fault: bool
@@ -89,33 +90,42 @@ def _may_come_again(story: Story, rules: Rules, before: Came, again: Came) -> bo
 
 
 class _Losses:
-    """What is owed to one group."""
+    """What is owed to one group, as far as the member stands for it that stays the longest."""
 
     def __init__(self, story: Story, rules: Rules, members: list[tuple[Life, Window]]) -> None:
         self._story = story
         self._rules = rules
-        steady = [window.since for life, window in members if min(window.until, life.ended_at) == FOREVER]
-        is_sure = all(window.qos for _, window in members)
-        self._since = min(steady) + rules.max_stale_s + rules.clock_slack_s if steady and is_sure else FOREVER
         self._lasting = [(life, window) for life, window in members if life.lasts]
-        ended = [member for member in members if min(member[1].until, member[0].ended_at) < FOREVER]
+        staying = [(life, window) for life, window in members if window.until == FOREVER and not life.excused]
+        self._settled_at = max((owed_until(story, rules, life) for life, _ in staying), default=-FOREVER)
+        steady = [
+            (life, window) for life, window in staying if owed_until(story, rules, life) == self._settled_at > -FOREVER
+        ]
+        is_sure = all(window.qos for _, window in members)
+        since = min((window.since for _, window in steady), default=FOREVER) if is_sure else FOREVER
+        self._since = since + rules.max_stale_s + rules.clock_slack_s
+        self._until = max((min(life.left_at, story.ended_at) for life, _ in steady), default=-FOREVER)
+        """When the last was there."""
+        self._looked_at = min(self._settled_at, story.ended_at - rules.delivered_max_s)
+        """From then on whoever was there had all that it was to have."""
+        ended = [(life, window) for life, window in members if min(window.until, life.ended_at) <= self._looked_at]
         self._ends = sorted(self._end(life, window) for life, window in ended)
 
     def is_lost(self, sent: Sent) -> bool:
         """It came to nobody, and might have."""
-        story, rules = self._story, self._rules
-        if sent.sent_at + sent.wait_s < self._since or sent.expiry_s >= 0.0 or not is_owed(story, rules, sent):
+        if sent.sent_at + sent.wait_s < self._since or sent.owed_at >= self._settled_at or sent.expiry_s >= 0.0:
             return False
-        return not (self._may_wait(sent) or self._may_have_ended(sent))
+        return is_owed(self._story, self._rules, sent) and not (self._may_wait(sent) or self._may_have_ended(sent))
 
     def _may_wait(self, sent: Sent) -> bool:
         """For a member that is away, or that Redis or its bound took it from."""
         story, rules = self._story, self._rules
-        settled = story.ended_at - rules.delivered_max_s
         for life, window in self._lasting:
             if window.since > sent.owed_at + rules.delivered_max_s or min(window.until, life.ended_at) < sent.due_at:
                 continue
-            if life.ended_at == FOREVER and not life.was_there(settled, story.ended_at):
+            since = max(self._looked_at, life.began_at)
+            until = self._until if life.ended_at == FOREVER else min(self._until, life.left_at)
+            if life.ended_at > self._looked_at and not life.was_there(since, max(since, until)):
                 return True
             if story.lost_by_redis(sent.first_sent_at, FOREVER) or may_have_overflowed(story, rules, life, sent):
                 return True

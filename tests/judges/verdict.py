@@ -25,7 +25,7 @@ class Rules(NamedTuple):
     silent_max_s: float = 5.0
     """How long a client may take to see that its node is gone."""
     gone_noticed_max_s: float = 20.0
-    """How long a node may take to see that a client is gone, if a fault hides it: 1.5 times the keep-alive, and more."""
+    """How long a node may take to see that a client is gone, if a fault hides it: 1.5 times the keep-alive or more."""
     session_expiry_slack_s: float = 1.0
     message_expiry_slack_s: float = 1.0
     wall_clocks_apart_s: float = 0.5

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, takewhile
 from typing import Final, NamedTuple
 
+from judges.ends import owed_until
 from judges.life import Came, Connection, Life, Sent, Window
 from judges.losses import may_have_overflowed
 from judges.story import LATE_CONNECT_MAX_S, Story
@@ -54,7 +55,7 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
     for will in wills:
         fate = _fate(story, rules, will)
         those = story.came.get(will.message, [])
-        yield from _judge_undue(rules, will, fate, [*those, *retained[will]])
+        yield from _judge_undue(will, fate, [*those, *retained[will]])
         yield from _judge_twice(those)
         if fate.by < FOREVER:
             for life in subscribers.lacking(will, fate, {one.life for one in those}):
@@ -120,7 +121,7 @@ def _may_be_lost(story: Story, rules: Rules, connection: Connection, later: list
     assert connected is not None
     ended_at = min(connection.until, story.ended_at)
     if not asked.lasts:
-        return faults.of(asked.node).overlap(ended_at - rules.silent_max_s, ended_at + _NEAR_S)
+        return faults.of(asked.node).overlap(ended_at - rules.silent_max_s, by)
     if story.lost_by_redis(connected.at, by):
         return True
     admitted_amid = faults.any.overlap(asked.at - _NEAR_S, connected.at + rules.silent_max_s)
@@ -165,7 +166,7 @@ def _from(connections: list[Connection], connection: Connection, step: int) -> I
 # --- what came --------------------------------------------------------------------------------------------------------
 
 
-def _judge_undue(rules: Rules, will: Sent, fate: _Fate, came: Iterable[Came]) -> Iterator[Finding]:
+def _judge_undue(will: Sent, fate: _Fate, came: Iterable[Came]) -> Iterator[Finding]:
     for one in came:
         if one.delivered.at < fate.since:
             why = "was never due" if fate is _NEVER else f"was due at {fate.since:.3f}"
@@ -188,18 +189,18 @@ def _is_shared(came: Came) -> bool:
 
 
 class _Subscribers:
-    """Who stays subscribed to the end, at QoS 1 or 2, by topic filter."""
+    """Who stays subscribed, at QoS 1 or 2, by topic filter; and until when it is known what came to them."""
 
     def __init__(self, story: Story, rules: Rules) -> None:
         self._story = story
         self._rules = rules
-        self._of: dict[str, list[tuple[Life, Window]]] = defaultdict(list)
-        self._on: dict[str, list[tuple[Life, Window]]] = {}
+        self._of: dict[str, list[tuple[Life, Window, float]]] = defaultdict(list)
+        self._on: dict[str, list[tuple[Life, Window, float]]] = {}
         for life in story.lives:
-            if life.ended_at == FOREVER and not life.excused:
-                for window in life.windows:
-                    if window.qos and window.until == FOREVER and not window.is_shared:
-                        self._of[window.topic_filter].append((life, window))
+            until = -FOREVER if life.excused else owed_until(story, rules, life)
+            for window in life.windows if until > life.began_at else ():
+                if window.qos and window.until == FOREVER and not window.is_shared:
+                    self._of[window.topic_filter].append((life, window, until))
 
     def lacking(self, will: Sent, fate: _Fate, have: set[Life]) -> list[Life]:
         """Who should have it, and hasn't."""
@@ -209,9 +210,10 @@ class _Subscribers:
             filters = [filter for filter in self._of if matches(filter, will.topic)]
             self._on[will.topic] = [member for filter in filters for member in self._of[filter]]
         since = fate.since - self._rules.max_stale_s - self._rules.clock_slack_s
+        published_by = fate.by - self._rules.delivered_max_s
         due: dict[Life, None] = {}
-        for life, window in self._on[will.topic]:
+        for life, window, until in self._on[will.topic]:
             is_own = f"{life.client}!" == will.message.publisher and window.no_local
-            if window.since <= since and life not in have and not is_own:
+            if window.since <= since and published_by < until and life not in have and not is_own:
                 due[life] = None
         return [life for life in due if not may_have_overflowed(self._story, self._rules, life, will)]

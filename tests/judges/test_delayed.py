@@ -1,0 +1,77 @@
+"""The judge of delayed messages: they come when they are due, and in that order."""
+
+from __future__ import annotations
+
+import pytest
+
+from judges.judge import DELAYED_ORDER, EARLY
+from judges.made_up import begun
+
+
+def test_a_delayed_message_comes_when_it_is_due() -> None:
+    script = begun()
+    script.put("pub", 1, delay_s=3.0)
+    script.tick(3.0)
+    script.deliver("sub", "pub", 1)
+    assert script.found() == {}
+
+
+@pytest.mark.parametrize(("kind", "found"), [("kill core", {EARLY: 1}), ("clock core", {})])
+def test_it_comes_no_sooner_unless_a_clock_is_wrong(kind: str, found: dict[str, int]) -> None:
+    script = begun()
+    script.put("pub", 1, delay_s=3.0)
+    script.fault(kind, "a")
+    script.deliver("sub", "pub", 1)
+    assert script.found() == found
+
+
+def test_what_is_due_first_comes_first() -> None:
+    script = begun()
+    script.put("pub", 1, delay_s=9.0)
+    script.put("pub", 2, delay_s=3.0)
+    script.put("pub", 3)
+    script.deliver("sub", "pub", 3)
+    script.tick(10.0)
+    script.deliver("sub", "pub", 2)
+    script.deliver("sub", "pub", 1)
+    assert script.found() == {}
+    script.put("pub", 4, delay_s=9.0)
+    script.put("pub", 5, delay_s=3.0)
+    script.tick(10.0)
+    script.deliver("sub", "pub", 4)
+    script.deliver("sub", "pub", 5)
+    assert script.found() == {DELAYED_ORDER: 1}
+
+
+def test_what_is_due_at_about_the_same_time_comes_in_any_order() -> None:
+    script = begun()
+    script.put("pub", 1, delay_s=3.0)
+    script.put("pub", 2, delay_s=3.0)
+    script.tick(3.0)
+    script.deliver("sub", "pub", 2)
+    script.deliver("sub", "pub", 1)
+    assert script.found() == {}
+
+
+def test_what_a_fault_held_up_is_passed() -> None:
+    script = begun()
+    script.put("pub", 1, delay_s=9.0)
+    script.put("pub", 2, delay_s=3.0)
+    script.fault("kill leader", "a")
+    script.tick(10.0)
+    script.deliver("sub", "pub", 1)
+    script.deliver("sub", "pub", 2)
+    assert script.found() == {}
+
+
+def test_what_came_before_may_come_again_at_any_time() -> None:
+    script = begun()
+    script.put("pub", 1, delay_s=1.0)
+    script.put("pub", 2, delay_s=5.0)
+    script.tick(6.0)
+    script.deliver("sub", "pub", 1)
+    script.deliver("sub", "pub", 2)
+    script.close("sub")
+    script.connect("sub", present=True)
+    script.deliver("sub", "pub", 1, dup=True)
+    assert script.found() == {}

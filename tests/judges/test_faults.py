@@ -1,0 +1,46 @@
+"""When faults ran, and on whom."""
+
+from __future__ import annotations
+
+from judges.faults import Fault, Faults
+from judges.verdict import FOREVER
+
+CUT = Fault(10.0, 12.0, "cut", ("a", "b"))
+STOP = Fault(12.5, 15.0, "stop core", ("b",))
+CLOCK = Fault(30.0, 31.0, "clock core", ("c",))
+
+
+def test_a_time_amid_faults_is_over_with_the_last_of_those_that_follow_one_another() -> None:
+    faults = Faults([STOP, CUT, CLOCK])
+    assert faults.any.over(8.0) == 8.0
+    assert faults.any.over(9.5) == 15.0
+    assert faults.any.over(11.0) == 15.0
+    assert faults.any.over(15.5) == 15.5
+    assert faults.any.before(14.0) == 10.0
+    assert faults.any.before(17.0) == 17.0
+
+
+def test_each_node_has_faults_of_its_own() -> None:
+    faults = Faults([STOP, CUT, CLOCK])
+    assert faults.of("a").over(11.0) == 12.0
+    assert faults.of("b").over(11.0) == 15.0
+    assert faults.of("nobody").over(11.0) == 11.0
+    assert faults.over_for(11.0, {"a", "c"}) == 12.0
+    assert faults.of("b").first(0.0) == 10.0
+    assert faults.of("b").first(11.0) == 11.0
+    assert faults.of("b").first(16.0) == FOREVER
+
+
+def test_faults_overlap_what_they_touch() -> None:
+    faults = Faults([CUT, STOP, CLOCK])
+    assert faults.any.overlap(0.0, 10.0)
+    assert faults.any.overlap(14.0, 20.0)
+    assert not faults.any.overlap(16.0, 29.0)
+    assert faults.of_clocks.overlap(30.5, 30.6)
+    assert not faults.of_clocks.overlap(10.0, 12.0)
+
+
+def test_a_fault_that_never_ended_runs_for_ever() -> None:
+    faults = Faults([Fault(1.0, FOREVER, "cut", ("a",))])
+    assert faults.any.over(2.0) == FOREVER
+    assert faults.over_for(2.0, ["a"]) == FOREVER

@@ -1,0 +1,142 @@
+"""The judges of bans and rules: who is banned isn't connected, what is denied isn't done."""
+
+from __future__ import annotations
+
+import pytest
+
+from judges.judge import BANNED, LET_THROUGH
+from judges.made_up import Script, begun
+from load.history import Banned, ChangeAsked, RulesChanged
+
+
+def banned(*, holds: bool = True, asked: bool = False) -> Script:
+    """A client that is connected."""
+    script = begun()
+    change(script, holds, asked=asked)
+    return script
+
+
+def change(script: Script, holds: bool, *, asked: bool = False) -> None:
+    if asked:
+        script.events.append(ChangeAsked(script.tick(), "ban" if holds else "lift", "sub"))
+    script.events.append(Banned(script.tick(), "sub", holds))
+
+
+def test_who_is_banned_is_sent_away() -> None:
+    script = banned()
+    script.close("sub", by_server=True)
+    script.tick(10.0)
+    script.connect("pub", present=True)
+    assert script.found() == {}
+    script = banned()
+    script.tick(10.0)
+    script.close("sub")
+    assert script.found() == {BANNED: 1}
+
+
+def test_who_is_banned_isnt_let_in_until_that_is_lifted() -> None:
+    script = banned()
+    script.close("sub", by_server=True)
+    script.tick(10.0)
+    script.connect("sub", present=True)
+    script.close("sub", by_server=True)
+    assert script.found() == {BANNED: 1}
+    script = banned()
+    script.close("sub", by_server=True)
+    script.tick(10.0)
+    change(script, holds=False)
+    script.connect("sub", present=True)
+    script.tick(10.0)
+    script.crossing(1)
+    assert script.found() == {}
+
+
+def test_a_ban_that_a_fault_kept_from_being_heard_holds_when_it_is_over() -> None:
+    script = banned()
+    script.fault("isolate", "a", lasts_s=8.0)
+    script.close("sub", by_server=True)
+    script.tick(10.0)
+    script.connect("pub", present=True)
+    assert script.found() == {}
+
+
+def test_a_lift_that_somebody_was_asked_for_may_be_done_at_once_or_late() -> None:
+    script = banned(asked=True)
+    script.close("sub", by_server=True)
+    script.tick(10.0)
+    script.events.append(ChangeAsked(script.tick(), "lift", "sub"))
+    script.tick(3.0)
+    script.connect("sub", present=True)
+    change(script, holds=False, asked=True)
+    change(script, holds=True, asked=True)
+    script.tick(4.0)
+    script.crossing(1)
+    assert script.found() == {}
+    script.tick(20.0)
+    script.crossing(2)
+    assert script.found() == {BANNED: 1}
+
+
+def denied(version: int = 5) -> Script:
+    """To publish to `t`, and to subscribe to it."""
+    script = Script(tells=True)
+    script.connect("pub", version=version)
+    script.connect("sub")
+    script.subscribe("sub", "t/#")
+    script.events.append(RulesChanged(script.tick(), "t", is_denied=True))
+    script.tick(5.0)
+    return script
+
+
+def test_what_is_denied_is_refused() -> None:
+    script = denied()
+    script.publish("pub", 1, "t/1")
+    script.refuse("pub", 1)
+    script.put("pub", 2, "s")
+    script.ask_for("pub", "t/+")
+    script.deny("pub", "t/+", 0x87)
+    script.subscribe("pub", "s")
+    assert script.found() == {}
+
+
+@pytest.mark.parametrize(("version", "found"), [(5, {LET_THROUGH: 1}), (4, {})])
+def test_what_is_denied_isnt_acknowledged_unless_by_a_version_that_cant_say_no(
+    version: int, found: dict[str, int]
+) -> None:
+    script = denied(version)
+    script.publish("pub", 1, "t/1")
+    script.unsubscribe("sub", "t/#")
+    script.acknowledge("pub", 1)
+    assert script.found() == found
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_what_is_denied_comes_to_nobody(version: int) -> None:
+    script = denied(version)
+    script.publish("pub", 1, "t")
+    script.deliver("sub", "pub", 1, "t")
+    assert script.found() == {LET_THROUGH: 1}
+
+
+@pytest.mark.parametrize("filter", ["t", "t/#", "+/1", "#", "$share/g/t/2"])
+def test_what_overlaps_what_is_denied_isnt_granted(filter: str) -> None:
+    script = denied()
+    script.subscribe("pub", filter)
+    assert script.found() == {LET_THROUGH: 1}
+
+
+def test_what_was_sent_before_a_change_or_behind_another_is_of_that_time() -> None:
+    script = Script(tells=True)
+    script.connect("pub")
+    script.connect("sub")
+    script.subscribe("sub", "t/#")
+    script.tick(1.0)
+    script.publish("pub", 1, "t/1")
+    script.events.append(RulesChanged(script.tick(), "t", is_denied=True))
+    script.tick(5.0)
+    script.acknowledge("pub", 1)
+    script.deliver("sub", "pub", 1, "t/1")
+    script.events.append(RulesChanged(script.tick(), "t", is_denied=False))
+    script.put("pub", 2, "t/1")
+    script.deliver("sub", "pub", 2, "t/1")
+    assert script.found() == {}
