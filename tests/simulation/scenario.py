@@ -8,7 +8,8 @@
         …
         assert await sub.receives(b"1")
 
-A test is a fork of a started cluster of its shape: it starts where the others started, and leaves nothing behind.
+A test is a fork of a started cluster of its shape: it starts where the others started, and leaves nothing behind. It
+fails with Broken if what it asserts isn't so, or somebody hears no answer; whatever else it raises is its own mistake.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -38,7 +40,14 @@ RETRY_S: Final = 0.1
 SEED: Final = 1
 
 Play = Callable[..., Coroutine[Any, Any, None]]
+Broken: Final = pytest.fail.Exception
+"""What is promised isn't so."""
 _started = functools.cache(started)
+
+
+class _Outcome(NamedTuple):
+    broken: str
+    unwell: list[str]
 
 
 def scenario(shape: Shape = Shape(), *, may_be_unwell: bool = False) -> Callable[[Play], Callable[..., None]]:  # noqa: B008
@@ -50,9 +59,11 @@ def scenario(shape: Shape = Shape(), *, may_be_unwell: bool = False) -> Callable
             cluster = _started(shape)
             ((_, outcome),) = forked(lambda _: _played(cluster, play, given), [None], 1, SCENARIO_MAX_S)
             if isinstance(outcome, Failed):
-                pytest.fail(outcome.text, pytrace=False)
-            if outcome and not may_be_unwell:
-                pytest.fail("\n".join(outcome), pytrace=False)
+                raise RuntimeError(outcome.text)
+            if outcome.broken:
+                raise Broken(outcome.broken, pytrace=False)
+            if outcome.unwell and not may_be_unwell:
+                raise Broken("\n".join(outcome.unwell), pytrace=False)
 
         parameters = list(inspect.signature(play).parameters.values())[1:]
         test.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -62,11 +73,16 @@ def scenario(shape: Shape = Shape(), *, may_be_unwell: bool = False) -> Callable
     return decorate
 
 
-def _played(cluster: SimulatedCluster, play: Play, given: dict[str, Any]) -> list[str]:
+def _played(cluster: SimulatedCluster, play: Play, given: dict[str, Any]) -> _Outcome:
     cluster.begin(SEED)
+    broken = ""
     with Defects(cluster):
-        cluster.loop.run(play(cluster, **given), cluster.clients)
-    return [f"{event.node}: {event.what}" for event in cluster.events if isinstance(event, Unwell)]
+        try:
+            cluster.loop.run(play(cluster, **given), cluster.clients)
+        except (AssertionError, Broken, Refused, Unanswered, TimeoutError):
+            broken = traceback.format_exc()
+    unwell = [f"{event.node}: {event.what}" for event in cluster.events if isinstance(event, Unwell)]
+    return _Outcome(broken, unwell)
 
 
 class Refused(Exception):

@@ -68,7 +68,15 @@ class Topology:
             firsts = [number * share for number in range(len(servers))]
             ends = [*(first - 1 for first in firsts[1:]), HASH_SLOTS - 1]
             ranges = list(zip(firsts, ends, servers, strict=True))
-            Cluster(ranges, (), self._network.loop, self._random, reaches=self._reaches, node_timeout_s=NODE_TIMEOUT_S)
+            Cluster(
+                ranges,
+                (),
+                self._network.loop,
+                self._random,
+                reaches=self._reaches,
+                node_timeout_s=NODE_TIMEOUT_S,
+                requires_full_coverage=False,  # as docs/redis.md asks for
+            )
         elif self.kind == SENTINEL:
             self._start_sentinels(servers)
 
