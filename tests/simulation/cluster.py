@@ -138,6 +138,10 @@ class SimulatedCluster:
     def mend(self, source: str, target: str) -> None:
         self.network.mend(self.hosts[source].address, self.hosts[target].address)
 
+    def slow(self, source: str, target: str, seconds: float) -> None:
+        """What `source` sends to `target` takes so much longer from now on."""
+        self.network.slow_down((self.hosts[source].address, self.hosts[target].address), seconds)
+
     async def leader(self) -> SimulatedNode | None:
         return next(
             (node for node in self.cores if node.assembly is not None and node.assembly.cluster.is_leader), None

@@ -8,8 +8,7 @@
         …
         assert await sub.receives(b"1")
 
-A test is a fork of a started cluster of its shape: it starts where the others started, and leaves nothing behind. It
-fails with Broken if what it asserts isn't so, or somebody hears no answer; whatever else it raises is its own mistake.
+A test is a fork of a started cluster of its shape: it starts where the others started, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
@@ -40,14 +38,7 @@ RETRY_S: Final = 0.1
 SEED: Final = 1
 
 Play = Callable[..., Coroutine[Any, Any, None]]
-Broken: Final = pytest.fail.Exception
-"""What is promised isn't so."""
 _started = functools.cache(started)
-
-
-class _Outcome(NamedTuple):
-    broken: str
-    unwell: list[str]
 
 
 def scenario(shape: Shape = Shape(), *, may_be_unwell: bool = False) -> Callable[[Play], Callable[..., None]]:  # noqa: B008
@@ -58,12 +49,12 @@ def scenario(shape: Shape = Shape(), *, may_be_unwell: bool = False) -> Callable
         def test(**given: Any) -> None:
             cluster = _started(shape)
             ((_, outcome),) = forked(lambda _: _played(cluster, play, given), [None], 1, SCENARIO_MAX_S)
+            if isinstance(outcome, Failed) and outcome.kind == AssertionError.__name__:
+                raise AssertionError(outcome.text)  # the promise: an expected failure is this one, and no other
             if isinstance(outcome, Failed):
-                raise RuntimeError(outcome.text)
-            if outcome.broken:
-                raise Broken(outcome.broken, pytrace=False)
-            if outcome.unwell and not may_be_unwell:
-                raise Broken("\n".join(outcome.unwell), pytrace=False)
+                pytest.fail(outcome.text, pytrace=False)
+            if outcome and not may_be_unwell:
+                pytest.fail("\n".join(outcome), pytrace=False)
 
         parameters = list(inspect.signature(play).parameters.values())[1:]
         test.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -73,16 +64,11 @@ def scenario(shape: Shape = Shape(), *, may_be_unwell: bool = False) -> Callable
     return decorate
 
 
-def _played(cluster: SimulatedCluster, play: Play, given: dict[str, Any]) -> _Outcome:
+def _played(cluster: SimulatedCluster, play: Play, given: dict[str, Any]) -> list[str]:
     cluster.begin(SEED)
-    broken = ""
     with Defects(cluster):
-        try:
-            cluster.loop.run(play(cluster, **given), cluster.clients)
-        except (AssertionError, Broken, Refused, Unanswered, TimeoutError):
-            broken = traceback.format_exc()
-    unwell = [f"{event.node}: {event.what}" for event in cluster.events if isinstance(event, Unwell)]
-    return _Outcome(broken, unwell)
+        cluster.loop.run(play(cluster, **given), cluster.clients)
+    return [f"{event.node}: {event.what}" for event in cluster.events if isinstance(event, Unwell)]
 
 
 class Refused(Exception):
@@ -91,6 +77,16 @@ class Refused(Exception):
     def __init__(self, reason: int) -> None:
         super().__init__(f"{reason:#x}")
         self.reason = reason
+
+
+async def is_answered(asked: Coroutine[Any, Any, Any], within_s: float = ANSWER_MAX_S) -> bool:
+    """In time, and not with a CONNACK that says no."""
+    try:
+        async with asyncio.timeout(within_s):
+            await asked
+    except (TimeoutError, Unanswered, Refused):
+        return False
+    return True
 
 
 class Unanswered(Exception):
