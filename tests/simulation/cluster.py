@@ -171,9 +171,14 @@ class SimulatedCluster:
         while self.home_of(client) in ("", home):  # noqa: ASYNC110 - simulated time
             await asyncio.sleep(POLL_S)
 
+    def redis_of(self, client: str) -> RedisHost:
+        """Where its session is."""
+        return self.topology.host_of(SlotKeys(slot_of(client.encode())).sessions)
+
     def session_of(self, client: str) -> dict[bytes, bytes]:
         """What Redis has of a session that lasts, by field (session/journal.py): to be looked at, or to be spoilt."""
-        value = self.redis.server.keys.values.get(SlotKeys(slot_of(client.encode())).sessions + client.encode())
+        keys = self.redis_of(client).server.keys
+        value = keys.values.get(SlotKeys(slot_of(client.encode())).sessions + client.encode())
         assert value is None or isinstance(value, Hash)
         return Hash() if value is None else value
 

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from redis._parsers.base import BaseParser
-from redis.exceptions import BusyLoadingError, ConnectionError, ResponseError
+from redis.exceptions import BusyLoadingError, ConnectionError, RedisError, ResponseError
 
 from flockmq.redis_url import Server as RedisAddress
 from flockmq.rlog.connection import Argument, RedisConfig, RedisConnection, Reply
 from flockmq.rlog.errors import RedisUnreachable
 from simulation.network import End, Network
+from simulation.redis.session import Answers
 
 
 class SimulatedRedisConfig(RedisConfig, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class SimulatedRedisConfig(RedisConfig, frozen=True, kw_only=True):
 class SimulatedRedisConnection(RedisConnection):
     def __init__(self, end: End) -> None:
         self._end = end
-        self._asked: asyncio.Future[list[Reply | ResponseError]] | None = None
+        self._asked: asyncio.Future[Answers] | None = None
         end.serve(self._answered, self._lost)
 
     async def exchange(self, commands: Sequence[Sequence[Argument]]) -> list[Reply | ResponseError]:
@@ -43,7 +43,7 @@ class SimulatedRedisConnection(RedisConnection):
     async def close(self) -> None:
         self._end.close()
 
-    def _answered(self, replies: list[Reply | ResponseError]) -> None:
+    def _answered(self, replies: Answers) -> None:
         if self._asked is not None and not self._asked.done():
             self._asked.set_result(replies)
 
@@ -52,13 +52,8 @@ class SimulatedRedisConnection(RedisConnection):
             self._asked.set_exception(ConnectionError("Connection closed by server."))
 
 
-def _as_redis_py(reply: Reply | ResponseError) -> Reply | ResponseError:
-    """Errors are of the kinds that redis-py makes of their texts."""
-    if isinstance(reply, BusyLoadingError):
+def _as_redis_py(reply: Reply | RedisError) -> Reply | ResponseError:
+    """Most errors are replies; some are of the connection."""
+    if isinstance(reply, RedisError) and (isinstance(reply, BusyLoadingError) or not isinstance(reply, ResponseError)):
         raise reply
-    if not isinstance(reply, ResponseError):
-        return reply
-    error = BaseParser.parse_error(str(reply))
-    if isinstance(error, BusyLoadingError) or not isinstance(error, ResponseError):
-        raise error
-    return error
+    return reply

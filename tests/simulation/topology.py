@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+from redis.crc import key_slot
+
 from simulation.loop import RUNNING
 from simulation.network import Network
 from simulation.redis.cluster import Cluster
@@ -64,11 +66,18 @@ class Topology:
             host.start_now()
         servers = [host.server for host in self.hosts]
         if self.kind == CLUSTER:
-            share = HASH_SLOTS // len(servers)
-            firsts = [number * share for number in range(len(servers))]
+            firsts = [-(-number * HASH_SLOTS // len(servers)) for number in range(len(servers))]
             ends = [*(first - 1 for first in firsts[1:]), HASH_SLOTS - 1]
             ranges = list(zip(firsts, ends, servers, strict=True))
-            Cluster(ranges, (), self._network.loop, self._random, reaches=self._reaches, node_timeout_s=NODE_TIMEOUT_S)
+            Cluster(
+                ranges,
+                (),
+                self._network.loop,
+                self._random,
+                reaches=self._reaches,
+                node_timeout_s=NODE_TIMEOUT_S,
+                requires_full_coverage=False,  # as docs/redis.md asks for
+            )
         elif self.kind == SENTINEL:
             self._start_sentinels(servers)
 
@@ -78,6 +87,10 @@ class Topology:
             return self.hosts[0]
         named = [sentinel.config for sentinel in self._sentinels.each]
         return self._by_server[max(named, key=lambda config: config.epoch).primary]
+
+    def host_of(self, key: bytes) -> RedisHost:
+        """Where it is; of a cluster: its master, for there are no replicas."""
+        return self.hosts[key_slot(key) * len(self.hosts) // HASH_SLOTS] if self.kind == CLUSTER else self.primary()
 
     def serves(self, address: str) -> bool:
         """Whoever is there can write to all that it may have to write to."""
