@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulation.seeded import bug, messages
+from simulation.seeded import bug, messages, sessions
 
 BUGS: Final = bug.BUGS
-PARTS: Final = (messages,)
+PARTS: Final = (messages, sessions)
 
 
 def install(name: str) -> None:
