@@ -11,7 +11,7 @@ EDITABLE := $(INSTALL) --no-build-isolation --no-deps --editable
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e chaos images fuzz faults faults-test faults-bars manifests lock clean
+.PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e chaos images fuzz simulate faults faults-test faults-bars manifests lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,11 @@ BROKER_TESTS := tests/unit/broker tests/conformance $(addprefix tests/integratio
 SECONDS ?= 3600
 fuzz: $(VENV)/.dev ## look for bytes that break the codec or a connection, SECONDS=3600 each; finds are kept in build/fuzz
 	for target in codec connection; do $(BIN)/python tests/fuzz/run.py $$target $(SECONDS) || exit 1; done
+
+SEEDS ?= 1000
+FIRST ?= 1
+simulate: $(VENV)/.dev ## SEEDS=1000 runs of a simulated cluster, from FIRST=1 on: each a load, faults, and what was promised
+	PYTHONPATH=broker/src:tests $(BIN)/python -m simulation.run --seeds $(SEEDS) --first $(FIRST) $(SIMULATE_ARGS)
 
 N ?= 60
 SEED ?= 1

@@ -124,7 +124,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=1, help="of the schedule (default: 1)")
     made.add_argument("--sessions", choices=(*SESSIONS, "both"), default="both", help="of the base")
     made.add_argument("--profile", choices=PLAYABLE, default="real", help="features of the load (default: real)")
-    made.add_argument("--rate", type=float, default=350.0, help="messages published a second (default: 350)")
+    made.add_argument(
+        "--rate",
+        type=float,
+        default=200.0,
+        help="messages a second of the base; features have a share more (default: 200)",
+    )
     made.add_argument("--churners", type=int, default=2, help="clients that subscribe and unsubscribe (default: 2)")
     made.add_argument(
         "--at-once", type=float, default=schedule.AT_ONCE_SHARE, help="share of steps with several faults"

@@ -38,7 +38,7 @@ def test_nothing_is_lost_doubled_or_out_of_order(tmp_path: Path) -> None:
     assert code == 0
 
 
-BASE = ("--profile", "base")
+BASE = ("--profile", "base", "--rate", "350")
 SCRIPTS = {
     "deposed-home": (*BASE, "--script", "deposed-home", "--sessions", "durable", "--churners", "8"),
     "late-write": (*BASE, "--script", "late-write", "--sessions", "clean", "--churners", "8", "--rate", "60"),

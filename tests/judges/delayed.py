@@ -1,12 +1,12 @@
 """A delayed message comes when it is due: not before, and behind what is due before it.
 
 "`$delayed/SECONDS/TOPIC` is … published when it is due, whatever nodes died." That it comes at all is the judge of
-losses' affair, that it comes once that of repeats. The node that takes it says when it is due, the leader when that is,
-both by their wall clocks: within `wall_clocks_apart_s` of one another, unless a fault moves a clock.
+losses' affair, that it comes once that of repeats. The node that takes it says when it is due, the leader when that
+is, both by their wall clocks: within `wall_clocks_apart_s` of one another, unless a fault moves a clock.
 
-The order is that of the times at which messages are due, to the millisecond; which of two of the same millisecond comes
-first isn't promised. Judged are messages that are due `delayed_apart_s` apart, each sent once, while no fault runs: what
-couldn't be published at once is tried again, and is passed.
+The order is that of the times at which messages are due, to the millisecond; which of two of the same millisecond
+comes first isn't promised. Judged are messages that are due `delayed_apart_s` apart, each sent once, while no fault
+runs: what couldn't be published at once is tried again, and is passed.
 """
 
 from __future__ import annotations

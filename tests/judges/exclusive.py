@@ -1,11 +1,11 @@
 """`$exclusive/FILTER` is one client's in the whole cluster; another hears 0x97.
 
-- Two holders: a client is granted a filter that another one was granted, and hasn't given back: by UNSUBSCRIBE, or by the
-  end of its session. Who holds it by a clean session can't know for how long while a fault touches its node: a purge
-  frees what its node had claimed.
+- Two holders: a client is granted a filter that another one was granted, and hasn't given back: by UNSUBSCRIBE, or by
+  the end of its session. Who holds it by a clean session can't know for how long while a fault touches its node: a
+  purge frees what its node had claimed.
 - Refused its own: who holds a filter and asks again isn't refused, while no fault runs.
-- Not granted: a client that asks for a filter again and again, which nobody has, gets it within `granted_max_s` in which
-  no fault runs. A connection that broke before the answer may have got it.
+- Not granted: a client that asks for a filter again and again, which nobody has, gets it within `granted_max_s` in
+  which no fault runs. A connection that broke before the answer may have got it.
 """
 
 from __future__ import annotations

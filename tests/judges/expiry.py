@@ -4,8 +4,8 @@
 begins when it is due [MQTT-3.3.2-5]. It is counted from the acknowledgement, the latest moment at which the last node
 that has it can have begun to count.
 
-Lawful: what was begun to be sent before, and is sent again as a duplicate; whatever is on its way while a fault runs, or
-a clock is wrong.
+Lawful: what was begun to be sent before, and is sent again as a duplicate; whatever is on its way while a fault runs,
+or a clock is wrong.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from judges.verdict import FOREVER
 
 TOGETHER_S: Final = 1.0
+CLOCK_FAULTS: Final = ("clock", "drift")
+"""What the kinds begin with by which a clock is wrong."""
 
 
 class Fault(NamedTuple):
@@ -60,7 +62,7 @@ class Faults:
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.any = Spans(faults)
-        self.of_clocks = Spans(fault for fault in faults if "clock" in fault.kind)
+        self.of_clocks = Spans(fault for fault in faults if fault.kind.split()[0] in CLOCK_FAULTS)
         of: dict[str, list[Fault]] = {}
         for fault in faults:
             for node in fault.nodes:

@@ -1,8 +1,8 @@
 """What a story is told of: connections, messages, and lives, each of which is one session of one client.
 
 A life begins where CONNACK says that no session was present. A clean one ends with its connection, one that lasts with
-the next CONNACK that says so again. The client can't know more: a CONNECT that nobody answered may have begun a session,
-or ended one.
+the next CONNACK that says so again. The client can't know more: a CONNECT that nobody answered may have begun a
+session, or ended one.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Came(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Window:
-    """A subscription while it holds: from SUBACK to UNSUBSCRIBE. `asked_at`: the last SUBSCRIBE before, if it is known."""
+    """A subscription while it holds: from SUBACK to UNSUBSCRIBE. `asked_at`: the last SUBSCRIBE before, if known."""
 
     filter: str
     qos: int

@@ -4,14 +4,15 @@
 bounded (`max_mqueue_len`): beyond it the oldest goes."
 
 So each message that was sent `max_stale_s` after a SUBACK, and acknowledged, comes by that subscription to a life that
-is still there at the end. A connection that ended may have had anything under way, and so may a session that its client
-ended, or that expired. Of these a message counts that was acknowledged `delivered_max_s` before the end, to a client that
-was there; and any gap: it never came, but by the same subscription a later one of its publisher's connection and topic.
+is still there at the end. A connection that ended may have had anything under way, and so may a session that its
+client ended, or that expired. Of these a message counts that was acknowledged `delivered_max_s` before the end, to a
+client that was there; and any gap: it never came, but by the same subscription a later one of its publisher's
+connection and topic.
 
-Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, for it
-can't be told; what has an expiry, unless its client was there, with no fault, long before that ran out; the oldest of
-more than `max_mqueue_len` that waited; what is delayed, until it is due. Wills and shared subscriptions have judges of
-their own.
+Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, for
+it can't be told; what has an expiry, unless its client was there, with no fault, long before that ran out; the oldest
+of more than `max_mqueue_len` that waited; what is delayed, until it is due, or if a clock was wrong. Wills and shared
+subscriptions have judges of their own.
 """
 
 from __future__ import annotations
@@ -58,8 +59,10 @@ def is_owed(story: Story, rules: Rules, sent: Sent) -> bool:
     """To somebody: it was acknowledged as what goes to subscribers."""
     if sent.acknowledged_at == FOREVER or sent.qos == 0 or sent.clears:
         return False
-    if sent.is_delayed and story.faults.any.over(sent.owed_at) + rules.delivered_max_s > story.ended_at:
-        return False
+    if sent.is_delayed:
+        due_by = story.faults.any.over(sent.owed_at) + rules.delivered_max_s
+        if due_by > story.ended_at or story.faults.of_clocks.overlap(sent.first_sent_at, sent.owed_at):
+            return False
     return not may_have_been_denied(story, sent)
 
 

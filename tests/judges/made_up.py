@@ -1,10 +1,11 @@
-"""Histories made up for the tests of the checker."""
+"""Histories made up for the tests of the judges."""
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from judges.judge import judge
+from judges.judge import Rules, judge
 from load.history import (
     Acknowledged,
     AnyEvent,
@@ -12,18 +13,29 @@ from load.history import (
     Closed,
     Connected,
     Delivered,
+    Disconnected,
+    FaultBegan,
+    FaultEnded,
     Published,
+    PublishRefused,
+    Refused,
     Subscribed,
+    SubscribeRefused,
+    SubscribeSent,
     Unsubscribed,
+    UnsubscribeDone,
+    Will,
 )
 
 
 class Script:
-    """A history, event by event, a tenth of a second apart unless told otherwise."""
+    """A history, event by event, a tenth of a second apart unless told otherwise. `tells`: clients say what they ask
+    for, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tells: bool = False) -> None:
         self.events: list[AnyEvent] = []
         self.now = 0.0
+        self._tells = tells
         self._connections: dict[str, int] = {}
         self._count = 0
 
@@ -31,49 +43,108 @@ class Script:
         self.now += seconds
         return self.now
 
-    def connect(self, client: str, *, lasts: bool = True, present: bool = False, node: str = "a") -> int:
-        self.ask(client, lasts=lasts, node=node)
+    # Connections.
+
+    def connect(self, client: str, *, present: bool = False, **asked: Any) -> int:
+        self.ask(client, **asked)
         self.events.append(Connected(self.tick(), client, self._connections[client], present))
         return self._connections[client]
 
-    def ask(self, client: str, *, lasts: bool = True, node: str = "a") -> None:
+    def ask(
+        self,
+        client: str,
+        *,
+        lasts: bool = True,
+        node: str = "a",
+        clean_start: bool = False,
+        version: int = 5,
+        expiry_s: float = 3600.0,
+        will: Will | None = None,
+    ) -> int:
         self._count += 1
         self._connections[client] = self._count
-        self.events.append(Asked(self.tick(), client, self._count, node, lasts))
+        expiry_s = expiry_s if lasts else 0.0
+        self.events.append(Asked(self.tick(), client, self._count, node, lasts, clean_start, version, expiry_s, will))
+        return self._count
+
+    def told(self, client: str, connection: int, *, present: bool) -> None:
+        """CONNACK, of an earlier `ask`."""
+        self.events.append(Connected(self.tick(), client, connection, present))
+
+    def turn_away(self, client: str, reason: int = 0x88) -> None:
+        self.events.append(Refused(self.tick(), client, self._connections[client], reason))
+
+    def disconnect(self, client: str, *, with_will: bool = False, ends: bool = False) -> None:
+        """And the connection ends."""
+        connection = self._connections[client]
+        self.events.append(Disconnected(self.tick(), client, connection, with_will, ends))
+        self.close(client)
 
     def close(self, client: str, connection: int = 0, *, by_server: bool = False) -> None:
         self.events.append(Closed(self.tick(), client, connection or self._connections[client], by_server))
 
-    def subscribe(self, client: str, filter: str = "t", qos: int = 2) -> None:
-        self.events.append(Subscribed(self.tick(), client, self._connections[client], filter, qos))
+    # Subscriptions.
+
+    def subscribe(self, client: str, filter: str = "t", qos: int = 2, *, no_local: bool = False) -> None:
+        if self._tells:
+            self.ask_for(client, filter, qos)
+        connection = self._connections[client]
+        self.events.append(Subscribed(self.tick(), client, connection, filter, qos, no_local))
+
+    def ask_for(self, client: str, filter: str = "t", qos: int = 2) -> None:
+        self.events.append(SubscribeSent(self.tick(), client, self._connections[client], filter, qos))
+
+    def deny(self, client: str, filter: str = "t", reason: int = 0x97) -> None:
+        """SUBACK that says no."""
+        self.events.append(SubscribeRefused(self.tick(), client, self._connections[client], filter, reason))
 
     def unsubscribe(self, client: str, filter: str = "t") -> None:
         self.events.append(Unsubscribed(self.tick(), client, filter))
+        if self._tells:
+            self.events.append(UnsubscribeDone(self.tick(), client, self._connections[client], filter))
 
-    def publish(self, client: str, number: int, topic: str = "t", qos: int = 1, *, again: bool = False) -> None:
-        at = self.tick()
-        self.events.append(Published(at, client, self._connections[client], number, topic, qos, again))
+    # Messages.
+
+    def publish(
+        self, client: str, number: int, topic: str = "t", qos: int = 1, *, again: bool = False, **more: Any
+    ) -> None:
+        connection = self._connections[client]
+        self.events.append(Published(self.tick(), client, connection, number, topic, qos, again, **more))
 
     def acknowledge(self, client: str, number: int) -> None:
         self.events.append(Acknowledged(self.tick(), client, number))
 
-    def deliver(self, client: str, publisher: str, number: int, topic: str = "t", qos: int = 1) -> None:
+    def put(self, client: str, number: int, topic: str = "t", qos: int = 1, **more: Any) -> None:
+        """Published and acknowledged."""
+        self.publish(client, number, topic, qos, **more)
+        self.acknowledge(client, number)
+
+    def refuse(self, client: str, number: int, reason: int = 0x87) -> None:
+        self.events.append(PublishRefused(self.tick(), client, number, reason))
+
+    def deliver(self, client: str, publisher: str, number: int, topic: str = "t", qos: int = 1, **more: Any) -> None:
         connection = self._connections[client]
-        self.events.append(Delivered(self.tick(), client, connection, publisher, number, topic, qos))
+        self.events.append(Delivered(self.tick(), client, connection, publisher, number, topic, qos, **more))
 
     def crossing(self, number: int, qos: int = 1) -> None:
         """One message from `pub` to `sub`, in full."""
-        self.publish("pub", number, qos=qos)
-        self.acknowledge("pub", number)
+        self.put("pub", number, qos=qos)
         self.deliver("sub", "pub", number, qos=qos)
 
-    def found(self) -> dict[str, int]:
-        return dict(judge(self.events).by_kind())
+    # The rest.
+
+    def fault(self, kind: str = "kill core", *nodes: str, lasts_s: float = 1.0) -> None:
+        """From now on; nothing else happens meanwhile."""
+        self.events.append(FaultBegan(self.tick(), kind, nodes))
+        self.events.append(FaultEnded(self.tick(lasts_s), kind, nodes))
+
+    def found(self, rules: Rules = Rules()) -> dict[str, int]:  # noqa: B008
+        return dict(judge(self.events, rules).by_kind())
 
 
-def begun(*, lasts: bool = True) -> Script:
+def begun(*, lasts: bool = True, tells: bool = False) -> Script:
     """A publisher, and a subscriber of all its messages whose route everybody knows."""
-    script = Script()
+    script = Script(tells=tells)
     script.connect("pub", lasts=lasts)
     script.connect("sub", lasts=lasts)
     script.subscribe("sub")
@@ -81,10 +152,10 @@ def begun(*, lasts: bool = True) -> Script:
     return script
 
 
-def a_good_history(seed: int) -> list[AnyEvent]:
+def a_good_history(seed: int, messages: int = 30) -> list[AnyEvent]:
     """Messages at both QoS, a publisher and a subscriber that come back, repeats as MQTT allows them."""
     rng, script = random.Random(seed), begun()
-    for number in range(1, 31):
+    for number in range(1, messages + 1):
         match rng.randrange(5):
             case 0:  # the publisher's connection ends before it hears, and the message comes twice
                 script.publish("pub", number)
@@ -101,8 +172,7 @@ def a_good_history(seed: int) -> list[AnyEvent]:
                 script.deliver("sub", "pub", number)
             case 2:  # it waits
                 script.close("sub")
-                script.publish("pub", number, qos=2)
-                script.acknowledge("pub", number)
+                script.put("pub", number, qos=2)
                 script.connect("sub", present=True)
                 script.deliver("sub", "pub", number, qos=2)
             case _:

@@ -1,10 +1,12 @@
 """Messages keep their order: those of a publisher and topic at one QoS come in the order in which they were sent, each
 seen where it came first [MQTT-4.6.0].
 
-To a clean session that goes as far as one connection of the publisher: its next may be to a node with a shorter way, and
-what was sent on both may come by either. To one that lasts it goes as far as the publisher's session, if that lasts too.
+To a clean session that goes as far as one connection of the publisher: its next may be to a node with a shorter way,
+and what was sent on both may come by either. To one that lasts it goes as far as the publisher's session, if that
+lasts too.
 
-Lawful: what was sent before the subscription, and again after it, comes late. Not promised, and not judged: which comes
+Lawful: what was sent before the subscription, and again after it, comes late; so does what was sent again and of which
+one copy may be gone, because it expired, or was the oldest of too many. Not promised, and not judged: which comes
 first of what is retained and what is published meanwhile; the order of wills, of what is shared out, and of delayed
 messages among the others.
 """
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from judges.life import ORDINARY, Life, Sent
+from judges.losses import may_have_overflowed
 from judges.story import Story
 from judges.verdict import Finding, Rules
 
@@ -24,10 +27,10 @@ REORDERED: Final = "reordered"
 
 def judge(story: Story, rules: Rules) -> Iterator[Finding]:
     for life in story.lives:
-        yield from _judge(story, life)
+        yield from _judge(story, rules, life)
 
 
-def _judge(story: Story, life: Life) -> Iterator[Finding]:
+def _judge(story: Story, rules: Rules, life: Life) -> Iterator[Finding]:
     seen: set[Sent] = set()
     last: dict[tuple[object, ...], int] = defaultdict(int)
     for delivered, _, _, sent in life.came:
@@ -36,7 +39,7 @@ def _judge(story: Story, life: Life) -> Iterator[Finding]:
         seen.add(sent)
         if sent.is_will or sent.is_delayed or life.ways(delivered) != (ORDINARY,):
             continue
-        if len(sent.connections) > 1 and not _was_subscribed_throughout(sent, life, delivered.at):
+        if len(sent.connections) > 1 and not _is_bound(story, rules, life, sent, delivered.at):
             continue
         is_whole = life.lasts and delivered.publisher in story.lasting
         parts = list(dict.fromkeys(connection.life if is_whole else connection for connection in sent.connections))
@@ -48,6 +51,9 @@ def _judge(story: Story, life: Life) -> Iterator[Finding]:
             last[*stream, parts[0]] = delivered.number
 
 
-def _was_subscribed_throughout(sent: Sent, life: Life, at: float) -> bool:
-    """By one subscription since it was sent first; else what was sent behind it may have come before its repeat."""
+def _is_bound(story: Story, rules: Rules, life: Life, sent: Sent, at: float) -> bool:
+    """Sent again, it came first where it was sent first: it was subscribed to by one subscription since then, else what
+    was sent behind it may have come before its repeat; and that copy is not gone."""
+    if sent.expiry_s >= 0.0 or may_have_overflowed(story, rules, life, sent):
+        return False
     return any(window.since <= sent.first_sent_at and at <= window.until for window in life.windows_on(sent.topic))

@@ -2,9 +2,9 @@
 
 - Banned: "a ban sends away who is connected, on every node, and is said at CONNECT", `ban_max_s` after it was
   acknowledged, and while no fault keeps a node from hearing of it.
-- Let through: a change of rules holds for later packets, on every node, `rules_max_s` after it was acknowledged. What is
-  sent then below a prefix that is denied isn't acknowledged with success (before 5.0 it can't be said otherwise), and
-  comes to nobody; a SUBSCRIBE that is sent then, and overlaps the prefix, isn't granted.
+- Let through: a change of rules holds for later packets, on every node, `rules_max_s` after it was acknowledged. What
+  is sent then below a prefix that is denied isn't acknowledged with success (before 5.0 it can't be said otherwise),
+  and comes to nobody; a SUBSCRIBE that is sent then, and overlaps the prefix, isn't granted.
 
 Lawful: what was subscribed to before stays so; what was sent before comes; wills were judged at CONNECT. A ban that
 somebody was asked to lift may be lifted, and a rule: at once, or later, if that got no answer.

@@ -3,8 +3,8 @@
 "A retained message is in the log, and this node has seen every route that was written before it, when its publisher is
 answered." A topic has one writer at a time, so its messages have an order. When all is quiet each node shows, for each
 topic, the last that was acknowledged, or one that was sent behind it and got no answer; nothing, if that is one which
-clears, or has expired. All nodes show the same. And who subscribes is never sent what was overwritten before ("SUBSCRIBE
-appends its route and then reads up to where `retained` ends").
+clears, or has expired. All nodes show the same. And who subscribes is never sent what was overwritten before
+("SUBSCRIBE appends its route and then reads up to where `retained` ends").
 
 Lawful: what was acknowledged just before Redis lost its data may be gone with its writer. Topics with a retained will,
 or a delayed retained message, have writers that nobody orders: of these it is judged that all nodes show the same.

@@ -2,12 +2,12 @@
 
 "What a member didn't acknowledge when its session ended goes to another." So:
 
-- Shared out twice: a message comes to a group once. Lawful where its publisher sent it again (of QoS 2 too, a known limit:
-  "it may be dealt to another member the second time"); at QoS 1 also to a member that came back, or to another one where
-  the session of who had it ended.
+- Shared out twice: a message comes to a group once. Lawful where its publisher sent it again (of QoS 2 too, a known
+  limit: "it may be dealt to another member the second time"); at QoS 1 also to a member that came back, or to another
+  one where the session of who had it ended.
 - Lost to a group: an acknowledged message comes to one member, if there is one that was there `max_stale_s` before and
-  stays subscribed to the end. Lawful: what a member had that a fault ended ("what a killed node had accepted is lost with
-  the sessions that ended with it"); of QoS 2 what any had whose session ended, for it may go to nobody else
+  stays subscribed to the end. Lawful: what a member had that a fault ended ("what a killed node had accepted is lost
+  with the sessions that ended with it"); of QoS 2 what any had whose session ended, for it may go to nobody else
   [MQTT-4.8.2-6]; what waits for a lasting member that is away; the oldest of more than `max_mqueue_len`.
 
 A delivery whose way can't be told, for its client has several and gives no identifiers, is taken for a good one.
@@ -30,7 +30,7 @@ SHARED_LOST: Final = "lost to a group"
 
 
 class _End(NamedTuple):
-    """A member's: what it had may be gone with it. `qos`: of a session that ended; it may go to nobody else at QoS 2."""
+    """A member's: what it had may be gone with it. `qos`: of a session that ended, whose QoS 2 may go to nobody else."""
 
     at: float
     by_fault: bool

@@ -1,7 +1,7 @@
 """The story: a history's events gathered by what they are about, once, for all judges. It judges nothing.
 
-What always holds: an event is with the connection, the life, the message or the filter that it is of; those that are of
-none of these stand by their kind (`all`). Events keep the order in which they were seen.
+What always holds: an event is with the connection, the life, the message or the filter that it is of; those that are
+of none of these stand by their kind (`all`). Events keep the order in which they were seen.
 """
 
 from __future__ import annotations

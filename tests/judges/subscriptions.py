@@ -3,8 +3,9 @@
 - Unasked: what comes was sent, or is retained, while a filter of its client's may have held: from its SUBSCRIBE to the
   UNSUBACK, or to the SUBACK that refuses it. What was sent before may still come [MQTT-3.10.4-3].
 - Echoed: No Local keeps a client's own messages from it [MQTT-3.8.3-3].
-- Filters: a message that comes names all subscriptions that matched it, if they have identifiers, for "a session stands
-  in a fan-out once, with the highest QoS and all the identifiers" [MQTT-3.3.4-3]; what is retained names its own.
+- Filters: a message that comes names all subscriptions that matched it, if they have identifiers, for "a session
+  stands in a fan-out once, with the highest QoS and all the identifiers" [MQTT-3.3.4-3]; what is retained names its
+  own.
 
 Lawful, as known limits: with No Local, what was published with 3.1.1, wills, and what is delayed, for its publisher is
 gone when it is due. Judged are lives whose clients say what they ask for, and had no session before.

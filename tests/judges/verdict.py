@@ -25,7 +25,7 @@ class Rules(NamedTuple):
     silent_max_s: float = 5.0
     """How long a client may take to see that its node is gone."""
     gone_noticed_max_s: float = 20.0
-    """How long a node may take to see that a client is gone, if a fault hides it: half as long again as a keep-alive."""
+    """How long a node may take to see that a client is gone, if a fault hides it: 1.5 times the keep-alive, and more."""
     session_expiry_slack_s: float = 1.0
     message_expiry_slack_s: float = 1.0
     wall_clocks_apart_s: float = 0.5
@@ -35,7 +35,7 @@ class Rules(NamedTuple):
     max_mqueue_len: int = 1000
     """Messages that wait for one session; of more the oldest go."""
     given_up_may_come_late: bool = False
-    """A retained message whose publisher gave up waiting for the answer may be written behind what others wrote then."""
+    """A retained message whose publisher gave up waiting for the answer may be written behind what was written then."""
     granted_max_s: float = 10.0
     """How long a client asks in vain for an exclusive filter that is free."""
     ban_max_s: float = 2.0

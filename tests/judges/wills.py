@@ -1,14 +1,15 @@
 """A will comes once, if the connection that it was for ended without a DISCONNECT 0x00; otherwise never.
 
 It is published when its delay or its session is over, whichever comes first, and not if a new connection took up the
-session before [MQTT-3.1.3-9]; at once if it has no delay, also where another connection of its client took over. "A will
-is … tried again until everybody who is to have it accepted it", and "the next home publishes what it finds, under the
-same origin, so nobody has it twice."
+session before [MQTT-3.1.3-9]; at once if it has no delay, also where another connection of its client took over. "A
+will is … tried again until everybody who is to have it accepted it", and "the next home publishes what it finds, under
+the same origin, so nobody has it twice."
 
-So a will is owed to each subscriber at QoS 1 or 2 that was there before, stays, and is whole at the end. Lawful: the will
-of a clean session whose node a fault touched as it ended, for that is in the node's memory; the will of a client that was
-admitted amid a fault and never came back (a known limit); one that Redis lost. Where a fault ran while the connection was
-there its node may have been taken for dead, or its DISCONNECT not have been heard: then the will may come, and needn't.
+So a will is owed to each subscriber at QoS 1 or 2 that was there before, stays, and is whole at the end. Lawful: the
+will of a clean session whose node a fault touched as it ended, for that is in the node's memory; the will of a client
+that was admitted amid a fault and never came back (a known limit); one that Redis lost. Where a fault ran while the
+connection was there its node may have been taken for dead, or its DISCONNECT not have been heard: then the will may
+come, and needn't.
 """
 
 from __future__ import annotations

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from flockmq import tasks
+from flockmq.home.batch import SlotKeys
 from flockmq.session.slotted import slot_of
 from load.history import AnyEvent, NodeSeen, RowsLeft, TablesStood, Unwell
 from load.stage import Node
@@ -21,13 +23,14 @@ from simulation.admin import SimulatedAdmin
 from simulation.loop import Process, SimulatedLoop, current
 from simulation.network import Network
 from simulation.node import LINK, MQTT, SimulatedNode
+from simulation.redis.keyspace import Hash
 from simulation.redis_host import RedisHost
 from simulation.redis_link import SimulatedRedisConfig
+from simulation.topology import SERVER, Topology
 from simulation.wall_clock import EPOCH_S
 
 KEY: Final = "a simulation's cluster key, 32 bytes or more"
 CLIENTS: Final = "10.77.0.1"
-REDIS: Final = ("10.77.0.5", 6379)
 SLOTS: Final = 1024
 POLL_S: Final = 0.05
 
@@ -39,6 +42,8 @@ class Shape(NamedTuple):
     replicants: int = 2
     settings: tuple[tuple[str, str], ...] = ()
     clients_at_cores: bool = False
+    redis: str = SERVER
+    """Or SENTINEL, or CLUSTER."""
 
 
 class SimulatedCluster:
@@ -51,17 +56,18 @@ class SimulatedCluster:
         self.events: list[AnyEvent] = []
         self.network = loop.network = Network(loop, self.chance("network"))
         self.clients = Process("clients", CLIENTS)
-        self.redis = RedisHost("redis", REDIS, self.network, self.chance("redis"), self.unwell)
+        self.topology = Topology(shape.redis, self.network, self.chance("redis"))
         core_addresses = [f"10.77.0.{11 + number}" for number in range(shape.cores)]
         settings = {
-            "REDIS__URL": f"redis://{REDIS[0]}:{REDIS[1]}",
+            "REDIS__URL": self.topology.url,
             "CLUSTER__KEY": KEY,
             "CLUSTER__SEEDS": ",".join(f"{address}:{LINK}" for address in core_addresses),
             "CLUSTER__CORES": str(shape.cores),
             "AUTHENTICATION__ALLOW_ANONYMOUS": "true",
             **dict(shape.settings),
         }
-        config = SimulatedRedisConfig(settings["REDIS__URL"], network=self.network)
+        redis = self.topology
+        config = SimulatedRedisConfig(redis.url, min_replicas=redis.min_replicas, network=self.network)
 
         def node(name: str, address: str) -> SimulatedNode:
             return SimulatedNode(name, address, self.network, config, settings, self.chance(name), self.unwell)
@@ -69,7 +75,7 @@ class SimulatedCluster:
         self.cores = [node(f"core-{i}", address) for i, address in enumerate(core_addresses, 1)]
         self.replicants = [node(f"replicant-{i}", f"10.77.0.{20 + i}") for i in range(1, shape.replicants + 1)]
         self.nodes = {node.name: node for node in (*self.cores, *self.replicants)}
-        self.hosts: dict[str, Any] = {"redis": self.redis, **self.nodes}
+        self.hosts: dict[str, Any] = {host.name: host for host in redis.hosts} | self.nodes
         self.admin = SimulatedAdmin(self)
         loop.set_exception_handler(self._uncaught)
 
@@ -80,7 +86,7 @@ class SimulatedCluster:
         """All chance is of this seed from now on; what was seen so far is nothing."""
         self.seed = seed
         self.network.random.seed(f"{seed} network")
-        self.redis.server.random.seed(f"{seed} redis")
+        self.topology.reseed(self.chance)
         for name, node in self.nodes.items():
             node.random.seed(f"{seed} {name}")
         self.network.trace = 0
@@ -96,7 +102,7 @@ class SimulatedCluster:
 
     async def start(self) -> None:
         """Returns when all nodes are ready, and every slot has an owner that has it."""
-        await self.redis.start()
+        self.topology.start()
         for node in self.nodes.values():
             await node.start()
         await self.until_ready()
@@ -116,6 +122,10 @@ class SimulatedCluster:
 
     # --- faults ---
 
+    @property
+    def redis(self) -> RedisHost:
+        return self.topology.primary()
+
     def fronts(self) -> Sequence[Node]:
         """Where clients may go: as a Service would say, some time after."""
         nodes = [*self.replicants, *(self.cores if self.shape.clients_at_cores else ())]
@@ -128,15 +138,44 @@ class SimulatedCluster:
     def mend(self, source: str, target: str) -> None:
         self.network.mend(self.hosts[source].address, self.hosts[target].address)
 
+    def slow(self, source: str, target: str, seconds: float) -> None:
+        """What `source` sends to `target` takes so much longer from now on."""
+        self.network.slow_down((self.hosts[source].address, self.hosts[target].address), seconds)
+
     async def leader(self) -> SimulatedNode | None:
         return next(
             (node for node in self.cores if node.assembly is not None and node.assembly.cluster.is_leader), None
         )
 
     def home_of(self, client: str) -> str:
-        """The node that owns the slot of this client id, as a node that runs knows."""
-        made = next(node.assembly for node in self.nodes.values() if node.assembly is not None)
-        return made.cluster.slots[slot_of(client.encode())].partition("@")[0]
+        """The node that owns the slot of this client id, as a node that runs knows; "" for none."""
+        return self._owners()[slot_of(client.encode())]
+
+    def slots_of(self, node: str) -> int:
+        """How many it owns."""
+        return self._owners().count(node)
+
+    def _owners(self) -> list[str]:
+        """Of all slots: the names of nodes, "" for none."""
+        made = next(node.assembly for node in (*self.replicants, *self.cores) if node.assembly is not None)
+        return [made.cluster.slots.get(slot, "").partition("@")[0] for slot in range(SLOTS)]
+
+    def clients_of(self, home: str, count: int) -> list[str]:
+        """So many client ids whose slots this node owns."""
+        owners, names = self._owners(), (f"client-{number}" for number in itertools.count(1))
+        of_home = (name for name in names if owners[slot_of(name.encode())] == home)
+        return list(itertools.islice(of_home, count))
+
+    async def until_moved(self, client: str, home: str) -> None:
+        """The slot of this client id is another node's than this one's."""
+        while self.home_of(client) in ("", home):  # noqa: ASYNC110 - simulated time
+            await asyncio.sleep(POLL_S)
+
+    def session_of(self, client: str) -> dict[bytes, bytes]:
+        """What Redis has of a session that lasts, by field (session/journal.py): to be looked at, or to be spoilt."""
+        value = self.redis.server.keys.values.get(SlotKeys(slot_of(client.encode())).sessions + client.encode())
+        assert value is None or isinstance(value, Hash)
+        return Hash() if value is None else value
 
     # --- what is looked at ---
 
@@ -167,6 +206,16 @@ class SimulatedCluster:
                 return [(alarm.name, alarm.since_s) for alarm in core.assembly.node.view.alarms()]
         return []
 
+    def says_ready(self, node: str) -> bool:
+        """As /readyz has it."""
+        made = self.nodes[node].assembly
+        return made is not None and made.node.view.ready()[0]
+
+    def is_said_ready(self, node: str, by: str) -> bool:
+        """As another one's /api/v1/nodes has it."""
+        made = self.nodes[by].assembly
+        return made is not None and any(row.name == node and row.ready for row in made.node.view.nodes())
+
     def look(self) -> None:
         """Write down how each node is."""
         now = self.loop.time()
@@ -179,9 +228,7 @@ class SimulatedCluster:
             self.record(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
 
     def _serves(self, node: SimulatedNode) -> bool:
-        path = node.address, self.redis.address
-        cut = self.network.is_cut(path) or self.network.is_cut(path[::-1])
-        return self.redis.is_running and not self.redis.server.is_full and not cut
+        return self.topology.serves(node.address)
 
     def _uncaught(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A task that a node can't do without failed: it ends, as `tasks.end_process_on_failure` has it. Whatever else

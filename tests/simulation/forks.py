@@ -21,9 +21,10 @@ READ_BYTES: Final = 1 << 16
 
 
 class Failed(NamedTuple):
-    """A run that gave no outcome: why."""
+    """A run that gave no outcome: why. `kind`: of the exception, "" where there was none."""
 
     text: str
+    kind: str = ""
 
 
 class _Child(NamedTuple):
@@ -73,8 +74,8 @@ def _start(work: Callable[[T], R], item: T, timeout_s: float) -> _Child:
         os.close(reading)
         try:
             said: object = work(item)
-        except BaseException:
-            said = Failed(traceback.format_exc())
+        except BaseException as error:
+            said = Failed(traceback.format_exc(), type(error).__name__)
         with os.fdopen(writing, "wb") as out:
             pickle.dump(said, out)
         code = 0

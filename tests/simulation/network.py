@@ -36,7 +36,7 @@ class Network:
         self.loop = loop
         self.random = rng
         self.listeners: dict[Address, Listener] = {}
-        self._slow: dict[str, float] = {}
+        self._slow: dict[str | Path, float] = {}
         self._lossy: dict[str, float] = {}
         self._is_rough = False
         self._cuts: defaultdict[Path, int] = defaultdict(int)
@@ -65,9 +65,9 @@ class Network:
             if end.path == path:
                 end.resend(min(max(cut_s, RESEND_MIN_S), RESEND_MAX_S))
 
-    def slow_down(self, host: str, delay_s: float) -> None:
-        """All its paths; 0: not any more."""
-        self._slow[host] = delay_s
+    def slow_down(self, which: str | Path, delay_s: float) -> None:
+        """One path, or all of a host; 0: not any more."""
+        self._slow[which] = delay_s
         self._is_rough = any(self._slow.values()) or any(self._lossy.values())
 
     def lose(self, host: str, percent: float) -> None:
@@ -134,6 +134,7 @@ class Network:
     def delay_s(self, path: Path) -> float:
         delay = self.random.uniform(*DELAY_S)
         if self._is_rough:
+            delay += self._slow.get(path, 0.0)
             for host in path:
                 delay += self._slow.get(host, 0.0)
                 again_s = RESEND_MIN_S

@@ -88,6 +88,12 @@ class SimulatedNode:
     def is_ready(self) -> bool:
         return self.is_running and self.assembly is not None and self.assembly.node.state == "ready"
 
+    @property
+    def running(self) -> Assembly:
+        """What it is made of, while it is up."""
+        assert self.assembly is not None, f"{self.name} is down"
+        return self.assembly
+
     async def start(self) -> None:
         self._start()
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from simulation.loop import Process, SimulatedLoop
 from simulation.network import Address, End, Network
+from simulation.redis.sentinel import Sentinel
 from simulation.redis.server import Saved, Server
 from simulation.wall_clock import WallClock
 
@@ -29,17 +30,16 @@ class ProcessTimers:
 
 
 class RedisHost:
-    def __init__(
-        self, name: str, at: Address, network: Network, rng: random.Random, unwell: Callable[[str, str], None]
-    ) -> None:
+    def __init__(self, name: str, at: Address, network: Network, rng: random.Random) -> None:
         self.name = name
         self.address = at[0]
         self.clock = WallClock(network.loop.time)
         self._at = at
         self._network = network
         self._loop: SimulatedLoop = network.loop
-        self._unwell = unwell
         self._saved: Saved = ()
+        self._sentinel: Sentinel | None = None
+        self._role: Callable[[RedisHost], None] | None = None
         self.process = Process(name, self.address)
         self.server = Server(name, at, ProcessTimers(self._loop, self.process), rng, self.clock.now_s)
         self.server.fsync_s = FSYNC_S
@@ -49,7 +49,15 @@ class RedisHost:
     def is_running(self) -> bool:
         return self.server.is_running
 
+    def have_sentinel(self, sentinel: Sentinel, role: Callable[[RedisHost], None]) -> None:
+        """One runs here too. `role` says whom the server follows, when it starts again."""
+        self._sentinel, self._role = sentinel, role
+        self._network.listen(sentinel.address, self.process, self._accept_at_sentinel)
+
     async def start(self) -> None:
+        self.start_now()
+
+    def start_now(self) -> None:
         self.server.fsync_fails = False
         if self.server.is_running:
             return
@@ -58,11 +66,21 @@ class RedisHost:
         self.server.timers = ProcessTimers(self._loop, self.process)
         self.server.start()
         self._network.listen(self._at, self.process, self._accept)
+        if self._sentinel is not None and self._role is not None:
+            self._sentinel.start()
+            self._network.listen(self._sentinel.address, self.process, self._accept_at_sentinel)
+            self._role(self)
 
     async def kill(self) -> None:
         self.server.crash()
+        if self._sentinel is not None:
+            self._sentinel.crash()
         self.process.kill()
         self._network.died(self.process)
+
+    async def drain(self) -> None:
+        """It has nothing to hand over that isn't on disk."""
+        await self.kill()
 
     def pause(self) -> None:
         self.process.stop()
@@ -99,6 +117,12 @@ class RedisHost:
 
     def empty(self) -> None:
         self.server.empty()
+
+    def _accept_at_sentinel(self, end: End) -> None:
+        assert self._sentinel is not None
+        session = self._sentinel.connect()
+        session.on_lost = end.close
+        end.serve(lambda commands: session.execute(commands, end.send), session.close)
 
     def _accept(self, end: End) -> None:
         if not self.server.is_running:

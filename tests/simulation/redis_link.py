@@ -54,6 +54,8 @@ class SimulatedRedisConnection(RedisConnection):
 
 def _as_redis_py(reply: Reply | ResponseError) -> Reply | ResponseError:
     """Errors are of the kinds that redis-py makes of their texts."""
+    if isinstance(reply, BusyLoadingError):
+        raise reply
     if not isinstance(reply, ResponseError):
         return reply
     error = BaseParser.parse_error(str(reply))

@@ -49,6 +49,8 @@ def scenario(shape: Shape = Shape(), *, may_be_unwell: bool = False) -> Callable
         def test(**given: Any) -> None:
             cluster = _started(shape)
             ((_, outcome),) = forked(lambda _: _played(cluster, play, given), [None], 1, SCENARIO_MAX_S)
+            if isinstance(outcome, Failed) and outcome.kind == AssertionError.__name__:
+                raise AssertionError(outcome.text)  # the promise: an expected failure is this one, and no other
             if isinstance(outcome, Failed):
                 pytest.fail(outcome.text, pytrace=False)
             if outcome and not may_be_unwell:
@@ -75,6 +77,16 @@ class Refused(Exception):
     def __init__(self, reason: int) -> None:
         super().__init__(f"{reason:#x}")
         self.reason = reason
+
+
+async def is_answered(asked: Coroutine[Any, Any, Any], within_s: float = ANSWER_MAX_S) -> bool:
+    """In time, and not with a CONNACK that says no."""
+    try:
+        async with asyncio.timeout(within_s):
+            await asked
+    except (TimeoutError, Unanswered, Refused):
+        return False
+    return True
 
 
 class Unanswered(Exception):
@@ -142,10 +154,10 @@ class Client:
         return (await self._answer(wire.UNSUBACK, packet_id)).reason
 
     async def publish(
-        self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False, dup: bool = False
+        self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False, dup: bool = False, expiry_s: int = 0
     ) -> int:
-        """The reason code of PUBACK or PUBREC; a QoS 2 exchange is completed behind it."""
-        packet_id = self.send(topic, payload, qos, retain=retain, dup=dup)
+        """The reason code of PUBACK or PUBREC; a QoS 2 exchange is completed behind it. `expiry_s` 0: never."""
+        packet_id = self.send(topic, payload, qos, retain=retain, dup=dup, expiry_s=expiry_s)
         answer = await self._answer(wire.PUBACK if qos == 1 else wire.PUBREC, packet_id)
         if qos == 2 and answer.reason < 0x80:
             self.link.send(acknowledgement(wire.PUBREL, packet_id))
@@ -153,12 +165,27 @@ class Client:
         return answer.reason
 
     def send(
-        self, topic: str, payload: bytes, qos: int = 1, *, retain: bool = False, dup: bool = False, packet_id: int = 0
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 1,
+        *,
+        retain: bool = False,
+        dup: bool = False,
+        packet_id: int = 0,
+        expiry_s: int = 0,
     ) -> int:
         """PUBLISH, and nobody waits; its packet id."""
         used = packet_id or (self._next_id() if qos else 0)
         packet = wire.publish(
-            self.version, topic, payload, qos=qos, retain=retain, dup=dup, packet_id=used if qos else None
+            self.version,
+            topic,
+            payload,
+            qos=qos,
+            retain=retain,
+            dup=dup,
+            packet_id=used if qos else None,
+            properties=[(wire.MESSAGE_EXPIRY, expiry_s)] if expiry_s else None,
         )
         self.link.send(packet)
         return used
@@ -173,6 +200,12 @@ class Client:
         except TimeoutError:
             return False
         return True
+
+    async def until_got(self, messages: int) -> None:
+        async with asyncio.timeout(ANSWER_MAX_S):
+            while len(self.got) < messages:
+                self._changed.clear()
+                await self._changed.wait()
 
     def payloads(self) -> list[bytes]:
         return [packet.payload for packet in self.got]

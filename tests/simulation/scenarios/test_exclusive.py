@@ -1,0 +1,108 @@
+"""`$exclusive/FILTER` is one client's in the whole cluster; another hears 0x97.
+
+Redis is slow, so that what a node writes is known to the others some time after it, every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from simulation.cluster import SimulatedCluster
+from simulation.scenario import Client, scenario
+
+FILTER: Final = "$exclusive/t"
+GRANTED, TAKEN = 1, 0x97
+SLOW_S: Final = 0.1
+ASKED_AGAIN_S: Final = 0.01
+MOVED_S: Final = 3.0
+"""By then the slots of a node that died have another owner, which has their sessions."""
+UNUSED_S: Final = 21.0
+"""By then a node has looked twice at the filters that it holds."""
+
+
+async def asked_again(client: Client, filter: str, seconds: float) -> list[int]:
+    """What it hears, again and again."""
+    now = asyncio.get_running_loop().time
+    heard, until_s = [], now() + seconds
+    while now() < until_s:
+        heard.append(await client.subscribe(filter))
+        await asyncio.sleep(ASKED_AGAIN_S)
+    return heard
+
+
+async def keep_writing(cluster: SimulatedCluster, core: str) -> None:
+    """What else the core writes to the log waits for what is under way."""
+    writer = await Client.connect(cluster, f"writer-{core}", at=core, clean=True)
+    while True:
+        writer.send("w", b"", 1, retain=True)
+        await asyncio.sleep(ASKED_AGAIN_S)
+
+
+def slow_redis(cluster: SimulatedCluster) -> None:
+    for name in cluster.nodes:
+        cluster.slow(name, "redis", SLOW_S)
+
+
+@scenario()
+async def test_a_filter_that_its_client_gave_back_is_anothers(cluster: SimulatedCluster) -> None:
+    owner = await Client.connect(cluster, "owner", at="replicant-1", expiry_s=60)
+    rival = await Client.connect(cluster, "rival", at="replicant-2")
+    assert await owner.subscribe(FILTER) == GRANTED
+    assert set(await asked_again(rival, FILTER, 0.3)) == {TAKEN}
+    assert await owner.unsubscribe(FILTER) == 0
+    await asyncio.sleep(1.0)
+    assert await rival.subscribe(FILTER) == GRANTED
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Mend 1: a purge frees the filter before its session's next home claims it",
+)
+@pytest.mark.parametrize("end", ["kill", "drain"])
+@scenario()
+async def test_nobody_gets_the_filter_of_a_session_whose_home_ends(cluster: SimulatedCluster, end: str) -> None:
+    owner = await Client.connect(cluster, "owner", at="replicant-1", expiry_s=60)
+    rival = await Client.connect(cluster, "rival", at="replicant-2")
+    assert await owner.subscribe(FILTER) == GRANTED
+    slow_redis(cluster)
+    home = cluster.hosts[cluster.home_of("owner")]
+    heard, _ = await asyncio.gather(asked_again(rival, FILTER, MOVED_S), getattr(home, end)())
+    assert set(heard) == {TAKEN}
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Mend 1: while its next home claims the filter, its own client is refused it",
+)
+@pytest.mark.parametrize("end", ["kill", "drain"])
+@scenario()
+async def test_clients_are_granted_their_own_filters_while_slots_move(cluster: SimulatedCluster, end: str) -> None:
+    names = cluster.clients_of("core-1", 4)
+    busy = [asyncio.create_task(keep_writing(cluster, core)) for core in ("core-2", "core-3")]
+    owners = [await Client.connect(cluster, name, at="replicant-1", expiry_s=60) for name in names]
+    for owner in owners:
+        assert await owner.subscribe(f"$exclusive/{owner.name}") == GRANTED
+    slow_redis(cluster)
+    *heard, _ = await asyncio.gather(
+        *(asked_again(owner, f"$exclusive/{owner.name}", MOVED_S) for owner in owners),
+        getattr(cluster.hosts["core-1"], end)(),
+    )
+    assert not any(task.done() for task in busy)
+    assert [set(each) for each in heard] == [{GRANTED}] * len(owners)
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="Mend 1: a look for filters that nobody uses doesn't find clean sessions"
+)
+@scenario()
+async def test_a_clean_session_keeps_its_filter_for_as_long_as_it_lasts(cluster: SimulatedCluster) -> None:
+    owner = await Client.connect(cluster, "owner", at="replicant-1", clean=True)
+    rival = await Client.connect(cluster, "rival", at="replicant-2")
+    assert await owner.subscribe(FILTER) == GRANTED
+    await asyncio.sleep(UNUSED_S)
+    assert await rival.subscribe(FILTER) == TAKEN

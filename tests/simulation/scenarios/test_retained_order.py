@@ -1,0 +1,112 @@
+"""What was refused is not retained, and what a client was told to be retained isn't overtaken by what came before it.
+
+Redis goes away while retained messages are written, and comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from conformance import wire
+from simulation.cluster import SimulatedCluster
+from simulation.scenario import Client, scenario
+
+TOPICS: Final = [f"t/{number}" for number in range(20)]
+TOPIC: Final = "t"
+MOMENT_S: Final = 0.5
+REFUSED_S: Final = 12.0
+"""By then a write that waits for Redis has been refused."""
+SETTLED_S: Final = 4.0
+"""After Redis came back: by then all is written that ever will be."""
+
+
+async def retained(cluster: SimulatedCluster, filter: str) -> dict[str, bytes]:
+    """By topic: what somebody who comes now is given."""
+    client = await Client.connect(cluster, "looks", at="replicant-2", clean=True)
+    assert await client.subscribe(filter) == 1
+    await asyncio.sleep(MOMENT_S)
+    return {packet.topic.decode(): packet.payload for packet in client.got}
+
+
+async def publish_elsewhere(cluster: SimulatedCluster, payload: bytes) -> list[int]:
+    """The device comes back at the other replicant, and is answered for each topic."""
+    device = await Client.connect(cluster, "device", at="replicant-2", clean=True)
+    return await asyncio.gather(*(device.publish(topic, payload, retain=True) for topic in TOPICS))
+
+
+@scenario()
+async def test_a_retained_message_waits_for_redis(cluster: SimulatedCluster) -> None:
+    device = await Client.connect(cluster, "device", at="replicant-1", clean=True)
+    await cluster.redis.kill()
+    published = asyncio.create_task(device.publish(TOPIC, b"1", retain=True))
+    await asyncio.sleep(REFUSED_S / 3)
+    await cluster.redis.start()
+    assert await published < 0x80
+    assert await retained(cluster, TOPIC) == {TOPIC: b"1"}
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Mend 3 (a): what a node still had to write is written behind what another one wrote",
+)
+@scenario()
+async def test_a_client_that_moves_isnt_overtaken_by_what_it_left_behind(cluster: SimulatedCluster) -> None:
+    device = await Client.connect(cluster, "device", at="replicant-1", clean=True)
+    await cluster.redis.kill()
+    for topic in TOPICS:
+        device.send(topic, b"1", retain=True)
+    await asyncio.sleep(MOMENT_S / 5)
+    device.drop()
+    moved = asyncio.create_task(publish_elsewhere(cluster, b"2"))
+    await asyncio.sleep(MOMENT_S / 5)
+    for core in cluster.cores:
+        cluster.cut("replicant-1", core.name)
+    await asyncio.sleep(MOMENT_S)  # by then no core tries any more what it was handed before
+    await cluster.redis.start()
+    await asyncio.sleep(3 * MOMENT_S)
+    for core in cluster.cores:
+        cluster.mend("replicant-1", core.name)
+    assert max(await moved) < 0x80
+    await asyncio.sleep(SETTLED_S)
+    assert await retained(cluster, "t/+") == dict.fromkeys(TOPICS, b"2")
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Mend 3 (b): a will whose write failed is in the writer still, and written again",
+)
+@scenario()
+async def test_a_will_isnt_retained_behind_what_its_client_publishes_later(cluster: SimulatedCluster) -> None:
+    will = wire.Will(TOPIC, b"offline", 1, True)
+    device = await Client.connect(cluster, "device", at="replicant-1", clean=True, will=will)
+    await cluster.redis.kill()
+    device.drop()
+    await asyncio.sleep(REFUSED_S / 2)
+    device = await Client.connect(cluster, "device", at="replicant-1", clean=True, will=will)
+    online = asyncio.create_task(device.publish(TOPIC, b"online", retain=True))
+    await asyncio.sleep(REFUSED_S / 2)
+    await cluster.redis.start()
+    assert await online < 0x80
+    await asyncio.sleep(SETTLED_S)
+    assert await retained(cluster, TOPIC) == {TOPIC: b"online"}
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="Mend 3 (c): a write that was refused is in the writer still"
+)
+@scenario()
+async def test_what_was_refused_isnt_retained(cluster: SimulatedCluster) -> None:
+    device = await Client.connect(cluster, "device", at="replicant-1", clean=True)
+    assert await device.publish(TOPIC, b"1", retain=True) < 0x80
+    await cluster.redis.kill()
+    published = asyncio.create_task(device.publish(TOPIC, b"2", retain=True))
+    await asyncio.sleep(REFUSED_S)
+    await cluster.redis.start()
+    is_refused = await published >= 0x80
+    await asyncio.sleep(SETTLED_S)
+    assert await retained(cluster, TOPIC) == {TOPIC: b"1" if is_refused else b"2"}

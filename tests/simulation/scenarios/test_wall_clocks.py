@@ -1,0 +1,125 @@
+"""Nodes whose wall clocks are wrong: what lasts an hour lasts an hour, whatever any node's clock says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from simulation.cluster import SimulatedCluster
+from simulation.scenario import Client, scenario
+
+HOUR_S: Final = 3600
+NEVER_S: Final = 0xFFFFFFFF
+AHEAD_S: Final = 7200.0
+CLIENTS: Final = 8
+LOOKED_AT_S: Final = 15.0
+"""Longer than the leader takes until it looks for retained messages that expired."""
+
+
+async def _returned(cluster: SimulatedCluster, session_expiry_s: int, ahead_s: float) -> list[Client]:
+    """Clients that were away when core-1, their home, died, and a message came that lasts an hour. Core-2, which takes
+    over some of their sessions, has a clock that is ahead."""
+    names = cluster.clients_of("core-1", CLIENTS)
+    for name in names:
+        client = await Client.connect(cluster, name, at="replicant-1", expiry_s=session_expiry_s)
+        await client.subscribe("t")
+        client.disconnect()
+    publisher = await Client.connect(cluster, "publisher", at="replicant-2", clean=True)
+    assert await publisher.publish("t", b"1", expiry_s=HOUR_S) == 0
+    cluster.hosts["core-2"].shift_clock(ahead_s)
+    await cluster.hosts["core-1"].kill()
+    for name in names:
+        await cluster.until_moved(name, "core-1")
+    assert "core-2" in {cluster.home_of(name) for name in names}
+    await asyncio.sleep(1.0)
+    return [await Client.connect(cluster, name, at="replicant-1", expiry_s=session_expiry_s) for name in names]
+
+
+async def _without_session(cluster: SimulatedCluster, ahead_s: float) -> list[str]:
+    return [client.name for client in await _returned(cluster, HOUR_S, ahead_s) if not client.present]
+
+
+async def _without_message(cluster: SimulatedCluster, ahead_s: float) -> list[str]:
+    returned = await _returned(cluster, NEVER_S, ahead_s)
+    return [client.name for client in returned if not await client.receives(b"1", within_s=1.0)]
+
+
+@scenario()
+async def test_sessions_and_what_waits_in_them_outlive_their_home(cluster: SimulatedCluster) -> None:
+    returned = await _returned(cluster, HOUR_S, ahead_s=0.0)
+    assert all([client.present and await client.receives(b"1") for client in returned])
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Mend 8: a core 2 h ahead that takes over ends sessions that last an hour",
+)
+@scenario()
+async def test_sessions_outlive_their_home_at_a_core_whose_clock_is_ahead(cluster: SimulatedCluster) -> None:
+    assert await _without_session(cluster, AHEAD_S) == []
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Mend 8: a core 2 h ahead that takes over drops messages that last an hour",
+)
+@scenario()
+async def test_messages_outlive_a_home_at_a_core_whose_clock_is_ahead(cluster: SimulatedCluster) -> None:
+    assert await _without_message(cluster, AHEAD_S) == []
+
+
+async def _retained_for_an_hour(cluster: SimulatedCluster, ahead_s: float) -> bool:
+    """Whether it is there after seconds. The leader's clock is ahead."""
+    publisher = await Client.connect(cluster, "publisher", at="replicant-1", clean=True)
+    assert await publisher.publish("t", b"1", retain=True, expiry_s=HOUR_S) < 0x80
+    await _set_ahead(cluster, ahead_s)
+    await asyncio.sleep(LOOKED_AT_S)
+    subscriber = await Client.connect(cluster, "subscriber", at="replicant-2", clean=True)
+    assert await subscriber.subscribe("t") == 1
+    return await subscriber.receives(b"1", within_s=2.0)
+
+
+async def _set_ahead(cluster: SimulatedCluster, seconds: float) -> None:
+    leader = await cluster.leader()
+    assert leader is not None
+    leader.shift_clock(seconds)
+
+
+@scenario()
+async def test_a_retained_message_lasts_as_long_as_it_says(cluster: SimulatedCluster) -> None:
+    assert await _retained_for_an_hour(cluster, ahead_s=0.0)
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="Mend 8: a leader 2 h ahead drops retained messages that last an hour"
+)
+@scenario()
+async def test_a_retained_message_outlives_a_look_by_a_leader_whose_clock_is_ahead(cluster: SimulatedCluster) -> None:
+    assert await _retained_for_an_hour(cluster, AHEAD_S)
+
+
+async def _delayed_by_an_hour(cluster: SimulatedCluster, ahead_s: float) -> bool:
+    """Whether it comes after seconds. The leader's clock is ahead."""
+    subscriber = await Client.connect(cluster, "subscriber", at="replicant-2", clean=True)
+    await subscriber.subscribe("t")
+    await _set_ahead(cluster, ahead_s)
+    publisher = await Client.connect(cluster, "publisher", at="replicant-1", clean=True)
+    assert await publisher.publish(f"$delayed/{HOUR_S}/t", b"1") == 0
+    return await subscriber.receives(b"1", within_s=5.0)
+
+
+@scenario()
+async def test_a_delayed_message_waits(cluster: SimulatedCluster) -> None:
+    assert not await _delayed_by_an_hour(cluster, ahead_s=0.0)
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="Mend 8: a leader 2 h ahead publishes at once what is delayed by an hour"
+)
+@scenario()
+async def test_a_delayed_message_waits_at_a_leader_whose_clock_is_ahead(cluster: SimulatedCluster) -> None:
+    assert not await _delayed_by_an_hour(cluster, AHEAD_S)

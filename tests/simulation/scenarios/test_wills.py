@@ -1,0 +1,74 @@
+"""Wills of clients whose connection ended without DISCONNECT [MQTT-3.1.2-8], when nodes die with it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from conformance import wire
+from simulation.cluster import SimulatedCluster
+from simulation.scenario import Client, scenario
+
+WILL: Final = wire.Will("wills", b"gone", qos=1)
+
+
+async def _watching(cluster: SimulatedCluster) -> Client:
+    watcher = await Client.connect(cluster, "watcher", at="replicant-2", clean=True)
+    assert await watcher.subscribe(str(WILL.topic)) == 1
+    return watcher
+
+
+@scenario()
+async def test_the_will_of_a_session_that_lasts_is_published_when_its_replicant_dies(cluster: SimulatedCluster) -> None:
+    watcher = await _watching(cluster)
+    await Client.connect(cluster, "c", at="replicant-1", expiry_s=60, will=WILL)
+    await cluster.hosts["replicant-1"].kill()
+    assert await watcher.receives(WILL.payload)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Mend 9: the will of a session that ends with its connection dies with its node",
+)
+@scenario()
+async def test_the_will_of_a_clean_session_is_published_when_its_replicant_dies(cluster: SimulatedCluster) -> None:
+    watcher = await _watching(cluster)
+    await Client.connect(cluster, "c", at="replicant-1", clean=True, will=WILL)
+    await cluster.hosts["replicant-1"].kill()
+    assert await watcher.receives(WILL.payload)
+
+
+async def _gone_with_its_home(cluster: SimulatedCluster, *, replicant_dies: bool) -> Client:
+    """The client's connection ended while its session had no home, and it is back at once; who is to get the will."""
+    watcher = await _watching(cluster)
+    client = await Client.connect(cluster, "c", at="replicant-1", expiry_s=60, will=WILL)
+    home = cluster.home_of("c")
+    await cluster.hosts[home].kill()
+    client.drop()
+    await asyncio.sleep(0.05)
+    assert cluster.home_of("c") in ("", home)
+    if replicant_dies:
+        await cluster.hosts["replicant-1"].kill()
+    client = await Client.connect(cluster, "c", at="replicant-2", expiry_s=60, will=WILL)
+    assert client.present
+    return watcher
+
+
+@scenario()
+async def test_a_will_is_published_by_the_next_home(cluster: SimulatedCluster) -> None:
+    watcher = await _gone_with_its_home(cluster, replicant_dies=False)
+    assert await watcher.receives(WILL.payload)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="Mend 10: a will is lost when home and replicant die and the client is back",
+)
+@scenario()
+async def test_a_will_is_published_by_the_next_home_though_its_node_is_gone(cluster: SimulatedCluster) -> None:
+    watcher = await _gone_with_its_home(cluster, replicant_dies=True)
+    assert await watcher.receives(WILL.payload)
