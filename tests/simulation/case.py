@@ -24,7 +24,7 @@ from load.clients import Load
 from load.history import Acknowledged, Published
 from load.stage import Limits, Stage
 from simulation.cluster import Shape, SimulatedCluster
-from simulation.profiles import PROFILES, Profile
+from simulation.profiles import PROFILES
 
 FAULTS: Final = (2, 4)
 FAULTS_LAST_S: Final = 12.0
@@ -54,19 +54,19 @@ class Outcome(msgspec.Struct, frozen=True):
     findings: list[Finding]
 
 
-def case_of(seed: int, profile: str = "") -> Case:
-    """`profile`: "" for one that the seed chooses."""
+def case_of(seed: int, profile: str = "", kinds: tuple[str, ...] = ()) -> Case:
+    """`profile`: "" for one that the seed chooses; `kinds` of faults: () for the profile's."""
     rng = random.Random(f"{seed} case")
     (chosen,) = rng.choices(list(PROFILES), [each.weight for each in PROFILES.values()])
     name = profile or chosen
     shape = rng.choice(PROFILES[name].shapes)
-    return Case(seed, name, shape, tuple(_steps(rng, PROFILES[name], shape)))
+    return Case(seed, name, shape, tuple(_steps(rng, kinds or PROFILES[name].kinds, shape)))
 
 
-def _steps(rng: random.Random, profile: Profile, shape: Shape) -> list[Step]:
+def _steps(rng: random.Random, kinds: Sequence[str], shape: Shape) -> list[Step]:
     cores = [f"core-{i}" for i in range(1, shape.cores + 1)]
     replicants = [f"replicant-{i}" for i in range(1, shape.replicants + 1)]
-    steps = schedule.plan(rng.randrange(2**32), rng.randint(*FAULTS), cores, replicants, profile.kinds)
+    steps = schedule.plan(rng.randrange(2**32), rng.randint(*FAULTS), cores, replicants, kinds)
     lasts_s = sum(step.pause_s + max(fault.after_s + fault.hold_s for fault in step.faults) for step in steps)
     last = steps[-1]
     return [*steps[:-1], last._replace(pause_s=last.pause_s + max(0.0, FAULTS_LAST_S - lasts_s))]

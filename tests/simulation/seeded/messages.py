@@ -1,0 +1,95 @@
+"""Bugs of messages on their way: lost, again, out of order, late, to the wrong client, or under the wrong topic."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+from flockmq.cluster.service import Cluster
+from flockmq.home.store import Store
+from flockmq.mqtt.packets import NO_LOCAL
+from flockmq.node.retained import of_row
+from flockmq.session.journal import MESSAGE, SUBSCRIPTION, message_parts, message_value
+from flockmq.session.publish import Publish
+from flockmq.session.router import Router
+from flockmq.session.session import Session
+from flockmq.session.subscribing import place
+from judges import judge
+from simulation.seeded.bug import Function, seeded
+
+EVERY: Final = 20
+"""One run of forwarded messages in so many."""
+
+_runs: Final = itertools.count(1)
+_held: Final[list[tuple[Any, ...]]] = []
+
+
+@seeded(judge.LOST, "base", Cluster._forwarded)
+def drop(right: Function, *run: Any) -> None:
+    """Of what another node forwarded, and was accepted, some isn't delivered."""
+    if next(_runs) % EVERY:
+        right(*run)
+
+
+@seeded(judge.REPEATED, "base", Cluster._forwarded)
+def duplicate(right: Function, *run: Any) -> None:
+    """Some is delivered twice."""
+    right(*run)
+    if next(_runs) % EVERY == 0:
+        right(*run)
+
+
+@seeded(judge.REORDERED, "base", Cluster._forwarded)
+def reorder(right: Function, *run: Any) -> None:
+    """Some is delivered behind what comes after it."""
+    number = next(_runs)
+    if number % EVERY == 0:
+        _held.append(run)
+        return
+    right(*run)
+    if number % EVERY == EVERY // 2:
+        while _held:
+            right(*_held.pop())
+
+
+_topics: Final[dict[int, bytes]] = {}
+
+
+@seeded(judge.INVENTED, "retained", of_row)
+def keep_the_topic(right: Function, topic: bytes, *row: Any) -> Publish | None:
+    """What is retained is given under the first topic that was as long."""
+    message: Publish | None = right(_topics.setdefault(len(topic), topic), *row)
+    return message
+
+
+@seeded(judge.EXPIRED, "expiry", Store.put, kinds=("kill core", "drain core"))
+def store_no_expiry(right: Function, store: Store, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
+    """The store doesn't say when a message expires: a session that moves keeps it for ever."""
+    if field[0] == MESSAGE:
+        state, qos, version, _, share, packet = message_parts(value)
+        value = message_value(state, qos, version, 0, share, packet)
+    right(store, slot, client_id, field, value)
+
+
+@seeded(judge.ECHOED, "flow", place)
+def hear_oneself(
+    right: Function, router: Router, session: Session, filter: bytes, qos: int, options: int, identifiers: bytes
+) -> Any:
+    """The home of a session forgets No Local."""
+    return right(router, session, filter, qos, options & ~NO_LOCAL, identifiers)
+
+
+@seeded(judge.FILTERS, "flow", place)
+def name_the_first(
+    right: Function, router: Router, session: Session, filter: bytes, qos: int, options: int, identifiers: bytes
+) -> Any:
+    """All subscriptions of a session have the identifier of its first."""
+    others = session.all_subscriptions()
+    return right(router, session, filter, qos, options, others[0].identifiers if others else identifiers)
+
+
+@seeded(judge.UNASKED, "base", Store.delete, kinds=("kill core", "drain core"))
+def keep_subscriptions(right: Function, store: Store, slot: int, client_id: bytes, field: bytes) -> None:
+    """What a client gives up stays in the store: a session that moves has it again."""
+    if field[0] != SUBSCRIPTION:
+        right(store, slot, client_id, field)
