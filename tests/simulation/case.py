@@ -8,7 +8,6 @@ What always holds: the same case on the same cluster gives the same outcome, its
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Sequence
@@ -29,7 +28,6 @@ FAULTS: Final = (2, 4)
 FAULTS_LAST_S: Final = 12.0
 """At least."""
 PATIENCE_S: Final = 40.0
-LOOK_EVERY_S: Final = 0.5
 DEFECT: Final = "defect"
 
 
@@ -77,10 +75,8 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
     stage = Stage(cluster.record, cluster.fronts, cluster.chance("load"), cluster.admin)
     load = Load(stage, 1, profile.load, profile.rate)
     began_s = cluster.loop.time()
-    looking = asyncio.create_task(_look(cluster))
     with Defects(cluster):
         verdict = await chapter.play(cluster, load, case.steps, events, PATIENCE_S)
-    looking.cancel()
     faults = sum(len(step.faults) for step in case.steps)
     return Outcome(
         case.seed,
@@ -91,12 +87,6 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
         f"{cluster.network.trace:08x}",
         verdict.findings,
     )
-
-
-async def _look(cluster: SimulatedCluster) -> None:
-    while True:
-        await asyncio.sleep(LOOK_EVERY_S)
-        cluster.look()
 
 
 class Defects(logging.Handler):

@@ -13,9 +13,11 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from faults.watch import bounds_passed
 from flockmq import tasks
 from flockmq.session.slotted import slot_of
-from load.history import AnyEvent, NodeSeen, RowsLeft, TablesStood, Unwell
+from flockmq.telemetry.metrics import bound_samples
+from load.history import AnyEvent, BoundPassed, NodeSeen, RowsLeft, TablesStood, Unwell
 from load.stage import Node
 from simulation.admin import SimulatedAdmin
 from simulation.loop import Process, SimulatedLoop, current
@@ -168,16 +170,19 @@ class SimulatedCluster:
                 return [(alarm.name, alarm.since_s) for alarm in core.assembly.node.view.alarms()]
         return []
 
-    def look(self) -> None:
-        """Write down how each node is."""
+    async def look(self) -> list[NodeSeen | BoundPassed]:
+        """How each node is."""
         now = self.loop.time()
+        seen: list[NodeSeen | BoundPassed] = []
         for node in self.nodes.values():
             made = node.assembly
             if made is None or not node.is_running:
                 continue
             slots = sum(owner == made.cluster.incarnation for owner in made.cluster.slots.values())
             ready, _ = made.node.view.ready()
-            self.record(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
+            seen.append(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
+            seen += bounds_passed(now, node.name, [*made.node.view.samples(), *bound_samples()], len(self.nodes))
+        return seen
 
     def _serves(self, node: SimulatedNode) -> bool:
         path = node.address, self.redis.address
