@@ -22,7 +22,7 @@ async def tables(cluster: Cluster, patience_s: float) -> list[TablesStood]:
     while True:
         stood = await cluster.tables()
         nodes = {told.node for told in stood}
-        if now() > deadline or (len(nodes) == len(cluster.hosts) - 1 and not judge(stood).findings):
+        if now() > deadline or (len(nodes) == len(cluster.nodes) and not judge(stood).findings):
             return stood
         await asyncio.sleep(POLL_S)
 

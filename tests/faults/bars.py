@@ -150,10 +150,10 @@ async def redis_away(lab: Lab) -> list[Bar]:
     for lasts, name in ((False, "clean"), (True, "durable")):
         async with _scene(lab, lasts=lasts, qos=(1,) if lasts else (0, 1)) as scene:
             since = scene.now()
-            await lab.redis.kill()
+            await lab.redis[0].kill()
             await asyncio.sleep(REDIS_AWAY_S)
             until = scene.now()
-            await lab.redis.start()
+            await lab.redis[0].start()
             await asyncio.sleep(WATCHED_S)
             bars.append(Bar(f"Redis away for 30 s: {name} connections that ended", scene.drops(since), 0, ""))
             if not lasts:

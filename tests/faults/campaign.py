@@ -23,10 +23,12 @@ from typing import Final
 
 import uvloop
 
-from faults import admin, sandbox, schedule
+from faults import abilities, admin, sandbox, schedule
 from faults.admin import HttpAdmin
 from faults.chapter import play
-from faults.lab import MANAGEMENT, Host, Lab
+from faults.host import Host
+from faults.lab import Lab
+from faults.redis_hosts import SHAPES
 from faults.tally import Tally
 from judges.judge import Finding, Verdict
 from load import history
@@ -47,23 +49,17 @@ async def campaign(options: argparse.Namespace) -> int:
     say(f"seed {options.seed}: {what}, sessions {options.sessions}; logs in {options.out}")
     events: list[AnyEvent] = []
     extra = admin.settings(sandbox.FOLDER / "api-key") if "rules" in PROFILES[options.profile] else None
-    lab = Lab(options.out, options.cores, options.replicants, extra)
     now = asyncio.get_running_loop().time
 
     def ended(host: Host, code: int, last_words: str) -> None:
         say(f"    {host.name} ended with {code}: {last_words}")
-        if code < 0 or (host is not lab.redis and not last_words.startswith("flockmq: error: ")):
+        if not host.gave_reason(code, last_words):
             events.append(Unwell(now(), host.name, f"exit code {code}: {last_words}"))
 
-    for host in lab.hosts.values():
-        host.on_end = ended
-    operator = HttpAdmin(lambda node: f"http://{lab.hosts[node].address}:{MANAGEMENT}")
+    lab = Lab(options.out, options.cores, options.replicants, redis=options.redis, extra=extra, on_end=ended)
+    operator = HttpAdmin(lambda node: lab.nodes[node].url)
     stage = Stage(events.append, lab.fronts, random.Random(options.seed), operator)
-    names = [core.name for core in lab.cores], [replicant.name for replicant in lab.replicants]
-    kinds = options.kinds or tuple(schedule.KINDS)
-    steps = schedule.SCRIPTS.get(options.script) or schedule.plan(
-        options.seed, options.n, *names, kinds, options.at_once
-    )
+    steps = schedule.SCRIPTS.get(options.script) or _plan(options, lab)
     sessions = SESSIONS if options.sessions == "both" else (options.sessions,)
     tally = Tally()
     try:
@@ -84,6 +80,11 @@ async def campaign(options: argparse.Namespace) -> int:
     return int(tally.found.total() > 0)
 
 
+def _plan(options: argparse.Namespace, lab: Lab) -> list[schedule.Step]:
+    cores, replicants, redis = ([host.name for host in hosts] for hosts in (lab.cores, lab.replicants, lab.redis))
+    return schedule.plan(options.seed, options.n, cores, replicants, options.kinds, options.at_once, redis)
+
+
 def _chapters(steps: Sequence[schedule.Step]) -> list[list[schedule.Step]]:
     chapters: list[list[schedule.Step]] = []
     faults = CHAPTER_FAULTS
@@ -94,6 +95,15 @@ def _chapters(steps: Sequence[schedule.Step]) -> list[list[schedule.Step]]:
         chapters[-1].append(step)
         faults += len(step.faults)
     return chapters
+
+
+def _possible(kinds: Sequence[str]) -> list[str]:
+    """Those that this machine can do to hosts; which ones it can't is said. Raises SystemExit if none is left."""
+    missing = abilities.missing()
+    for kind in kinds:
+        if reason := missing.get(kind.split()[0]):
+            say(f"left out: {kind}: {reason}")
+    return [kind for kind in kinds if kind.split()[0] not in missing] or sys.exit("faults: no kind of fault is left")
 
 
 def _tell(options: argparse.Namespace, number: int, events: Sequence[AnyEvent], verdict: Verdict) -> None:
@@ -140,7 +150,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--cores", type=int, default=3)
     made.add_argument("--replicants", type=int, default=3)
-    made.add_argument("--kinds", nargs="*", choices=tuple(schedule.KINDS), help="only these faults")
+    made.add_argument("--redis", choices=tuple(SHAPES), default="server", help="its shape (default: one server)")
+    made.add_argument("--kinds", nargs="*", help="only these faults; what there is: --list-kinds")
+    made.add_argument("--list-kinds", action="store_true", help="that this --redis can have")
     made.add_argument("--out", type=Path, default=Path("build/faults"), help="for logs and histories")
     made.add_argument("--keep", action="store_true", help="each chapter's history, also where nothing is found")
     made.add_argument("--stop-at-first", action="store_true", help="chapter in which something is found")
@@ -152,9 +164,17 @@ def main() -> int:
     if absent := sandbox.missing():
         print(f"faults: this machine has no {', '.join(absent)}", file=sys.stderr)
         return 2
+    kinds = schedule.kinds_for(options.redis)
+    if options.list_kinds:
+        say(*(f"{kind}{'' if kind in schedule.mix_for(options.redis) else ' (if asked for)'}" for kind in kinds))
+        return 0
+    if unknown := set(options.kinds or ()) - kinds.keys():
+        print(f"faults: --redis {options.redis} has no {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
     if not sandbox.is_inside():
         return sandbox.enter([sys.executable, "-m", "faults.campaign", *sys.argv[1:]])
     sandbox.furnish()
+    options.kinds = _possible(options.kinds or schedule.mix_for(options.redis))
     options.out = options.out.absolute()
     options.out.mkdir(parents=True, exist_ok=True)
     for old in options.out.glob("*"):

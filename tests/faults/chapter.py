@@ -5,8 +5,8 @@ the clients leave; what was seen is judged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Final
 
 from faults import aftermath
@@ -20,6 +20,7 @@ from load.history import AnyEvent, Unwell
 START_MAX_S: Final = 60.0
 READY_MAX_S: Final = 60.0
 POLL_S: Final = 1.0
+LOOK_EVERY_S: Final = 1.0
 
 
 async def play(
@@ -34,31 +35,40 @@ async def play(
 ) -> Verdict:
     """`events`: where the load writes down what it sees. `part` is around each part, which it is told."""
     now = asyncio.get_running_loop().time
+    over = asyncio.Event()
+    lasting: list[asyncio.Task[None]] = []
 
-    async def within(longest_s: float, work: Callable[[], object], who: str) -> None:
+    async def within(longest_s: float, work: Awaitable[object], what: str) -> None:
         try:
             async with asyncio.timeout(longest_s):
-                await work()  # type: ignore[misc]
+                await work
         except TimeoutError:
-            events.append(Unwell(now(), who, f"weren't all there within {longest_s:.0f} s"))
+            events.append(Unwell(now(), "all", f"{what} not within {longest_s:.0f} s"))
 
     with part("start"):
-        await within(START_MAX_S, load.start, "clients")
+        await within(START_MAX_S, load.start(), "clients were there")
+    looking = asyncio.create_task(_look(cluster, events))
     with part("faults"):
         started = now()
         for step in steps:
             if say is not None:
                 say(f"{now() - started:7.1f} s {load.acknowledged:8d} acked  {', '.join(map(str, step.faults))}")
-            await run_step(cluster, events.append, step)
+            lasting += await run_step(cluster, events.append, step, over)
             if step.calm:
-                await asyncio.gather(cluster.until_ready(), load.until_connected())
+                await within(READY_MAX_S, cluster.until_ready(), "nodes were ready")
+                await within(READY_MAX_S, load.until_connected(), "clients were connected")
     with part("settle"):
-        await within(READY_MAX_S, cluster.until_ready, "nodes")
+        await within(READY_MAX_S, cluster.until_ready(), "nodes were ready")
         if unsettled := await load.settle(patience_s):
             events.append(Unwell(now(), ", ".join(unsettled), f"no answer within {patience_s:.0f} s"))
+    looking.cancel()
+    with suppress(asyncio.CancelledError):
+        await looking
     with part("judge"):
         await _until_none_is_lost(events, patience_s, rules)
     with part("look"):
+        over.set()
+        await asyncio.gather(*lasting)
         events += await aftermath.tables(cluster, patience_s)
         events += await aftermath.alarms_missing(cluster, events)
     with part("leave"):
@@ -66,6 +76,12 @@ async def play(
         events += await aftermath.routes_left(cluster, patience_s)
     with part("judge"):
         return judge(events, rules)
+
+
+async def _look(cluster: Cluster, events: list[AnyEvent]) -> None:
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        events += await cluster.look()
 
 
 async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float, rules: Rules) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from load.history import RowsLeft, TablesStood
+from load.history import BoundPassed, NodeSeen, RowsLeft, TablesStood
 from load.stage import Node
 
 
@@ -29,7 +29,7 @@ class Host(Protocol):
     def resume(self) -> None: ...
 
     def fill(self) -> None:
-        """Not a byte is left on its volume; of a Redis: nor in its memory."""
+        """Not a byte is left on its volume; in a simulated Redis: in its memory."""
 
     def clear(self) -> None: ...
 
@@ -53,6 +53,9 @@ class Host(Protocol):
 
 
 class RedisHost(Host, Protocol):
+    def limit_memory(self, is_full: bool) -> None:
+        """Not a byte is left in its memory."""
+
     def copy_data(self) -> None:
         """As a replica that hears nothing from now on."""
 
@@ -67,13 +70,17 @@ class Cluster(Protocol):
         """By name."""
 
     @property
-    def redis(self) -> RedisHost: ...
+    def nodes(self) -> Mapping[str, Host]:
+        """Cores and replicants among them."""
 
     @property
     def cores(self) -> Sequence[Host]: ...
 
     async def until_ready(self) -> None:
-        """All nodes are."""
+        """All nodes are, and Redis is what it was."""
+
+    async def scale_cores(self, count: int) -> None:
+        """As the operator does it; returns when it is done."""
 
     def fronts(self) -> Sequence[Node]:
         """Where clients may go: as a Service would say, some time after."""
@@ -85,11 +92,20 @@ class Cluster(Protocol):
 
     async def leader(self) -> Host | None: ...
 
+    async def primary(self) -> Host | None:
+        """The Redis that takes writes, where it has replicas."""
+
+    @property
+    def redis(self) -> Sequence[Host]: ...
+
     async def tables(self) -> list[TablesStood]:
         """Of all nodes that answer."""
 
     async def routes(self) -> list[RowsLeft]:
         """Of all nodes that answer."""
+
+    async def look(self) -> list[NodeSeen | BoundPassed]:
+        """How each node is that answers, now."""
 
     async def alarms(self) -> list[tuple[str, float]]:
         """Names, and since when by the wall clock."""

@@ -5,41 +5,52 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Final, cast
 
-from faults.cluster import Cluster
-from faults.schedule import LEADER, Planned, Step
-from load.history import AnyEvent, FaultBegan, FaultEnded, RedisLost
+from faults.cluster import Cluster, RedisHost
+from faults.schedule import FOR_GOOD, LEADER, PRIMARY, REPLICA, Planned, Step
+from load.history import AnyEvent, FaultBegan, FaultEnded, RedisLost, Unwell
 
 Record = Callable[[AnyEvent], None]
 DOWN_S: Final = 0.1
 """How long Redis is away while it is replaced, at least."""
 
 
-async def run_step(cluster: Cluster, record: Record, step: Step) -> None:
-    """All its faults at once, each undone when its time is over; then the pause."""
-    await asyncio.gather(*(run_fault(cluster, record, planned) for planned in step.faults))
+async def run_step(cluster: Cluster, record: Record, step: Step, over: asyncio.Event) -> list[asyncio.Task[None]]:
+    """All its faults at once, each undone when its time is over; then the pause. Returns those that go on until `over`
+    is set."""
+    running = [(planned, asyncio.create_task(run_fault(cluster, record, planned, over))) for planned in step.faults]
+    await asyncio.gather(*(task for planned, task in running if planned.hold_s < FOR_GOOD))
     await asyncio.sleep(step.pause_s)
+    return [task for planned, task in running if planned.hold_s == FOR_GOOD]
 
 
-async def run_fault(cluster: Cluster, record: Record, planned: Planned) -> None:
+async def run_fault(cluster: Cluster, record: Record, planned: Planned, over: asyncio.Event) -> None:
     await asyncio.sleep(planned.after_s)
     targets = await _resolved(cluster, planned.targets)
     now = asyncio.get_running_loop().time
     record(FaultBegan(now(), planned.kind, targets))
     try:
         async with _done(cluster, record, planned, targets):
-            await asyncio.sleep(planned.hold_s)
+            await (over.wait() if planned.hold_s == FOR_GOOD else asyncio.sleep(planned.hold_s))
+    except TimeoutError:
+        record(Unwell(now(), ", ".join(targets), f"{planned.kind} took too long"))
     finally:
         record(FaultEnded(now(), planned.kind, targets))
 
 
 async def _resolved(cluster: Cluster, targets: tuple[str, ...]) -> tuple[str, ...]:
-    if LEADER not in targets:
-        return targets
-    leader = await cluster.leader()
-    name = (leader or cluster.cores[0]).name
-    return tuple(name if target == LEADER else target for target in targets)
+    return tuple([await _named(cluster, target) for target in targets])
+
+
+async def _named(cluster: Cluster, target: str) -> str:
+    """The host that is the leader, the primary or a replica now."""
+    if target == LEADER:
+        return (await cluster.leader() or cluster.cores[0]).name
+    if target not in (PRIMARY, REPLICA):
+        return target
+    primary = await cluster.primary() or cluster.redis[0]
+    return next(host.name for host in cluster.redis if (host.name == primary.name) == (target == PRIMARY))
 
 
 @contextlib.asynccontextmanager
@@ -71,6 +82,15 @@ async def _done(cluster: Cluster, record: Record, planned: Planned, targets: tup
             await asyncio.to_thread(host.fill)
             yield
             host.clear()
+        case "oom":
+            await asyncio.to_thread(cast(RedisHost, host).limit_memory, True)
+            yield
+            await asyncio.to_thread(cast(RedisHost, host).limit_memory, False)
+        case "scale":
+            before = len(cluster.cores)
+            await cluster.scale_cores(int(planned.amount))
+            yield
+            await cluster.scale_cores(before)
         case "clock":
             host.shift_clock(planned.amount)
             yield
@@ -102,15 +122,15 @@ async def _done(cluster: Cluster, record: Record, planned: Planned, targets: tup
             await host.start()
         case "empty":
             await host.kill()
-            cluster.redis.empty()
+            cast(RedisHost, host).empty()
             record(RedisLost(asyncio.get_running_loop().time()))
             yield
             await host.start()
         case "older":
-            cluster.redis.copy_data()
+            cast(RedisHost, host).copy_data()
             yield
             await host.kill()
-            cluster.redis.restore_copy()
+            cast(RedisHost, host).restore_copy()
             record(RedisLost(asyncio.get_running_loop().time()))
             await asyncio.sleep(DOWN_S)
             await host.start()

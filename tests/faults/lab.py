@@ -1,368 +1,246 @@
-"""A cluster of real processes, each on a network of its own, that can be killed, stopped, cut off and filled up.
+"""A cluster of real processes: cores and replicants, a Redis in one of its shapes, each on a host of its own.
 
-    10.77.0.1 lab (the clients) ── bridge ──┬─ core-1 … 10.77.0.11 …
-                                            ├─ replicant-1 … 10.77.0.21 …
-                                            └─ redis 10.77.0.5
-
-A process that ends is started again, as Kubernetes would, unless a fault holds it down. Only inside a sandbox.
+Its hosts can be killed, stopped, cut off, slowed down, filled up and given wrong clocks; a process that ends is started
+again, unless a fault holds it down. Only inside a sandbox.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import os
-import shutil
-import signal
-import struct
-import sys
 import time
-from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 
-from faults import sandbox
-from flockmq.config import schema
-from flockmq.embedded import server_binary
-from load.history import RowsLeft, TablesStood
+from faults import network, shim, watch
+from faults.host import Host, OnEnd
+from faults.node_host import LINK, MQTT, NO_ANSWER, NodeHost
+from faults.redis_hosts import SHAPES, RedisHost, Topology, answers, is_well
+from load.history import BoundPassed, NodeSeen, RowsLeft, TablesStood
 from load.stage import Node
 
 KEY: Final = "a fault campaign's cluster key, 32+"
-MQTT, LINK, MANAGEMENT, REDIS = 1883, 4370, 18083, 6379
-DATA_BYTES: Final = 32 * 1024 * 1024
-"""Of a node's volume."""
-REDIS_DATA_BYTES: Final = 256 * 1024 * 1024
-RESTART_MIN_S: Final = 0.3
-RESTART_MAX_S: Final = 3.0
-GRACE_S: Final = 20.0
 READY_MAX_S: Final = 60.0
+ANSWER_MAX_S: Final = 4.0
+"""Longer than a node waits for others when it is asked about the whole cluster."""
 POLL_S: Final = 0.05
-TESTS: Final = Path(__file__).resolve().parent.parent
 
 
-class Host:
-    """One process on its own network, with its own small volume."""
-
-    def __init__(self, name: str, address: str, logs: Path, data_bytes: int) -> None:
-        self.name = name
-        self.address = address
-        self.data = sandbox.FOLDER / name
-        self.log = logs / f"{name}.log"
-        self.is_held = False
-        """Down, and to stay so."""
-        self.is_paused = False
-        self.process: Process | None = None
-        self.on_end: Callable[[Host, int, str], None] | None = None
-        """(host, exit code, the last line of its log), of an end that nobody asked for."""
-        self._watching: asyncio.Task[None] | None = None
-        self._asked_to_end = False
-        self.data.mkdir()
-        sandbox.run("mount", "-t", "tmpfs", "-o", f"size={data_bytes}", "none", str(self.data))
-        sandbox.run("ip", "netns", "add", name)
-        veth = f"v-{name}"
-        sandbox.run("ip", "link", "add", veth, "type", "veth", "peer", "name", "eth0", "netns", name)
-        sandbox.run("ip", "link", "set", veth, "master", "lab", "up")
-        sandbox.run("ip", "-n", name, "address", "add", f"{address}/24", "dev", "eth0")
-        for device in ("eth0", "lo"):
-            sandbox.run("ip", "-n", name, "link", "set", device, "up")
-
-    def command(self) -> tuple[list[str], dict[str, str]]:
-        """What runs, and what its environment has besides ours."""
-        raise NotImplementedError
-
-    @property
-    def is_running(self) -> bool:
-        return self.process is not None and self.process.returncode is None and not self.is_paused
-
-    async def start(self) -> None:
-        self.is_held = False
-        if self._watching is None:
-            await self._spawn()
-            self._watching = asyncio.create_task(self._keep_running())
-
-    async def kill(self) -> None:
-        """SIGKILL, and stay down until `start`."""
-        self.is_held = self._asked_to_end = True
-        if self.process is not None and self.process.returncode is None:
-            self.process.kill()
-        await self._ended()
-
-    async def drain(self) -> None:
-        """SIGTERM, as a pod that is deleted gets it, SIGKILL when its grace is over; and stay down until `start`."""
-        self.is_held = self._asked_to_end = True
-        self._signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(GRACE_S):
-                await self._ended()
-        except TimeoutError:
-            await self.kill()
-
-    async def _ended(self) -> None:
-        if self._watching is not None:
-            await asyncio.shield(self._watching)
-            self._watching = None
-        self.is_paused = False
-
-    def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
-        self.is_paused = True
-
-    def resume(self) -> None:
-        self.is_paused = False
-        self._signal(signal.SIGCONT)
-
-    def fill(self) -> None:
-        """Not a byte is left on its volume."""
-        with contextlib.suppress(OSError), (self.data / "filler").open("wb") as filler:
-            while True:
-                filler.write(bytes(65_536))
-                filler.flush()
-
-    def clear(self) -> None:
-        (self.data / "filler").unlink(missing_ok=True)
-
-    def shift_clock(self, seconds: float) -> None:
-        raise NotImplementedError(self.name)
-
-    def last_line(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()
-        return lines[-1] if lines else ""
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self.process is not None and self.process.returncode is None:
-            self.process.send_signal(number)
-
-    async def _spawn(self) -> None:
-        arguments, environment = self.command()
-        self._asked_to_end = False
-        with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *("nsenter", f"--net=/run/netns/{self.name}", *arguments),
-                env=sandbox.environment() | environment,
-                cwd=self.data,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # who stands still must not have the others hung up when a shell's job ends
-            )
-
-    async def _keep_running(self) -> None:
-        wait_s = RESTART_MIN_S
-        while True:
-            assert self.process is not None
-            started = time.monotonic()
-            code = await self.process.wait()
-            self.is_paused = False
-            if not self._asked_to_end and self.on_end is not None:
-                self.on_end(self, code, self.last_line())
-            if time.monotonic() - started > 10 * RESTART_MAX_S:
-                wait_s = RESTART_MIN_S
-            if not self.is_held:
-                await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, RESTART_MAX_S)
-            if self.is_held:
-                return
-            await self._spawn()
-
-
-class Broker(Host):
-    """A core, or a replicant."""
-
-    def __init__(self, name: str, address: str, logs: Path, settings: dict[str, str]) -> None:
-        super().__init__(name, address, logs, DATA_BYTES)
-        self.role = name.partition("-")[0]
-        self._clock = sandbox.FOLDER / f"{name}.clock"
-        self.shift_clock(0.0)
-        self._settings = settings | {
-            "ROLE": self.role,
-            "NODE__NAME": name,
-            "NODE__HOST": address,
-            "NODE__DATA_DIR": str(self.data),
-            "LISTENERS__TCP__DEFAULT__BIND": f"0.0.0.0:{MQTT}" if self.role == "replicant" else "",
-            "CLUSTER__LISTEN": f"0.0.0.0:{LINK}",
-            "MANAGEMENT__LISTEN": f"0.0.0.0:{MANAGEMENT}",
-        }
-
-    def command(self) -> tuple[list[str], dict[str, str]]:
-        path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(TESTS))))
-        settings = {f"FLOCKMQ_{name}": value for name, value in self._settings.items()}
-        environment = settings | {"FAULTS_CLOCK": str(self._clock), "PYTHONPATH": path}
-        return [sys.executable, "-P", "-m", "faults.launch", "run"], environment
-
-    def shift_clock(self, seconds: float) -> None:
-        """Its wall clock is that much off from now on."""
-        with self._clock.open("r+b" if self._clock.exists() else "wb") as clock:
-            clock.write(struct.pack("d", seconds))
-
-
-class Redis(Host):
-    """A Valkey that answers only what its append-only file has."""
-
-    def __init__(self, address: str, logs: Path) -> None:
-        super().__init__("redis", address, logs, REDIS_DATA_BYTES)
-        self._copy = sandbox.FOLDER / "redis.copy"
-
-    def command(self) -> tuple[list[str], dict[str, str]]:
-        options = {
-            "bind": "0.0.0.0",
-            "port": str(REDIS),
-            "protected-mode": "no",
-            "dir": str(self.data),
-            "appendonly": "yes",
-            "appendfsync": "always",
-            "save": "",
-            "auto-aof-rewrite-min-size": "16mb",
-            "maxmemory-policy": "noeviction",
-        }
-        return [str(server_binary()), *itertools.chain(*((f"--{key}", value) for key, value in options.items()))], {}
-
-    def copy_data(self) -> None:
-        """As a replica that hears nothing from now on."""
-        shutil.rmtree(self._copy, ignore_errors=True)
-        shutil.copytree(self.data, self._copy)
-
-    def restore_copy(self) -> None:
-        self.empty()
-        shutil.copytree(self._copy, self.data, dirs_exist_ok=True)
-
-    def empty(self) -> None:
-        for entry in self.data.iterdir():
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+def _nobody(host: Host, code: int, last_words: str) -> None:
+    """Hears of it."""
 
 
 class Lab:
-    def __init__(self, logs: Path, cores: int, replicants: int, extra: dict[str, str] | None = None) -> None:
-        """`extra`: of the nodes' environment, FLOCKMQ_ names without the FLOCKMQ_."""
-        sandbox.run("ip", "link", "add", "lab", "type", "bridge")
-        sandbox.run("ip", "address", "add", "10.77.0.1/24", "dev", "lab")
-        sandbox.run("ip", "link", "set", "lab", "up")
-        core_addresses = [f"10.77.0.{11 + number}" for number in range(cores)]
-        settings = {
-            "REDIS__URL": f"redis://10.77.0.5:{REDIS}",
+    """`redis`: one of SHAPES. `extra`: of the nodes' environment, FLOCKMQ_ names without the FLOCKMQ_."""
+
+    def __init__(
+        self,
+        logs: Path,
+        cores: int,
+        replicants: int,
+        *,
+        redis: str = "server",
+        extra: Mapping[str, str] | None = None,
+        on_end: OnEnd = _nobody,
+    ) -> None:
+        network.furnish()
+        if shim.can_be_built():
+            shim.build()
+        self._logs = logs
+        self._on_end = on_end
+        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_MAX_S))
+        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._topology: Topology = SHAPES[redis](logs, on_end)
+        self._settings = {
             "CLUSTER__KEY": KEY,
-            "CLUSTER__SEEDS": ",".join(f"{address}:{LINK}" for address in core_addresses),
             "AUTHENTICATION__ALLOW_ANONYMOUS": "true",
             "MQTT__MAX_MQUEUE_LEN": "100000",  # what a bound drops isn't lost
+            **self._topology.settings,
+            **_majority(cores),
             **(extra or {}),
         }
-        if "cores" in schema.Cluster.__struct_fields__:
-            settings["CLUSTER__CORES"] = str(cores)
-        self.redis = Redis("10.77.0.5", logs)
-        self.cores = [Broker(f"core-{i}", address, logs, settings) for i, address in enumerate(core_addresses, 1)]
-        self.replicants = [
-            Broker(f"replicant-{i}", f"10.77.0.{20 + i}", logs, settings) for i in range(1, replicants + 1)
-        ]
-        self.brokers = [*self.cores, *self.replicants]
-        self.hosts: dict[str, Host] = {host.name: host for host in (self.redis, *self.brokers)}
-        self._http: aiohttp.ClientSession | None = None
+        self._cores = [self._core(number) for number in range(1, cores + 1)]
+        """All that there ever were."""
+        self.cores = list(self._cores)
+        self.replicants = [self._node(f"replicant-{i}", f"10.77.0.{20 + i}") for i in range(1, replicants + 1)]
+
+    def _core(self, number: int) -> NodeHost:
+        return self._node(f"core-{number}", _core_address(number))
+
+    def _node(self, name: str, address: str) -> NodeHost:
+        return NodeHost(name, address, self._logs, self._on_end, self._http, self._settings)
+
+    @property
+    def nodes(self) -> dict[str, NodeHost]:
+        return {node.name: node for node in (*self.cores, *self.replicants)}
+
+    @property
+    def hosts(self) -> dict[str, Host]:
+        return {host.name: host for host in (*self.redis, *self.cores, *self.replicants)}
+
+    @property
+    def _all(self) -> dict[str, Host]:
+        """With cores that have left."""
+        return self.hosts | {core.name: core for core in self._cores}
+
+    @property
+    def redis(self) -> Sequence[RedisHost]:
+        return self._topology.hosts
+
+    # --- life ---
 
     async def start(self) -> None:
         """Returns when all nodes are ready."""
-        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2.0))
-        await self.redis.start()
-        await self._until(self._redis_answers, "Redis answers")
-        for broker in self.brokers:
-            await broker.start()
+        for host in self.redis:
+            await host.start()
+        await _until(lambda: asyncio.to_thread(answers, self._topology), "Redis answers")
+        await asyncio.to_thread(self._topology.form)
+        await _until(lambda: asyncio.to_thread(is_well, self._topology), "Redis is well")
+        for node in self.nodes.values():
+            await node.start()
         await self.until_ready()
 
     async def stop(self) -> None:
-        await asyncio.gather(*(host.kill() for host in self.hosts.values()))
-        if self._http is not None:
-            await self._http.close()
+        await asyncio.gather(*(host.kill() for host in self._all.values()))
+        await self._http.close()
 
     async def until_ready(self) -> None:
-        """Raises TimeoutError."""
-        await self._until(self._all_ready, "all nodes are ready")
+        """All nodes are, and Redis is what it was. Raises TimeoutError."""
+        await _until(lambda: asyncio.to_thread(is_well, self._topology), "Redis is well")
+        await _until(self._all_ready, "all nodes are ready")
+
+    async def _all_ready(self) -> bool:
+        return len(await self._asked(lambda node: node.get("/readyz"))) == len(self.nodes)
+
+    async def scale_cores(self, count: int) -> None:
+        """As the operator does it: new ones come, or the last ones leave, all at once; then those that stay are
+        restarted with the new number, the last one first, each while all are ready. Volumes stay. Raises TimeoutError.
+        """
+        await self.until_ready()
+        staying, leaving = self.cores[:count], self.cores[count:]
+        while len(self._cores) < count:
+            self._cores.append(self._core(len(self._cores) + 1))
+        self.cores = self._cores[:count]
+        coming = self.cores[len(staying) :]
+        for core in coming:
+            core.configure(_majority(count))
+        await asyncio.gather(*(core.start() for core in coming), *(core.drain() for core in leaving))
+        for core in reversed(staying):
+            await self.until_ready()
+            core.configure(_majority(count))
+            await core.drain()
+            await core.start()
+        await self.until_ready()
+
+    # --- faults ---
 
     def fronts(self) -> Sequence[Node]:
         """Where clients may go: as a Service would say, some time after."""
-        all = [Node(broker.name, (broker.address, MQTT)) for broker in self.replicants]
-        return [node for node in all if self.hosts[node.name].is_running] or all
+        all = [(host, Node(host.name, (host.address, MQTT))) for host in self.replicants]
+        return [node for host, node in all if host.is_running] or [node for _, node in all]
 
     def cut(self, source: str, target: str) -> None:
         """Nothing that `source` sends comes to `target` any more."""
-        self._firewall(target, "-A", source)
+        self._cuts[source, target] += 1
+        self._all[target].wire.cut(self._all[source].address)
 
     def mend(self, source: str, target: str) -> None:
-        self._firewall(target, "-D", source)
+        self._cuts[source, target] -= 1
+        self._all[target].wire.mend(self._all[source].address)
 
-    async def get(self, host: Host, path: str) -> Any:
-        """What its management says; raises aiohttp.ClientError, OSError or TimeoutError."""
-        assert self._http is not None
-        async with self._http.get(f"http://{host.address}:{MANAGEMENT}{path}") as answer:
-            answer.raise_for_status()
-            return await (answer.json() if path.startswith("/api") else answer.text())
+    def _reaches(self, one: Host, other: Host) -> bool:
+        return not self._cuts[one.name, other.name] and not self._cuts[other.name, one.name]
 
-    async def tables(self) -> list[TablesStood]:
-        now = asyncio.get_running_loop().time()
-        return [
-            TablesStood(now, broker.name, shard, state["applied"], state["digests"])
-            for broker, shards in await self._asked(lambda broker: self.get(broker, "/api/v5/rlog"))
-            for shard, state in shards.items()
-        ]
+    async def leader(self) -> Host | None:
+        """As the first core knows that answers."""
+        for _, status in await self._asked(lambda node: node.get("/api/v1/status")):
+            if incarnation := status["leader"]:
+                return self.nodes.get(incarnation.partition("@")[0])
+        return None
 
-    async def routes(self) -> list[RowsLeft]:
-        now = asyncio.get_running_loop().time()
-        told = await self._asked(lambda broker: self.metric(broker, "flockmq_routes"))
-        return [RowsLeft(now, broker.name, int(routes)) for broker, routes in told]
+    async def primary(self) -> Host | None:
+        return await asyncio.to_thread(self._topology.primary)
 
-    async def alarms(self) -> list[tuple[str, float]]:
-        with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-            return [(alarm["name"], alarm["since_s"]) for alarm in await self.get(self.cores[0], "/api/v5/alarms")]
-        return []
+    # --- what is looked at ---
 
     def wall_s(self) -> float:
         return time.time()
 
-    async def _asked(self, ask: Callable[[Broker], Awaitable[Any]]) -> list[tuple[Broker, Any]]:
-        """What those brokers say that answer."""
-        said = []
-        for broker in self.brokers:
-            with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-                said.append((broker, await ask(broker)))
-        return said
+    async def tables(self) -> list[TablesStood]:
+        now = _now()
+        return [
+            TablesStood(now, node.name, shard, state["applied"], state["digests"])
+            for node, shards in await self._asked(lambda node: node.get("/api/v5/rlog"))
+            for shard, state in shards.items()
+        ]
 
-    async def metric(self, host: Host, name: str) -> float:
-        """The sum over its labels."""
-        lines = [line.split() for line in (await self.get(host, "/metrics")).splitlines() if not line.startswith("#")]
-        return sum(float(value) for key, value, *_ in lines if key.partition("{")[0] == name)
+    async def routes(self) -> list[RowsLeft]:
+        now = _now()
+        told = await self._asked(lambda node: node.samples())
+        return [RowsLeft(now, node.name, int(watch.value(samples, "flockmq_routes"))) for node, samples in told]
 
-    async def leader(self) -> Broker | None:
-        """As the first core knows that answers."""
+    async def alarms(self) -> list[tuple[str, float]]:
+        with contextlib.suppress(*NO_ANSWER):
+            return [(alarm["name"], alarm["since_s"]) for alarm in await self.cores[0].get("/api/v5/alarms")]
+        return []
+
+    async def look(self) -> list[NodeSeen | BoundPassed]:
+        writable, told, slots = await asyncio.gather(
+            asyncio.to_thread(self._topology.writable, self._reaches),
+            self._asked(lambda node: node.samples()),
+            self._slots(),
+        )
+        seen: list[NodeSeen | BoundPassed] = []
+        for node, samples in told:
+            serves = bool(writable) and all(self._reaches(node, host) for host in writable)
+            ready, stale = (bool(watch.value(samples, f"flockmq_{state}")) for state in ("ready", "stale"))
+            seen.append(NodeSeen(_now(), node.name, ready, stale, slots.get(node.name, 0), serves))
+            seen += watch.bounds_passed(_now(), node.name, samples, len(self.nodes))
+        return seen
+
+    async def _slots(self) -> dict[str, int]:
+        """How many each core has, by the word of one whose tables aren't old."""
         for core in self.cores:
             if core.is_running:
-                with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-                    if incarnation := (await self.get(core, "/api/v1/status"))["leader"]:
-                        name = incarnation.partition("@")[0]
-                        return next((broker for broker in self.cores if broker.name == name), None)
-        return None
+                with contextlib.suppress(*NO_ANSWER):
+                    state = await core.get("/api/v5/cluster")
+                    if not state["stale"]:
+                        return {row["name"]: row["slots"] for row in state["nodes"]}
+        return {}
 
-    async def _all_ready(self) -> bool:
-        try:
-            await asyncio.gather(*(self.get(broker, "/readyz") for broker in self.brokers))
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return False
-        return True
+    async def _asked(self, ask: Callable[[NodeHost], Awaitable[Any]]) -> list[tuple[NodeHost, Any]]:
+        """What those nodes say that run, and answer."""
 
-    async def _redis_answers(self) -> bool:
-        try:
-            _, writer = await asyncio.open_connection(self.redis.address, REDIS)
-        except OSError:
-            return False
-        writer.close()
-        return True
+        async def asked(node: NodeHost) -> list[tuple[NodeHost, Any]]:
+            with contextlib.suppress(*NO_ANSWER):
+                return [(node, await ask(node))]
+            return []
 
-    async def _until(self, holds: Callable[[], Awaitable[bool]], what: str) -> None:
-        deadline = time.monotonic() + READY_MAX_S
-        while not await holds():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"not within {READY_MAX_S:.0f} s: {what}")
-            await asyncio.sleep(POLL_S)
+        running = [node for node in self.nodes.values() if node.is_running]
+        return [pair for pairs in await asyncio.gather(*map(asked, running)) for pair in pairs]
 
-    def _firewall(self, at: str, action: str, source: str) -> None:
-        network = ("nsenter", f"--net=/run/netns/{at}")
-        sandbox.run(*network, "iptables", "-w", action, "INPUT", "-s", self.hosts[source].address, "-j", "DROP")
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def _until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
+    deadline = _now() + READY_MAX_S
+    while not await holds():
+        if _now() > deadline:
+            raise TimeoutError(f"not within {READY_MAX_S:.0f} s: {what}")
+        await asyncio.sleep(POLL_S)
+
+
+def _core_address(number: int) -> str:
+    return f"10.77.0.{10 + number}"
+
+
+def _majority(cores: int) -> dict[str, str]:
+    """What nodes must know of how many cores there are."""
+    seeds = ",".join(f"{_core_address(number)}:{LINK}" for number in range(1, cores + 1))
+    return {"CLUSTER__CORES": str(cores), "CLUSTER__SEEDS": seeds}

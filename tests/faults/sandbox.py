@@ -66,11 +66,19 @@ def environment() -> dict[str, str]:
     return os.environ | {"PATH": _path()}
 
 
+def succeeds(*arguments: str) -> bool:
+    return not _ran(arguments).returncode
+
+
 def run(*arguments: str) -> None:
     """Raises SystemExit with what the program said."""
-    done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=False)
+    done = _ran(arguments)
     if done.returncode:
         sys.exit(f"{' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
+
+
+def _ran(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=False)
 
 
 def _path() -> str:

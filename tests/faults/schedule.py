@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 LEADER: Final = "leader"
 """Whichever core leads when the fault begins."""
 REDIS: Final = "redis"
+"""The one server, or any master of a cluster."""
+PRIMARY, REPLICA = "primary", "replica"
+"""Whichever server is one when the fault begins."""
+CORES: Final = "cores"
+"""All of them."""
+FOR_GOOD: Final = math.inf
+"""A hold: until the chapter's last message was judged."""
 
 AT_ONCE_SHARE: Final = 0.35
 AT_ONCE_MAX: Final = 3
@@ -25,14 +33,16 @@ class Planned(NamedTuple):
     hold_s: float
     both_ways: bool = True
     amount: float = 0.0
-    """Of a clock: seconds that it jumps, or gains each second; of a slow path: seconds; of a lossy one: percent."""
+    """Of a clock: seconds that it jumps, or gains each second; of a slow path: seconds; of a lossy one: percent; of
+    cores: how many there are then."""
     after_s: float = 0.0
     """How much later than the first of its step it begins."""
 
     def __str__(self) -> str:
         link = " ↔ " if self.both_ways else " → "
         jump = f" by {self.amount:+g}" if self.amount else ""
-        return f"{self.kind} {link.join(self.targets)}{jump} for {self.hold_s:.1f} s"
+        hold = "good" if self.hold_s == FOR_GOOD else f"{self.hold_s:.1f} s"
+        return f"{self.kind} {link.join(self.targets)}{jump} for {hold}"
 
 
 class Step(NamedTuple):
@@ -47,7 +57,7 @@ class Step(NamedTuple):
 class Kind(NamedTuple):
     weight: int
     roles: tuple[str, ...]
-    """One host of each: `core`, `replicant`, LEADER, REDIS."""
+    """One host of each: `core`, `replicant`, LEADER, REDIS, PRIMARY, REPLICA; or CORES."""
     hold_s: tuple[float, float]
     alone: bool = False
     """Redis loses what it had answered: who wrote it must live to write it anew, or it is gone (a known limit)."""
@@ -98,7 +108,60 @@ KINDS: Final = {
     "empty redis": Kind(2, (REDIS,), (0.1, 1.0), alone=True),
     "older redis": Kind(2, (REDIS,), (1.0, 3.0), alone=True),
 }
-"""Kinds of faults, by name; `older`: Redis failed over to a replica that lacks the last writes."""
+"""Kinds of faults, by name, that a cluster has whose Redis is one server, simulated or real; `older`: Redis failed over
+to a replica that lacks the last writes."""
+
+FAILED_OVER_S: Final = (9.0, 12.0)
+"""Longer than Sentinels look on."""
+UNNOTICED_S: Final = (0.5, 4.0)
+"""Shorter. A primary that stands still until another one was promoted may have a last second's writes acknowledged when
+it goes on: the one loss that is left to Sentinel (ARCHITECTURE.md)."""
+SENTINEL_KINDS: Final = {
+    "kill primary": Kind(8, (PRIMARY,), FAILED_OVER_S),
+    "isolate primary": Kind(6, (PRIMARY,), FAILED_OVER_S),
+    "drain primary": Kind(4, (PRIMARY,), UNNOTICED_S),
+    "stop primary": Kind(4, (PRIMARY,), UNNOTICED_S),
+    "stall primary": Kind(4, (PRIMARY,), UNNOTICED_S),
+    "fsync primary": Kind(3, (PRIMARY,), UNNOTICED_S),
+    "slow primary": Kind(3, (PRIMARY,), (1.0, 6.0), amounts=DELAYS_S),
+    "clock primary": Kind(3, (PRIMARY,), (0.5, 12.0), amounts=CLOCK_JUMPS_S),
+    "cut core primary": Kind(6, ("core", PRIMARY), (1.0, 6.0)),
+    "cut replicant primary": Kind(5, ("replicant", PRIMARY), (1.0, 6.0)),
+    "kill replica": Kind(6, (REPLICA,), (0.1, 5.0)),
+    "stop replica": Kind(4, (REPLICA,), (1.0, 8.0)),
+    "isolate replica": Kind(4, (REPLICA,), (1.0, 8.0)),
+}
+REAL_KINDS: Final = {
+    "isolate redis": Kind(4, (REDIS,), (1.0, 8.0)),
+    "oom redis": Kind(4, (REDIS,), (1.0, 6.0)),
+}
+"""That a simulated cluster hasn't got; there `fill redis` is its memory."""
+LONG_S: Final = (60.0, 60.0)
+LONG_KINDS: Final = {
+    f"{name} 60s": kind._replace(hold_s=LONG_S)
+    for name, kind in (KINDS | REAL_KINDS | SENTINEL_KINDS).items()
+    if name.startswith(("cut", "isolate"))
+}
+"""That come only where they are asked for."""
+SCALE_KINDS: Final = {"scale cores": Kind(12, (CORES,), (2.0, 8.0), amounts=(5.0,))}
+"""The like."""
+ALL_KINDS: Final = KINDS | REAL_KINDS | SENTINEL_KINDS | LONG_KINDS | SCALE_KINDS
+ONE_SERVER: Final = ("empty redis", "older redis")
+"""Of several the others would have to be asked what became of it."""
+
+
+def kinds_for(shape: str) -> dict[str, Kind]:
+    """Those that a real cluster can have whose Redis is a `server`, has `sentinel`s, or is a `cluster`."""
+    if shape == "sentinel":
+        return {name: kind for name, kind in ALL_KINDS.items() if REDIS not in kind.roles}
+    others = ONE_SERVER if shape == "cluster" else ()
+    is_other = {PRIMARY, REPLICA}.intersection
+    return {name: kind for name, kind in ALL_KINDS.items() if not is_other(kind.roles) and name not in others}
+
+
+def mix_for(shape: str) -> tuple[str, ...]:
+    """Those of them that come unless others are asked for."""
+    return tuple(name for name in kinds_for(shape) if name not in LONG_KINDS and name not in SCALE_KINDS)
 
 
 def _deposed(core: str, *others: str) -> tuple[Step, ...]:
@@ -133,8 +196,12 @@ SCRIPTS: Final = {
         _late(core, "replicant-1", "replicant-2", "replicant-3") for core in ("core-1", "core-2", "core-3")
     ),
     "unanswered": (_unanswered("core-1", "replicant-1", "replicant-2", "replicant-3"),),
+    "for-good": (
+        Step((Planned("cut core redis", ("core-2", REDIS), FOR_GOOD),), 20.0),
+        Step((Planned("kill replicant", ("replicant-1",), 1.0),), 20.0),
+    ),
 }
-"""For labs of three cores and three replicants."""
+"""For labs of three cores, three replicants and one Redis."""
 
 
 def plan(
@@ -144,8 +211,11 @@ def plan(
     replicants: Sequence[str],
     kinds: Sequence[str] = tuple(KINDS),
     at_once: float = AT_ONCE_SHARE,
+    redis: Sequence[str] = (REDIS,),
 ) -> list[Step]:
-    """So many faults in all, of these kinds; `at_once`: the share of the steps that have more than one."""
+    """So many faults in all, of these kinds; `at_once`: the share of the steps that have more than one. Nothing comes
+    behind a fault of a Redis that has replicas, before it is one whole again."""
+    hosts = {"core": cores, "replicant": replicants, REDIS: redis}
     rng = random.Random(seed)
     steps: list[Step] = []
     left = faults
@@ -154,32 +224,35 @@ def plan(
         chosen: list[Planned] = []
         touched: set[str] = set()
         for kind in _some(rng, min(wanted, left), kinds):
-            planned = _fault(rng, kind, cores, replicants)
-            if not touched & set(planned.targets) and not (KINDS[kind].alone and chosen):
+            planned = _fault(rng, kind, hosts)
+            touches = {PRIMARY if target == REPLICA else target for target in planned.targets}
+            if not touched & touches and not (ALL_KINDS[kind].alone and chosen):
                 chosen.append(planned._replace(after_s=rng.uniform(0.0, APART_MAX_S) if chosen else 0.0))
-                touched.update(planned.targets)
-            if KINDS[kind].alone:
+                touched |= touches
+            if ALL_KINDS[kind].alone:
                 break
         pause_s = rng.uniform(*PAUSE_S)
-        if any(KINDS[planned.kind].alone for planned in chosen):
+        if any(ALL_KINDS[planned.kind].alone for planned in chosen):
             pause_s = max(pause_s, WRITTEN_ANEW_S)
-        steps.append(Step(tuple(chosen), pause_s))
+        steps.append(Step(tuple(chosen), pause_s, calm=PRIMARY in touched))
         left -= len(chosen)
     return steps
 
 
 def _some(rng: random.Random, count: int, kinds: Sequence[str]) -> list[str]:
-    return rng.choices(kinds, weights=[KINDS[kind].weight for kind in kinds], k=count)
+    return rng.choices(kinds, weights=[ALL_KINDS[kind].weight for kind in kinds], k=count)
 
 
-def _fault(rng: random.Random, name: str, cores: Sequence[str], replicants: Sequence[str]) -> Planned:
-    kind = KINDS[name]
+def _fault(rng: random.Random, name: str, hosts: Mapping[str, Sequence[str]]) -> Planned:
+    kind = ALL_KINDS[name]
     targets: list[str] = []
     for role in kind.roles:
-        hosts = {"core": cores, "replicant": replicants}.get(role, (role,))
-        targets.append(rng.choice([host for host in hosts if host not in targets]))
+        if role == CORES:
+            targets += hosts["core"]
+        else:
+            targets.append(rng.choice([host for host in hosts.get(role, (role,)) if host not in targets]))
     if name.startswith("cut"):
         rng.shuffle(targets)
     both_ways = rng.random() < 0.5 if name.startswith(("cut", "isolate")) else True
-    amount = rng.choice(kind.amounts) if len(kind.amounts) > 1 else 0.0
+    amount = rng.choice(kind.amounts) if len(kind.amounts) > 1 else kind.amounts[0]
     return Planned(name, tuple(targets), rng.uniform(*kind.hold_s), both_ways, amount)

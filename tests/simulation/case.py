@@ -8,7 +8,6 @@ What always holds: the same case on the same cluster gives the same outcome, its
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import time
@@ -25,12 +24,12 @@ from load.history import Acknowledged, Published
 from load.stage import Limits, Stage
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.profiles import PROFILES
+from simulation.topology import NAMES
 
 FAULTS: Final = (2, 4)
 FAULTS_LAST_S: Final = 12.0
 """At least."""
 PATIENCE_S: Final = 40.0
-LOOK_EVERY_S: Final = 0.5
 DEFECT: Final = "defect"
 
 
@@ -66,7 +65,8 @@ def case_of(seed: int, profile: str = "", kinds: tuple[str, ...] = ()) -> Case:
 def _steps(rng: random.Random, kinds: Sequence[str], shape: Shape) -> list[Step]:
     cores = [f"core-{i}" for i in range(1, shape.cores + 1)]
     replicants = [f"replicant-{i}" for i in range(1, shape.replicants + 1)]
-    steps = schedule.plan(rng.randrange(2**32), rng.randint(*FAULTS), cores, replicants, kinds)
+    seed, faults = rng.randrange(2**32), rng.randint(*FAULTS)
+    steps = schedule.plan(seed, faults, cores, replicants, kinds, redis=NAMES[shape.redis])
     lasts_s = sum(step.pause_s + max(fault.after_s + fault.hold_s for fault in step.faults) for step in steps)
     last = steps[-1]
     return [*steps[:-1], last._replace(pause_s=last.pause_s + max(0.0, FAULTS_LAST_S - lasts_s))]
@@ -79,10 +79,8 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
     rules = Rules(max_mqueue_len=profile.max_mqueue_len)
     load = Load(stage, 1, profile.load, profile.rate)
     began_s, cpu_s = cluster.loop.time(), time.process_time()
-    looking = asyncio.create_task(_look(cluster))
     with Defects(cluster):
         verdict = await chapter.play(cluster, load, case.steps, events, PATIENCE_S, rules=rules)
-    looking.cancel()
     faults = sum(len(step.faults) for step in case.steps)
     return Outcome(
         case.seed,
@@ -95,12 +93,6 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
         f"{cluster.network.trace & 0xFFFF_FFFF:08x}",
         verdict.findings,
     )
-
-
-async def _look(cluster: SimulatedCluster) -> None:
-    while True:
-        await asyncio.sleep(LOOK_EVERY_S)
-        cluster.look()
 
 
 class Defects(logging.Handler):

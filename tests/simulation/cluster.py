@@ -14,10 +14,12 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from faults.watch import bounds_passed
 from flockmq import tasks
 from flockmq.home.batch import SlotKeys
 from flockmq.session.slotted import slot_of
-from load.history import AnyEvent, NodeSeen, RowsLeft, TablesStood, Unwell
+from flockmq.telemetry.metrics import bound_samples
+from load.history import AnyEvent, BoundPassed, NodeSeen, RowsLeft, TablesStood, Unwell
 from load.stage import Node
 from simulation.admin import SimulatedAdmin
 from simulation.loop import Process, SimulatedLoop, current
@@ -57,27 +59,40 @@ class SimulatedCluster:
         self.network = loop.network = Network(loop, self.chance("network"))
         self.clients = Process("clients", CLIENTS)
         self.topology = Topology(shape.redis, self.network, self.chance("redis"))
-        core_addresses = [f"10.77.0.{11 + number}" for number in range(shape.cores)]
-        settings = {
+        self._settings = {
             "REDIS__URL": self.topology.url,
             "CLUSTER__KEY": KEY,
-            "CLUSTER__SEEDS": ",".join(f"{address}:{LINK}" for address in core_addresses),
-            "CLUSTER__CORES": str(shape.cores),
             "AUTHENTICATION__ALLOW_ANONYMOUS": "true",
+            **_majority(shape.cores),
             **dict(shape.settings),
         }
-        redis = self.topology
-        config = SimulatedRedisConfig(redis.url, min_replicas=redis.min_replicas, network=self.network)
-
-        def node(name: str, address: str) -> SimulatedNode:
-            return SimulatedNode(name, address, self.network, config, settings, self.chance(name), self.unwell)
-
-        self.cores = [node(f"core-{i}", address) for i, address in enumerate(core_addresses, 1)]
-        self.replicants = [node(f"replicant-{i}", f"10.77.0.{20 + i}") for i in range(1, shape.replicants + 1)]
-        self.nodes = {node.name: node for node in (*self.cores, *self.replicants)}
-        self.hosts: dict[str, Any] = {host.name: host for host in redis.hosts} | self.nodes
+        self._cores = [self._core(number) for number in range(1, shape.cores + 1)]
+        """All that there ever were."""
+        self.cores = list(self._cores)
+        self.replicants = [self._node(f"replicant-{i}", f"10.77.0.{20 + i}") for i in range(1, shape.replicants + 1)]
         self.admin = SimulatedAdmin(self)
         loop.set_exception_handler(self._uncaught)
+
+    def _core(self, number: int) -> SimulatedNode:
+        return self._node(f"core-{number}", _core_address(number))
+
+    def _node(self, name: str, address: str) -> SimulatedNode:
+        redis = self.topology
+        config = SimulatedRedisConfig(redis.url, min_replicas=redis.min_replicas, network=self.network)
+        chance = self.chance(name)
+        return SimulatedNode(name, address, self.network, config, self._settings, chance, self.unwell)
+
+    @property
+    def nodes(self) -> dict[str, SimulatedNode]:
+        return {node.name: node for node in (*self.cores, *self.replicants)}
+
+    @property
+    def hosts(self) -> dict[str, Any]:
+        return {host.name: host for host in (*self.redis, *self.cores, *self.replicants)}
+
+    @property
+    def redis(self) -> Sequence[RedisHost]:
+        return self.topology.hosts
 
     def chance(self, what: str) -> random.Random:
         return random.Random(f"{self.seed} {what}")
@@ -101,17 +116,20 @@ class SimulatedCluster:
     # --- life ---
 
     async def start(self) -> None:
-        """Returns when all nodes are ready, and every slot has an owner that has it."""
+        """Returns when all nodes are ready."""
         self.topology.start()
         for node in self.nodes.values():
             await node.start()
         await self.until_ready()
 
     async def until_ready(self) -> None:
+        """Every slot has an owner that has it, too, and Redis is what it was."""
         while not self._all_ready():  # noqa: ASYNC110 - simulated time
             await asyncio.sleep(POLL_S)
 
     def _all_ready(self) -> bool:
+        if not self.topology.is_well():
+            return False
         if not all(node.is_ready for node in self.nodes.values()):
             return False
         made = [node.assembly for node in self.nodes.values() if node.assembly is not None]
@@ -120,10 +138,27 @@ class SimulatedCluster:
             hosting.residents.holding.is_loading() for hosting in hostings
         )
 
+    async def scale_cores(self, count: int) -> None:
+        """As faults/lab.py does it."""
+        await self.until_ready()
+        staying, leaving = self.cores[:count], self.cores[count:]
+        while len(self._cores) < count:
+            self._cores.append(self._core(len(self._cores) + 1))
+        self.cores = self._cores[:count]
+        for core in self.cores[len(staying) :]:
+            core.configure(self._settings | _majority(count))
+            await core.start()
+        await asyncio.gather(*(core.drain() for core in leaving))
+        for core in reversed(staying):
+            await self.until_ready()
+            core.configure(self._settings | _majority(count))
+            await core.drain()
+            await core.start()
+        await self.until_ready()
+
     # --- faults ---
 
-    @property
-    def redis(self) -> RedisHost:
+    async def primary(self) -> RedisHost | None:
         return self.topology.primary()
 
     def fronts(self) -> Sequence[Node]:
@@ -221,16 +256,19 @@ class SimulatedCluster:
         made = self.nodes[by].assembly
         return made is not None and any(row.name == node and row.ready for row in made.node.view.nodes())
 
-    def look(self) -> None:
-        """Write down how each node is."""
+    async def look(self) -> list[NodeSeen | BoundPassed]:
+        """How each node is."""
         now = self.loop.time()
+        seen: list[NodeSeen | BoundPassed] = []
         for node in self.nodes.values():
             made = node.assembly
             if made is None or not node.is_running:
                 continue
             slots = list(made.cluster.slots.values()).count(made.cluster.incarnation)
             ready, _ = made.node.view.ready()
-            self.record(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
+            seen.append(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
+            seen += bounds_passed(now, node.name, [*made.node.view.samples(), *bound_samples()], len(self.nodes))
+        return seen
 
     def _serves(self, node: SimulatedNode) -> bool:
         return self.topology.serves(node.address)
@@ -246,3 +284,13 @@ class SimulatedCluster:
             self.loop.call_soon(self.nodes[name].fail, text, context=contextvars.Context())
         else:
             self.unwell(name, text)
+
+
+def _core_address(number: int) -> str:
+    return f"10.77.0.{10 + number}"
+
+
+def _majority(cores: int) -> dict[str, str]:
+    """What changes with the number of cores."""
+    seeds = ",".join(f"{_core_address(number)}:{LINK}" for number in range(1, cores + 1))
+    return {"CLUSTER__SEEDS": seeds, "CLUSTER__CORES": str(cores)}

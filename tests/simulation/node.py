@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from flockmq.clock import Clock
 from flockmq.config import whole
-from flockmq.config.schema import Config
 from flockmq.entropy import Entropy
 from flockmq.errors import UserError
 from flockmq.node.assembly import Assembly, Machine, assemble
@@ -65,9 +64,10 @@ class SimulatedNode:
         self._task: asyncio.Task[None] | None = None
         self._started_at = 0.0
         self._wait_s = RESTART_S[0]
-        self._config = self._configured(settings)
+        self.configure(settings)
 
-    def _configured(self, settings: dict[str, str]) -> Config:
+    def configure(self, settings: dict[str, str]) -> None:
+        """From its next start on."""
         own = {
             "ROLE": self.role,
             "NODE__NAME": self.name,
@@ -76,7 +76,7 @@ class SimulatedNode:
             "LISTENERS__TCP__DEFAULT__BIND": f"{self.address}:{MQTT}",
             "CLUSTER__LISTEN": f"{self.address}:{LINK}",
         }
-        return whole.load(environment={f"FLOCKMQ_{key}": value for key, value in (settings | own).items()})
+        self._config = whole.load(environment={f"FLOCKMQ_{key}": value for key, value in (settings | own).items()})
 
     # --- its process ---
 

@@ -8,10 +8,12 @@ from faults import schedule
 from flockmq.session.groups import STRATEGIES
 from load.profiles import PROFILES as LOADS
 from simulation.cluster import Shape
+from simulation.topology import CLUSTER, SENTINEL
 
-RATE: Final = 22.0
+RATE: Final = 25.0
 """Messages a second of the base, by which at least 200 of sessions that last are acknowledged in a run."""
 KINDS: Final = tuple(schedule.KINDS)
+OF_MASTERS: Final = tuple(kind for kind in KINDS if kind not in schedule.ONE_SERVER)
 MQUEUE_LEN: Final = 60
 """Of runs that let it overflow."""
 BY_RULES: Final = (
@@ -42,6 +44,9 @@ PROFILES: Final[dict[str, Profile]] = {
     "base": Profile("base"),
     "cores": Profile("base", (_with(at_cores=True),), weight=0.5),
     "via-core": Profile("base", (_with(("CLUSTER__FORWARDING", "via-core")),), weight=0.5),
+    "sentinel": Profile("base", (Shape(redis=SENTINEL),), schedule.mix_for(SENTINEL)),
+    "redis-cluster": Profile("base", (Shape(redis=CLUSTER),), OF_MASTERS, weight=0.5),
+    "scaled": Profile("base", kinds=(*schedule.SCALE_KINDS, "kill replicant", "kill leader", "kill redis"), weight=0.5),
     "flow": Profile("flow"),
     "overflow": Profile(
         "overflow", (_with(("MQTT__MAX_MQUEUE_LEN", str(MQUEUE_LEN))),), weight=0.5, max_mqueue_len=MQUEUE_LEN

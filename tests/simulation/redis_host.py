@@ -94,6 +94,9 @@ class RedisHost:
     def clear(self) -> None:
         self.server.is_full = False
 
+    def limit_memory(self, is_full: bool) -> None:
+        self.server.is_full = is_full
+
     def shift_clock(self, seconds: float, drift: float = 0.0) -> None:
         self.clock.shift(seconds, drift)
 

@@ -20,6 +20,12 @@ from simulation.redis.server import Server
 from simulation.redis_host import RedisHost
 
 SERVER, SENTINEL, CLUSTER = "server", "sentinel", "cluster"
+NAMES: Final = {
+    SERVER: ("redis",),
+    SENTINEL: ("redis-1", "redis-2", "redis-3"),
+    CLUSTER: ("redis-1", "redis-2", "redis-3"),
+}
+"""Of hosts."""
 PORT, SENTINEL_PORT = 6379, 26379
 ADDRESSES: Final = ("10.77.0.5", "10.77.0.6", "10.77.0.7")
 NAME: Final = "main"
@@ -42,10 +48,9 @@ class Topology:
         self._network = network
         self._random = rng
         addresses = ADDRESSES[:1] if kind == SERVER else ADDRESSES
-        names = ["redis"] if kind == SERVER else [f"redis-{number}" for number in range(1, len(addresses) + 1)]
         self.hosts = [
             RedisHost(name, (address, PORT), network, random.Random(rng.getrandbits(64)))
-            for name, address in zip(names, addresses, strict=True)
+            for name, address in zip(NAMES[kind], addresses, strict=True)
         ]
         self._by_server: dict[Server, RedisHost] = {host.server: host for host in self.hosts}
         self._sentinels: Sentinels | None = None
@@ -91,6 +96,13 @@ class Topology:
     def host_of(self, key: bytes) -> RedisHost:
         """Where it is; of a cluster: its master, for there are no replicas."""
         return self.hosts[key_slot(key) * len(self.hosts) // HASH_SLOTS] if self.kind == CLUSTER else self.primary()
+
+    def is_well(self) -> bool:
+        """All servers run, and each replica follows the primary and has what it has."""
+        if not all(host.server.responds for host in self.hosts):
+            return False
+        primary = self.primary().server
+        return self.kind != SENTINEL or primary.replication.good_replicas == len(self.hosts) - 1
 
     def serves(self, address: str) -> bool:
         """Whoever is there can write to all that it may have to write to."""

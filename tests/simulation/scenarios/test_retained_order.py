@@ -40,10 +40,10 @@ async def publish_elsewhere(cluster: SimulatedCluster, payload: bytes) -> list[i
 @scenario()
 async def test_a_retained_message_waits_for_redis(cluster: SimulatedCluster) -> None:
     device = await Client.connect(cluster, "device", at="replicant-1", clean=True)
-    await cluster.redis.kill()
+    await cluster.redis[0].kill()
     published = asyncio.create_task(device.publish(TOPIC, b"1", retain=True))
     await asyncio.sleep(REFUSED_S / 3)
-    await cluster.redis.start()
+    await cluster.redis[0].start()
     assert await published < 0x80
     assert await retained(cluster, TOPIC) == {TOPIC: b"1"}
 
@@ -56,7 +56,7 @@ async def test_a_retained_message_waits_for_redis(cluster: SimulatedCluster) -> 
 @scenario()
 async def test_a_client_that_moves_isnt_overtaken_by_what_it_left_behind(cluster: SimulatedCluster) -> None:
     device = await Client.connect(cluster, "device", at="replicant-1", clean=True)
-    await cluster.redis.kill()
+    await cluster.redis[0].kill()
     for topic in TOPICS:
         device.send(topic, b"1", retain=True)
     await asyncio.sleep(MOMENT_S / 5)
@@ -66,7 +66,7 @@ async def test_a_client_that_moves_isnt_overtaken_by_what_it_left_behind(cluster
     for core in cluster.cores:
         cluster.cut("replicant-1", core.name)
     await asyncio.sleep(MOMENT_S)  # by then no core tries any more what it was handed before
-    await cluster.redis.start()
+    await cluster.redis[0].start()
     await asyncio.sleep(3 * MOMENT_S)
     for core in cluster.cores:
         cluster.mend("replicant-1", core.name)
@@ -84,13 +84,13 @@ async def test_a_client_that_moves_isnt_overtaken_by_what_it_left_behind(cluster
 async def test_a_will_isnt_retained_behind_what_its_client_publishes_later(cluster: SimulatedCluster) -> None:
     will = wire.Will(TOPIC, b"offline", 1, True)
     device = await Client.connect(cluster, "device", at="replicant-1", clean=True, will=will)
-    await cluster.redis.kill()
+    await cluster.redis[0].kill()
     device.drop()
     await asyncio.sleep(REFUSED_S / 2)
     device = await Client.connect(cluster, "device", at="replicant-1", clean=True, will=will)
     online = asyncio.create_task(device.publish(TOPIC, b"online", retain=True))
     await asyncio.sleep(REFUSED_S / 2)
-    await cluster.redis.start()
+    await cluster.redis[0].start()
     assert await online < 0x80
     await asyncio.sleep(SETTLED_S)
     assert await retained(cluster, TOPIC) == {TOPIC: b"online"}
@@ -103,10 +103,10 @@ async def test_a_will_isnt_retained_behind_what_its_client_publishes_later(clust
 async def test_what_was_refused_isnt_retained(cluster: SimulatedCluster) -> None:
     device = await Client.connect(cluster, "device", at="replicant-1", clean=True)
     assert await device.publish(TOPIC, b"1", retain=True) < 0x80
-    await cluster.redis.kill()
+    await cluster.redis[0].kill()
     published = asyncio.create_task(device.publish(TOPIC, b"2", retain=True))
     await asyncio.sleep(REFUSED_S)
-    await cluster.redis.start()
+    await cluster.redis[0].start()
     is_refused = await published >= 0x80
     await asyncio.sleep(SETTLED_S)
     assert await retained(cluster, TOPIC) == {TOPIC: b"1" if is_refused else b"2"}
