@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-BUGS: dict = {}
+from collections.abc import Callable
+
+BUGS: dict[str, Callable[[], None]] = {}
 
 
-def install(bug):
+def install(bug: str) -> None:
     BUGS[bug]()
