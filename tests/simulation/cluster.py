@@ -89,7 +89,7 @@ class SimulatedCluster:
 
     @property
     def hosts(self) -> dict[str, Any]:
-        return {host.name: host for host in (*self.redis, *self.cores, *self.replicants)}
+        return {host.name: host for host in self.redis} | self.nodes
 
     @property
     def redis(self) -> Sequence[RedisHost]:
