@@ -30,6 +30,7 @@ class SimulatedDisk(Disk):
 
     def create(self, name: str) -> BinaryIO:
         self._check()
+        self._synced.pop(name, None)
         return cast(BinaryIO, _Written(self, name))
 
     def sync(self, file: BinaryIO) -> None:

@@ -5,6 +5,7 @@ What always holds: at most `jobs` run at once; a run that crashes or hangs is an
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import selectors
@@ -40,16 +41,13 @@ def forked(work: Callable[[T], R], items: Iterable[T], jobs: int, timeout_s: flo
     waiting, running = iter(items), dict[int, _Child]()
     with selectors.DefaultSelector() as selector:
         try:
-            exhausted = False
-            while running or not exhausted:
-                while len(running) < jobs and not exhausted:
-                    item = next(waiting, _NONE)
-                    if item is _NONE:
-                        exhausted = True
-                        break
-                    child = _start(work, item, timeout_s)  # type: ignore[arg-type]
+            while True:
+                for item in itertools.islice(waiting, jobs - len(running)):
+                    child = _start(work, item, timeout_s)
                     running[child.pipe] = child
                     selector.register(child.pipe, selectors.EVENT_READ)
+                if not running:
+                    return
                 for pipe in _over(selector, running):
                     selector.unregister(pipe)
                     child = running.pop(pipe)
@@ -58,9 +56,6 @@ def forked(work: Callable[[T], R], items: Iterable[T], jobs: int, timeout_s: flo
             for child in running.values():
                 os.kill(child.pid, signal.SIGKILL)
                 os.waitpid(child.pid, 0)
-
-
-_NONE: Final = object()
 
 
 def _start(work: Callable[[T], R], item: T, timeout_s: float) -> _Child:
@@ -86,7 +81,8 @@ def _start(work: Callable[[T], R], item: T, timeout_s: float) -> _Child:
 def _over(selector: selectors.BaseSelector, running: dict[int, _Child]) -> list[int]:
     """Whose pipe has ended, by itself or because its time is over."""
     over = []
-    for key, _ in selector.select(1.0):
+    left_s = min(child.until for child in running.values()) - time.monotonic()
+    for key, _ in selector.select(max(left_s, 0.0)):
         data = os.read(key.fd, READ_BYTES)
         running[key.fd].said.extend(data)
         if not data:

@@ -170,7 +170,7 @@ def test_a_crash_ends_connections_and_listeners(pair: Pair) -> None:
         pair.dial()
 
 
-def test_whoever_wasaccepted_by_nobody_when_its_node_died_hears_of_it(pair: Pair) -> None:
+def test_whoever_was_accepted_by_nobody_when_its_node_died_hears_of_it(pair: Pair) -> None:
     pair.other.process.stop()
     early = pair.dial()
     pair.one.serve(early)
@@ -331,7 +331,7 @@ def spoken(pair: Pair) -> tuple[Spoken, Spoken]:
         assert bound.getsockname() == (OTHER, PORT + 1)
         accepted, address = await loop.sock_accept(bound)
         assert address[0] == ONE
-        return await loop.connectaccepted_socket(Spoken, accepted)
+        return await loop.connect_accepted_socket(Spoken, accepted)
 
     accepting = loop.create_task(accept(), context=pair.other.process.context)
     pair.pass_time(SOON_S)
