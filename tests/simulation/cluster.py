@@ -35,6 +35,7 @@ KEY: Final = "a simulation's cluster key, 32 bytes or more"
 CLIENTS: Final = "10.77.0.1"
 SLOTS: Final = 1024
 POLL_S: Final = 0.05
+READY_MAX_S: Final = 60.0
 
 
 class Shape(NamedTuple):
@@ -123,9 +124,10 @@ class SimulatedCluster:
         await self.until_ready()
 
     async def until_ready(self) -> None:
-        """Every slot has an owner that has it, too, and Redis is what it was."""
-        while not self._all_ready():  # noqa: ASYNC110 - simulated time
-            await asyncio.sleep(POLL_S)
+        """Every slot has an owner that has it, too, and Redis is what it was. Raises TimeoutError."""
+        async with asyncio.timeout(READY_MAX_S):
+            while not self._all_ready():  # noqa: ASYNC110 - simulated time
+                await asyncio.sleep(POLL_S)
 
     def _all_ready(self) -> bool:
         if not self.topology.is_well():

@@ -123,7 +123,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Step:
-        step = Step(callback, args, context or contextvars.copy_context(), self._now)
+        step = Step(callback, args, contextvars.copy_context() if context is None else context, self._now)
         self._next.append(step)
         return step
 
@@ -132,7 +132,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> Step:
-        step = Step(callback, args, context or contextvars.copy_context(), when)
+        step = Step(callback, args, contextvars.copy_context() if context is None else context, when)
         self._asked += 1
         heapq.heappush(self._timers, (when, self._asked, step))
         return step
