@@ -52,7 +52,7 @@ images: ## build the three container images
 lint: $(VENV)/.dev ## style, types, the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy broker/src operator/src analytics/src
+	$(BIN)/mypy broker/src operator/src analytics/src tests/judges tests/load tests/simulation
 	PYTHONPATH=broker/src:operator/src:analytics/src $(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.dev ## let ruff mend what it can

@@ -104,7 +104,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[float, int, Step]] = []
         self._asked = 0
 
-    def __del__(self, **_: Any) -> None:  # type: ignore[override]
+    def __del__(self, **_: Any) -> None:
         """It has nothing that would have to be closed."""
 
     def time(self) -> float:
@@ -196,7 +196,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         begin()
         return future
 
-    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+    def add_signal_handler(self, sig: int, callback: Any, *_: Any) -> None:  # type: ignore[override]
         """Nobody sends any."""
 
     def remove_signal_handler(self, sig: int) -> bool:
@@ -204,16 +204,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # Connections.
 
-    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:  # type: ignore[override]
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
 
-    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         return await self.network.connect(protocol_factory, (host, port))
 
     async def sock_accept(self, sock: Any) -> Any:
         return await sock.accept()
 
-    async def connect_accepted_socket(self, protocol_factory: Any, sock: Any, **_: Any) -> Any:  # type: ignore[override]
+    async def connect_accepted_socket(self, protocol_factory: Any, sock: Any, **_: Any) -> Any:
         return sock.accepted(protocol_factory)
 
 

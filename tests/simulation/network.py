@@ -199,8 +199,8 @@ class End:
         """The other end hears of it behind all that was sent; this end hears nothing any more."""
         if not self.is_closed:
             self.is_closed = True
-            self.network.gone(self)
             self._put(None)
+            self._unless_held()
 
     abort = close
 
@@ -217,6 +217,13 @@ class End:
         self._arrives_at = max(self._arrives_at, self.network.loop.time() + self.network.random.uniform(0, after_s))
         for each in held:
             self._put(each)
+        if self.is_closed:
+            self._unless_held()
+
+    def _unless_held(self) -> None:
+        """It is forgotten when the network needn't send anything of it again."""
+        if not self._held:
+            self.network.gone(self)
 
     def _put(self, each: tuple[Any, int] | None) -> None:
         network = self.network
@@ -368,6 +375,6 @@ class Transport(asyncio.Transport):
         self._protocol.connection_lost(None)
 
     def _has_room(self) -> None:
-        if self._is_paused:
+        if self._is_paused and not self._end.is_closed:
             self._is_paused = False
             self._protocol.resume_writing()

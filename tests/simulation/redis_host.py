@@ -112,6 +112,10 @@ class RedisHost:
     def fail_disk(self) -> None:
         self.server.fsync_fails = True
 
+    def corrupt(self) -> None:
+        """No fault does that to a Redis: it wouldn't start any more."""
+        raise NotImplementedError
+
     def copy_data(self) -> None:
         self._saved = self.server.keep()
 

@@ -58,7 +58,7 @@ def scenario(shape: Shape = Shape(), *, may_be_unwell: bool = False) -> Callable
 
         parameters = list(inspect.signature(play).parameters.values())[1:]
         test.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        del test.__wrapped__  # type: ignore[attr-defined] # or pytest takes `cluster` for a fixture
+        del test.__wrapped__  # or pytest takes `cluster` for a fixture
         return test
 
     return decorate
@@ -228,7 +228,8 @@ class Client:
         return self._packet_id
 
     async def _answer(self, kind: int, packet_id: int) -> wire.Packet:
-        asked = self._asked[kind, packet_id] = asyncio.get_running_loop().create_future()
+        asked: asyncio.Future[wire.Packet] = asyncio.get_running_loop().create_future()
+        self._asked[kind, packet_id] = asked
         try:
             async with asyncio.timeout(ANSWER_MAX_S):
                 return await asked

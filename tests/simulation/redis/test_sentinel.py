@@ -125,7 +125,8 @@ def test_a_minority_replaces_nobody(quorum: int) -> None:
 
 def test_one_that_is_cut_off_names_the_old_one_until_it_hears(group: Group) -> None:
     alone = group.sentinels.each[0]
-    group.cut |= {(alone, other): None for other in (*group.servers[1:], *group.sentinels.each[1:])}
+    others: list[Server | Sentinel] = [*group.servers[1:], *group.sentinels.each[1:]]
+    group.cut |= {(alone, other): None for other in others}
     for sentinel in group.sentinels.each[1:]:
         group.cut[sentinel, group.servers[0]] = None
     group.timers.run(REPLACED_WITHIN_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import pytest
 from redis.exceptions import BusyLoadingError, OutOfMemoryError, ResponseError
@@ -57,7 +58,7 @@ def test_nobody_is_answered_before_what_was_written_is_on_disk(timers: FakeTimer
     write = Asked(server.connect(), ("SET", "a", 1))
     read = Asked(server.connect(), ("GET", "a"))
     timers.run(FSYNC_S * 0.9)
-    assert write.replies is read.replies is None
+    assert [write.replies, read.replies] == [None, None]
     timers.run(FSYNC_S)
     assert (write.replies, read.replies) == ([b"OK"], [b"1"])
 
@@ -84,7 +85,7 @@ def test_a_stalled_disk_holds_up_everybody(timers: FakeTimers, server: Server, s
     timers.run(1.0)
     ping = Asked(server.connect(), ("PING",))
     timers.run(60.0)
-    assert write.replies is ping.replies is None
+    assert [write.replies, ping.replies] == [None, None]
     assert not server.responds
     server.fsync_stalls = False
     timers.run(1.0)
@@ -97,8 +98,9 @@ def test_a_failing_fsync_ends_the_process_and_the_write_may_survive(timers: Fake
     for seed in range(20):
         server = new_server(timers, seed=seed)
         server.fsync_fails = True
-        session, lost = server.connect(), []
-        session.on_lost = lambda lost=lost: lost.append(True)
+        lost: list[bool] = []
+        session = server.connect()
+        session.on_lost = functools.partial(lost.append, True)
         write = Asked(session, ("SET", "a", 1))
         timers.run(1.0)
         assert not server.is_running
