@@ -13,7 +13,7 @@ from faults import aftermath
 from faults.cluster import Cluster
 from faults.inject import run_step
 from faults.schedule import Step
-from judges.judge import LOST, Rules, Verdict, judge
+from judges.judge import LOST, SHARED_LOST, Rules, Verdict, judge
 from load.clients import Load
 from load.history import AnyEvent, Unwell
 
@@ -65,7 +65,7 @@ async def play(
     with suppress(asyncio.CancelledError):
         await looking
     with part("judge"):
-        await _until_none_is_lost(events, patience_s, rules)
+        verdict = await _until_none_is_lost(events, patience_s, rules)
     with part("look"):
         over.set()
         await asyncio.gather(*lasting)
@@ -75,7 +75,7 @@ async def play(
         await load.leave(patience_s)
         events += await aftermath.routes_left(cluster, patience_s)
     with part("judge"):
-        return judge(events, rules)
+        return verdict.joined(judge(events, rules))
 
 
 async def _look(cluster: Cluster, events: list[AnyEvent]) -> None:
@@ -84,8 +84,12 @@ async def _look(cluster: Cluster, events: list[AnyEvent]) -> None:
         events += await cluster.look()
 
 
-async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float, rules: Rules) -> None:
+async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float, rules: Rules) -> Verdict:
+    """Late isn't lost. What is owed to clients that are there is seen now: of those who left nobody can say."""
     now = asyncio.get_running_loop().time
     deadline = now() + patience_s
-    while judge(events, rules).count(LOST) and now() < deadline:  # noqa: ASYNC110 - late isn't lost
+    while True:
+        verdict = judge(events, rules)
+        if now() > deadline or not any(verdict.count(kind) for kind in (LOST, SHARED_LOST)):
+            return verdict
         await asyncio.sleep(POLL_S)

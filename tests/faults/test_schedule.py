@@ -29,6 +29,41 @@ def test_every_kind_of_fault_comes_in_a_long_schedule() -> None:
     assert any(len(step.faults) > 1 for step in steps)
 
 
+def kinds_of(steps: list[schedule.Step]) -> set[str]:
+    return {fault.kind for step in steps for fault in step.faults}
+
+
+@pytest.mark.parametrize("shape", ["server", "sentinel", "cluster"])
+def test_a_shape_of_redis_has_faults_of_its_own_hosts(shape: str) -> None:
+    redis = [schedule.REDIS] if shape == "server" else ["redis-1", "redis-2", "redis-3"]
+    roles = {"server": (schedule.REDIS,), "sentinel": (schedule.PRIMARY, schedule.REPLICA), "cluster": redis}[shape]
+    steps = schedule.plan(1, 1500, CORES, REPLICANTS, schedule.mix_for(shape), redis=redis)
+    targets = {target for step in steps for fault in step.faults for target in fault.targets}
+    assert kinds_of(steps) == set(schedule.mix_for(shape))
+    assert targets == {*CORES, *REPLICANTS, schedule.LEADER, *roles}
+
+
+def test_two_faults_of_a_replicated_redis_never_overlap_nor_follow_at_once() -> None:
+    for step in schedule.plan(1, 500, CORES, REPLICANTS, tuple(schedule.SENTINEL_KINDS)):
+        touched = [target for fault in step.faults for target in fault.targets if target not in (*CORES, *REPLICANTS)]
+        assert len(touched) == 1
+        assert step.calm
+
+
+def test_what_takes_long_comes_only_where_it_is_asked_for() -> None:
+    for shape in ("server", "sentinel", "cluster"):
+        rare = set(schedule.kinds_for(shape)) - set(schedule.mix_for(shape))
+        assert rare == {kind for kind in schedule.kinds_for(shape) if kind.endswith("60s")} | {"scale cores"}
+    steps = schedule.plan(1, 30, CORES, REPLICANTS, ("cut core redis 60s", "isolate core 60s"))
+    assert {fault.hold_s for step in steps for fault in step.faults} == {60.0}
+
+
+def test_scaling_touches_every_core() -> None:
+    (step,) = schedule.plan(1, 1, CORES, REPLICANTS, ("scale cores",))
+    assert step.faults[0].targets == CORES
+    assert step.faults[0].amount == 5.0
+
+
 @pytest.mark.parametrize("script", schedule.SCRIPTS)
 def test_a_script_names_hosts_that_a_lab_has(script: str) -> None:
     hosts = {*CORES, *REPLICANTS, schedule.REDIS}

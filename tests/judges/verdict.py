@@ -64,5 +64,10 @@ class Verdict:
     def count(self, kind: str) -> int:
         return sum(finding.kind == kind for finding in self.findings)
 
+    def joined(self, later: Verdict) -> Verdict:
+        """With what is found in the same run at a later moment."""
+        found = dict.fromkeys((*self.findings, *later.findings))
+        return Verdict(later.acknowledged, sorted(found, key=lambda finding: finding.at))
+
     def by_kind(self) -> Counter[str]:
         return Counter(finding.kind for finding in self.findings)
