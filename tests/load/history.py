@@ -7,6 +7,7 @@ connection has a number of its own, in the order in which they were opened.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -332,14 +333,12 @@ AnyEvent = (
 
 
 def save(events: Iterable[AnyEvent], file: Path) -> None:
-    """A line of JSON each."""
-    encoder = msgspec.json.Encoder()
-    with file.open("wb") as out:
+    """A line each, of JSON as Python writes it: of what has no end it says Infinity."""
+    with file.open("w") as out:
         for event in events:
-            out.write(encoder.encode(event) + b"\n")
+            out.write(json.dumps(msgspec.to_builtins(event)) + "\n")
 
 
 def load(file: Path) -> list[AnyEvent]:
-    decoder = msgspec.json.Decoder(AnyEvent)
-    with file.open("rb") as lines:
-        return [decoder.decode(line) for line in lines]
+    with file.open() as lines:
+        return [msgspec.convert(json.loads(line), AnyEvent) for line in lines]

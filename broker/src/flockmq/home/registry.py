@@ -62,6 +62,10 @@ class Registry:
     def owns(self, slot: int) -> bool:
         return slot in self._slots
 
+    def slots(self) -> list[int]:
+        """Those that it owns."""
+        return list(self._slots)
+
     def own(self, slot: int) -> None:
         """This core is the home of the slot from now on, and knows nothing yet."""
         self._slots.setdefault(slot, {})

@@ -106,8 +106,13 @@ class Homes:
         self._outbox.stop()
 
     def rename(self, me: str) -> None:
-        """This node is another incarnation: every home is told anew who is connected here."""
+        """This node is another incarnation: no slot is its own, and every home is told anew who is connected here. Its
+        table may say for a while that the former one has slots, when others know already that they are this one's: what
+        they say of those waits for the table.
+        """
         self._me = me
+        for slot in self.registry.slots():
+            self._let_go(slot)
         self._asking.slots_moved(self._cluster.slots.keys())
 
     @property
@@ -376,15 +381,18 @@ class Homes:
                 self.registry.own(slot)
                 self.residents.own(slot)
         elif self.registry.owns(slot):
-            tokens = [token for _, (_, token) in self.registry.disown(slot)]
-            self.residents.disown(slot)
-            for waiting in self._loading_of(slot):
-                self._waiting[waiting.token] = waiting
-                tokens.append(waiting.token)
-            for token in tokens:
-                self._loop.call_soon(self._refuse, token, wire.NOT_HOME)
+            self._let_go(slot)
         if owner:
             self._asking.slots_moved([slot])
+
+    def _let_go(self, slot: int) -> None:
+        tokens = [token for _, (_, token) in self.registry.disown(slot)]
+        self.residents.disown(slot)
+        for waiting in self._loading_of(slot):
+            self._waiting[waiting.token] = waiting
+            tokens.append(waiting.token)
+        for token in tokens:
+            self._loop.call_soon(self._refuse, token, wire.NOT_HOME)
 
     def _node_gone(self, incarnation: str) -> None:
         self._outbox.forget(incarnation)

@@ -279,6 +279,14 @@ class Network:
         await lost.homes.stop()
         self.purge(lost)
 
+    def rename(self, node: Node, incarnation: str) -> None:
+        """It was purged, and is a member again."""
+        del self.nodes[node.incarnation]
+        self.members.discard(node.incarnation)
+        node.incarnation = node.member.incarnation = incarnation
+        self.nodes[incarnation] = node
+        self.members.add(incarnation)
+
     def purge(self, gone: Node) -> None:
         """Its links may be up."""
         self.members.discard(gone.incarnation)

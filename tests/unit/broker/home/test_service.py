@@ -573,6 +573,23 @@ async def test_what_was_said_of_a_slot_long_before_its_row_came_is_asked_for_aga
     assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]
 
 
+async def test_what_is_said_of_slots_to_a_core_that_is_back_waits_until_its_own_table_says_that_it_has_them(
+    network: Network,
+) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    token, slot = token_of(await connected(network, edge)), slot_of(ID)
+    network.rename(core, "core-0@2")
+    core.homes.rename(core.incarnation)
+    network.slots[slot] = core.incarnation
+    edge.homes._slot_moved(slot, core.incarnation)  # the core's own table is behind
+    await network.settle()
+    assert core.sessions.resumed == [], "by sessions of its former incarnation"
+    for owner in ("core-1@1", core.incarnation):
+        core.homes._slot_moved(slot, owner)
+    await network.settle()
+    assert core.sessions.resumed == [(ID, edge.incarnation, token, b"")]
+
+
 async def test_of_a_slot_that_was_taken_again_every_node_says_what_it_has(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     await connected(network, edge)
