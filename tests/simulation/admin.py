@@ -1,4 +1,7 @@
-"""An operator's hands in a simulation: what management's REST API does, asked of a node that may die amid it."""
+"""An operator's hands in a simulation: what management's REST API does, asked of a node that may die amid it.
+
+As in faults/admin.py changes of rules wait for one another: the list of them is replaced as a whole.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ class SimulatedAdmin:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._denied: dict[str, None] = {}
+        self._changing_rules = asyncio.Lock()
 
     async def ban(self, node: str, client: str) -> None:
         await self._ask(node, lambda admin: admin.put_ban(NewBan("clientid", client)))
@@ -30,14 +34,17 @@ class SimulatedAdmin:
         await self._ask(node, lambda admin: admin.delete_ban("clientid", client))
 
     async def deny(self, node: str, prefix: str) -> None:
-        await self._put_rules(node, {**self._denied, prefix: None})
+        async with self._changing_rules:
+            self._denied[prefix] = None
+            await self._put_rules(node)
 
     async def allow(self, node: str, prefix: str) -> None:
-        await self._put_rules(node, {denied: None for denied in self._denied if denied != prefix})
+        async with self._changing_rules:
+            self._denied.pop(prefix, None)
+            await self._put_rules(node)
 
-    async def _put_rules(self, node: str, denied: dict[str, None]) -> None:
-        rules = tuple(Rule(permit="deny", topics=(prefix, f"{prefix}/#")) for prefix in denied)
-        self._denied = denied
+    async def _put_rules(self, node: str) -> None:
+        rules = tuple(Rule(permit="deny", topics=(prefix, f"{prefix}/#")) for prefix in self._denied)
         await self._ask(node, lambda admin: admin.put_rules("all", "", rules))
 
     async def _ask(self, name: str, what: Callable[[Admin], Coroutine[Any, Any, Any]]) -> None:
