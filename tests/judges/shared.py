@@ -142,5 +142,6 @@ class _Losses:
 
     def _end(self, life: Life, window: Window) -> _End:
         at, near_s = min(window.until, life.ended_at), self._rules.silent_max_s
-        by_fault = self._story.faults.any.overlap(min(at, life.left_at) - near_s, at + near_s)
+        faults = self._story.faults.of(life.connections[-1].asked.node)
+        by_fault = faults.overlap(min(at, life.left_at) - near_s, at + near_s)
         return _End(at, by_fault, life.lasts, window.qos if life.ended_at < FOREVER else 0)

@@ -36,6 +36,8 @@ class Feature:
         """In the end it is looked at what every node has retained."""
         self.quiet_at = 0.0
         """Until then something may come that nobody waits for."""
+        self.quiet_s = 0.0
+        """And for so long after all its players were there last: what hasn't come then is lost."""
         self.prefix = f"{chapter}-{name}"
         self._times: list[float] = []
 
@@ -64,4 +66,5 @@ class Feature:
         return Played(self.stage.now(), self.name, self.times_since(since))
 
     async def until_quiet(self) -> None:
-        await asyncio.sleep(self.quiet_at - self.stage.now())
+        """When its players are there, and nothing is under way."""
+        await asyncio.sleep(max(self.quiet_at - self.stage.now(), self.quiet_s))

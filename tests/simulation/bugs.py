@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulation.seeded import bug, messages, sessions
+from simulation.seeded import bug, features, messages, sessions
 
 BUGS: Final = bug.BUGS
-PARTS: Final = (messages, sessions)
+PARTS: Final = (messages, sessions, features)
 
 
 def install(name: str) -> None:

@@ -15,11 +15,12 @@ DELAYS_S: Final = (1, 3)
 AT_ONCE_MAX: Final = 5
 HERE_S: Final = (1.0, 3.0)
 AWAY_S: Final = (0.5, 2.0)
-LATE_S: Final = 1.0
-"""Beyond the delay, where nothing is wrong."""
+LATE_S: Final = 11.0
+"""What is so late is lost."""
 
 
 def play(feature: Feature) -> None:
+    feature.quiet_s = DELAYS_S[-1] + LATE_S
     publishers = [feature.player(f"pub{i}", terms) for i, terms in enumerate((LASTING, CLEAN_311))]
     for publisher in publishers:
         feature.act(_publish, feature, publisher, feature.rate / len(publishers))
@@ -40,4 +41,3 @@ async def _publish(feature: Feature, player: Player, rate: float) -> None:
             number += 1
             topic = f"{feature.root}/{player.name}/{1 + number % 2}"
             player.sending.publish(Letter(topic, 1 + number % 2, delay_s=delay_s))
-            feature.quiet_at = max(feature.quiet_at, feature.stage.now() + delay_s + LATE_S)

@@ -1,5 +1,6 @@
 """Retained messages: each device writes to its topic 1, 2, 3 …, comes back at another node between writes, and awaits
-each acknowledgement before the next; now and then it clears. Subscribers come with each way of Retain Handling. In the
+each acknowledgement before the next; now and then it clears. One writes to each of its topics once, in the beginning.
+Subscribers come with each way of Retain Handling. In the
 end a new subscriber at every node says what is retained there.
 """
 
@@ -19,6 +20,8 @@ PATIENCE_S: Final = 2.0
 MOVE_SHARE: Final = 0.4
 """Of writes behind which a device comes to another node."""
 CLEAR_SHARE: Final = 0.1
+ONCE: Final = 3
+"""Topics that are written to once."""
 RETAIN_HANDLING: Final = (0, 1, 2)
 ASK_S: Final = (0.5, 2.0)
 
@@ -27,6 +30,7 @@ def play(feature: Feature) -> None:
     for i, terms in enumerate(DEVICES):
         device = feature.player(f"device{i}", terms)
         feature.act(_write, feature, device, f"{feature.root}/{i}", feature.rate / len(DEVICES))
+    feature.act(_write_once, feature.player("once", LASTING), f"{feature.root}/once")
     for handling in RETAIN_HANDLING:
         wish = Wish(f"{feature.root}/#", retain_handling=handling)
         for name, terms in (("clean", CLEAN), ("durable", LASTING)):
@@ -46,6 +50,12 @@ async def _write(feature: Feature, device: Player, topic: str, rate: float) -> N
         feature.came()
         if dice.random() < MOVE_SHARE:
             await habits.move(device)
+
+
+async def _write_once(device: Player, topic: str) -> None:
+    for i in range(ONCE):
+        await device.sending.room()
+        device.sending.publish(Letter(f"{topic}/{i}", 1 + i % 2, retain=True))
 
 
 async def _ask_again(player: Player, filter: str) -> None:

@@ -18,7 +18,10 @@ from load.subscribing import Wish
 from load.waiting import holds_within
 
 PREFIXES: Final = 2
-HOLDS_S: Final = (0.5, 2.0)
+QOS: Final = (1, 2, 0)
+FREE_S: Final = (0.5, 2.0)
+HOLDS_S: Final = (0.5, 4.5)
+"""How long a change holds, and how long none does."""
 UNDOES: Final = {"ban": "lift", "deny": "allow"}
 FELT_MAX_S: Final = 3.0
 """How long it is waited for that somebody feels a change."""
@@ -40,13 +43,14 @@ def play(feature: Feature) -> None:
 
 
 def _letter(prefix: str, number: int) -> Letter:
-    return Letter(f"{prefix}/{1 + number % 2}", 1 + number % 2)
+    qos = QOS[number % len(QOS)]
+    return Letter(f"{prefix}/{qos}", qos)
 
 
 async def _deny_at_times(feature: Feature, operator: Operator, prefix: str, publisher: Player) -> None:
     dice, sending = feature.stage.random, publisher.sending
     while True:
-        await asyncio.sleep(dice.uniform(*HOLDS_S))
+        await asyncio.sleep(dice.uniform(*FREE_S))
         await operator.do("deny", prefix)
         refused = sending.refused
         is_felt = await holds_within(FELT_MAX_S, lambda: sending.refused > refused)  # noqa: B023 - waited for here
@@ -60,7 +64,7 @@ async def _deny_at_times(feature: Feature, operator: Operator, prefix: str, publ
 async def _ban_at_times(feature: Feature, operator: Operator, player: Player) -> None:
     dice = feature.stage.random
     while True:
-        await asyncio.sleep(dice.uniform(*HOLDS_S))
+        await asyncio.sleep(dice.uniform(*FREE_S))
         await operator.do("ban", player.name)
         is_felt = await holds_within(FELT_MAX_S, lambda: player.link is None)
         await asyncio.sleep(dice.uniform(*HOLDS_S))

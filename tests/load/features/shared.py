@@ -2,7 +2,7 @@
 which is full because it answers nothing; beside it a lasting subscriber of the same topics, and a group that refuses
 because its only member is full. A publisher is cut off in the midst of QoS 2, and sends again.
 
-Who is full subscribes at QoS 1, so that another member may get what it didn't answer.
+Who is full subscribes at QoS 1, and leaves at times, so that another member gets what it didn't answer.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ STUCK_SHARE: Final = 0.5
 CROWD: Final = 3
 STUCK_S: Final = (5.0, 10.0)
 AWAKE_S: Final = 0.5
+LATE_S: Final = 11.0
+"""What waited for a member that was away has come by then."""
 TINY: Final = 1
 """The window of who is full."""
 
 
 def play(feature: Feature) -> None:
+    feature.quiet_s = LATE_S
     jobs = f"{feature.root}/jobs"
     member = Wish(f"$share/workers/{jobs}/#")
     for i, terms in enumerate(MEMBERS):
@@ -44,7 +47,7 @@ def play(feature: Feature) -> None:
         feature.act(habits.leave_and_return, worker, HERE_S, AWAY_S)
     feature.act(habits.churn, feature.player("changes", LASTING, [member, Wish(f"{feature.root}/other", 1)]))
     feature.player("beside", LASTING, [Wish(f"{jobs}/#")])
-    _full(feature, "full", jobs)
+    feature.act(habits.leave_and_return, _full(feature, "full", jobs), HERE_S, AWAY_S)
 
     rate = feature.rate * (1 - STUCK_SHARE) / 2
     feature.act(_publish_and_be_cut_off, feature.player("is-cut-off", LASTING), jobs, rate)

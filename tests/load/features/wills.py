@@ -30,8 +30,8 @@ STATES: Final = (("state-clean", CLEAN, 0.0), ("state-durable", LASTING, 1.0))
 HERE_S: Final = (0.3, 2.0)
 AWAY_S: Final = (0.2, 3.5)
 PATIENCE_S: Final = 2.0
-LATE_S: Final = 31.0
-"""Behind its delay, where a fault hid that its client went: so late a will is lost."""
+LATE_S: Final = 34.0
+"""A delay, and what it may take where a fault hid that a client went: so late a will is lost."""
 
 
 def play(feature: Feature) -> None:
@@ -39,17 +39,18 @@ def play(feature: Feature) -> None:
     for i, (name, terms, delay_s) in enumerate(MORTALS):
         mortal = feature.player(name, terms)
         mortal.will = Will(0, f"{feature.root}/gone/{name}", 1 + i % 2, delay_s=delay_s)
-        feature.act(_live_and_die, feature, mortal, lives_s)
+        feature.act(_live_and_die, mortal, lives_s)
     for name, terms, delay_s in STATES:
         topic = f"{feature.root}/state/{name}"
         mortal = feature.player(name, terms)
         mortal.will = Will(0, topic, 1, retain=True, delay_s=delay_s)
-        feature.act(_live_and_die, feature, mortal, lives_s)
+        feature.act(_live_and_die, mortal, lives_s)
         feature.act(_say_online, mortal, topic)
     for name, terms in (("watches", LASTING), ("watches-clean", CLEAN), ("watches-311", LASTING_311)):
         watcher = feature.player(name, terms, [Wish(f"{feature.root}/#")])
         watcher.taking.heard = partial(_heard, feature)
     feature.retains = True
+    feature.quiet_s = LATE_S
 
 
 def _heard(feature: Feature, delivered: Delivered) -> None:
@@ -57,11 +58,10 @@ def _heard(feature: Feature, delivered: Delivered) -> None:
         feature.came()
 
 
-async def _live_and_die(feature: Feature, player: Player, lives_s: float) -> None:
-    dice = feature.stage.random
+async def _live_and_die(player: Player, lives_s: float) -> None:
+    dice = player.stage.random
     while True:
         await asyncio.sleep(dice.uniform(*HERE_S) + dice.expovariate(1 / lives_s))
-        feature.quiet_at = feature.stage.now() + max(delay_s for _, _, delay_s in MORTALS) + LATE_S
         if dice.random() < 0.25:
             await player.connect(anew=True)
             continue

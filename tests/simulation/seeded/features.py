@@ -1,0 +1,149 @@
+"""Bugs of what FlockMQ adds to plain messages: shared, exclusive, retained, delayed; bans and rules."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from flockmq.auth.authorizer import Authorizer
+from flockmq.auth.bans import Bans
+from flockmq.cluster.forward import PeerSink
+from flockmq.mqtt.reason import Reason
+from flockmq.node.access import Access
+from flockmq.node.delayed import Schedule, parse
+from flockmq.node.exclusive import Claims, Exclusive
+from flockmq.node.node import DelayedHost, Node
+from flockmq.node.reauthorizing import Reauthorizing
+from flockmq.node.retained import Retained
+from flockmq.node.retaining import Retaining
+from flockmq.session.publish import Publish
+from flockmq.session.shared import SHARED
+from judges import judge
+from simulation.seeded.bug import Function, seeded
+
+# --- shared -----------------------------------------------------------------------------------------------------------
+
+
+@seeded(judge.SHARED_TWICE, "shared", PeerSink.disconnected, kinds=("cut replicant replicant", "isolate replicant"))
+def give_back_too_soon(right: Function, peer: PeerSink) -> None:
+    """What a node hasn't accepted goes to other members when a link is lost, and to that node by the next one."""
+    if peer.on_returned is not None:
+        peer.on_returned([(b.version, b"".join(b.packets)) for b in peer._resend if b.version & SHARED])
+    right(peer)
+
+
+@seeded(judge.SHARED_LOST, "shared", Node.session_ended, kinds=("kill redis",))
+def keep_from_others(right: Function, node: Node, session: Any) -> None:
+    """What a member didn't acknowledge when its session ended goes to nobody."""
+    node.hooking.session_ended(session.client_id)
+
+
+# --- exclusive --------------------------------------------------------------------------------------------------------
+
+
+@seeded(judge.TWO_HOLDERS, "exclusive", Claims.is_contested)
+def trust_everybody(right: Function, claims: Claims, filter: bytes, client_id: bytes) -> bool:
+    """Whether another client has claimed a filter isn't looked at."""
+    return False
+
+
+@seeded(judge.REFUSED_ITS_OWN, "exclusive", Exclusive.claim)
+def refuse_its_own(right: Function, exclusive: Exclusive, filter: bytes, client_id: bytes, done: Function) -> None:
+    """A client that has a filter, and asks for it again, is taken for another one."""
+    if filter in exclusive._own:
+        done(Reason.QUOTA_EXCEEDED)
+    else:
+        right(exclusive, filter, client_id, done)
+
+
+@seeded(judge.NOT_GRANTED, "exclusive", Exclusive._claimed)
+def ask_for_ever(right: Function, exclusive: Exclusive, filter: bytes, *more: Any) -> None:
+    """A filter that was claimed counts as being claimed on this node for ever."""
+    asked = exclusive._asked[filter]
+    right(exclusive, filter, *more)
+    exclusive._asked[filter] = asked
+
+
+# --- retained ---------------------------------------------------------------------------------------------------------
+
+
+@seeded(judge.RETAINED, "retained", Retained.swap, kinds=("kill replicant", "drain replicant"))
+def keep_the_old(right: Function, retained: Retained, fresh: Retained) -> None:
+    """What a bootstrap brings isn't shown."""
+
+
+@seeded(judge.RETAINED, "retained", Retained.delete)
+def clear_nothing(right: Function, retained: Retained, key: bytes, old: Any) -> None:
+    """What is cleared is shown on."""
+
+
+@seeded(judge.RETAINED, "retained", Retaining.seen, kinds=("slow replicant", "slow redis"))
+async def see_at_once(right: Function, retaining: Retaining) -> bool:
+    """Who subscribes is given what the node has, and not what was retained before."""
+    return True
+
+
+@seeded(judge.REFUSED, "retained", Retaining.retain)
+async def refuse_too_soon(right: Function, retaining: Retaining, message: Publish) -> int:
+    """A publisher hears that the log doesn't answer, which has the message soon after."""
+    answer = asyncio.ensure_future(right(retaining, message))
+    await asyncio.wait([answer], timeout=0.2)
+    return answer.result() if answer.done() else Reason.UNSPECIFIED_ERROR
+
+
+# --- delayed ----------------------------------------------------------------------------------------------------------
+
+
+@seeded(judge.EARLY, "delayed", parse)
+def count_in_tenths(right: Function, topic: bytes, now_s: float) -> tuple[int, bytes]:
+    """A delay is taken for tenths of a second."""
+    due_ms, inner = right(topic, now_s)
+    return round(now_s * 1000 + (due_ms - now_s * 1000) / 10), inner
+
+
+@seeded(judge.LOST, "delayed", Schedule.due)
+def look_at_the_last_second(
+    right: Function, schedule: Schedule, now_ms: int, limit: int, after: bytes = b""
+) -> list[bytes]:
+    """What was due more than a second ago isn't published any more."""
+    due: list[bytes] = right(schedule, now_ms, limit, max(after, (now_ms - 1000).to_bytes(8, "big")))
+    return due
+
+
+@seeded(judge.NO_PROGRESS, "delayed", DelayedHost.caught_up)
+async def never_catch_up(right: Function, host: DelayedHost) -> bool:
+    """A leader waits for ever for what the leader before published."""
+    return False
+
+
+@seeded(judge.DELAYED_ORDER, "delayed", parse)
+def tick_slowly(right: Function, topic: bytes, now_s: float) -> tuple[int, bytes]:
+    """All that is due within four seconds is due at the end of them, in any order."""
+    due_ms, inner = right(topic, now_s)
+    return -(-due_ms // 4000) * 4000, inner
+
+
+# --- bans and rules ---------------------------------------------------------------------------------------------------
+
+
+@seeded(judge.BANNED, "rules", Access._on_ban)
+def ban_newcomers_only(right: Function, access: Access, key: Any) -> None:
+    """Who is banned while it is connected stays."""
+
+
+@seeded(judge.BANNED, "rules", Bans.banned)
+def ban_names_only(right: Function, bans: Bans, client_id: bytes, username: bytes | None, host: str) -> bool:
+    """A client id that is banned is let in."""
+    banned: bool = right(bans, b"", username, host)
+    return banned
+
+
+@seeded(judge.LET_THROUGH, "rules", Reauthorizing.rules_changed)
+def ask_once(right: Function, reauthorizing: Reauthorizing) -> None:
+    """What a client was allowed once it is allowed as long as it stays."""
+
+
+@seeded(judge.LET_THROUGH, "rules", Authorizer._changed)
+def compile_once(right: Function, authorizer: Authorizer, key: Any) -> None:
+    """Answers are kept when the rules change."""
+    authorizer.on_change()
