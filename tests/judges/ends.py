@@ -24,7 +24,7 @@ def latest(story: Story, rules: Rules, seen_at: float) -> float:
     """When it must have known."""
     if not story.faults.any.overlap(seen_at - _NEAR_S, seen_at + _NEAR_S):
         return seen_at + rules.clock_slack_s
-    return story.faults.any.over(seen_at) + rules.gone_noticed_max_s
+    return story.faults.any.quiet_for(seen_at, rules.gone_noticed_max_s)
 
 
 def may_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
@@ -54,8 +54,8 @@ def must_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
     left_at = life.left_before(connection)
     if left_at > asked_at or previous.expiry_s == FOREVER or story.faults.of_clocks.overlap(left_at, asked_at):
         return False
-    expired_at = story.faults.any.over(latest(story, rules, left_at) + previous.expiry_s)
-    return asked_at > expired_at + rules.session_expiry_slack_s
+    expired_at = latest(story, rules, left_at) + previous.expiry_s
+    return asked_at > story.faults.any.quiet_for(expired_at, rules.session_expiry_slack_s)
 
 
 def _may_have_expired(story: Story, rules: Rules, left_at: float, at: float, expiry_s: float) -> bool:
@@ -113,7 +113,7 @@ def gone_by(story: Story, rules: Rules, life: Life) -> float:
     over_at = latest(story, rules, left_at)
     if life.lasts:
         over_at += last.expiry_s if is_told else last.asked.expiry_s
-        over_at = story.faults.any.over(over_at) + rules.session_expiry_slack_s
+        over_at = story.faults.any.quiet_for(over_at, rules.session_expiry_slack_s)
     if life.ended_by is not None and life.ended_by.connected is not None:
         over_at = min(over_at, life.ended_by.connected.at)
     return over_at

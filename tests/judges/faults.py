@@ -42,6 +42,14 @@ class Spans:
         i = bisect_right(self._begins, at + TOGETHER_S) - 1
         return self._ends[i] if i >= 0 and self._ends[i] >= at else at
 
+    def quiet_for(self, at: float, seconds: float) -> float:
+        """The first time, at or after this one, at which none ran for so long."""
+        for i in range(bisect_right(self._ends, at), len(self._ends)):
+            if self._begins[i] >= at + seconds:
+                break
+            at = self._ends[i]
+        return at + seconds
+
     def before(self, at: float) -> float:
         """The last time, at or before this one, at which none runs, or ended within TOGETHER_S."""
         i = bisect_left(self._ends, at - TOGETHER_S)

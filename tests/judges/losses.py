@@ -60,7 +60,7 @@ def is_owed(story: Story, rules: Rules, sent: Sent) -> bool:
     if sent.acknowledged_at == FOREVER or sent.qos == 0 or sent.clears:
         return False
     if sent.is_delayed:
-        due_by = story.faults.any.over(sent.owed_at) + rules.delivered_max_s
+        due_by = story.faults.any.quiet_for(sent.owed_at, rules.delivered_max_s)
         if due_by > story.ended_at or story.faults.of_clocks.overlap(sent.first_sent_at, sent.owed_at):
             return False
     return not may_have_been_denied(story, sent)

@@ -76,8 +76,8 @@ def _held(story: Story, rules: Rules, slack_s: float, changes: list[_Change]) ->
     unanswered: list[float] = []
     for change in changes:
         if change.holds and change.is_done and not holds:
-            undone_by = faults.over(unanswered[-1]) + rules.delivered_max_s if unanswered else -FOREVER
-            holds, since = True, max(faults.over(change.at) + slack_s, undone_by)
+            undone_by = faults.quiet_for(unanswered[-1], rules.delivered_max_s) if unanswered else -FOREVER
+            holds, since = True, max(faults.quiet_for(change.at, slack_s), undone_by)
         elif not change.holds:
             until = change.at if tells else faults.before(change.at - slack_s)
             if holds and since < until:

@@ -20,6 +20,15 @@ def test_a_time_amid_faults_is_over_with_the_last_of_those_that_follow_one_anoth
     assert faults.any.before(17.0) == 17.0
 
 
+def test_a_quiet_time_is_one_without_a_fault() -> None:
+    faults = Faults([STOP, CUT, CLOCK]).any
+    assert faults.quiet_for(1.0, 5.0) == 6.0
+    assert faults.quiet_for(8.0, 5.0) == 20.0
+    assert faults.quiet_for(11.0, 5.0) == 20.0
+    assert faults.quiet_for(20.0, 12.0) == 43.0
+    assert Faults([Fault(1.0, FOREVER, "cut", ("a",))]).any.quiet_for(0.0, 2.0) == FOREVER
+
+
 def test_each_node_has_faults_of_its_own() -> None:
     faults = Faults([STOP, CUT, CLOCK])
     assert faults.of("a").over(11.0) == 12.0

@@ -99,7 +99,7 @@ def _when_it_ended(
     last_end = ended_at + rules.clock_slack_s
     if is_faulty:
         last_end = faults.any.over(last_end) + rules.gone_noticed_max_s
-    by = faults.any.over(last_end + delay_s) + rules.delivered_max_s
+    by = faults.any.quiet_for(last_end + delay_s, rules.delivered_max_s)
     for other in later:
         if not delay_s or other.asked.at > last_end + delay_s:
             break
