@@ -47,10 +47,12 @@ class Process:
         self._held: list[tuple[SimulatedLoop, Step]] = []
 
     def stop(self) -> None:
-        self.state = STOPPED
+        if self.state != DEAD:
+            self.state = STOPPED
 
     def go_on(self) -> None:
-        self.state = RUNNING
+        if self.state != DEAD:
+            self.state = RUNNING
         held, self._held = self._held, []
         for loop, step in held:
             loop.run_soon(step)

@@ -196,7 +196,7 @@ class SimulatedNode:
             await made.stay()
 
     def _reactor(self, router: Any, limits: Any, clock: Clock) -> SimulatedReactor:
-        return SimulatedReactor(router, limits, clock.monotonic, lambda: self._unwell(self.name, "a defect"))
+        return SimulatedReactor(router, limits, clock.monotonic, lambda text: self._unwell(self.name, text))
 
     def _thread_s(self) -> float | None:
         return None if self.disk.stalls else self.random.uniform(*THREAD_S)

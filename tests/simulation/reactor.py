@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -21,9 +22,12 @@ LISTENER: Final = "tcp:default"
 
 
 class SimulatedReactor(Reactor):
-    """`accept` takes connections from the network. `defects`: what connections met that nobody foresaw."""
+    """`accept` takes connections from the network. `defect(text)` hears what a connection met that nobody
+    foresaw."""
 
-    def __init__(self, router: Router, limits: Limits, now_s: Callable[[], float], defect: Callable[[], None]) -> None:
+    def __init__(
+        self, router: Router, limits: Limits, now_s: Callable[[], float], defect: Callable[[str], None]
+    ) -> None:
         super().__init__(router)
         self.limits = limits
         self.now_s = now_s
@@ -57,7 +61,7 @@ class SimulatedReactor(Reactor):
             channel.end.go_on()
 
     def failed(self, sink: Sink) -> None:
-        self._defect()
+        self._defect(traceback.format_exc())
         if isinstance(sink, SimulatedConnection):
             sink.close(Reason.UNSPECIFIED_ERROR)
 

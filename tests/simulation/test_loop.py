@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
+import functools
 import gc
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -16,8 +18,10 @@ Noted = list[tuple[float, str]]
 
 
 @pytest.fixture
-def loop() -> SimulatedLoop:
-    return SimulatedLoop()
+def loop() -> Iterator[SimulatedLoop]:
+    made = SimulatedLoop()
+    yield made
+    made.set_exception_handler(lambda *_: None)  # that killed tasks are destroyed unfinished is no news
 
 
 @pytest.fixture
@@ -109,6 +113,18 @@ def test_work_that_is_run_belongs_to_its_process(loop: SimulatedLoop, node: Proc
     assert current.get() is None
 
 
+def test_what_is_asked_for_in_an_empty_context_is_nobodys(loop: SimulatedLoop, node: Process) -> None:
+    whose: list[Process | None] = []
+
+    def ask() -> None:
+        for ask_for in (loop.call_soon, functools.partial(loop.call_later, 1.0)):
+            ask_for(lambda: whose.append(current.get()), context=contextvars.Context())
+
+    node.context.run(ask)
+    pass_time(loop, 2.0)
+    assert whose == [None, None]
+
+
 # --- processes --------------------------------------------------------------------------------------------------------
 
 
@@ -129,10 +145,12 @@ def test_what_is_due_while_a_process_stands_still_comes_late_and_in_order(
 def test_a_process_that_was_stopped_and_killed_does_nothing_when_it_is_told_to_go_on(
     loop: SimulatedLoop, node: Process, noted: Noted, note: Callable[[str], None]
 ) -> None:
-    loop.call_later(1.0, note, "never", context=node.context)
+    for seconds in (1.0, 3.0):
+        loop.call_later(seconds, note, "never", context=node.context)
     node.stop()
     pass_time(loop, 2.0)
     node.kill()
+    node.stop()
     node.go_on()
     pass_time(loop, 2.0)
     assert noted == []
