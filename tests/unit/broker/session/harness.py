@@ -15,6 +15,7 @@ from flockmq.session.opening import Will
 from flockmq.session.pacing import Paced
 from flockmq.session.port import ALLOWED, NodePort
 from flockmq.session.publish import Publish
+from flockmq.session.publisher import Publisher
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
@@ -89,15 +90,15 @@ class Port(NodePort):
         self.continuations.append(packet)
 
     def authorize(
-        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         self.asked.append((action, topic, done))
         return self.verdicts.get(topic, ALLOWED)
 
-    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
+    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
         return self.disconnects_the_denied
 
-    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
+    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
         return self.replaces(message)
 
     def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
