@@ -6,7 +6,6 @@ As in faults/admin.py changes of rules wait for one another: the list of them is
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +30,9 @@ class SimulatedAdmin:
         await self._ask(node, lambda admin: admin.put_ban(NewBan("clientid", client)))
 
     async def lift(self, node: str, client: str) -> None:
-        await self._ask(node, lambda admin: admin.delete_ban("clientid", client))
+        """A node that hasn't read of the ban yet can't lift it, until it has made it once more."""
+        while not await self._ask(node, lambda admin: admin.delete_ban("clientid", client)):
+            await self.ban(node, client)
 
     async def deny(self, node: str, prefix: str) -> None:
         async with self._changing_rules:
@@ -47,17 +48,22 @@ class SimulatedAdmin:
         rules = tuple(Rule(permit="deny", topics=(prefix, f"{prefix}/#")) for prefix in self._denied)
         await self._ask(node, lambda admin: admin.put_rules("all", "", rules))
 
-    async def _ask(self, name: str, what: Callable[[Admin], Coroutine[Any, Any, Any]]) -> None:
+    async def _ask(self, name: str, what: Callable[[Admin], Coroutine[Any, Any, Any]]) -> bool:
+        """False: what is to be changed isn't there."""
         node = self._cluster.nodes[name]
         if node.assembly is None or node.process is None:
             raise AdminFailed(f"{name} is down")
         auth = node.assembly.node.access.auth
-        task = self._cluster.loop.create_task(_done(what(auth.admin)), context=node.process.context)
+        task = self._cluster.loop.create_task(_is_done(what(auth.admin)), context=node.process.context)
         await asyncio.wait([task], timeout=ANSWER_MAX_S)
         if not task.done() or task.exception() is not None:
             raise AdminFailed(f"{name} didn't say yes")
+        return task.result()
 
 
-async def _done(change: Coroutine[Any, Any, Any]) -> None:
-    with contextlib.suppress(Missing):
+async def _is_done(change: Coroutine[Any, Any, Any]) -> bool:
+    try:
         await change
+    except Missing:
+        return False
+    return True
