@@ -1,10 +1,12 @@
 """Many runs of one started cluster: each is a fork of this process, so none knows of another.
 
-What always holds: at most `jobs` run at once; a run that crashes or hangs is an outcome like any other.
+What always holds: at most `jobs` run at once; a run that crashes or hangs is an outcome like any other; no garbage is
+collected amid one.
 """
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import pickle
@@ -67,6 +69,7 @@ def _start(work: Callable[[T], R], item: T, timeout_s: float) -> _Child:
     code = 1
     try:
         os.close(reading)
+        gc.disable()  # it is over before its garbage matters, and when that goes isn't a matter of chance
         try:
             said: object = work(item)
         except BaseException as error:

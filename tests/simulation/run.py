@@ -1,7 +1,8 @@
 """`make simulate SEEDS=1000`: as many runs, each from a seed; what one of them finds can be played again.
 
     python -m simulation.run --seeds 1000 --first 1           which seeds; --profile NAME: only this load
-    python -m simulation.run --seed 17 [--keep 0,2]           one of them, with only these of its faults; its history
+    python -m simulation.run --seed 17 [--keep 0,2]           one of them, with only these of its faults; --out FILE:
+                                                              where its history goes
 
 Ends with 1 if anything was found. A seed that found something is played with fewer and fewer faults, as long as it
 finds the same: what is printed is the shortest.
@@ -18,6 +19,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +36,8 @@ HASH_SEED: Final = "0"
 TIMEOUT_S: Final = 120.0
 """Real seconds for one run."""
 FINDINGS_SHOWN: Final = 5
+COMMAND: Final = "PYTHONPATH=broker/src:tests python -m simulation.run"
+NONE: Final = "none"
 
 
 def started(shape: Shape) -> SimulatedCluster:
@@ -42,18 +46,24 @@ def started(shape: Shape) -> SimulatedCluster:
     cluster = SimulatedCluster(loop, 0, shape)
     loop.run(cluster.start(), cluster.clients)
     gc.collect()
-    gc.disable()  # a run is over before its garbage matters
     return cluster
 
 
 def outcomes(cases: Sequence[Case], jobs: int) -> Iterator[tuple[Case, Outcome | Failed]]:
-    """Cases of one shape share a started cluster."""
+    """As they come. Cases of one shape share a started cluster."""
+    for (_, each), outcome in forked(lambda given: played(*given), _on_clusters(cases), jobs, TIMEOUT_S):
+        yield each, outcome
+
+
+def _on_clusters(cases: Sequence[Case]) -> Iterator[tuple[SimulatedCluster, Case]]:
+    """Each cluster is started when its first case is due, and never ended: its `finally`s would run."""
     by_shape: dict[Shape, list[Case]] = defaultdict(list)
     for each in cases:
         by_shape[each.shape].append(each)
+    clusters: list[SimulatedCluster] = []
     for shape, of_shape in by_shape.items():
-        cluster = started(shape)
-        yield from forked(lambda each: played(cluster, each), of_shape, jobs, TIMEOUT_S)  # noqa: B023 - used up here
+        clusters.append(started(shape))
+        yield from ((clusters[-1], each) for each in of_shape)
 
 
 def played(cluster: SimulatedCluster, each: Case) -> Outcome:
@@ -62,57 +72,56 @@ def played(cluster: SimulatedCluster, each: Case) -> Outcome:
 
 def many(options: argparse.Namespace) -> int:
     cases = [case.case_of(seed, options.profile) for seed in range(options.first, options.first + options.seeds)]
-    began_s, found, failed = time.monotonic(), Counter[str](), list[Case]()
+    began_s, found, finds = time.monotonic(), Counter[str](), list[tuple[Case, Outcome]]()
     runs, acknowledged, faults, simulated_s = Counter[str](), 0, 0, 0.0
     for each, outcome in outcomes(cases, options.jobs):
         runs[each.profile] += 1
         if isinstance(outcome, Failed):
-            print(f"seed {each.seed} ({each.profile}): {outcome.text}", flush=True)
+            print(f"seed {each.seed} ({each.profile}): {outcome.text}; again: {again(each, options.bug)}", flush=True)
             found["failed"] += 1
-            failed.append(each)
             continue
         acknowledged += outcome.acknowledged
         faults += outcome.faults
         simulated_s += outcome.simulated_s
         if outcome.findings:
             found.update({finding.kind for finding in outcome.findings})
-            failed.append(each)
-            tell(each, outcome)
-    for each in failed[: options.shrink]:
+            finds.append((each, outcome))
+            tell(each, outcome, options.bug)
+    for each, outcome in finds[: options.shrink]:
         print(f"seed {each.seed} ({each.profile}), made smaller:", flush=True)
-        small, outcome = shrink.smallest(each, options.jobs)
-        tell(small, outcome)
+        tell(*shrink.smallest(each, outcome, partial(outcomes, jobs=options.jobs)), options.bug)
     took_s = time.monotonic() - began_s
     print(f"{', '.join(f'{name} {count}' for name, count in sorted(runs.items()))}; {took_s:.0f} s")
     print(f"seeds={len(cases)} faults={faults} acked={acknowledged} simulated={simulated_s:.0f} s found={dict(found)}")
     return int(bool(found))
 
 
-def tell(each: Case, outcome: Outcome) -> None:
-    print(
-        f"seed {each.seed} ({each.profile}): {outcome.acknowledged} acked, trace {outcome.trace}; again: {again(each)}"
-    )
+def tell(each: Case, outcome: Outcome, bug: str) -> None:
+    print(f"seed {each.seed} ({each.profile}): {outcome.acknowledged} acked, trace {outcome.trace}")
+    print(f"  again: {again(each, bug)}")
     for step in each.steps:
         print(f"    {', '.join(map(str, step.faults))}; then {step.pause_s:.1f} s")
     for finding in outcome.findings[:FINDINGS_SHOWN]:
         print(f"  {finding}", flush=True)
 
 
-def again(each: Case) -> str:
-    whole = case.case_of(each.seed, each.profile)
-    kept = ",".join(str(number) for number, step in enumerate(whole.steps) if step in each.steps)
-    keep = "" if len(each.steps) == len(whole.steps) else f" --keep {kept or 'none'}"
-    return f"python -m simulation.run --seed {each.seed} --profile {each.profile}{keep}"
+def again(each: Case, bug: str) -> str:
+    """The command that plays it, in the folder of the repository."""
+    whole, faults = shrink.faults_of(case.case_of(each.seed, each.profile)), shrink.faults_of(each)
+    kept = ",".join(str(number) for number, fault in enumerate(whole) if fault in faults)
+    keep = f" --keep {kept or NONE}" if len(faults) < len(whole) else ""
+    with_bug = f" --bug {bug}" if bug else ""
+    return f"{COMMAND} --seed {each.seed} --profile {each.profile}{keep}{with_bug}"
 
 
 def one(options: argparse.Namespace) -> int:
     each = case.case_of(options.seed, options.profile)
-    if options.keep:
-        kept = {int(number) for number in options.keep.split(",") if number != "none"}
-        each = Case(each.seed, each.profile, each.shape, tuple(step for n, step in enumerate(each.steps) if n in kept))
+    if options.keep is not None:
+        each = shrink.keeping(each, options.keep)
     cluster = started(each.shape)
+    gc.disable()  # as in a fork
     outcome = played(cluster, each)
-    tell(each, outcome)
+    tell(each, outcome, options.bug)
     if options.out is not None:
         history.save(cluster.events, options.out)
     return int(bool(outcome.findings))
@@ -124,13 +133,17 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--first", type=int, default=1, help="the first of them (default: 1)")
     made.add_argument("--seed", type=int, help="this one only, and its log")
     made.add_argument("--profile", choices=("", *PROFILES), default="", help="of each (default: what the seed chooses)")
-    made.add_argument("--keep", default="", help="which of the seed's faults, by number: 0,2 or none")
+    made.add_argument("--keep", type=fault_numbers, help=f"which of the seed's faults, by number: 0,2 or {NONE}")
     made.add_argument("--bug", choices=("", *bugs.BUGS), default="", help="put into the nodes: it must be found")
     made.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once")
     made.add_argument("--shrink", type=int, default=3, help="so many of those that found something (default: 3)")
     made.add_argument("--out", type=Path, help="where the history of the one seed goes")
     made.add_argument("--verbose", action="store_true", help="what nodes log")
     return made
+
+
+def fault_numbers(text: str) -> set[int]:
+    return set() if text == NONE else {int(number) for number in text.split(",")}
 
 
 def main() -> int:

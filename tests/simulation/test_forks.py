@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 
@@ -50,6 +51,12 @@ def test_a_run_begins_where_the_others_began() -> None:
     assert [outcome[0] for outcome in outcomes.values() if not isinstance(outcome, Failed)] == [[0], [1], [2]]
     assert len({outcome[1] for outcome in outcomes.values()} | {os.getpid()}) == 4
     assert seen == []
+
+
+def test_no_garbage_is_collected_amid_a_run() -> None:
+    assert gc.isenabled()
+    assert list(forked(lambda _: gc.isenabled(), [None], 1, TIMEOUT_S)) == [(None, False)]
+    assert gc.isenabled()
 
 
 def test_an_outcome_may_be_larger_than_a_pipe() -> None:
