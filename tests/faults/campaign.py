@@ -59,7 +59,7 @@ async def campaign(options: argparse.Namespace) -> int:
     lab = Lab(options.out, options.cores, options.replicants, redis=options.redis, extra=extra, on_end=ended)
     operator = HttpAdmin(lambda node: lab.nodes[node].url)
     stage = Stage(events.append, lab.fronts, random.Random(options.seed), operator)
-    steps = schedule.SCRIPTS.get(options.script) or _plan(options, lab)
+    steps = schedule.only(options.kinds, schedule.SCRIPTS.get(options.script) or _plan(options, lab))
     sessions = SESSIONS if options.sessions == "both" else (options.sessions,)
     tally = Tally()
     try:
@@ -168,13 +168,14 @@ def main() -> int:
     if options.list_kinds:
         say(*(f"{kind}{'' if kind in schedule.mix_for(options.redis) else ' (if asked for)'}" for kind in kinds))
         return 0
-    if unknown := set(options.kinds or ()) - kinds.keys():
+    wanted = schedule.kinds_of(schedule.SCRIPTS.get(options.script, ())) or options.kinds
+    if unknown := set(wanted or ()) - kinds.keys():
         print(f"faults: --redis {options.redis} has no {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     if not sandbox.is_inside():
         return sandbox.enter([sys.executable, "-m", "faults.campaign", *sys.argv[1:]])
     sandbox.furnish()
-    options.kinds = _possible(options.kinds or schedule.mix_for(options.redis))
+    options.kinds = _possible(wanted or schedule.mix_for(options.redis))
     options.out = options.out.absolute()
     options.out.mkdir(parents=True, exist_ok=True)
     for old in options.out.glob("*"):

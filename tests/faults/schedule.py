@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 LEADER: Final = "leader"
@@ -186,7 +186,35 @@ def _unanswered(core: str, *replicants: str) -> Step:
     return Step((*cuts, Planned("kill core", (core,), 1.0, after_s=2.5)), 1.0, calm=True)
 
 
+def _at_once(*faults: Planned) -> Step:
+    return Step(faults, 1.0)
+
+
+MANY_KINDS: Final = (
+    _at_once(
+        Planned("kill replicant", ("replicant-1",), 1.0),
+        Planned("lossy core", ("core-1",), 3.0, amount=10.0),
+        Planned("clock core", ("core-2",), 3.0, amount=-600.0),
+    ),
+    _at_once(Planned("stall redis", (REDIS,), 1.5)),
+    _at_once(
+        Planned("slow replicant", ("replicant-2",), 3.0, amount=0.1),
+        Planned("drain replicant", ("replicant-3",), 1.0),
+    ),
+    _at_once(Planned("fsync redis", (REDIS,), 0.5), Planned("fill core", ("core-3",), 2.0)),
+    _at_once(Planned("oom redis", (REDIS,), 1.5)),
+    _at_once(Planned("isolate redis", (REDIS,), 2.0), Planned("drift core", ("core-1",), 2.0, amount=0.05)),
+    _at_once(Planned("cut replicant core", ("replicant-1", "core-1"), 2.0, both_ways=False)),
+    _at_once(Planned("clock redis", (REDIS,), 2.0, amount=86_400.0), Planned("stop replicant", ("replicant-2",), 4.5)),
+    _at_once(Planned("fill redis", (REDIS,), 1.5)),
+    _at_once(Planned("kill redis", (REDIS,), 1.0)),
+)
 SCRIPTS: Final = {
+    "many-kinds": MANY_KINDS,
+    "failover": (
+        _at_once(Planned("kill replica", (REPLICA,), 1.0), Planned("kill core", ("core-1",), 1.0))._replace(calm=True),
+        _at_once(Planned("kill primary", (PRIMARY,), FAILED_OVER_S[0]))._replace(calm=True),
+    ),
     "deposed-home": (
         *_deposed("core-1", "core-2", "core-3"),
         *_deposed("core-2", "core-3", "core-1"),
@@ -201,7 +229,16 @@ SCRIPTS: Final = {
         Step((Planned("kill replicant", ("replicant-1",), 1.0),), 20.0),
     ),
 }
-"""For labs of three cores, three replicants and one Redis."""
+"""For labs of three cores and three replicants."""
+
+
+def only(kinds: Collection[str], steps: Sequence[Step]) -> list[Step]:
+    """Without faults of other kinds."""
+    return [step._replace(faults=tuple(fault for fault in step.faults if fault.kind in kinds)) for step in steps]
+
+
+def kinds_of(steps: Sequence[Step]) -> list[str]:
+    return sorted({fault.kind for step in steps for fault in step.faults})
 
 
 def plan(

@@ -6,6 +6,7 @@ import pytest
 
 from faults import schedule
 
+SHAPES = ("server", "sentinel", "cluster")
 CORES, REPLICANTS = ("core-1", "core-2", "core-3"), ("replicant-1", "replicant-2", "replicant-3")
 
 
@@ -29,17 +30,13 @@ def test_every_kind_of_fault_comes_in_a_long_schedule() -> None:
     assert any(len(step.faults) > 1 for step in steps)
 
 
-def kinds_of(steps: list[schedule.Step]) -> set[str]:
-    return {fault.kind for step in steps for fault in step.faults}
-
-
-@pytest.mark.parametrize("shape", ["server", "sentinel", "cluster"])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_a_shape_of_redis_has_faults_of_its_own_hosts(shape: str) -> None:
     redis = [schedule.REDIS] if shape == "server" else ["redis-1", "redis-2", "redis-3"]
     roles = {"server": (schedule.REDIS,), "sentinel": (schedule.PRIMARY, schedule.REPLICA), "cluster": redis}[shape]
     steps = schedule.plan(1, 1500, CORES, REPLICANTS, schedule.mix_for(shape), redis=redis)
     targets = {target for step in steps for fault in step.faults for target in fault.targets}
-    assert kinds_of(steps) == set(schedule.mix_for(shape))
+    assert schedule.kinds_of(steps) == sorted(schedule.mix_for(shape))
     assert targets == {*CORES, *REPLICANTS, schedule.LEADER, *roles}
 
 
@@ -51,7 +48,7 @@ def test_two_faults_of_a_replicated_redis_never_overlap_nor_follow_at_once() -> 
 
 
 def test_what_takes_long_comes_only_where_it_is_asked_for() -> None:
-    for shape in ("server", "sentinel", "cluster"):
+    for shape in SHAPES:
         rare = set(schedule.kinds_for(shape)) - set(schedule.mix_for(shape))
         assert rare == {kind for kind in schedule.kinds_for(shape) if kind.endswith("60s")} | {"scale cores"}
     steps = schedule.plan(1, 30, CORES, REPLICANTS, ("cut core redis 60s", "isolate core 60s"))
@@ -66,9 +63,17 @@ def test_scaling_touches_every_core() -> None:
 
 @pytest.mark.parametrize("script", schedule.SCRIPTS)
 def test_a_script_names_hosts_that_a_lab_has(script: str) -> None:
-    hosts = {*CORES, *REPLICANTS, schedule.REDIS}
-    for step in schedule.SCRIPTS[script]:
+    hosts = {*CORES, *REPLICANTS, schedule.REDIS, schedule.PRIMARY, schedule.REPLICA}
+    steps = schedule.SCRIPTS[script]
+    assert any(schedule.kinds_for(shape).keys() >= set(schedule.kinds_of(steps)) for shape in SHAPES)
+    for step in steps:
         for fault in step.faults:
-            assert fault.kind in schedule.KINDS
-            assert len(fault.targets) == len(schedule.KINDS[fault.kind].roles)
+            assert len(fault.targets) == len(schedule.ALL_KINDS[fault.kind].roles)
             assert hosts.issuperset(fault.targets)
+
+
+def test_what_a_machine_can_not_do_is_left_out() -> None:
+    kinds = set(schedule.kinds_of(schedule.MANY_KINDS))
+    left = schedule.only(kinds - {"clock core"}, schedule.MANY_KINDS)
+    assert set(schedule.kinds_of(left)) == kinds - {"clock core"}
+    assert len(left) == len(schedule.MANY_KINDS)
