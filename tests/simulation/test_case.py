@@ -1,0 +1,100 @@
+"""What a seed decides, and that a run is that of its case."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from faults import schedule
+from load.history import Acknowledged, AnyEvent, Published, Unwell
+from simulation.case import FAULTS, FAULTS_LAST_S, Case, Defects, Outcome, case_of, durable_messages
+from simulation.profiles import PROFILES
+from simulation.run import outcomes, started
+from simulation.shrink import faults_of, keeping
+
+SEEDS = range(1, 201)
+
+
+def lasts_s(case: Case) -> float:
+    return sum(step.pause_s + max(fault.after_s + fault.hold_s for fault in step.faults) for step in case.steps)
+
+
+# --- cases ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_has_one_case_and_another_seed_has_another() -> None:
+    cases = [case_of(seed) for seed in SEEDS]
+    assert cases == [case_of(seed) for seed in SEEDS]
+    assert len({case.steps for case in cases}) == len(SEEDS)
+
+
+def test_a_case_has_two_faults_or_more_and_time_to_play() -> None:
+    for case in map(case_of, SEEDS):
+        assert FAULTS[0] <= len(faults_of(case)) <= FAULTS[1]
+        assert lasts_s(case) >= FAULTS_LAST_S - 1e-9
+    assert FAULTS[0] >= 2
+    assert FAULTS_LAST_S >= 12.0
+
+
+def test_every_profile_and_every_kind_of_fault_comes_up() -> None:
+    cases = [case_of(seed) for seed in SEEDS]
+    assert {case.profile for case in cases} == set(PROFILES)
+    assert {fault.kind for case in cases for fault in faults_of(case)} >= set(schedule.KINDS)
+    assert {case.shape for case in cases} == {shape for profile in PROFILES.values() for shape in profile.shapes}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_may_be_asked_for_and_its_faults_are_its_own(profile: str) -> None:
+    for seed in SEEDS:
+        case = case_of(seed, profile)
+        assert case.profile == profile
+        assert case.shape in PROFILES[profile].shapes
+        assert {fault.kind for fault in faults_of(case)} <= set(PROFILES[profile].kinds)
+    assert {fault.kind for fault in faults_of(case_of(1, profile, ("kill core",)))} == {"kill core"}
+
+
+def test_the_profile_that_a_seed_chooses_may_be_named_and_changes_nothing() -> None:
+    for case in map(case_of, SEEDS):
+        assert case_of(case.seed, case.profile) == case
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_case_has_one_outcome_and_another_case_has_another() -> None:
+    case = keeping(case_of(1, "base"), {0})
+    same, other, again = (outcome for _, outcome in outcomes([case, keeping(case, ()), case], 1))
+    assert isinstance(same, Outcome)
+    assert isinstance(other, Outcome)
+    assert isinstance(again, Outcome)
+    assert same.trace == again.trace != other.trace
+    assert (same.acknowledged, same.simulated_s, same.findings) == (
+        again.acknowledged,
+        again.simulated_s,
+        again.findings,
+    )
+    assert same.faults == 1
+    assert 0 < same.durable <= same.acknowledged
+
+
+def test_what_a_node_logs_with_a_traceback_is_a_finding() -> None:
+    cluster = started(case_of(1, "base").shape)
+    log = logging.getLogger("flockmq.node")
+    with Defects(cluster):
+        log.error("all is well")
+        try:
+            raise ValueError("nobody foresaw it")
+        except ValueError:
+            log.exception("it goes on")
+    log.error("not heard any more", exc_info=ValueError())
+    (told,) = [event for event in cluster.events if isinstance(event, Unwell)]
+    assert told.what == "it goes on: ValueError('nobody foresaw it')"
+
+
+def test_durable_messages_are_those_of_qos_1_and_2_that_were_acknowledged() -> None:
+    events: list[AnyEvent] = [
+        Published(1.0, "c", 1, number, "t", qos, False) for number, qos in enumerate((0, 1, 2, 1))
+    ]
+    events += [Acknowledged(2.0, "c", number) for number in (0, 1, 2)]
+    assert durable_messages(events) == 2
