@@ -204,7 +204,7 @@ class Life:
         return [(left, back) for (_, left), back in zip(self.presence, ends, strict=True) if left < back]
 
     def passed_at(self, owed_at: float) -> float:
-        """When first something came that was due later."""
+        """When first something came, not of QoS 0, that was due later: QoS 0 doesn't wait for a window."""
         dues, first_came = self._passing
         i = bisect_right(dues, owed_at)
         return first_came[i] if i < len(dues) else FOREVER
@@ -247,7 +247,11 @@ class Life:
     @cached_property
     def _passing(self) -> tuple[list[float], list[float]]:
         """When what came was due, in that order; when the first came of each and those behind it."""
-        came = sorted((c.sent.due_at, c.delivered.at) for c in self.came if self.ways(c.delivered) == (ORDINARY,))
+        came = sorted(
+            (c.sent.due_at, c.delivered.at)
+            for c in self.came
+            if c.delivered.qos and self.ways(c.delivered) == (ORDINARY,)
+        )
         first = FOREVER
         first_came = [first := min(first, at) for _, at in reversed(came)]
         return [due_at for due_at, _ in came], first_came[::-1]

@@ -11,8 +11,8 @@ connection and topic.
 
 Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, for
 it can't be told; what has an expiry, unless its client was there, with no fault, long before that ran out; the oldest
-of more than `max_mqueue_len` that waited; what is delayed, until it is due, or if a clock was wrong. Wills and shared
-subscriptions have judges of their own.
+of more than `max_mqueue_len` that waited for a client that was away, or whose node was cut off; what is delayed, until
+it is due, or if a clock was wrong. Wills and shared subscriptions have judges of their own.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ def _may_have_expired(story: Story, rules: Rules, life: Life, sent: Sent) -> boo
 
 
 def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
-    """Its client was away, and so many messages came behind it, before any of them passed it, that it had to go."""
+    """Its client was away, or a fault kept the client's node from hearing, which is as if it were; and so many messages
+    came behind it, before any of them passed it, that it had to go."""
     others = story.meant_for(life)
     if len(others) <= rules.max_mqueue_len:
         return False
@@ -146,4 +147,14 @@ def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> b
         return False
     absences = life.absences
     first = bisect_left(absences, sent.due_at, key=itemgetter(1))
-    return first < len(absences) and absences[first][0] <= until
+    if first < len(absences) and absences[first][0] <= until:
+        return True
+    return any(_was_cut_off(story, connection, sent.due_at, until) for connection in life.connections)
+
+
+def _was_cut_off(story: Story, connection: Connection, since: float, until: float) -> bool:
+    """For a while between these times, with its node."""
+    if connection.connected is None:
+        return False
+    since, until = max(since, connection.connected.at), min(until, connection.until)
+    return since <= until and story.faults.of(connection.asked.node).overlap(since, until)

@@ -4,7 +4,8 @@
 
 - Shared out twice: a message comes to a group once. Lawful where its publisher sent it again (of QoS 2 too, a known
   limit: "it may be dealt to another member the second time"); at QoS 1 also to a member that came back, or to another
-  one where the session of who had it ended.
+  one where the session of who had it ended; at QoS 2 to another one where it ended with a node that a fault kept from
+  accepting it ("… and so does what a purged node never accepted").
 - Lost to a group: an acknowledged message comes to one member, if there is one that was there `max_stale_s` before and
   stays subscribed to the end. Lawful: what a member had that a fault ended ("what a killed node had accepted is lost
   with the sessions that ended with it"); of QoS 2 what any had whose session ended, for it may go to nobody else
@@ -79,11 +80,22 @@ def _may_come_again(story: Story, rules: Rules, before: Came, again: Came) -> bo
         return True
     if sent.is_will or sent.is_delayed:  # published anew where its publisher's home, or the leader, ended
         return story.faults.any.overlap(sent.first_sent_at, delivered.at)
-    if delivered.qos == 0 or (delivered.qos == 2 and before.delivered.qos == 2):
+    if delivered.qos == 0:
         return False
+    if delivered.qos == 2 and before.delivered.qos == 2:
+        return _may_not_have_been_accepted(story, rules, before, again)
     if before.life is again.life:
         return delivered.dup or before.connections < again.connections
     return before.life.ended_at <= delivered.at + rules.silent_max_s
+
+
+def _may_not_have_been_accepted(story: Story, rules: Rules, before: Came, again: Came) -> bool:
+    """A fault kept the member's node from saying that it had the message, and ended the member's session."""
+    came_at, ended_at = before.delivered.at, before.life.ended_at
+    if before.life.lasts or ended_at > again.delivered.at + rules.silent_max_s:
+        return False
+    node = before.life.connections[-1].asked.node
+    return story.faults.of(node).overlap(came_at - rules.clock_slack_s, came_at + rules.clock_slack_s)
 
 
 # --- lost -------------------------------------------------------------------------------------------------------------

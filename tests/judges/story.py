@@ -43,6 +43,9 @@ from load.history import (
 LATE_CONNECT_MAX_S: Final = 30.0
 """A node that stood still may take a CONNECT so long after its client gave up."""
 
+EXPIRED_UNSEEN_S: Final = 5.0
+"""A session may have expired so long before its client, which saw the end of its connection late, can know."""
+
 About = Subscribed | SubscribeRefused | SubscribeSent | UnsubscribeDone
 LockEvent = About | Unsubscribed
 Kind = TypeVar("Kind")
@@ -144,7 +147,8 @@ class Story:
         if old is not None and old.ended_at == FOREVER:
             is_rival = connection.is_rival
             began_it = is_rival and asked.lasts and not old.is_new
-            if began_it or (event.present and not any(other.may_end for other in connection.unsure)):
+            may_be_another = any(other.may_end for other in connection.unsure) or _may_be_begun_anew(connection, old)
+            if began_it or (event.present and not may_be_another):
                 old.is_new |= not event.present
                 old.connections.append(connection)
                 connection.life = old
@@ -341,3 +345,11 @@ class Story:
         RulesChanged: _changed,
         RetainedStood: _retained_stood,
     }
+
+
+def _may_be_begun_anew(connection: Connection, old: Life) -> bool:
+    """The session expired while its client was away, and a CONNECT that nobody answered began another."""
+    assert connection.connected is not None
+    away_s = connection.connected.at - max(former.until for former in old.connections)
+    expired = away_s >= old.connections[-1].expiry_s - EXPIRED_UNSEEN_S
+    return expired and any(other.asked.lasts for other in connection.unsure)

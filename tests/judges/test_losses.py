@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from judges.judge import LOST, SESSION_PRESENT, Rules
 from judges.made_up import Script, begun
-from load.history import RulesChanged
+from load.history import FaultBegan, FaultEnded, RulesChanged
 
 
 def test_what_is_sent_while_a_subscription_is_young_need_not_come_however_late_it_is_acknowledged() -> None:
@@ -230,6 +232,37 @@ def test_the_oldest_of_more_than_may_wait_go() -> None:
     assert away_for(5).found(Rules(max_mqueue_len=2)) == {}
     assert away_for(5).found(Rules(max_mqueue_len=3)) == {LOST: 1}
     assert away_for(5).found() == {LOST: 3}
+
+
+@pytest.mark.parametrize(("node", "found"), [("a", {}), ("b", {LOST: 3})])
+def test_the_oldest_of_too_many_go_also_where_it_is_the_clients_node_that_is_away(
+    node: str, found: dict[str, int]
+) -> None:
+    script = begun()
+    script.events.append(FaultBegan(script.tick(), "isolate replicant", (node,)))
+    for number in range(1, 6):
+        script.put("pub", number)
+    script.events.append(FaultEnded(script.tick(), "isolate replicant", (node,)))
+    for number in range(4, 6):
+        script.deliver("sub", "pub", number)
+    assert script.found(Rules(max_mqueue_len=2)) == found
+
+
+@pytest.mark.parametrize(("qos", "found"), [(0, {}), (1, {LOST: 1})])
+def test_only_qos_0_passes_what_waits(qos: int, found: dict[str, int]) -> None:
+    script = begun()
+    script.connect("other", node="b")
+    script.events.append(FaultBegan(script.tick(), "isolate replicant", ("a",)))
+    script.put("pub", 1)
+    script.put("pub", 2)
+    script.publish("other", 1, qos=qos)
+    script.deliver("sub", "other", 1, qos=qos)
+    script.put("pub", 3)
+    script.put("pub", 4)
+    script.events.append(FaultEnded(script.tick(), "isolate replicant", ("a",)))
+    for number in range(2, 5):
+        script.deliver("sub", "pub", number)
+    assert script.found(Rules(max_mqueue_len=3)) == found
 
 
 def test_what_was_passed_before_so_many_waited_did_not_overflow() -> None:

@@ -148,6 +148,37 @@ def test_a_connect_that_nobody_answered_may_have_ended_the_session() -> None:
         assert script.found() == found
 
 
+@pytest.mark.parametrize(("away_s", "found"), [(10.0, {}), (2.0, {LOST: 1})])
+def test_a_session_that_is_present_may_be_one_that_an_unanswered_connect_began_when_the_former_had_expired(
+    away_s: float, found: dict[str, int]
+) -> None:
+    script = Script()
+    script.connect("pub")
+    script.connect("sub", expiry_s=9.0)
+    script.subscribe("sub")
+    script.tick(1.0)
+    script.close("sub")
+    script.put("pub", 1)
+    script.tick(away_s)
+    script.ask("sub", expiry_s=9.0)
+    script.close("sub")
+    script.connect("sub", expiry_s=9.0, present=True)
+    assert script.found() == found
+
+
+def test_a_session_that_is_present_is_the_former_one_where_each_connect_was_answered() -> None:
+    script = Script()
+    script.connect("pub")
+    script.connect("sub", expiry_s=9.0)
+    script.subscribe("sub")
+    script.tick(1.0)
+    script.close("sub")
+    script.put("pub", 1)
+    script.tick(8.0)
+    script.connect("sub", expiry_s=9.0, present=True)
+    assert script.found() == {LOST: 1}
+
+
 def test_of_connections_that_came_at_once_the_answers_come_in_any_order() -> None:
     script = Script()
     one = script.ask("c")

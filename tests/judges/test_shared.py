@@ -8,7 +8,7 @@ import pytest
 
 from judges.judge import SHARED_LOST, SHARED_TWICE, Rules
 from judges.made_up import Script
-from load.history import RedisLost
+from load.history import FaultBegan, FaultEnded, RedisLost
 
 GROUP: Final = "$share/g/t"
 
@@ -62,6 +62,29 @@ def test_at_qos_1_it_comes_to_another_where_the_session_of_who_had_it_ended(qos:
     script.deliver("goes", "pub", 1, qos=qos)
     script.close("goes")
     script.deliver("stays", "pub", 1, qos=qos)
+    assert script.found() == found
+
+
+@pytest.mark.parametrize(
+    ("node", "lasts", "ends", "found"),
+    [
+        ("b", False, True, {}),
+        ("a", False, True, {SHARED_TWICE: 1}),
+        ("b", True, True, {SHARED_TWICE: 1}),
+        ("b", False, False, {SHARED_TWICE: 1}),
+    ],
+)
+def test_at_qos_2_it_comes_to_another_where_the_node_of_who_had_it_could_not_say_so(
+    node: str, lasts: bool, ends: bool, found: dict[str, int]
+) -> None:
+    script = group(lasts=lasts)
+    script.events.append(FaultBegan(script.tick(), "isolate replicant", (node,)))
+    script.put("pub", 1, qos=2)
+    script.deliver("goes", "pub", 1, qos=2)
+    script.events.append(FaultEnded(script.tick(), "isolate replicant", (node,)))
+    if ends:
+        script.close("goes", by_server=True)
+    script.deliver("stays", "pub", 1, qos=2)
     assert script.found() == found
 
 
