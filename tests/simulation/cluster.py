@@ -11,14 +11,16 @@ import asyncio
 import contextvars
 import itertools
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from flockmq import tasks
 from flockmq.home.batch import SlotKeys
 from flockmq.session.slotted import slot_of
-from load.history import AnyEvent, NodeSeen, RowsLeft, TablesStood, Unwell
-from load.stage import Node
+from load.history import AnyEvent, BoundPassed, NodeSeen, RowsLeft, TablesStood, Unwell
+from load.stage import Limits, Node
+from simulation import queues
 from simulation.admin import SimulatedAdmin
 from simulation.loop import Process, SimulatedLoop, current
 from simulation.network import Network
@@ -33,6 +35,8 @@ KEY: Final = "a simulation's cluster key, 32 bytes or more"
 CLIENTS: Final = "10.77.0.1"
 SLOTS: Final = 1024
 POLL_S: Final = 0.05
+NOBODY: Final = "nobody"
+"""Who has slots that have no owner, among the nodes that are seen."""
 
 
 class Shape(NamedTuple):
@@ -77,6 +81,7 @@ class SimulatedCluster:
         self.nodes = {node.name: node for node in (*self.cores, *self.replicants)}
         self.hosts: dict[str, Any] = {host.name: host for host in redis.hosts} | self.nodes
         self.admin = SimulatedAdmin(self)
+        self._max_mqueue_len = int(dict(shape.settings).get("MQTT__MAX_MQUEUE_LEN", Limits().max_mqueue_len))
         loop.set_exception_handler(self._uncaught)
 
     def chance(self, what: str) -> random.Random:
@@ -226,6 +231,20 @@ class SimulatedCluster:
             slots = list(made.cluster.slots.values()).count(made.cluster.incarnation)
             ready, _ = made.node.view.ready()
             self.record(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
+            for queue in queues.of_node(made, len(self.nodes), self._max_mqueue_len):
+                if not queue.keeps:
+                    self.record(BoundPassed(now, node.name, *queue))
+        for owner, slots in self._absent_owners().items():
+            self.record(NodeSeen(now, owner or NOBODY, False, False, slots, False))
+
+    def _absent_owners(self) -> Counter[str]:
+        """Incarnations that don't run, and how many slots a core says that they own; "": how many nobody owns."""
+        made = {node.name: node.assembly for node in self.nodes.values() if node.assembly is not None}
+        running = {each.cluster.incarnation for each in made.values()}
+        said_by = next((made[core.name] for core in self.cores if core.name in made), None)
+        slots = {} if said_by is None else said_by.cluster.slots
+        owners = Counter(slots.get(slot, "") for slot in range(SLOTS))
+        return Counter({owner: count for owner, count in owners.items() if owner not in running})
 
     def _serves(self, node: SimulatedNode) -> bool:
         return self.topology.serves(node.address)
