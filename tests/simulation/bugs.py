@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulation.seeded import bug, features, messages, sessions
+from simulation.seeded import bug, cluster, features, homes, messages, sessions
 
 BUGS: Final = bug.BUGS
-PARTS: Final = (messages, sessions, features)
+PARTS: Final = (messages, sessions, homes, features, cluster)
 
 
 def install(name: str) -> None:

@@ -96,22 +96,28 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
 
 
 class Defects(logging.Handler):
-    """What nodes log with a traceback is a defect, wherever they caught it."""
+    """What nodes log with a traceback is a defect, wherever they caught it, and whatever else is logged."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         super().__init__(logging.ERROR)
         self._cluster = cluster
+        self._logger = logging.getLogger("flockmq")
+        self._level_before = self._logger.level
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info:
             self._cluster.unwell(record.name, f"{record.getMessage()}: {record.exc_info[1]!r}")
 
     def __enter__(self) -> Defects:
-        logging.getLogger("flockmq").addHandler(self)
+        self._logger.addHandler(self)
+        self._level_before = self._logger.level
+        if not self._logger.isEnabledFor(self.level):
+            self._logger.setLevel(self.level)
         return self
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("flockmq").removeHandler(self)
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._level_before)
 
 
 def durable_messages(events: Sequence[object]) -> int:

@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 import itertools
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +37,8 @@ CLIENTS: Final = "10.77.0.1"
 SLOTS: Final = 1024
 POLL_S: Final = 0.05
 READY_MAX_S: Final = 60.0
+NOBODY: Final = "nobody"
+"""Who has slots that have no owner, among the nodes that are seen."""
 
 
 class Shape(NamedTuple):
@@ -270,7 +273,17 @@ class SimulatedCluster:
             ready, _ = made.node.view.ready()
             seen.append(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
             seen += bounds_passed(now, node.name, [*made.node.view.samples(), *bound_samples()], len(self.nodes))
-        return seen
+        absent = self._absent_owners().items()
+        return [*seen, *(NodeSeen(now, owner or NOBODY, False, False, slots, False) for owner, slots in absent)]
+
+    def _absent_owners(self) -> Counter[str]:
+        """Incarnations that don't run, and how many slots a core says that they own; "": how many nobody owns."""
+        made = {node.name: node.assembly for node in self.nodes.values() if node.assembly is not None}
+        running = {each.cluster.incarnation for each in made.values()}
+        said_by = next((made[core.name] for core in self.cores if core.name in made), None)
+        slots = {} if said_by is None else said_by.cluster.slots
+        owners = Counter(slots.get(slot, "") for slot in range(SLOTS))
+        return Counter({owner: count for owner, count in owners.items() if owner not in running})
 
     def _serves(self, node: SimulatedNode) -> bool:
         return self.topology.serves(node.address)

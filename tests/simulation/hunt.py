@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help=f"at most, for each (default: {SEEDS_MAX})")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="bugs at once")
     options = parser.parse_args()
-    logging.basicConfig(level=logging.CRITICAL)
+    logging.basicConfig(handlers=[logging.NullHandler()])
     found: list[Hunted] = []
     for one in hunted(options.names or bugs.BUGS, options.jobs, options.seeds):
         found.append(one)

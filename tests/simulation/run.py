@@ -152,7 +152,9 @@ def main() -> int:
         os.execv(sys.executable, [sys.executable, "-m", "simulation.run", *sys.argv[1:]])
     options = parser().parse_args()
     level = logging.INFO if options.verbose else logging.CRITICAL
-    logging.basicConfig(level=level, format="%(name)s: %(message)s", stream=sys.stderr)
+    shown = logging.StreamHandler()
+    shown.setLevel(level)
+    logging.basicConfig(level=level, format="%(name)s: %(message)s", handlers=[shown])
     if options.bug:
         bugs.install(options.bug)
     return one(options) if options.seed is not None else many(options)

@@ -1,0 +1,97 @@
+"""Bugs of the cluster: its tables, who owns what, what operators are told, bounds, and what a node can't survive."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from flockmq.cluster.duties import Duties
+from flockmq.cluster.freshness import _Quickest
+from flockmq.cluster.membership import CORE_ROLES
+from flockmq.cluster.slots import reassign
+from flockmq.home.residents import Residents
+from flockmq.node.filters import Filters
+from flockmq.node.hosting import Hosting
+from flockmq.rlog.committer import Committer, _answer
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.tables import Shard
+from flockmq.session.limits import Limits
+from judges import judge
+from simulation.seeded.bug import Function, seeded
+
+EVERY: Final = 40
+"""One entry of the log in so many."""
+
+_entries: Final = itertools.count(1)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@seeded(judge.DIGESTS, "base", Shard.apply_runs)
+def apply_too_little(right: Function, shard: Shard, runs: Sequence[Any]) -> None:
+    """A node's tables lack the end of some entries of the log."""
+    right(shard, runs[:-1] if next(_entries) % EVERY == 0 else runs)
+
+
+@seeded(judge.ROUTES_LEFT, "base", Filters.unrouted)
+def keep_routes(right: Function, filters: Filters, gone: list[bytes]) -> None:
+    """A route stays when its last client here went."""
+
+
+@seeded(judge.ROUTES_LEFT, "base", Duties._purge, kinds=("kill replicant",))
+async def purge_cores_only(right: Function, duties: Duties, now: float, fence: int) -> set[str]:
+    """A replicant that died isn't purged."""
+    members = duties._nodes
+    duties._nodes = {key: info for key, info in members.items() if info.role in CORE_ROLES}
+    try:
+        purged: set[str] = await right(duties, now, fence)
+    finally:
+        duties._nodes = members
+    return purged
+
+
+@seeded(judge.UNSERVED, "base", reassign, kinds=("kill core",))
+def give_out_once(right: Function, owners: Mapping[int, str], cores: Collection[str], slots: int) -> dict[int, str]:
+    """The slots of a core that was purged are given to nobody."""
+    moves: dict[int, str] = right(owners, cores, slots)
+    return {slot: core for slot, core in moves.items() if slot in owners or not owners}
+
+
+@seeded(judge.STALE_READY, "base", _Quickest.late_s)
+def count_from_the_first(right: Function, quickest: _Quickest, now: float, ahead: float) -> float:
+    """How late a core's note is is counted from when that core was first heard."""
+    return now - quickest._since
+
+
+@seeded(judge.ALARM, "base", Rlog._redis_lost, kinds=("empty redis",))
+def tell_nobody(right: Function, rlog: Rlog, shard: str, text: str) -> None:
+    """A core that finds that Redis lost data raises no alarm."""
+    rlog.redis_lost_data += 1
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+@seeded(judge.BOUND, "overflow", Hosting.limits)
+def any_limits(right: Function, hosting: Hosting, zone: str) -> Limits:
+    """A home has the limits that a node has that wasn't configured."""
+    return Limits()
+
+
+# --- what a node can't survive ----------------------------------------------------------------------------------------
+
+
+@seeded(judge.UNWELL, "base", Residents.went)
+def expect_everybody(right: Function, residents: Residents, session: Any) -> None:
+    """A session that moves is looked for where it isn't."""
+    del residents._expected[session.client_id]
+    right(residents, session)
+
+
+@seeded(judge.UNWELL, "base", Committer._resolve, kinds=("kill replicant", "slow redis"))
+def answer_twice(right: Function, committer: Committer, append: Any, answer: Any) -> None:
+    """A core answers who doesn't wait any more, and ends."""
+    append.done.set_result(_answer(append.incarnation, answer))
+    committer.queued_bytes -= append.size
