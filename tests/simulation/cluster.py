@@ -12,16 +12,17 @@ import contextvars
 import itertools
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from faults.watch import bounds_passed
 from flockmq import tasks
 from flockmq.home.batch import SlotKeys
+from flockmq.node.assembly import Assembly
 from flockmq.session.slotted import slot_of
 from flockmq.telemetry.metrics import bound_samples
 from load.history import AnyEvent, BoundPassed, NodeSeen, RowsLeft, TablesStood, Unwell
-from load.stage import Node
+from load.stage import Limits, Node
 from simulation.admin import SimulatedAdmin
 from simulation.loop import Process, SimulatedLoop, current
 from simulation.network import Network
@@ -273,8 +274,17 @@ class SimulatedCluster:
             ready, _ = made.node.view.ready()
             seen.append(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
             seen += bounds_passed(now, node.name, [*made.node.view.samples(), *bound_samples()], len(self.nodes))
+            seen += self._queues_passed(now, node.name, made)
         absent = self._absent_owners().items()
         return [*seen, *(NodeSeen(now, owner or NOBODY, False, False, slots, False) for owner, slots in absent)]
+
+    def _queues_passed(self, now: float, node: str, made: Assembly) -> Iterator[BoundPassed]:
+        """What waits in a session is no metric; so it is looked at here."""
+        bound = int(self._settings.get("MQTT__MAX_MQUEUE_LEN", Limits().max_mqueue_len))
+        if made.node.hosting is not None:
+            for client_id, session in made.node.hosting.residents.sessions.by_id.items():
+                if session.waiting() > bound:
+                    yield BoundPassed(now, node, f"what waits for {client_id.decode()}", session.waiting(), bound)
 
     def _absent_owners(self) -> Counter[str]:
         """Incarnations that don't run, and how many slots a core says that they own; "": how many nobody owns."""

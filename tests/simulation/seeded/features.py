@@ -77,12 +77,6 @@ def clear_nothing(right: Function, retained: Retained, key: bytes, old: Any) -> 
     """What is cleared is shown on."""
 
 
-@seeded(judge.RETAINED, "retained", Retaining.seen, kinds=("slow replicant", "slow redis"))
-async def see_at_once(right: Function, retaining: Retaining) -> bool:
-    """Who subscribes is given what the node has, and not what was retained before."""
-    return True
-
-
 @seeded(judge.REFUSED, "retained", Retaining.retain)
 async def refuse_too_soon(right: Function, retaining: Retaining, message: Publish) -> int:
     """A publisher hears that the log doesn't answer, which has the message soon after."""
