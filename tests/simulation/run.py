@@ -4,8 +4,8 @@
     python -m simulation.run --seed 17 [--keep 0,2]           one of them, with only these of its faults; --out FILE:
                                                               where its history goes
 
-Ends with 1 if anything was found. A seed that found something is played with fewer and fewer faults, as long as it
-finds the same: what is printed is the shortest.
+Ends with 1 if anything was found that known.py doesn't name. A seed that found something is played with fewer and fewer
+faults, as long as it finds the same: what is printed is the shortest.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from simulation import bugs, case, shrink
 from simulation.case import Case, Outcome
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.forks import Failed, forked
+from simulation.known import is_known
 from simulation.loop import SimulatedLoop
 from simulation.profiles import PROFILES
 
@@ -73,7 +74,7 @@ def played(cluster: SimulatedCluster, each: Case) -> Outcome:
 def many(options: argparse.Namespace) -> int:
     cases = [case.case_of(seed, options.profile) for seed in range(options.first, options.first + options.seeds)]
     began_s, found, finds = time.monotonic(), Counter[str](), list[tuple[Case, Outcome]]()
-    runs, acknowledged, faults, simulated_s = Counter[str](), 0, 0, 0.0
+    runs, known, acknowledged, faults, simulated_s = Counter[str](), Counter[str](), 0, 0, 0.0
     for each, outcome in outcomes(cases, options.jobs):
         runs[each.profile] += 1
         if isinstance(outcome, Failed):
@@ -84,7 +85,8 @@ def many(options: argparse.Namespace) -> int:
         faults += outcome.faults
         simulated_s += outcome.simulated_s
         if outcome.findings:
-            found.update({finding.kind for finding in outcome.findings})
+            found.update({finding.kind for finding in outcome.findings if not is_known(each, finding)})
+            known.update({finding.kind for finding in outcome.findings if is_known(each, finding)})
             finds.append((each, outcome))
             tell(each, outcome, options.bug)
     for each, outcome in finds[: options.shrink]:
@@ -92,7 +94,8 @@ def many(options: argparse.Namespace) -> int:
         tell(*shrink.smallest(each, outcome, partial(outcomes, jobs=options.jobs)), options.bug)
     took_s = time.monotonic() - began_s
     print(f"{', '.join(f'{name} {count}' for name, count in sorted(runs.items()))}; {took_s:.0f} s")
-    print(f"seeds={len(cases)} faults={faults} acked={acknowledged} simulated={simulated_s:.0f} s found={dict(found)}")
+    told = f"seeds={len(cases)} faults={faults} acked={acknowledged} simulated={simulated_s:.0f} s"
+    print(f"{told} known={dict(known)} found={dict(found)}")
     return int(bool(found))
 
 

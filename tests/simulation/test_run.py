@@ -58,7 +58,7 @@ def test_runs_that_find_nothing_end_with_0(monkeypatch: pytest.MonkeyPatch, caps
     assert code == 0
     assert [case.seed for case in played.cases] == [7, 8, 9, 10, 11]
     assert lines[-1].startswith("seeds=5 faults=")
-    assert "acked=1000 simulated=75 s found={}" in lines[-1]
+    assert "acked=1000 simulated=75 s known={} found={}" in lines[-1]
     assert len(lines) == 2
 
 
