@@ -11,7 +11,7 @@ EDITABLE := $(INSTALL) --no-build-isolation --no-deps --editable
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e chaos images fuzz simulate faults faults-test faults-bars manifests lock clean
+.PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e chaos images kind-load fuzz simulate faults faults-test faults-bars skew manifests lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,10 +42,21 @@ chaos: $(VENV)/.dev ## pods killed at random under load for MINUTES=10, on the s
 	tests/e2e/run chaos --minutes $(MINUTES) --seed $(or $(SEED),1) $(CHAOS_ARGS)
 
 CONTAINERS ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo buildah)
-TAG ?= dev
-images: ## build the three container images
-	for part in broker operator analytics; do \
+TAG ?= $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' broker/src/flockmq/__init__.py)
+PARTS := broker operator analytics
+images: ## build the three container images, flockmq-PART:VERSION as the chart names them
+	@for part in $(PARTS); do \
 	  $(CONTAINERS) build --file Dockerfile.$$part --tag flockmq-$$part:$(TAG) . || exit 1; done
+
+KIND ?= kind
+KIND_CLUSTER ?= kind
+kind-load: images ## build them and load them into the cluster of kind that is called KIND_CLUSTER=kind
+	@set -e; for part in $(PARTS); do image=flockmq-$$part:$(TAG); \
+	  if [ "$(notdir $(CONTAINERS))" = docker ]; then $(KIND) load docker-image --name $(KIND_CLUSTER) $$image; else \
+	    mkdir -p build; rm -f build/image.tar; \
+	    $(CONTAINERS) push --quiet localhost/$$image docker-archive:build/image.tar:docker.io/library/$$image; \
+	    $(KIND) load image-archive --name $(KIND_CLUSTER) build/image.tar; fi; \
+	  echo "$$image is in the cluster $(KIND_CLUSTER)"; done; rm -f build/image.tar
 
 # --- what a developer runs --------------------------------------------------------------------------------------------
 
@@ -80,8 +91,8 @@ fuzz: $(VENV)/.dev ## look for bytes that break the codec or a connection, SECON
 
 SEEDS ?= 1000
 FIRST ?= 1
-simulate: $(VENV)/.dev ## SEEDS=1000 runs of a simulated cluster, from FIRST=1 on: each a load, faults, and what was promised
-	PYTHONPATH=broker/src:tests $(BIN)/python -m simulation.run --seeds $(SEEDS) --first $(FIRST) $(SIMULATE_ARGS)
+simulate: $(VENV)/.dev $(if $(COMPILED),build/compiled) ## SEEDS=1000 runs of a simulated cluster, from FIRST=1 on: a load, faults, and what was promised (COMPILED=1)
+	PYTHONPATH=$(if $(COMPILED),build/compiled,broker/src):tests $(BIN)/python -m simulation.run --seeds $(SEEDS) --first $(FIRST) $(SIMULATE_ARGS)
 
 N ?= 60
 SEED ?= 1
@@ -93,6 +104,9 @@ faults: $(VENV)/.dev ## a cluster under load and N=60 faults of SEED=1, every me
 faults-test: $(VENV)/.dev ## faults happen on a host, a short campaign finds nothing, a bug that is put in is found: 3 minutes
 	PYTHONPATH=broker/src $(PYTEST) tests/faults
 
+skew: $(VENV)/.dev ## a rolling upgrade from the release before (tests/faults/RELEASED), back, and again, under load: 3 minutes
+	PYTHONPATH=broker/src:tests $(BIN)/python -m faults.skew $(SKEW_ARGS)
+
 faults-bars: $(VENV)/.dev ## how long the failure of a core, a replicant, Redis is felt
 	PYTHONPATH=broker/src:tests $(BIN)/python -m faults.bars
 
@@ -101,7 +115,7 @@ manifests: ## render manifests/install.yaml from the chart (with Helm, or one bu
 
 lock: $(UV) ## pin every dependency with hashes (newer versions: make lock UPGRADE=--upgrade)
 	$(LOCK) --all-extras --group dev $(PROJECTS) --output-file requirements-dev.txt
-	$(LOCK) $(SAME) broker/pyproject.toml --output-file broker/requirements.txt
+	$(LOCK) $(SAME) --extra embedded broker/pyproject.toml --output-file broker/requirements.txt
 	$(LOCK) $(SAME) --group compile --output-file broker/requirements-build.txt
 	$(LOCK) $(SAME) operator/pyproject.toml --output-file operator/requirements.txt
 	$(LOCK) $(SAME) analytics/pyproject.toml --output-file analytics/requirements.txt

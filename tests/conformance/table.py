@@ -70,6 +70,9 @@ def rendered(tests: Held) -> str:
         "against a real node over real sockets, interpreted and compiled; made from the tests by",
         "`python tests/conformance/table.py --write`.",
         "",
+        "What the specification lets a server refuse is taken, and refused with `mqtt.strict_mode`",
+        f"([tests]({TESTS}/test_strict.py), [what it is](listeners.md#strict-mode)).",
+        "",
         "|  | statements | tested | not tested | bind clients only |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]

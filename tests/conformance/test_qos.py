@@ -17,6 +17,7 @@ from conformance.wire import (
     PUBREC,
     PUBREL,
     RECEIVE_MAXIMUM,
+    SESSION_EXPIRY,
     SUBACK,
     UNSUBACK,
     V5,
@@ -195,6 +196,37 @@ def test_an_acknowledgement_that_refuses_ends_the_exchange(
     wire.send(acknowledgement(kind, first.packet_id, 0x97))
     assert wire.receive().payload == b"2"
     wire.quiet()
+
+
+@statement("MQTT-2.2.1-5", "MQTT-4.3.2-3", "MQTT-4.3.3-3", "MQTT-4.3.3-5", "MQTT-4.13.1-1", version=5)
+@statement("MQTT-2.3.1-6", "MQTT-4.3.2-1", "MQTT-4.3.3-1", "MQTT-4.8.0-1", version=311)
+@pytest.mark.parametrize("lasts", [False, True], ids=["ends", "lasts"])
+@pytest.mark.parametrize(
+    ("qos", "said"),
+    [(1, [PUBREC]), (1, [PUBCOMP]), (2, [PUBACK]), (2, [PUBCOMP]), (2, [PUBREC, PUBACK])],
+)
+def test_an_acknowledgement_of_another_kind_ends_the_connection(
+    client: Clients, topic: Topic, version: int, lasts: bool, qos: int, said: list[int]
+) -> None:
+    wire = client("s", version, clean=not lasts, properties=[(SESSION_EXPIRY, 60)] if lasts and version == V5 else None)
+    wire.subscribe((topic("a"), 2))
+    client("publisher", version).publish(topic("a"), b"x", qos=qos)
+    message = wire.expect(PUBLISH)
+    for kind in said[:-1]:
+        wire.send(acknowledgement(kind, message.packet_id))
+        assert wire.expect(PUBREL).packet_id == message.packet_id
+    wire.send(acknowledgement(said[-1], message.packet_id))
+    wire.refused(0x82)
+
+
+@statement("MQTT-4.3.3-4", version=5)
+def test_a_pubrec_that_refuses_what_nobody_knows_gets_no_pubrel(client: Clients, version: int) -> None:
+    wire = client("c", version)
+    wire.send(acknowledgement(PUBREC, 99, 0x87))
+    wire.quiet()
+    wire.send(acknowledgement(PUBREC, 99))
+    released = wire.expect(PUBREL)
+    assert (released.packet_id, released.reason) == (99, 0x92)
 
 
 @statement("MQTT-4.4.0-1", version=5)

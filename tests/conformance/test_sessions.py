@@ -195,6 +195,44 @@ def test_after_pubrec_only_pubrel_is_sent_again(client: Clients, topic: Topic, v
     lasting(client, "device", version, 1).quiet()
 
 
+@statement("MQTT-4.4.0-1", "MQTT-4.3.3-4", "MQTT-4.3.3-5", version=5)
+@statement("MQTT-4.4.0-1", "MQTT-4.3.3-1", version=311)
+def test_acknowledgements_of_the_former_connection_are_taken(client: Clients, topic: Topic, version: int) -> None:
+    """Said at once, before anything is sent again, and said again then: nobody is cut off for them."""
+    wire = lasting(client, "device", version, 0)
+    wire.subscribe((topic("#"), 2))
+    publisher = client("publisher", version)
+    for qos in (1, 2, 2):
+        publisher.publish(topic("a"), b"x", qos=qos)
+    once, received, released = (message.packet_id for message in wire.pending())
+    wire.send(acknowledgement(PUBREC, released))
+    assert wire.expect(PUBREL).packet_id == released
+    wire.vanish()
+    again = lasting(client, "device", version, 1)
+    answers = [(PUBACK, once), (PUBREC, received), (PUBCOMP, released)]
+    again.send(*(acknowledgement(kind, packet_id) for kind, packet_id in answers))
+    packet = None
+    while packet is None or (packet.kind, packet.packet_id) != (PUBREL, received):
+        packet = again.next()
+        assert packet is not None, "the connection ended"
+        kind = PUBCOMP if packet.kind == PUBREL else PUBACK if packet.qos == 1 else PUBREC
+        again.send(acknowledgement(kind, packet.packet_id), acknowledgement(kind, packet.packet_id))
+    publisher.publish(topic("a"), b"y")
+    assert again.receive().payload == b"y"
+
+
+@statement("MQTT-4.3.3-4", "MQTT-3.6.2-1", version=5)
+@statement("MQTT-4.3.3-1", version=311)
+def test_a_pubrec_of_nothing_is_answered_on_a_resumed_session(client: Clients, version: int) -> None:
+    lasting(client, "device", version, 0).vanish()
+    wire = lasting(client, "device", version, 1)
+    for _ in range(2):
+        wire.send(acknowledgement(PUBREC, 99))
+        released = wire.expect(PUBREL)
+        assert (released.packet_id, released.reason) == (99, 0x92 if version == V5 else 0)
+        wire.send(acknowledgement(PUBCOMP, 99))
+
+
 @statement("MQTT-4.4.0-2", version=5)
 @pytest.mark.parametrize(("qos", "kind"), [(1, PUBACK), (2, PUBREC)])
 def test_what_was_refused_is_not_sent_again(client: Clients, topic: Topic, version: int, qos: int, kind: int) -> None:

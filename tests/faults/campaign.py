@@ -70,7 +70,7 @@ async def campaign(options: argparse.Namespace) -> int:
             load = Load(stage, number, options.profile, options.rate, sessions=sessions, churners=options.churners)
             verdict = await play(lab, load, chapter, events, options.patience, say, tally.timed)
             tally.add(events, verdict)
-            _tell(options, number, events, verdict)
+            tell(options, number, events, verdict)
             if verdict.findings and options.stop_at_first:
                 break
     finally:
@@ -106,7 +106,7 @@ def _possible(kinds: Sequence[str]) -> list[str]:
     return [kind for kind in kinds if kind.split()[0] not in missing] or sys.exit("faults: no kind of fault is left")
 
 
-def _tell(options: argparse.Namespace, number: int, events: Sequence[AnyEvent], verdict: Verdict) -> None:
+def tell(options: argparse.Namespace, number: int, events: Sequence[AnyEvent], verdict: Verdict) -> None:
     say(f"chapter {number}: {verdict.acknowledged} acked, {dict(verdict.by_kind()) or 'nothing found'}")
     if verdict.findings or options.keep:
         history.save(events, options.out / f"chapter-{number}.jsonl")

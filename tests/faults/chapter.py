@@ -22,6 +22,10 @@ READY_MAX_S: Final = 60.0
 POLL_S: Final = 1.0
 LOOK_EVERY_S: Final = 1.0
 
+Happen = Callable[[asyncio.Event, Callable[[], Awaitable[None]]], Awaitable[list[asyncio.Task[None]]]]
+"""`happen(over, calm)`: `calm()` returns when all nodes are ready and all clients connected, or after READY_MAX_S; it
+returns what goes on until `over` is set."""
+
 
 async def play(
     cluster: Cluster,
@@ -35,8 +39,33 @@ async def play(
 ) -> Verdict:
     """`events`: where the load writes down what it sees. `part` is around each part, which it is told."""
     now = asyncio.get_running_loop().time
+    started = now()
+
+    async def happen(over: asyncio.Event, calm: Callable[[], Awaitable[None]]) -> list[asyncio.Task[None]]:
+        lasting: list[asyncio.Task[None]] = []
+        for step in steps:
+            if say is not None:
+                say(f"{now() - started:7.1f} s {load.acknowledged:8d} acked  {', '.join(map(str, step.faults))}")
+            lasting += await run_step(cluster, events.append, step, over)
+            if step.calm:
+                await calm()
+        return lasting
+
+    return await play_while(cluster, load, happen, events, patience_s, part, rules)
+
+
+async def play_while(
+    cluster: Cluster,
+    load: Load,
+    happen: Happen,
+    events: list[AnyEvent],
+    patience_s: float,
+    part: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    rules: Rules = Rules(),  # noqa: B008
+) -> Verdict:
+    """The same, for whatever may happen under load."""
+    now = asyncio.get_running_loop().time
     over = asyncio.Event()
-    lasting: list[asyncio.Task[None]] = []
 
     async def within(longest_s: float, work: Awaitable[object], what: str) -> None:
         try:
@@ -45,18 +74,15 @@ async def play(
         except TimeoutError:
             events.append(Unwell(now(), "all", f"{what} not within {longest_s:.0f} s"))
 
+    async def calm() -> None:
+        await within(READY_MAX_S, cluster.until_ready(), "nodes were ready")
+        await within(READY_MAX_S, load.until_connected(), "clients were connected")
+
     with part("start"):
         await within(START_MAX_S, load.start(), "clients were there")
     looking = asyncio.create_task(_look(cluster, events))
     with part("faults"):
-        started = now()
-        for step in steps:
-            if say is not None:
-                say(f"{now() - started:7.1f} s {load.acknowledged:8d} acked  {', '.join(map(str, step.faults))}")
-            lasting += await run_step(cluster, events.append, step, over)
-            if step.calm:
-                await within(READY_MAX_S, cluster.until_ready(), "nodes were ready")
-                await within(READY_MAX_S, load.until_connected(), "clients were connected")
+        lasting = await happen(over, calm)
     with part("settle"):
         await within(READY_MAX_S, cluster.until_ready(), "nodes were ready")
         if unsettled := await load.settle(patience_s):

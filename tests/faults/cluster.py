@@ -52,6 +52,11 @@ class Host(Protocol):
         """While it is down: its largest file has a bit that is wrong."""
 
 
+class NodeHost(Host, Protocol):
+    def upgrade(self) -> None:
+        """From its next start on it is of the newest release."""
+
+
 class RedisHost(Host, Protocol):
     def limit_memory(self, is_full: bool) -> None:
         """Not a byte is left in its memory."""

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final, cast
 
-from faults.cluster import Cluster, RedisHost
+from faults.cluster import Cluster, NodeHost, RedisHost
 from faults.schedule import FOR_GOOD, LEADER, PRIMARY, REPLICA, Planned, Step
 from load.history import AnyEvent, FaultBegan, FaultEnded, RedisLost, Unwell
 
@@ -62,6 +62,11 @@ async def _done(cluster: Cluster, record: Record, planned: Planned, targets: tup
             yield
             await host.start()
         case "drain":
+            await host.drain()
+            yield
+            await host.start()
+        case "upgrade":
+            cast(NodeHost, host).upgrade()
             await host.drain()
             yield
             await host.start()

@@ -18,7 +18,7 @@ import aiohttp
 
 from faults import network, shim, watch
 from faults.host import Host, OnEnd
-from faults.node_host import LINK, MQTT, NO_ANSWER, NodeHost
+from faults.node_host import HERE, LINK, MQTT, NO_ANSWER, NodeHost
 from faults.redis_hosts import SHAPES, RedisHost, Topology, answers, is_well
 from load.history import BoundPassed, NodeSeen, RowsLeft, TablesStood
 from load.stage import Node
@@ -114,26 +114,35 @@ class Lab:
         await _until(self._all_ready, "all nodes are ready")
 
     async def _all_ready(self) -> bool:
-        return len(await self._asked(lambda node: node.get("/readyz"))) == len(self.nodes)
+        """But those that are cut off from a Redis for good: they say that they aren't."""
+        ready = [node for node, _ in await self._asked(lambda node: node.get("/readyz"))]
+        return all(node in ready or self._is_cut_off(node) for node in self.nodes.values())
+
+    def _is_cut_off(self, node: NodeHost) -> bool:
+        return not all(self._reaches(node, redis) for redis in self.redis)
 
     async def scale_cores(self, count: int) -> None:
-        """As the operator does it: new ones come, or the last ones leave, all at once; then those that stay are
-        restarted with the new number, the last one first, each while all are ready. Volumes stay. Raises TimeoutError.
+        """As the operator does it: new ones come, all at once; then those that stay are restarted with the new number,
+        the last one first, each while all are ready; then the last ones leave, all at once. Volumes stay. Raises
+        TimeoutError.
         """
         await self.until_ready()
         staying, leaving = self.cores[:count], self.cores[count:]
         while len(self._cores) < count:
             self._cores.append(self._core(len(self._cores) + 1))
-        self.cores = self._cores[:count]
-        coming = self.cores[len(staying) :]
+        coming = self._cores[len(self.cores) : count]
+        self.cores = [*self.cores, *coming]
         for core in coming:
             core.configure(_majority(count))
-        await asyncio.gather(*(core.start() for core in coming), *(core.drain() for core in leaving))
+        await asyncio.gather(*(core.start() for core in coming))
         for core in reversed(staying):
             await self.until_ready()
             core.configure(_majority(count))
             await core.drain()
             await core.start()
+        await self.until_ready()
+        self.cores = self.cores[:count]
+        await asyncio.gather(*(core.drain() for core in leaving))
         await self.until_ready()
 
     # --- faults ---
@@ -199,7 +208,8 @@ class Lab:
             serves = bool(writable) and all(self._reaches(node, host) for host in writable)
             ready, stale = (bool(watch.value(samples, f"flockmq_{state}")) for state in ("ready", "stale"))
             seen.append(NodeSeen(_now(), node.name, ready, stale, slots.get(node.name, 0), serves))
-            seen += watch.bounds_passed(_now(), node.name, samples, len(self.nodes))
+            if node.runs.sources == HERE:  # another release's bounds have other names
+                seen += watch.bounds_passed(_now(), node.name, samples, watch.bounds_of(samples), len(self.nodes))
         return seen
 
     async def _slots(self) -> dict[str, int]:

@@ -1,5 +1,5 @@
-"""`python -m faults.launch run …` is `flockmq run …`, with a bug in it if asked for: FAULTS_BUG names one of
-`bugs.BUGS`.
+"""`python -m faults.launch run …` is `flockmq run …`, with a bug in it if asked for: FAULTS_BUG names one of those in
+simulation/seeded/.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ def main() -> None:
     from flockmq import cli
 
     if bug := os.environ.get("FAULTS_BUG"):
-        from faults import bugs
+        from simulation import bugs
 
         bugs.install(bug)
     cli.main()

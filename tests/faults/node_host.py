@@ -7,10 +7,11 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 
+import flockmq
 from faults.host import Host, OnEnd
 from faults.supervised import Command
 from flockmq.management.view import Sample
@@ -22,6 +23,18 @@ NO_ANSWER: Final = (aiohttp.ClientError, OSError, TimeoutError)
 LABEL_VALUE: Final = re.compile(r'="([^"]*)"')
 
 
+class Release(NamedTuple):
+    """What a node runs. `sources`: the folder with its package; `settings` are for this release only."""
+
+    sources: Path
+    settings: Mapping[str, str]
+
+
+HERE: Final = Path(flockmq.__file__).resolve().parent.parent
+"""This process' package: where a node runs the paths that it was found by may mean nothing."""
+THIS: Final = Release(HERE, {"CLUSTER__VERSION_SETTLE": "0"})
+
+
 class NodeHost(Host):
     """`settings`: of its environment, FLOCKMQ_ names without the FLOCKMQ_; a change counts from its next start."""
 
@@ -30,6 +43,10 @@ class NodeHost(Host):
     ) -> None:
         super().__init__(name, address, logs, DATA_BYTES, {name: self._program}, on_end)
         self.role = name.partition("-")[0]
+        self.release = THIS
+        """From its next start on."""
+        self.runs = THIS
+        """What was started last."""
         self._http = http
         self._settings = settings | {
             "ROLE": self.role,
@@ -49,6 +66,9 @@ class NodeHost(Host):
     def configure(self, settings: Mapping[str, str]) -> None:
         self._settings.update(settings)
 
+    def upgrade(self) -> None:
+        self.release = THIS
+
     def gave_reason(self, code: int, last_words: str) -> bool:
         return code >= 0 and last_words.startswith("flockmq: error: ")
 
@@ -63,8 +83,9 @@ class NodeHost(Host):
         return [_sample(line) for line in (await self.get("/metrics")).splitlines() if not line.startswith("#")]
 
     def _program(self) -> Command:
-        path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(TESTS))))
-        settings = {f"FLOCKMQ_{name}": value for name, value in self._settings.items()}
+        sources, own = self.runs = self.release
+        path = os.pathsep.join(filter(None, (str(sources), os.environ.get("PYTHONPATH"), str(TESTS))))
+        settings = {f"FLOCKMQ_{name}": value for name, value in (self._settings | dict(own)).items()}
         return Command([sys.executable, "-P", "-m", "faults.launch", "run"], settings | {"PYTHONPATH": path})
 
 

@@ -145,7 +145,12 @@ LONG_KINDS: Final = {
 """That come only where they are asked for."""
 SCALE_KINDS: Final = {"scale cores": Kind(12, (CORES,), (2.0, 8.0), amounts=(5.0,))}
 """The like."""
-ALL_KINDS: Final = KINDS | REAL_KINDS | SENTINEL_KINDS | LONG_KINDS | SCALE_KINDS
+UPGRADE_KINDS: Final = {
+    "upgrade core": Kind(8, ("core",), (0.1, 2.5)),
+    "upgrade replicant": Kind(8, ("replicant",), (0.1, 2.5)),
+}
+"""The like: a node that is of the release before comes back as one of this; another one comes back as it was."""
+ALL_KINDS: Final = KINDS | REAL_KINDS | SENTINEL_KINDS | LONG_KINDS | SCALE_KINDS | UPGRADE_KINDS
 ONE_SERVER: Final = ("empty redis", "older redis")
 """Of several the others would have to be asked what became of it."""
 
@@ -161,7 +166,7 @@ def kinds_for(shape: str) -> dict[str, Kind]:
 
 def mix_for(shape: str) -> tuple[str, ...]:
     """Those of them that come unless others are asked for."""
-    return tuple(name for name in kinds_for(shape) if name not in LONG_KINDS and name not in SCALE_KINDS)
+    return tuple(name for name in kinds_for(shape) if name not in LONG_KINDS | SCALE_KINDS | UPGRADE_KINDS)
 
 
 def _deposed(core: str, *others: str) -> tuple[Step, ...]:

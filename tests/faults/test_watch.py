@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from faults.watch import BOUNDED, Bounded, bounds_passed, value
+from faults.watch import BOUNDED, Bounded, bounds_of, bounds_passed, value
 from flockmq import bounds
 from flockmq.management.view import Sample
 from flockmq.rlog.shards import SHARDS
@@ -19,7 +19,7 @@ def bound_of(each: Bounded) -> float:
 
 
 def passed(*samples: Sample) -> list[BoundPassed]:
-    return list(bounds_passed(1.0, "core-1", [*bound_samples(), *samples], NODES))
+    return list(bounds_passed(1.0, "core-1", samples, bounds_of(bound_samples()), NODES))
 
 
 @pytest.mark.parametrize("each", BOUNDED)
@@ -35,7 +35,7 @@ def test_one_more_than_a_bound_is_found(each: Bounded) -> None:
 
 def test_a_bound_that_is_gone_is_no_silence() -> None:
     with pytest.raises(KeyError):
-        list(bounds_passed(1.0, "core-1", [], NODES))
+        list(bounds_passed(1.0, "core-1", [], {}, NODES))
 
 
 def test_a_metric_is_the_sum_over_its_labels() -> None:

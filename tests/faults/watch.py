@@ -5,7 +5,7 @@ One bound may hold for each shard of the log, or for each other node, where the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from flockmq.management.view import Sample
@@ -29,6 +29,7 @@ BOUNDED: Final = (
     Bounded(_QUEUE, ("resend_messages",), "peer_resend_max_messages", by_node=True),
     Bounded(_QUEUE, ("log_pending_bytes",), "log_pending_max_bytes", by_shard=True),
     Bounded(_QUEUE, ("offered_bytes",), "offered_max_bytes"),
+    Bounded(_QUEUE, ("held_bytes",), "held_max_bytes"),
     Bounded(_QUEUE, ("hashes",), "hashes_waiting_max"),
     Bounded("flockmq_courier_messages", (), "courier_lane_max_messages", by_node=True),
     Bounded("flockmq_courier_bytes", (), "courier_lane_max_bytes", by_node=True),
@@ -49,10 +50,16 @@ def value(samples: Sequence[Sample], name: str) -> float:
     return sum(sample.value for sample in samples if sample.name == name)
 
 
-def bounds_passed(at: float, node: str, samples: Sequence[Sample], nodes: int) -> Iterator[BoundPassed]:
-    """`samples`: with the node's flockmq_bound; `nodes`: how many the cluster has. Raises KeyError where a bound has no
-    such name any more."""
-    bounds = {sample.labels[0]: sample.value for sample in samples if sample.name == "flockmq_bound"}
+def bounds_of(samples: Iterable[Sample]) -> dict[str, float]:
+    """What flockmq_bound says."""
+    return {sample.labels[0]: sample.value for sample in samples if sample.name == "flockmq_bound"}
+
+
+def bounds_passed(
+    at: float, node: str, samples: Sequence[Sample], bounds: Mapping[str, float], nodes: int
+) -> Iterator[BoundPassed]:
+    """`bounds`: the node's; `nodes`: how many the cluster has. Raises KeyError where a bound has no such name any
+    more."""
     shown = {(sample.name, sample.labels): sample.value for sample in samples}
     for each in BOUNDED:
         many = (len(SHARDS) if each.by_shard else 1) * (nodes if each.by_node else 1)

@@ -106,25 +106,32 @@ def _fields(packet: object) -> object:
     return {name: _fields(getattr(packet, name)) for name in names}
 
 
-SMALL: Final = Limits(
-    max_packet_size=4096,
-    max_inflight=3,
-    max_mqueue_len=8,
-    max_awaiting_rel=3,
-    max_topic_alias=4,
-    max_session_expiry_interval=2**32 - 2,  # one more is for ever
-)
+def _small(strict_mode: bool) -> Limits:
+    return Limits(
+        max_packet_size=4096,
+        max_inflight=3,
+        max_mqueue_len=8,
+        max_awaiting_rel=3,
+        max_topic_alias=4,
+        max_session_expiry_interval=2**32 - 2,  # one more is for ever
+        strict_mode=strict_mode,
+    )
+
+
+SMALL: Final = _small(False)
+STRICT: Final = _small(True)
 
 
 def connection(data: bytes) -> None:
-    """Reads of up to three connections, cut as the bytes say; a fourth, who is decent, notices nothing.
+    """Reads of up to three connections, the third in strict mode, cut as the bytes say; a fourth, who is decent,
+    notices nothing.
 
     A read is a byte that says whose it is and what comes behind it (2 bits each), a byte with its length, and itself.
     """
     node = Node(SMALL)
     witness = node.client("witness", 5)
     node.subscribe(witness, ("witness", 0))
-    clients = [node.opened() for _ in range(3)]
+    clients = [Client(node.router, node.port, limits) for limits in (SMALL, SMALL, STRICT)]
     everybody = list(clients)
     at = 0
     while at + 2 <= len(data):

@@ -1,9 +1,10 @@
 """The QoS flows, side by side with Mosquitto: the same scripts of raw packets, the same answers.
 
 A script is drawn from a seed: clients come, leave, subscribe, publish in all QoS with repeated packets, acknowledge in
-any order or stop half-way, and come back to their sessions. After each step all that each client got is compared, but
-for what the specification leaves free: packet identifiers that the server chose, the order of packets that aren't
-messages of one topic and QoS, reason codes below 0x80, and when between PUBLISH and PUBREL a QoS 2 message goes on.
+any order, stop half-way or contradict themselves, and come back to their sessions. After each step all that each client
+got is compared, but for what the specification leaves free: packet identifiers that the server chose, the order of
+packets that aren't messages of one topic and QoS, reason codes below 0x80, and when between PUBLISH and PUBREL a QoS 2
+message goes on.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pytest
 
 from conformance.wire import (
     CONNACK,
+    DISCONNECT,
     PUBACK,
     PUBCOMP,
     PUBLISH,
@@ -44,6 +46,8 @@ SUBSCRIBERS: Final = ("ann", "bob", "cid")
 CLIENTS: Final = (*SUBSCRIBERS, "dee")  # who only publishes, in a session that lasts, and is interrupted amid QoS 2
 TOPICS: Final = ("t", "u/a", "v/a/b")
 FILTERS: Final = ("t", "u/+", "v/#")  # of which none overlaps another: how many copies come then is free
+
+PROTOCOL_ERROR: Final = 0x82
 
 Step = tuple[str, str, int, int, bool]
 """(what, client, a number, another number, a flag)."""
@@ -88,6 +92,8 @@ class Side:
             )
         elif what == "acknowledge":
             self._acknowledge(name, number, stops_half_way=flag)
+        elif what == "contradict" and self.under_way[name]:
+            self._contradict(name, number, flag)
         elif what == "acknowledge all":
             while self.under_way[name]:
                 self._acknowledge(name, 0, stops_half_way=False)
@@ -145,6 +151,19 @@ class Side:
             wire.send(acknowledgement(PUBCOMP, packet_id))
             del mine[payload]
 
+    def _contradict(self, name: str, which: int, flag: bool) -> None:
+        """An acknowledgement of another kind than the message waits for: it ends the connection, not the exchange."""
+        wire, mine = self.wires[name], self.under_way[name]
+        packet_id, qos, released = mine[list(mine)[which % len(mine)]]
+        wrong = PUBREC if qos == 1 else PUBACK
+        wire.send(acknowledgement(PUBCOMP if flag and not released else wrong, packet_id))
+        last = wire.next()
+        if last is not None:  # Mosquitto doesn't always say it
+            assert (last.kind, last.reason) == (DISCONNECT, PROTOCOL_ERROR)
+            assert wire.next() is None
+        wire.vanish()
+        del self.wires[name]
+
     def _heard(self, name: str) -> Heard:
         """Messages by topic and QoS in their order; PUBRELs by the message they speak of."""
         mine = self.under_way[name]
@@ -171,6 +190,7 @@ def script(seed: random.Random) -> list[Step]:
     steps: list[Step] = [("connect", name, 0, 0, True) for name in CLIENTS]
     steps += [("subscribe", name, seed.randrange(12), seed.randrange(3), False) for name in SUBSCRIBERS]
     kinds = ["publish"] * 8 + ["acknowledge"] * 8 + ["leave", "connect", "connect", "subscribe", "unsubscribe"]
+    kinds += ["contradict"]
     for _ in range(STEPS):
         what = seed.choice(kinds)
         name = seed.choice(SUBSCRIBERS if what in ("subscribe", "unsubscribe") else CLIENTS)

@@ -4,9 +4,9 @@
 losses' affair, that it comes once that of repeats. The node that takes it says when it is due, the leader when that
 is, both by their wall clocks: within `wall_clocks_apart_s` of one another, unless a fault moves a clock.
 
-The order is that of the times at which messages are due, to the millisecond; which of two of the same millisecond
-comes first isn't promised. Judged are messages that are due `delayed_apart_s` apart, each sent once, while no fault
-runs: what couldn't be published at once is tried again, and is passed.
+The order is that of the times at which messages are due, and of two of the same millisecond that of their publishing.
+Judged are messages that are due `delayed_apart_s` apart, or have the same delay and connection, each sent once, while
+no fault runs: what couldn't be published at once is tried again, and is passed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from judges.life import ORDINARY, Life, Sent
+from judges.life import ORDINARY, Connection, Life, Sent
 from judges.story import Story
 from judges.verdict import Finding, Rules
 
@@ -37,6 +37,7 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
 
 def _judge_order(story: Story, rules: Rules, life: Life) -> Iterator[Finding]:
     last: dict[tuple[str, str, int], Sent] = {}
+    alike: dict[tuple[str, str, int, float, Connection], Sent] = {}
     seen: set[Sent] = set()
     for delivered, _, _, sent in life.came:
         is_one = sent.is_delayed and len(sent.connections) == 1 and life.ways(delivered) == (ORDINARY,)
@@ -51,6 +52,13 @@ def _judge_order(story: Story, rules: Rules, life: Life) -> Iterator[Finding]:
             yield Finding(DELAYED_ORDER, delivered.at, f"{text}, due {apart_s:.1f} s later")
         elif sent.due_at > latest.due_at:
             last[stream] = sent
+        delayed_alike = *stream, sent.delay_s, sent.connections[0]
+        before = alike.setdefault(delayed_alike, sent)
+        if before.place <= sent.place:
+            alike[delayed_alike] = sent
+        elif not story.faults.any.overlap(sent.first_sent_at, delivered.at):
+            text = f"{_named(sent)} came to {life.client} behind {before.message.number}"
+            yield Finding(DELAYED_ORDER, delivered.at, f"{text}, published later")
 
 
 def _named(sent: Sent) -> str:

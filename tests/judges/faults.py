@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from judges.verdict import FOREVER
 
 TOGETHER_S: Final = 1.0
+PATH_FAULTS: Final = ("cut", "isolate")
+"""What the kinds begin with by which nodes don't hear one another."""
 CLOCK_FAULTS: Final = ("clock", "drift")
 """What the kinds begin with by which a clock is wrong."""
 
@@ -59,6 +61,11 @@ class Spans:
         i = bisect_left(self._ends, since)
         return i < len(self._begins) and self._begins[i] <= until
 
+    def overlap_for(self, seconds: float, since: float, until: float) -> bool:
+        """One that runs for so long."""
+        first, end = bisect_left(self._ends, since), bisect_right(self._begins, until)
+        return any(self._ends[i] - self._begins[i] >= seconds for i in range(first, end))
+
     def first(self, since: float) -> float:
         """The first time, at or after this one, at which one runs."""
         i = bisect_left(self._ends, since)
@@ -75,12 +82,28 @@ class Faults:
         for fault in faults:
             for node in fault.nodes:
                 of.setdefault(node, []).append(fault)
+        self._all = faults
         self._of = {node: Spans(some) for node, some in of.items()}
+        self._of_others: dict[str, Spans] = {}
+        self._of_paths = {
+            node: Spans(fault for fault in some if fault.kind.split()[0] in PATH_FAULTS) for node, some in of.items()
+        }
         self._none = Spans(())
 
     def of(self, node: str) -> Spans:
         """Those that it could feel itself."""
         return self._of.get(node, self._none)
+
+    def of_others(self, node: str) -> Spans:
+        """Those that another node could feel."""
+        if node not in self._of_others:
+            others = [fault for fault in self._all if any(other != node for other in fault.nodes)]
+            self._of_others[node] = Spans(others)
+        return self._of_others[node]
+
+    def of_paths(self, node: str) -> Spans:
+        """Those that kept it from hearing others, or being heard, though it ran."""
+        return self._of_paths.get(node, self._none)
 
     def over_for(self, at: float, nodes: Iterable[str]) -> float:
         """From when on, at or after `at`, none kept one of the nodes from hearing."""

@@ -137,12 +137,13 @@ def _may_have_expired(story: Story, rules: Rules, life: Life, sent: Sent) -> boo
 
 def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
     """Its client was away, or a fault kept the client's node from hearing, which is as if it were; and so many messages
-    came behind it, before any of them passed it, that it had to go."""
+    may have come behind it, before any of them passed it, that it had to go. What was published before it may have too,
+    if it was acknowledged later: it may have waited at its own node."""
     others = story.meant_for(life)
     if len(others) <= rules.max_mqueue_len:
         return False
     until = life.passed_at(sent.owed_at)
-    beside = bisect_right(others, until, key=_due_at) - bisect_left(others, sent.due_at, key=_due_at)
+    beside = bisect_right(others, until, key=_due_at) - bisect_left(story.arrived_for(life), sent.due_at)
     if beside <= rules.max_mqueue_len:
         return False
     absences = life.absences

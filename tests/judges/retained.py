@@ -63,15 +63,13 @@ class _Topic:
     def may_show(self, at: float) -> set[Message | None]:
         """None: nothing."""
         shown: set[Message | None] = set()
-        is_settled = False
         for sent in reversed(self._writes):
-            if sent.first_sent_at > at or (is_settled and sent.acknowledged_at <= at):
+            if sent.first_sent_at > at:
                 continue
             shown |= self._shown_of(sent, at)
-            is_settled = is_settled or self._is_settled(sent, at)
-            if is_settled and not self._rules.given_up_may_come_late:
-                break
-        return shown if is_settled else shown | {None}
+            if self._is_settled(sent, at):
+                return shown
+        return shown | {None}
 
     def overwritten_by(self, sent: Sent, before: float) -> Sent | None:
         """What was sent behind it, and acknowledged before that time."""

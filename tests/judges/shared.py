@@ -5,7 +5,8 @@
 - Shared out twice: a message comes to a group once. Lawful where its publisher sent it again (of QoS 2 too, a known
   limit: "it may be dealt to another member the second time"); at QoS 1 also to a member that came back, or to another
   one where the session of who had it ended; at QoS 2 to another one where it ended with a node that a fault kept from
-  accepting it ("… and so does what a purged node never accepted").
+  accepting it ("… and so does what a purged node never accepted"); where a node with members that end with their
+  connections was cut off for so long that it was purged, for it may have given the message away and not been heard.
 - Lost to a group: an acknowledged message comes to one member, if there is one that was there `max_stale_s` before and
   stays subscribed to the end. Lawful: what a member had that a fault ended ("what a killed node had accepted is lost
   with the sessions that ended with it"); of QoS 2 what any had whose session ended, for it may go to nobody else
@@ -51,7 +52,9 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
         for topic in story.topics_of(group):
             for sent in story.by_topic[topic]:
                 came = [came for came in story.came.get(sent.message, ()) if group in came.life.ways(came.delivered)]
-                yield from _judge_repeats(story, rules, group, [c for c in came if _is_sure(c)])
+                came_surely = [each for each in came if _is_sure(each)]
+                if len(came_surely) > 1 and not _may_be_given_by_a_purged_node(story, rules, members, came_surely):
+                    yield from _judge_repeats(story, rules, group, came_surely)
                 if not came and losses.is_lost(sent):
                     text = f"{sent.message.publisher} {sent.message.number} on {topic} (QoS {sent.qos})"
                     yield Finding(SHARED_LOST, sent.acknowledged_at, f"{text} came to nobody of {group}")
@@ -62,6 +65,16 @@ def _is_sure(came: Came) -> bool:
 
 
 # --- twice ------------------------------------------------------------------------------------------------------------
+
+
+def _may_be_given_by_a_purged_node(
+    story: Story, rules: Rules, members: list[tuple[Life, Window]], came: list[Came]
+) -> bool:
+    since, until = came[0].sent.first_sent_at, came[-1].delivered.at
+    nodes = {connection.asked.node for life, _ in members if not life.lasts for connection in life.connections}
+    return came[0].sent.qos > 0 and any(
+        story.faults.of_paths(node).overlap_for(rules.purged_min_s, since, until) for node in sorted(nodes)
+    )
 
 
 def _judge_repeats(story: Story, rules: Rules, group: str, came: list[Came]) -> Iterator[Finding]:

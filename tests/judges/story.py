@@ -83,6 +83,7 @@ class Story:
         self._running: dict[tuple[str, tuple[str, ...]], list[float]] = defaultdict(list)
         self._topics_of: dict[str, list[str]] = {}
         self._meant_for: dict[Life, list[Sent]] = {}
+        self._arrived_for: dict[Life, list[float]] = {}
         for event in events:
             take = self._takes.get(type(event))
             self._others[type(event)].append(event) if take is None else take(self, event)
@@ -110,6 +111,14 @@ class Story:
             topics = {topic for window in life.windows for topic in self.topics_of(window.filter)}
             meant = [sent for topic in topics for sent in self.by_topic[topic]]
             known = self._meant_for[life] = sorted(meant, key=lambda sent: sent.due_at)
+        return known
+
+    def arrived_for(self, life: Life) -> list[float]:
+        """Of each of those messages, in order, by when it had come to where it waits for that client."""
+        known = self._arrived_for.get(life)
+        if known is None:
+            meant = self.meant_for(life)
+            known = self._arrived_for[life] = sorted(sent.owed_at if sent.qos else sent.due_at for sent in meant)
         return known
 
     def lost_by_redis(self, since: float, until: float) -> bool:
@@ -155,7 +164,7 @@ class Story:
                 return
             if asked.lasts or not is_rival:
                 old.ended_at, old.ended_by = event.at, connection
-                old.excused = self._redis_lost_at >= old.began_at
+                old.excused = event.present or self._redis_lost_at >= old.began_at
         life = Life(client, asked.lasts, event.at, not event.present, [connection])
         connection.life = self._life[client] = life
         self.lives.append(life)

@@ -8,7 +8,8 @@
   own.
 
 Lawful, as known limits: with No Local, what was published with 3.1.1, wills, and what is delayed, for its publisher is
-gone when it is due. Judged are lives whose clients say what they ask for, and had no session before.
+gone when it is due; to a session that ends with its connection also what its client published at another node before,
+and is on its way from there. Judged are lives whose clients say what they ask for, and had no session before.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ def _is_echoed(came: Came) -> bool:
     if sent.message.publisher != life.client or delivered.retained or sent.is_delayed:
         return False
     if any(connection.asked.version < 5 for connection in sent.connections):
+        return False
+    here = life.connections[-1].asked.node
+    if not life.lasts and all(connection.asked.node != here for connection in sent.connections):
         return False
     windows = life.windows_on(sent.topic)
     asked = {asking.filter for asking in life.askings_on(sent.topic)}

@@ -43,11 +43,21 @@ def test_what_is_due_first_comes_first() -> None:
     assert script.found() == {DELAYED_ORDER: 1}
 
 
-def test_what_is_due_at_about_the_same_time_comes_in_any_order() -> None:
+def test_what_is_due_at_the_same_time_comes_in_the_order_of_its_publishing() -> None:
+    script = begun()
+    for number in range(1, 4):
+        script.put("pub", number, delay_s=3.0)
+    script.tick(3.0)
+    for number in (1, 3, 2):
+        script.deliver("sub", "pub", number)
+    assert script.found() == {DELAYED_ORDER: 1}
+
+
+def test_what_is_due_at_about_the_same_time_by_other_delays_comes_in_any_order() -> None:
     script = begun()
     script.put("pub", 1, delay_s=3.0)
-    script.put("pub", 2, delay_s=3.0)
-    script.tick(3.0)
+    script.put("pub", 2, delay_s=3.1)
+    script.tick(3.2)
     script.deliver("sub", "pub", 2)
     script.deliver("sub", "pub", 1)
     assert script.found() == {}

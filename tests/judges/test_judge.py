@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import random
+import re
+import sys
 import time
 from typing import Final
 
@@ -16,6 +19,14 @@ from load.history import Delivered, Message
 MANY: Final = 4_000
 MANY_MAX_S: Final = 8.0
 """Of a machine that has other things to do; a loop within a loop would take minutes."""
+
+
+def test_each_kind_of_finding_is_named_with_all_others() -> None:
+    """For each of them a seeded bug is asked for."""
+    sources = [inspect.getsource(sys.modules[each.__module__]) for each in JUDGES.values()]
+    kinds = {kind for source in sources for kind in re.findall(r"Finding\(\s*([A-Z_]+)", source)}
+    assert len(kinds) > len(JUDGES)
+    assert kinds - set(checker.__all__) == set()
 
 
 @pytest.mark.parametrize("seed", range(20))

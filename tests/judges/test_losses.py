@@ -265,6 +265,27 @@ def test_only_qos_0_passes_what_waits(qos: int, found: dict[str, int]) -> None:
     assert script.found(Rules(max_mqueue_len=3)) == found
 
 
+@pytest.mark.parametrize(("is_held", "found"), [(True, {}), (False, {LOST: 1})])
+def test_what_was_published_before_may_have_come_behind_if_it_was_acknowledged_later(
+    is_held: bool, found: dict[str, int]
+) -> None:
+    script = begun()
+    script.connect("other", node="b")
+    script.close("sub")
+    for number in range(1, 4):
+        script.publish("other", number)
+        if not is_held:
+            script.acknowledge("other", number)
+    script.put("pub", 1)
+    if is_held:
+        for number in range(1, 4):
+            script.acknowledge("other", number)
+    script.connect("sub", present=True)
+    for number in range(1, 4):
+        script.deliver("sub", "other", number)
+    assert script.found(Rules(max_mqueue_len=3)) == found
+
+
 def test_what_was_passed_before_so_many_waited_did_not_overflow() -> None:
     script = begun()
     script.put("pub", 1)
@@ -344,4 +365,20 @@ def test_a_clean_session_is_owed_what_was_acknowledged_long_before_it_left_unles
     script.fault()
     script.tick(8.0)
     script.disconnect("sub")
+    assert script.found() == {}
+
+
+def test_what_came_to_a_session_that_may_be_the_next_one_is_not_lost_to_the_one_before() -> None:
+    """A CONNECT that nobody answered may have begun another session when the one before had expired."""
+    script = begun()
+    script.ask("c", expiry_s=2.0)
+    script.close("c", by_server=True)
+    script.connect("c", expiry_s=2.0)
+    script.subscribe("c")
+    script.tick(1.0)
+    script.disconnect("c")
+    script.put("pub", 1)
+    script.deliver("sub", "pub", 1)
+    script.connect("c", expiry_s=2.0, present=True)
+    script.deliver("c", "pub", 1)
     assert script.found() == {}

@@ -42,7 +42,7 @@ def test_what_was_sent_behind_it_and_got_no_answer_may_be_there_but_everywhere()
         assert shows(script, *numbers) == found
 
 
-def test_what_was_given_up_before_isnt_there_unless_the_rules_allow_it() -> None:
+def test_what_was_given_up_before_isnt_there() -> None:
     script = written(1)
     script.publish("pub", 2, retain=True)
     script.close("pub")
@@ -51,7 +51,6 @@ def test_what_was_given_up_before_isnt_there_unless_the_rules_allow_it() -> None
     for node in "ab":
         script.events.append(RetainedStood(script.tick(), node, {"t": Message("pub", 2)}))
     assert script.found() == {RETAINED: 2}
-    assert script.found(Rules(given_up_may_come_late=True)) == {}
 
 
 def test_what_clears_leaves_nothing() -> None:

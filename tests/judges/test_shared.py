@@ -88,6 +88,33 @@ def test_at_qos_2_it_comes_to_another_where_the_node_of_who_had_it_could_not_say
     assert script.found() == found
 
 
+@pytest.mark.parametrize(
+    ("kind", "node", "lasts", "seconds", "found"),
+    [
+        ("isolate replicant", "b", False, 3.0, {}),
+        ("cut replicant core", "b", False, 3.0, {}),
+        ("stop replicant", "b", False, 3.0, {SHARED_TWICE: 1}),
+        ("isolate replicant", "a", False, 3.0, {SHARED_TWICE: 1}),
+        ("isolate replicant", "b", True, 3.0, {SHARED_TWICE: 1}),
+        ("isolate replicant", "b", False, 1.0, {SHARED_TWICE: 1}),
+    ],
+)
+@pytest.mark.parametrize("qos", [1, 2])
+def test_it_comes_twice_where_a_node_with_members_gave_it_away_and_was_purged_unheard(
+    qos: int, kind: str, node: str, lasts: bool, seconds: float, found: dict[str, int]
+) -> None:
+    script = group(lasts=lasts)
+    script.connect("also", node="a")
+    script.subscribe("also", GROUP)
+    script.tick(10.0)
+    script.put("pub", 1, qos=qos)
+    script.events.append(FaultBegan(script.tick(), kind, (node,)))
+    script.events.append(FaultEnded(script.tick(seconds), kind, (node,)))
+    script.deliver("stays", "pub", 1, qos=qos)
+    script.deliver("also", "pub", 1, qos=qos)
+    assert script.found() == found
+
+
 def test_at_qos_1_it_comes_again_to_a_member_that_came_back() -> None:
     script = group()
     script.put("pub", 1)

@@ -104,6 +104,22 @@ def test_what_a_client_published_doesnt_come_back_unless_by_an_older_version(
     assert script.found() == found
 
 
+@pytest.mark.parametrize(
+    ("node", "lasts", "found"), [("b", False, {}), ("a", False, {ECHOED: 1}), ("b", True, {ECHOED: 1})]
+)
+def test_it_comes_back_to_a_clean_session_at_another_node_than_where_it_was_published(
+    node: str, lasts: bool, found: dict[str, int]
+) -> None:
+    script = Script()
+    script.connect("c", lasts=lasts, node="a")
+    script.put("c", 1)
+    script.close("c")
+    script.connect("c", lasts=lasts, node=node, present=lasts)
+    script.subscribe("c", no_local=True)
+    script.deliver("c", "c", 1)
+    assert script.found() == found
+
+
 def test_it_comes_by_a_subscription_that_says_nothing_of_it() -> None:
     script = Script()
     script.connect("c")

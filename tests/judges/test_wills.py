@@ -230,13 +230,16 @@ def test_a_will_of_qos_0_may_be_lost_and_so_may_what_overflows() -> None:
     assert script.found(Rules(max_mqueue_len=2)) == {}
 
 
-def test_a_clean_session_may_take_it_with_its_node() -> None:
-    for node, found in (("a", {}), ("b", {WILL_LOST: 1})):
+def test_a_clean_session_may_take_it_with_its_node_and_another_one() -> None:
+    for nodes, found in ((("a", "core"), {}), (("a",), {WILL_LOST: 1}), (("core",), {WILL_LOST: 1})):
         script = alive(lasts=False)
         script.tick(20.0)
-        script.fault("kill replicant", node)
+        for node in nodes:
+            script.fault("kill", node)
         script.close("c", by_server=True)
         assert later(script, after_s=60.0) == found
+        if nodes == ("a",):
+            assert script.found(Rules(homes_keep_wills=False)) == {}
 
 
 def test_that_of_a_session_that_lasts_survives_its_node_but_not_redis() -> None:

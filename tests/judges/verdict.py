@@ -22,6 +22,8 @@ class Rules(NamedTuple):
     """How long two connections of one client may overlap while nothing keeps their nodes from hearing it."""
     delivered_max_s: float = 10.0
     """How long, without a fault, what is acknowledged or due takes to a client that is there."""
+    purged_min_s: float = 2.5
+    """A node that is cut off for less stays a member."""
     silent_max_s: float = 5.0
     """How long a client may take to see that its node is gone."""
     gone_noticed_max_s: float = 20.0
@@ -34,8 +36,8 @@ class Rules(NamedTuple):
     """Messages that are due so far apart come in that order."""
     max_mqueue_len: int = 1000
     """Messages that wait for one session; of more the oldest go."""
-    given_up_may_come_late: bool = False
-    """A retained message whose publisher gave up waiting for the answer may be written behind what was written then."""
+    homes_keep_wills: bool = True
+    """Those of sessions that end with their nodes: all nodes are of a release whose homes do, from the beginning on."""
     granted_max_s: float = 10.0
     """How long a client asks in vain for an exclusive filter that is free."""
     ban_max_s: float = 2.0

@@ -68,10 +68,12 @@ PROFILES: Final[dict[str, dict[str, float]]] = {
     "flow": _profile("windows", "payloads", "overlap"),
     **{name: _profile(name) for name in FEATURES if name not in ("windows", "payloads", "overlap")},
     "real": _profile(*(name for name in FEATURES if name not in ("overflow", "rules")), part=_LITTLE),
+    "stored": _profile(*(name for name in FEATURES if name not in ("overflow", "rules", "expiry")), part=_LITTLE),
     "all": _profile(*FEATURES, part=_LITTLE),
 }
 """Of each feature, its share of the load's rate. `overflow` needs nodes with a low `max_mqueue_len` that the stage
-knows, `rules` needs an admin; `real` needs neither."""
+knows, `rules` needs an admin; `real` and `stored` need neither. `stored`: all that stands in the log, in Redis and on
+links, and nothing that a slow machine could take for late."""
 
 
 def made(feature: Feature, sessions: tuple[str, ...], churners: int) -> Feature:

@@ -27,7 +27,7 @@ from simulation.profiles import PROFILES
 from simulation.topology import NAMES
 
 FAULTS: Final = (2, 4)
-FAULTS_LAST_S: Final = 12.0
+FAULTS_LAST_S: Final = 11.0
 """At least."""
 PATIENCE_S: Final = 40.0
 DEFECT: Final = "defect"
@@ -76,7 +76,8 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
     cluster.begin(case.seed)
     events, profile = cluster.events, PROFILES[case.profile]
     stage = Stage(cluster.record, cluster.fronts, cluster.chance("load"), cluster.admin, Limits(profile.max_mqueue_len))
-    rules = Rules(max_mqueue_len=profile.max_mqueue_len)
+    is_new = not any(shape.old for shape in profile.shapes)
+    rules = Rules(max_mqueue_len=profile.max_mqueue_len, homes_keep_wills=is_new)
     load = Load(stage, 1, profile.load, profile.rate)
     began_s, cpu_s = cluster.loop.time(), time.process_time()
     with Defects(cluster):

@@ -15,10 +15,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from faults.watch import bounds_passed
+from faults.watch import bounds_of, bounds_passed
 from flockmq import tasks
+from flockmq.bounds import MQUEUE_AHEAD_MAX
+from flockmq.cluster.version import NEWEST, OLDEST
 from flockmq.home.batch import SlotKeys
 from flockmq.node.assembly import Assembly
+from flockmq.session.durable import DurableSession
 from flockmq.session.slotted import slot_of
 from flockmq.telemetry.metrics import bound_samples
 from load.history import AnyEvent, BoundPassed, NodeSeen, RowsLeft, TablesStood, Unwell
@@ -38,6 +41,8 @@ CLIENTS: Final = "10.77.0.1"
 SLOTS: Final = 1024
 POLL_S: Final = 0.05
 READY_MAX_S: Final = 60.0
+BOUNDS: Final = bounds_of(bound_samples())
+"""Of every node."""
 NOBODY: Final = "nobody"
 """Who has slots that have no owner, among the nodes that are seen."""
 
@@ -51,6 +56,8 @@ class Shape(NamedTuple):
     clients_at_cores: bool = False
     redis: str = SERVER
     """Or SENTINEL, or CLUSTER."""
+    old: tuple[str, ...] = ()
+    """Nodes that speak the first cluster version only, as an older release does."""
 
 
 class SimulatedCluster:
@@ -67,6 +74,7 @@ class SimulatedCluster:
         self._settings = {
             "REDIS__URL": self.topology.url,
             "CLUSTER__KEY": KEY,
+            "CLUSTER__VERSION_SETTLE": "0",
             "AUTHENTICATION__ALLOW_ANONYMOUS": "true",
             **_majority(shape.cores),
             **dict(shape.settings),
@@ -85,7 +93,9 @@ class SimulatedCluster:
         redis = self.topology
         config = SimulatedRedisConfig(redis.url, min_replicas=redis.min_replicas, network=self.network)
         chance = self.chance(name)
-        return SimulatedNode(name, address, self.network, config, self._settings, chance, self.unwell)
+        node = SimulatedNode(name, address, self.network, config, self._settings, chance, self.unwell)
+        node.speaks = OLDEST if name in self.shape.old else NEWEST
+        return node
 
     @property
     def nodes(self) -> dict[str, SimulatedNode]:
@@ -128,7 +138,8 @@ class SimulatedCluster:
         await self.until_ready()
 
     async def until_ready(self) -> None:
-        """Every slot has an owner that has it, too, and Redis is what it was. Raises TimeoutError."""
+        """Every slot has an owner that has it, too, Redis is what it was, and the cluster is at the highest version
+        that all speak. Raises TimeoutError."""
         async with asyncio.timeout(READY_MAX_S):
             while not self._all_ready():  # noqa: ASYNC110 - simulated time
                 await asyncio.sleep(POLL_S)
@@ -139,6 +150,9 @@ class SimulatedCluster:
         if not all(node.is_ready for node in self.nodes.values()):
             return False
         made = [node.assembly for node in self.nodes.values() if node.assembly is not None]
+        version = min(node.speaks for node in self.nodes.values())
+        if any(each.cluster.version.current < version for each in made):
+            return False
         hostings = [each.node.hosting for each in made if each.node.hosting is not None]
         return all(len(each.cluster.slots) == SLOTS for each in made) and not any(
             hosting.residents.holding.is_loading() for hosting in hostings
@@ -150,16 +164,19 @@ class SimulatedCluster:
         staying, leaving = self.cores[:count], self.cores[count:]
         while len(self._cores) < count:
             self._cores.append(self._core(len(self._cores) + 1))
-        self.cores = self._cores[:count]
-        for core in self.cores[len(staying) :]:
+        coming = self._cores[len(self.cores) : count]
+        self.cores = [*self.cores, *coming]
+        for core in coming:
             core.configure(self._settings | _majority(count))
             await core.start()
-        await asyncio.gather(*(core.drain() for core in leaving))
         for core in reversed(staying):
             await self.until_ready()
             core.configure(self._settings | _majority(count))
             await core.drain()
             await core.start()
+        await self.until_ready()
+        self.cores = self.cores[:count]
+        await asyncio.gather(*(core.drain() for core in leaving))
         await self.until_ready()
 
     # --- faults ---
@@ -273,16 +290,18 @@ class SimulatedCluster:
             slots = list(made.cluster.slots.values()).count(made.cluster.incarnation)
             ready, _ = made.node.view.ready()
             seen.append(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
-            seen += bounds_passed(now, node.name, [*made.node.view.samples(), *bound_samples()], len(self.nodes))
+            seen += bounds_passed(now, node.name, made.node.view.samples(), BOUNDS, len(self.nodes))
             seen += self._queues_passed(now, node.name, made)
         absent = self._absent_owners().items()
         return [*seen, *(NodeSeen(now, owner or NOBODY, False, False, slots, False) for owner, slots in absent)]
 
     def _queues_passed(self, now: float, node: str, made: Assembly) -> Iterator[BoundPassed]:
-        """What waits in a session is no metric; so it is looked at here."""
-        bound = int(self._settings.get("MQTT__MAX_MQUEUE_LEN", Limits().max_mqueue_len))
+        """What waits in a session is no metric; so it is looked at here. While its client reads, more may."""
+        away = int(self._settings.get("MQTT__MAX_MQUEUE_LEN", Limits().max_mqueue_len))
         if made.node.hosting is not None:
             for client_id, session in made.node.hosting.residents.sessions.by_id.items():
+                assert isinstance(session, DurableSession)
+                bound = away if session.meta.left_ms else away + MQUEUE_AHEAD_MAX
                 if session.waiting() > bound:
                     yield BoundPassed(now, node, f"what waits for {client_id.decode()}", session.waiting(), bound)
 
@@ -292,8 +311,9 @@ class SimulatedCluster:
         running = {each.cluster.incarnation for each in made.values()}
         said_by = next((made[core.name] for core in self.cores if core.name in made), None)
         slots = {} if said_by is None else said_by.cluster.slots
-        owners = Counter(slots.get(slot, "") for slot in range(SLOTS))
-        return Counter({owner: count for owner, count in owners.items() if owner not in running})
+        owners = Counter(slots.values())
+        owners[""] += SLOTS - len(slots)
+        return Counter({owner: count for owner, count in owners.items() if count and owner not in running})
 
     def _serves(self, node: SimulatedNode) -> bool:
         return self.topology.serves(node.address)

@@ -148,29 +148,32 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._next.append(step)
 
     def _run_once(self) -> None:
-        timers, ready = self._timers, self._next
-        if not ready and not self._stopping:  # type: ignore[attr-defined]
-            while timers and timers[0][2].is_cancelled:
-                heapq.heappop(timers)
-            if not timers:
-                raise RuntimeError("nothing will ever happen any more")
-            self._now = max(self._now, timers[0][0])
-        while timers and timers[0][0] <= self._now:
-            ready.append(heapq.heappop(timers)[2])
-        for _ in range(len(ready)):
-            step = ready.popleft()
-            if step.is_cancelled:
-                continue
-            process = step.context.get(current)
-            if process is not None and process.state != RUNNING:
-                process.hold(self, step)
-                continue
-            self.steps += 1
-            try:
-                step.context.run(step.callback, *step.args)
-            except Exception as error:
-                failed = {"message": f"{step.callback} failed", "exception": error}
-                step.context.run(self.call_exception_handler, failed)
+        """As often as there is something to do: asyncio looks only whether it is to stop."""
+        timers, ready, pop = self._timers, self._next, heapq.heappop
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not ready:
+                while timers and timers[0][2].is_cancelled:
+                    pop(timers)
+                if not timers:
+                    raise RuntimeError("nothing will ever happen any more")
+                self._now = max(self._now, timers[0][0])
+            while timers and timers[0][0] <= self._now:
+                ready.append(pop(timers)[2])
+            for _ in range(len(ready)):
+                step = ready.popleft()
+                if step.is_cancelled:
+                    continue
+                context = step.context
+                process = context.get(current)
+                if process is not None and process.state != RUNNING:
+                    process.hold(self, step)
+                    continue
+                self.steps += 1
+                try:
+                    context.run(step.callback, *step.args)
+                except Exception as error:
+                    failed = {"message": f"{step.callback} failed", "exception": error}
+                    context.run(self.call_exception_handler, failed)
 
     def _write_to_self(self) -> None:
         """There are no threads to wake it for."""

@@ -132,7 +132,8 @@ class Network:
         return Transport(end, protocol), protocol
 
     def delay_s(self, path: Path) -> float:
-        delay = self.random.uniform(*DELAY_S)
+        least_s, most_s = DELAY_S
+        delay = least_s + (most_s - least_s) * self.random.random()
         if self._is_rough:
             delay += self._slow.get(path, 0.0)
             for host in path:
@@ -231,9 +232,10 @@ class End:
             self._held.append(each)
             return
         loop = network.loop
-        self._arrives_at = max(self._arrives_at, loop.time() + network.delay_s(self.path))
-        network.trace = hash((network.trace, self.number, self._arrives_at))
-        loop.call_at(self._arrives_at, self.peer._arrived, each, context=self.peer.context)
+        arrives_at = self._arrives_at = max(self._arrives_at, loop.time() + network.delay_s(self.path))
+        network.trace = hash((network.trace, self.number, arrives_at))
+        peer = self.peer
+        loop.call_at(arrives_at, peer._arrived, each, context=peer.context)
 
     def _arrived(self, each: tuple[Any, int] | None) -> None:
         if self.is_closed:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from flockmq.clock import Clock
+from flockmq.cluster.version import NEWEST
 from flockmq.config import whole
 from flockmq.entropy import Entropy
 from flockmq.errors import UserError
@@ -53,6 +54,8 @@ class SimulatedNode:
         self.clock = WallClock(network.loop.time)
         self.is_held = False
         """Down, and to stay so."""
+        self.speaks = NEWEST
+        """The highest cluster version, from its next start on."""
         self.process: Process | None = None
         self.assembly: Assembly | None = None
         """Of the process that runs, once it is ready."""
@@ -123,6 +126,9 @@ class SimulatedNode:
         await asyncio.wait([task], timeout=GRACE_S)
         self._die()
 
+    def upgrade(self) -> None:
+        self.speaks = NEWEST
+
     def pause(self) -> None:
         if self.process is not None:
             self.process.stop()
@@ -183,6 +189,7 @@ class SimulatedNode:
             bind=self._network.bind,
             clock=Clock(self._loop.time, self.clock.now_s),
             entropy=Entropy(self.random, self.random.randbytes),
+            speaks=self.speaks,
         )
         made = assemble(self._config, machine, MQTT)
         async with contextlib.AsyncExitStack() as stack:

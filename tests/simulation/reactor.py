@@ -93,7 +93,7 @@ class SimulatedReactor(Reactor):
         self.router.counters.disconnects += 1
 
     def turn(self, connection: SimulatedConnection, data: bytes) -> None:
-        self.router.now_s = self.now_s()
+        self.begin_turn(self.now_s())
         self._feed(connection, data)
         self.end_turn()
 
@@ -101,7 +101,8 @@ class SimulatedReactor(Reactor):
         if self.loop is None:
             return
         self.loop.call_later(SWEEP_INTERVAL_S, self.tick)
-        now_s = self.router.now_s = self.now_s()
+        now_s = self.now_s()
+        self.begin_turn(now_s)
         self.sweep(now_s)
         self.end_turn()
 
@@ -131,14 +132,14 @@ class SimulatedConnection(Channel):
             self.reactor.turn(self, data)
 
     def went(self) -> None:
-        self.router.now_s = self.reactor.now_s()
+        self.reactor.begin_turn(self.reactor.now_s())
         self.lost()
         self.reactor.close(self)
         self.reactor.end_turn()
 
     def has_room(self) -> None:
         if not self.is_gone:
-            self.router.now_s = self.reactor.now_s()
+            self.reactor.begin_turn(self.reactor.now_s())
             self.flush()
             self.reactor.end_turn()
 

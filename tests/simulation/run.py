@@ -1,10 +1,11 @@
 """`make simulate SEEDS=1000`: as many runs, each from a seed; what one of them finds can be played again.
 
-    python -m simulation.run --seeds 1000 --first 1           which seeds; --profile NAME: only this load
+    python -m simulation.run --seeds 1000 --first 1           which seeds; --profile NAME: only this load; --kinds: of
+                                                              faults, only these
     python -m simulation.run --seed 17 [--keep 0,2]           one of them, with only these of its faults; --out FILE:
                                                               where its history goes
 
-Ends with 1 if anything was found that known.py doesn't name. A seed that found something is played with fewer and fewer
+Ends with 1 if anything was found. A seed that found something is played with fewer and fewer
 faults, as long as it finds the same: what is printed is the shortest.
 """
 
@@ -15,6 +16,7 @@ import asyncio
 import gc
 import logging
 import os
+import shlex
 import sys
 import time
 from collections import Counter, defaultdict
@@ -23,12 +25,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from faults import schedule
 from load import history
 from simulation import bugs, case, shrink
 from simulation.case import Case, Outcome
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.forks import Failed, forked
-from simulation.known import is_known
 from simulation.loop import SimulatedLoop
 from simulation.profiles import PROFILES
 
@@ -72,59 +74,63 @@ def played(cluster: SimulatedCluster, each: Case) -> Outcome:
 
 
 def many(options: argparse.Namespace) -> int:
-    cases = [case.case_of(seed, options.profile) for seed in range(options.first, options.first + options.seeds)]
+    cases = [
+        case.case_of(seed, options.profile, options.kinds)
+        for seed in range(options.first, options.first + options.seeds)
+    ]
     began_s, found, finds = time.monotonic(), Counter[str](), list[tuple[Case, Outcome]]()
-    runs, known, acknowledged, faults, simulated_s = Counter[str](), Counter[str](), 0, 0, 0.0
+    runs, acknowledged, faults, simulated_s = Counter[str](), 0, 0, 0.0
     for each, outcome in outcomes(cases, options.jobs):
         runs[each.profile] += 1
         if isinstance(outcome, Failed):
-            print(f"seed {each.seed} ({each.profile}): {outcome.text}; again: {again(each, options.bug)}", flush=True)
+            print(f"seed {each.seed} ({each.profile}): {outcome.text}; again: {again(each, options)}", flush=True)
             found["failed"] += 1
             continue
         acknowledged += outcome.acknowledged
         faults += outcome.faults
         simulated_s += outcome.simulated_s
         if outcome.findings:
-            found.update({finding.kind for finding in outcome.findings if not is_known(each, finding)})
-            known.update({finding.kind for finding in outcome.findings if is_known(each, finding)})
+            found.update({finding.kind for finding in outcome.findings})
             finds.append((each, outcome))
-            tell(each, outcome, options.bug)
+            tell(each, outcome, options)
     for each, outcome in finds[: options.shrink]:
         print(f"seed {each.seed} ({each.profile}), made smaller:", flush=True)
-        tell(*shrink.smallest(each, outcome, partial(outcomes, jobs=options.jobs)), options.bug)
+        tell(*shrink.smallest(each, outcome, partial(outcomes, jobs=options.jobs)), options)
     took_s = time.monotonic() - began_s
     print(f"{', '.join(f'{name} {count}' for name, count in sorted(runs.items()))}; {took_s:.0f} s")
     told = f"seeds={len(cases)} faults={faults} acked={acknowledged} simulated={simulated_s:.0f} s"
-    print(f"{told} known={dict(known)} found={dict(found)}")
+    print(f"{told} found={dict(found)}")
     return int(bool(found))
 
 
-def tell(each: Case, outcome: Outcome, bug: str) -> None:
+def tell(each: Case, outcome: Outcome, options: argparse.Namespace) -> None:
     print(f"seed {each.seed} ({each.profile}): {outcome.acknowledged} acked, trace {outcome.trace}")
-    print(f"  again: {again(each, bug)}")
+    print(f"  again: {again(each, options)}")
     for step in each.steps:
         print(f"    {', '.join(map(str, step.faults))}; then {step.pause_s:.1f} s")
     for finding in outcome.findings[:FINDINGS_SHOWN]:
         print(f"  {finding}", flush=True)
 
 
-def again(each: Case, bug: str) -> str:
+def again(each: Case, options: argparse.Namespace) -> str:
     """The command that plays it, in the folder of the repository."""
-    whole, faults = shrink.faults_of(case.case_of(each.seed, each.profile)), shrink.faults_of(each)
+    whole = shrink.faults_of(case.case_of(each.seed, each.profile, options.kinds))
+    faults = shrink.faults_of(each)
     kept = ",".join(str(number) for number, fault in enumerate(whole) if fault in faults)
     keep = f" --keep {kept or NONE}" if len(faults) < len(whole) else ""
-    with_bug = f" --bug {bug}" if bug else ""
-    return f"{COMMAND} --seed {each.seed} --profile {each.profile}{keep}{with_bug}"
+    kinds = f" --kinds {shlex.join(options.kinds)}" if options.kinds else ""
+    bug = f" --bug {options.bug}" if options.bug else ""
+    return f"{COMMAND} --seed {each.seed} --profile {each.profile}{kinds}{keep}{bug}"
 
 
 def one(options: argparse.Namespace) -> int:
-    each = case.case_of(options.seed, options.profile)
+    each = case.case_of(options.seed, options.profile, options.kinds)
     if options.keep is not None:
         each = shrink.keeping(each, options.keep)
     cluster = started(each.shape)
     gc.disable()  # as in a fork
     outcome = played(cluster, each)
-    tell(each, outcome, options.bug)
+    tell(each, outcome, options)
     if options.out is not None:
         history.save(cluster.events, options.out)
     return int(bool(outcome.findings))
@@ -136,6 +142,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--first", type=int, default=1, help="the first of them (default: 1)")
     made.add_argument("--seed", type=int, help="this one only, and its log")
     made.add_argument("--profile", choices=("", *PROFILES), default="", help="of each (default: what the seed chooses)")
+    made.add_argument("--kinds", nargs="+", type=kind_of_fault, default=(), help="of faults, instead of the profile's")
     made.add_argument("--keep", type=fault_numbers, help=f"which of the seed's faults, by number: 0,2 or {NONE}")
     made.add_argument("--bug", choices=("", *bugs.BUGS), default="", help="put into the nodes: it must be found")
     made.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once")
@@ -143,6 +150,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, help="where the history of the one seed goes")
     made.add_argument("--verbose", action="store_true", help="what nodes log")
     return made
+
+
+def kind_of_fault(text: str) -> str:
+    if text not in schedule.ALL_KINDS.keys() - schedule.REAL_KINDS.keys():
+        raise argparse.ArgumentTypeError(f"no kind of fault is called {text!r}; faults/schedule.py has them")
+    return text
 
 
 def fault_numbers(text: str) -> set[int]:

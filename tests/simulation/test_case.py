@@ -8,6 +8,8 @@ import pytest
 
 from faults import schedule
 from load.history import Acknowledged, AnyEvent, Published, Unwell
+from load.profiles import BASE, FEATURES
+from load.profiles import PROFILES as LOADS
 from simulation.case import FAULTS, FAULTS_LAST_S, Case, Defects, Outcome, case_of, durable_messages
 from simulation.profiles import PROFILES
 from simulation.run import outcomes, started
@@ -34,7 +36,6 @@ def test_a_case_has_two_faults_or_more_and_time_to_play() -> None:
         assert FAULTS[0] <= len(faults_of(case)) <= FAULTS[1]
         assert lasts_s(case) >= FAULTS_LAST_S - 1e-9
     assert FAULTS[0] >= 2
-    assert FAULTS_LAST_S >= 12.0
 
 
 def test_every_profile_and_every_kind_of_fault_comes_up() -> None:
@@ -42,6 +43,11 @@ def test_every_profile_and_every_kind_of_fault_comes_up() -> None:
     assert {case.profile for case in cases} == set(PROFILES)
     assert {fault.kind for case in cases for fault in faults_of(case)} >= set(schedule.KINDS)
     assert {case.shape for case in cases} == {shape for profile in PROFILES.values() for shape in profile.shapes}
+
+
+def test_each_feature_of_a_load_has_a_profile_beside_the_one_that_has_nearly_all() -> None:
+    loads = [LOADS[profile.load] for name, profile in PROFILES.items() if name != "upgraded"]
+    assert {feature for load in loads for feature in load} == {BASE, *FEATURES}
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -76,6 +82,13 @@ def test_a_case_has_one_outcome_and_another_case_has_another() -> None:
     )
     assert same.faults == 1
     assert 0 < same.durable <= same.acknowledged
+
+
+def test_a_run_lasts_twelve_seconds_and_has_200_messages_that_are_durable() -> None:
+    ((_, outcome),) = outcomes([case_of(2, "base")], 1)
+    assert isinstance(outcome, Outcome)
+    assert outcome.simulated_s >= 12.0
+    assert outcome.durable >= 200
 
 
 def test_what_a_node_logs_with_a_traceback_is_a_finding() -> None:

@@ -58,7 +58,7 @@ def test_runs_that_find_nothing_end_with_0(monkeypatch: pytest.MonkeyPatch, caps
     assert code == 0
     assert [case.seed for case in played.cases] == [7, 8, 9, 10, 11]
     assert lines[-1].startswith("seeds=5 faults=")
-    assert "acked=1000 simulated=75 s known={} found={}" in lines[-1]
+    assert "acked=1000 simulated=75 s found={}" in lines[-1]
     assert len(lines) == 2
 
 
@@ -90,7 +90,15 @@ def test_a_run_without_an_outcome_ends_with_1_and_can_be_played_again(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--keep", "first"), ("--profile", "none"), ("--bug", "none"), ("--seeds", "many"), ("--unknown",)]
+    "arguments",
+    [
+        ("--keep", "first"),
+        ("--profile", "none"),
+        ("--bug", "none"),
+        ("--seeds", "many"),
+        ("--kinds", "kill"),
+        ("--unknown",),
+    ],
 )
 def test_what_it_cannot_understand_ends_it_with_2(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", run.HASH_SEED)
@@ -102,11 +110,17 @@ def test_what_it_cannot_understand_ends_it_with_2(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(("kept", "printed"), [({0}, " --keep 0"), (set(), " --keep none"), (None, "")])
 def test_the_line_that_plays_a_case_again_names_its_faults_and_its_bug(kept: set[int] | None, printed: str) -> None:
-    whole = case_of(SEED, "base")
+    whole, bug = case_of(SEED, "base"), next(iter(BUGS))
     case = whole if kept is None else keeping(whole, kept)
-    assert run.again(case, "") == f"{run.COMMAND} --seed {SEED} --profile base{printed}"
-    bug = next(iter(BUGS))
-    assert run.again(case, bug) == f"{run.COMMAND} --seed {SEED} --profile base{printed} --bug {bug}"
+    line = f"{run.COMMAND} --seed {SEED} --profile base{printed}"
+    assert run.again(case, run.parser().parse_args([])) == line
+    assert run.again(case, run.parser().parse_args(["--bug", bug])) == f"{line} --bug {bug}"
+
+
+def test_the_line_that_plays_a_case_again_names_the_kinds_that_its_faults_were_chosen_from() -> None:
+    options = run.parser().parse_args(["--kinds", "slow redis", "kill core"])
+    line = run.again(case_of(SEED, "base", options.kinds), options)
+    assert line == f"{run.COMMAND} --seed {SEED} --profile base --kinds 'slow redis' 'kill core'"
 
 
 # --- real ones --------------------------------------------------------------------------------------------------------

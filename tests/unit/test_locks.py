@@ -46,7 +46,7 @@ def group(name: str) -> list[Requirement]:
         (DEV, group("dev") + asked("broker", "embedded") + asked("operator") + asked("analytics", "local")),
         ("requirements-demo.txt", group("build") + asked("broker", "embedded")),
         ("requirements-uv.txt", group("uv")),
-        ("broker/requirements.txt", asked("broker")),
+        ("broker/requirements.txt", asked("broker", "embedded")),
         ("broker/requirements-build.txt", group("compile")),
         ("operator/requirements.txt", asked("operator")),
         ("analytics/requirements.txt", asked("analytics")),

@@ -40,6 +40,8 @@ LINK_LEAVE_MAX_S: Final = 1.0
 the links that may have carried them."""
 LINK_REDIAL_MIN_S: Final = 0.1
 LINK_REDIAL_MAX_S: Final = 2.0
+RETRIED_QUIETLY_MAX_S: Final = 10.0
+"""For so long nobody is warned of what fails because others aren't there, and is tried again."""
 TASK_AGAIN_S: Final = 1.0
 """How long after its error a task begins anew."""
 SEED_RESOLVE_S: Final = 2.0
@@ -72,6 +74,12 @@ half of it on publishers are paused.
 """
 COURIER_WINDOW_BYTES: Final = 4 * 1024 * 1024
 """How much of it is on its way at once; the rest waits at the sender."""
+COURIER_STUCK_BYTES: Final = 1024 * 1024
+"""Of it, what may be for slots whose home can't make it durable, before publishers to these are paused."""
+COURIER_STUCK_MAX_BYTES: Final = 8 * 1024 * 1024
+"""What of that doesn't count for the window: publishers that are paused may have sent as much before."""
+TAKEN_APART_AFTER_S: Final = 0.1
+"""What isn't durable for so long is stuck: what came behind it, and is durable, is accepted without it."""
 CROWDED_KEPT_S: Final = 1.0
 """A slot counts as crowded for so long after its home said so: it says so four times as often."""
 COURIER_LOOK_S: Final = 0.02
@@ -82,12 +90,25 @@ HEADS_CORES_MAX: Final = 64
 """Cores whose clocks a node compares with its own."""
 HEADS_QUICKEST_S: Final = 10.0
 """For so long, and as long again, the quickest note of a core counts."""
+CLOCKS_AGREE_S: Final = 2.0
+"""Clocks that differ by no more agree; that is also how late a heartbeat may come."""
+CLOCK_JUMP_AFTER_S: Final = 5.0
+"""For so long most cores must say that the cluster's time is wrong before it is set."""
+CLOCK_SLEW_S: Final = 0.005
+"""By so much, each second, the cluster's time follows the clocks that agree."""
+CLOCK_OFF_MAX_S: Final = 2.0
+"""A node whose clock differs by more from the cluster's time raises an alarm."""
 MEMBER_UNLINKED_MAX_S: Final = 1.0
 MEMBER_VOTE_MAX_S: Final = 2.0
 """What a core said longer ago is no vote any more, nor a voice of the majority."""
 MEMBER_FENCE_S: Final = 1.0
 """A node that hears of no majority for so long acknowledges nothing that needs others: no longer than what must pass
 before a majority may purge it."""
+SLOTS_UNSERVED_MAX_S: Final = 5.0
+"""A core that hears nothing from Redis for so long, while the leader does, loses its slots; and gets some again when it
+has heard it for as long."""
+UNFIT_AFTER_S: Final = 5.0
+"""A node whose tables are old for so long, or that Redis is away for while another node hears it, isn't ready."""
 LEAVE_MAX_S: Final = 1.0
 MEMBER_VOTES_MAX: Final = 1024
 LEASE_TTL_S: Final = 2.0
@@ -109,6 +130,8 @@ EVENTS_FLUSH_S: Final = 1.0
 EVENTS_ENTRY_MAX: Final = 1000
 EVENTS_NOTES_MAX: Final = 1000
 EVENTS_STREAM_MAX_BYTES: Final = 64 * 1024 * 1024
+EVENTS_LOOK_BYTES: Final = 8 * 1024 * 1024
+"""So much a core appends to a stream before it looks again how large that is."""
 
 # --- home: who holds a client id ------------------------------------------------------------------------------------
 SLOTS: Final = 1024
@@ -118,6 +141,9 @@ KICK_UNLINKED_S: Final = 0.25
 ATTACHES_MAX: Final = 100_000
 ATTACHES_MAX_BYTES: Final = 64 * 1024 * 1024
 """Client ids, with their wills, whose homes haven't answered yet; a CONNECT beyond them is refused with 0x88."""
+HOME_WILLS_MAX: Final = 1_000_000
+HOME_WILLS_MAX_BYTES: Final = 256 * 1024 * 1024
+"""Wills that a home keeps of sessions that end with their nodes; those beyond are lost if the node dies."""
 HOME_BATCH_MAX: Final = 4096
 HOME_OUT_MAX: Final = 100_000
 """Answers and kicks, each, for one node while there is no link to it; more are dropped: when it is linked it asks anew,
@@ -130,6 +156,9 @@ SLOT_LOST_MAX_S: Final = 5.0
 """A slot that another core took, and that this core's table says to be its own for so long, is taken again."""
 HOME_RETURN_S: Final = 5.0
 """For so long a home that took over a session waits for its connection before it holds its client for gone."""
+RETURNING_MAX: Final = 100_000
+RETURNING_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Clients that are back at sessions with wills meanwhile, and wait for what is said of their connections before."""
 MARKS_KEPT_S: Final = 3600.0
 """A node that is purged may come back for so long, as another incarnation, and repeat what it sent before."""
 MARKS_STRANGERS_MAX: Final = 256
@@ -159,10 +188,18 @@ STORE_BATCH_MAX_BYTES: Final = 1024 * 1024
 STORE_TURN_MAX_BYTES: Final = 4 * 1024 * 1024
 """Batches of all slots in one round trip."""
 STORE_TAKE_SLOTS: Final = 64
-"""Slots that are read together when they are taken."""
+"""Slots that are read together, at most, when they are taken."""
+STORE_SLOT_SMALL_BYTES: Final = 128 * 1024
+"""Slots that have more are read behind those that have less; those that have eight times as much behind them; …"""
+STORE_READ_MAX_BYTES: Final = 16 * 1024 * 1024
+"""What a core has read of slots of one server, and not taken over; a slot that is larger alone is read by itself."""
 STORE_READ_KEYS: Final = 128
 STORE_READ_FIELDS: Final = 256
-"""One reply to a core that takes a slot."""
+"""Keys in one round trip, fields in one reply, at most, to a core that takes slots."""
+STORE_READ_BYTES: Final = 2 * 1024 * 1024
+"""What one round trip should bring: as many keys and fields are asked for, by what those before brought."""
+SLOT_SPOILT_RETRY_S: Final = 5.0
+"""How often a slot is looked at of which something in Redis can't be read."""
 STORE_WATCH_EVERY_S: Final = 1.0
 
 # --- rlog: the replicated log ---------------------------------------------------------------------------------------
@@ -195,7 +232,8 @@ BALLOT_TURN_S: Final = 0.25
 BALLOT_PATIENCE_S: Final = 1.0
 """How long a core waits for a generation that it promised to another."""
 LOG_UNHEARD_MAX_S: Final = 2.0
-"""A core that heard nothing from Redis for so long gives nobody its tables: the log may have gone on without it."""
+"""A node that heard nothing from Redis for so long says so. Such a core gives nobody its tables: the log may have gone
+on without it."""
 LOG_BEHIND_REDIS_MAX_S: Final = 10.0
 """A log that ends before what a node applied, for so long, is another log: the node bootstraps."""
 LOG_TURN_MAX_S: Final = 0.005
@@ -264,6 +302,8 @@ REMOTE_SHAPES_MAX: Final = 4096
 """Shapes of all other nodes' filters together; each node bounds its own clients' (`FILTER_SHAPES_MAX`)."""
 MQUEUE_MAX_BYTES: Final = 16 * 1024 * 1024
 """Messages that wait for a place in one client's window; `max_mqueue_len` bounds their number."""
+MQUEUE_AHEAD_MAX: Final = 10_000
+"""Messages beyond that number, of a session that lasts, while its client reads and publishers are paused for it."""
 OUTGOING_ALIASES_MAX: Final = 32
 """Topic aliases that we use towards one client, however many it allows."""
 ALLOWED_HEADS_MAX: Final = 1024
@@ -276,6 +316,11 @@ SESSIONS_EXPIRED_PER_TICK_MAX: Final = 256
 INBOUND_LINE_MAX: Final = 1024
 """Messages of one client that wait for the log or for other nodes; then it is not read until half of them are done."""
 INBOUND_LINE_MAX_BYTES: Final = 4 * 1024 * 1024
+HELD_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Messages of all clients that wait for newer tables. From half of it on those of clients that left go, the oldest
+first, and clients that wait aren't read; one that sends beyond it is cut off (0x97)."""
+INBOUND_BYTES: Final = 512
+"""What one of them counts for beside its packet."""
 HELD_LINES_PER_TURN: Final = 8
 """Clients whose messages waited for newer tables and are matched between two turns of the event loop."""
 SUBSCRIBES_WAITING_MAX: Final = 64
@@ -313,6 +358,8 @@ SPIN_MAX_S: Final = 0.00005
 ACCEPTS_PER_TURN_MAX: Final = 64
 LISTEN_BACKLOG_MAX: Final = 4096
 SWEEP_INTERVAL_S: Final = 0.1
+STOOD_STILL_S: Final = 3 * SWEEP_INTERVAL_S
+"""A node that didn't sweep for so long stood still: whether its tables are old is asked before what came is read."""
 SWEEP_TICKS: Final = 10
 """Keep-alive is checked for a tenth of the connections a tick."""
 LAGGING_MAX_S: Final = 30.0
@@ -409,6 +456,10 @@ OFFER_RETRY_MIN_S: Final = 0.05
 OFFER_RETRY_MAX_S: Final = 5.0
 WILLS_MAX_S: Final = 2.0
 """How long a node that stops waits until its clients' wills are on their way."""
+RETAINED_BACK_S: Final = 2.0
+"""How often a client that went away amid its retained messages is looked for, and a log that didn't answer is asked."""
+RETAINED_CLEARED_KEPT_S: Final = 300.0
+"""How long the log has that a topic was cleared, and by whom: so late nothing older of its client comes any more."""
 RETAINED_SEEN_MAX_S: Final = 2.0
 """How long a SUBACK waits for the log to say what is retained."""
 RETAINED_EXPIRED_LOOK_S: Final = 10.0

@@ -76,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="flockmq", description="An MQTT 3.1.1 and 5.0 broker cluster.", allow_abbrev=False)
+    parser = _Parser(prog="flockmq", description="An MQTT 3.1, 3.1.1 and 5.0 broker cluster.", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="show the version, and whether it runs compiled")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
@@ -116,8 +116,9 @@ def _parser() -> argparse.ArgumentParser:
     ctl.add_arguments(
         commands.add_parser(
             "ctl",
-            help="manage users, rules and bans of a running cluster",
-            description="Manage users, rules and bans, by the management address of any node.",
+            help="see a running cluster, manage its users, rules and bans",
+            description="See a running cluster, and manage its users, rules and bans, by the management address of any "
+            "node.",
             allow_abbrev=False,
         )
     )

@@ -1,4 +1,4 @@
-"""`flockmq ctl`: users, rules and bans of a running cluster, and how it is, by the REST API of any of its nodes.
+"""`flockmq ctl`: users, rules, bans and sessions of a running cluster, and how it is, by the REST API of any node.
 
 A password comes from a prompt, or from standard input where that is no terminal; the key from a file, or from
 FLOCKMQ_API_KEY. Neither is an argument, which everybody on the machine can read.
@@ -46,10 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", default=DEFAULT_URL, help=f"a node's management address (default: {DEFAULT_URL})")
     parser.add_argument("--api-key-file", type=Path, metavar="FILE", help=f"holds the key (default: ${KEY_VARIABLE})")
     parser.add_argument("--json", action="store_true", help="one JSON document a line, for programs")
-    nouns = parser.add_subparsers(dest="noun", metavar="users|rules|bans|cluster|rlog", required=True)
+    nouns = parser.add_subparsers(dest="noun", metavar="users|rules|bans|sessions|cluster|rlog", required=True)
     _add_users(nouns.add_parser("users", help="who may connect with a password").add_subparsers(**_VERBS))
     _add_rules(nouns.add_parser("rules", help="who may do what").add_subparsers(**_VERBS))
     _add_bans(nouns.add_parser("bans", help="who may not connect").add_subparsers(**_VERBS))
+    _add_sessions(nouns.add_parser("sessions", help="what is kept for clients").add_subparsers(**_VERBS))
     _add_status(nouns.add_parser("cluster", help="its nodes"), _cluster_status)
     _add_status(nouns.add_parser("rlog", help="the replicated log, by node and shard"), _rlog_status)
 
@@ -89,7 +90,7 @@ def _add_rules(verbs: Verbs) -> None:
         verb.add_argument("of", choices=("username", "clientid", "all"))
         verb.add_argument("who", metavar="NAME", nargs="?", default="", help="not with all")
     put.add_argument(
-        "--file", type=Path, required=True, metavar="FILE", help="TOML, or *.json: rules, as in the README"
+        "--file", type=Path, required=True, metavar="FILE", help="TOML, or *.json: rules, as in docs/access.md"
     )
 
 
@@ -104,6 +105,12 @@ def _add_bans(verbs: Verbs) -> None:
         verb.add_argument("who", metavar="WHO")
     add.add_argument("--for", dest="duration", metavar="DURATION", help="for example 15m or 2h (default: for good)")
     add.add_argument("--reason", default="", metavar="TEXT")
+
+
+def _add_sessions(verbs: Verbs) -> None:
+    remove = verbs.add_parser("remove", help="end a client's session, one that can't be read too, and its connection")
+    remove.set_defaults(do=_remove_session)
+    remove.add_argument("client_id", metavar="CLIENTID")
 
 
 def _add_status(noun: argparse.ArgumentParser, do: Callable[[Api, argparse.Namespace], Iterator[Row]]) -> None:
@@ -243,6 +250,14 @@ def _remove_ban(api: Api, options: argparse.Namespace) -> Iterator[Row]:
     return iter(())
 
 
+# --- sessions -------------------------------------------------------------------------------------------------------
+
+
+def _remove_session(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    api.ask("DELETE", _path("sessions", options.client_id))
+    return iter(())
+
+
 # --- the cluster and its log ----------------------------------------------------------------------------------------
 
 
@@ -268,7 +283,11 @@ def _cluster_status(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 def _state(node: Row) -> str:
     if not node["heard"]:
         return "unheard"
-    return "draining" if node["draining"] else "ready" if node["ready"] else "starting"
+    if node["draining"] or node["ready"]:
+        return "draining" if node["draining"] else "ready"
+    if node.get("hears_redis") is False:
+        return "cut off from Redis"
+    return "stale" if node.get("stale") else "starting"
 
 
 def _rlog_status(api: Api, options: argparse.Namespace) -> Iterator[Row]:

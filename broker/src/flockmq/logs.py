@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from flockmq.bounds import RETRIED_QUIETLY_MAX_S
 from flockmq.clock import SYSTEM
 
 TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -70,3 +71,27 @@ class Sparing:
         self._lines += 1
         if self._lines <= self._lines_per_s:
             self._log.log(level, message, *values)
+
+
+class Retrying:
+    """What fails and is tried again: others may only be about to start, or to end, so it is INFO at first, and WARNING
+    when it has lasted for RETRIED_QUIETLY_MAX_S. The same is said once at each level."""
+
+    def __init__(self, log: logging.Logger, now_s: Callable[[], float]) -> None:
+        self._log = log
+        self._now_s = now_s
+        self._since_s: float | None = None
+        self._said: tuple[int, str] = (0, "")
+
+    def failed(self, message: str, *values: object) -> None:
+        now_s = self._now_s()
+        if self._since_s is None:
+            self._since_s = now_s
+        level = logging.WARNING if now_s - self._since_s >= RETRIED_QUIETLY_MAX_S else logging.INFO
+        said = level, message % values
+        if said != self._said:
+            self._said = said
+            self._log.log(level, "%s", said[1])
+
+    def worked(self) -> None:
+        self._since_s, self._said = None, (0, "")

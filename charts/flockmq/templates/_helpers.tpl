@@ -9,6 +9,11 @@ app.kubernetes.io/name: flockmq-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* Of operator, broker, analytics: the whole name of the image. */}}
+{{- define "flockmq.image" -}}
+{{- index .context.Values.images .part | default (printf "flockmq-%s:%s" .part .context.Chart.AppVersion) | quote }}
+{{- end }}
+
 {{/* What the operator may do where MqttClusters are. */}}
 {{- define "flockmq.rules" -}}
 - apiGroups: [flockmq.io]

@@ -22,7 +22,7 @@ from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, CONFIG_DIGEST, POD_TEMPLATE, PODS_DIGEST, Component, selector
 from flockmq_operator.resources.secret_files import named
 from flockmq_operator.spec import pods_digest
-from flockmq_operator.status.workload import pod_ready, pod_waits, rolled_out
+from flockmq_operator.status.workload import ordinal, pod_ready, pod_waits, rolled_out
 
 WORKLOADS = ("StatefulSet", "Deployment")
 KEPT_KINDS = ("Secret", "PersistentVolumeClaim")
@@ -67,6 +67,9 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
     if awaited_core:
         context = with_all_cores(context, observed)
     desired = build(context)
+    outdated_core = core_to_restart_before_others_go(context, observed)
+    if outdated_core:
+        keep_cores(context, observed, desired)
     problem = find_problem(context, observed, [ref(manifest) for manifest in desired])
     if problem:
         return Plan(problem=problem)
@@ -78,6 +81,8 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
         desired = [manifest for manifest in desired if ref(manifest) not in nodes or ref(manifest) in observed.objects]
     elif awaited_core:
         waiting_for = f"core {awaited_core} to be ready before cores are removed"
+    elif outdated_core:
+        waiting_for = f"core {outdated_core} to know the new number of cores before others are removed"
     update_pending = hold_templates(context, observed, desired)
     keep_claim_templates(observed, desired)
 
@@ -337,12 +342,45 @@ def core_to_wait_for(context: Context, observed: Observed) -> str:
     """A core that stays and isn't ready, while the spec asks for fewer; empty: none. Those that would be removed may be
     all that hold the tables."""
     live = observed.objects.get(Ref("StatefulSet", context.core))
+    if live is None or live["spec"]["replicas"] <= context.spec.cores.replicas or is_begun(context, live):
+        return ""
+    unready = unready_cores(context, observed)
+    return f"{context.core}-{min(unready)}" if unready else ""
+
+
+def core_to_restart_before_others_go(context: Context, observed: Observed) -> str:
+    """A core that stays and hasn't been restarted with the number of cores that the spec asks for, where it asks for
+    fewer; empty: none. Were the others removed before, too few would be there of the former number while one restarts.
+    If one that goes is broken all go at once, for while one isn't ready no other is restarted."""
+    live = observed.objects.get(Ref("StatefulSet", context.core))
     wanted = context.spec.cores.replicas
     if live is None or live["spec"]["replicas"] <= wanted:
         return ""
-    staying = [pod for pod in observed.core_pods if pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
-    unready = set(range(wanted)) - {ordinal(pod) for pod in staying}
-    return f"{context.core}-{min(unready)}" if unready else ""
+    unready = unready_cores(context, observed)
+    if not unready and not all(pod_ready(pod) for pod in observed.core_pods if ordinal(pod) >= wanted):
+        return ""
+    knows_it = is_begun(context, live) and template_seen(live)
+    outdated = {ordinal(pod) for pod in outdated_pods(live, observed.core_pods)} if knows_it else set(range(wanted))
+    waiting = unready | outdated & set(range(wanted))
+    return f"{context.core}-{max(waiting)}" if waiting else ""
+
+
+def unready_cores(context: Context, observed: Observed) -> set[int]:
+    """Of those that the spec asks for."""
+    there = [pod for pod in observed.core_pods if pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
+    return set(range(context.spec.cores.replicas)) - {ordinal(pod) for pod in there}
+
+
+def is_begun(context: Context, live: Manifest) -> bool:
+    """The StatefulSet's template is what this spec asks for: those that start know this number of cores."""
+    return annotation(live, PODS_DIGEST) == pods_digest(context.spec, "core")
+
+
+def keep_cores(context: Context, observed: Observed, desired: list[Manifest]) -> None:
+    """As many as there are."""
+    name = Ref("StatefulSet", context.core)
+    cores = next(manifest for manifest in desired if ref(manifest) == name)
+    cores["spec"]["replicas"] = observed.objects[name]["spec"]["replicas"]
 
 
 def with_all_cores(context: Context, observed: Observed) -> Context:
@@ -359,15 +397,17 @@ def with_all_cores(context: Context, observed: Observed) -> Context:
 def core_to_restart(context: Context, observed: Observed) -> Manifest | None:
     """The core pod to delete so that it comes back from the newest template; None: none now.
 
-    One that isn't ready goes first, for nothing is lost with it; a ready one only while all cores are ready.
+    One that isn't ready goes first, for nothing is lost with it; a ready one only while all cores are ready. Those that
+    are about to be removed aren't restarted.
     """
     live = observed.objects.get(Ref("StatefulSet", context.core))
     if live is None or not template_seen(live):
         return None
     pods = sorted(observed.core_pods, key=ordinal, reverse=True)
-    if len(pods) < context.spec.cores.replicas or any("deletionTimestamp" in pod["metadata"] for pod in pods):
+    there = max(live["spec"]["replicas"], context.spec.cores.replicas)
+    if len(pods) < there or any("deletionTimestamp" in pod["metadata"] for pod in pods):
         return None
-    outdated = outdated_pods(live, pods)
+    outdated = outdated_cores(context, live, pods)
     unready = [pod for pod in pods if not pod_ready(pod)]
     broken = [pod for pod in outdated if pod in unready]
     if broken:
@@ -385,13 +425,13 @@ def outdated_pods(live: Manifest, pods: list[Manifest]) -> list[Manifest]:
     return [pod for pod in pods if pod["metadata"]["labels"].get("controller-revision-hash") != newest]
 
 
-def ordinal(pod: Manifest) -> int:
-    name: str = pod["metadata"]["name"]
-    return int(name.rpartition("-")[2])
+def outdated_cores(context: Context, live: Manifest, pods: list[Manifest]) -> list[Manifest]:
+    """Without those that are about to be removed."""
+    return [pod for pod in outdated_pods(live, pods) if ordinal(pod) < context.spec.cores.replicas]
 
 
 def describe_restart(context: Context, observed: Observed, pod: Manifest) -> Event:
-    left = len(outdated_pods(observed.objects[Ref("StatefulSet", context.core)], observed.core_pods)) - 1
+    left = len(outdated_cores(context, observed.objects[Ref("StatefulSet", context.core)], observed.core_pods)) - 1
     sentence = f"Restarting core {pod['metadata']['name']} for its new pod template; {left} more to restart"
     return Event("Normal", "RestartingCore", sentence)
 

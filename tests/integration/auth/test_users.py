@@ -162,6 +162,7 @@ def test_the_command_line_manages_users_rules_and_bans(fleet: Configured, flockm
     assert "as=clientid\twho=c\t" in ctl("bans", "add", "clientid", "c", "--for", "1h")
     ctl("bans", "remove", "clientid", "c")
     assert ctl("bans", "list") == ""
+    assert ctl("sessions", "remove", "device/7") == ""
     ctl("users", "remove", "jo")
     assert flockmq.refused(*where, "users", "show", "jo") == (
         1,

@@ -174,8 +174,8 @@ class Node:
         self.cut_links()
         if self.cluster._leading is not None:
             await self.cluster._leading.close()
-        if self.cluster._events.redis is not None:
-            await self.cluster._events.redis.close()
+        if self.cluster.events.redis is not None:
+            await self.cluster.events.redis.close()
         await self.rlog.stop()
 
 

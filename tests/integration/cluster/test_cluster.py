@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from flockmq import bounds
-from flockmq.cluster.events import EventRelay
+from flockmq.cluster.events import STREAM_FULL, EventRelay
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings, LocalStatus
 from flockmq.rlog.entry import StreamId
@@ -181,22 +181,49 @@ async def test_a_node_with_another_key_stays_out_and_both_sides_say_so(
     assert not core.cluster.mesh.links()
 
 
-async def test_event_streams_are_capped_by_bytes(valkey: RedisConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "EVENTS_STREAM_MAX_BYTES", 100_000)
+@pytest.mark.parametrize("first", [0, 2000])
+async def test_event_streams_are_capped_by_bytes(
+    valkey: RedisConfig, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """Whatever Redis says by a sample of the oldest entries, which may be small."""
+    monkeypatch.setattr(bounds, "EVENTS_STREAM_MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(bounds, "EVENTS_LOOK_BYTES", 100_000)
     relay = EventRelay(lambda: None)
     relay.redis = RedisLinks(valkey)
     link = await relay.redis.of("flockmq:events:lag")
+    for _ in range(first):
+        await link.call("XADD", "flockmq:events:lag", "*", "events", "small")
     for n in range(500):
-        relay.buffer.add("lag", [(n, "x" * 1000)])
+        relay.buffer.add("lag", [(n, "x" * 10_000)])
         await relay.flush()
-    await relay.cap(1e9)
-    kept = await link.call("MEMORY", "USAGE", "flockmq:events:lag")
+        if n % 50 == 49:
+            kept = await link.call("MEMORY", "USAGE", "flockmq:events:lag", "SAMPLES", 0)
+            assert isinstance(kept, int)
+            assert kept < 1_000_000 + 100_000 + 20_000
     last = await link.call("XREVRANGE", "flockmq:events:lag", "+", "-", "COUNT", 1)
     await relay.redis.close()
-    assert isinstance(kept, int)
     assert isinstance(last, list)
-    assert 50_000 < kept < 110_000
-    assert msgspec.msgpack.encode([(499, "x" * 1000)]) in last[0][1]
+    assert msgspec.msgpack.encode([(499, "x" * 10_000)]) in last[0][1]
+    assert kept > 500_000
+    assert relay.lost_bytes[STREAM_FULL] + kept >= 500 * 10_000
+
+
+async def test_what_another_core_left_in_an_event_stream_is_looked_at_first(
+    valkey: RedisConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay, other = EventRelay(lambda: None), EventRelay(lambda: None)
+    relay.redis = other.redis = RedisLinks(valkey)
+    link = await relay.redis.of("flockmq:events:lag")
+    for n in range(100):
+        relay.buffer.add("lag", [(n, "x" * 10_000)])
+        await relay.flush()
+    monkeypatch.setattr(bounds, "EVENTS_STREAM_MAX_BYTES", 100_000)
+    other.buffer.add("lag", [("one more",)])
+    await other.flush()
+    kept = await link.call("MEMORY", "USAGE", "flockmq:events:lag", "SAMPLES", 0)
+    await relay.redis.close()
+    assert isinstance(kept, int)
+    assert kept < 120_000
 
 
 async def test_events_of_every_node_reach_redis(nodes: Nodes) -> None:

@@ -59,6 +59,11 @@ class Homed:
     def is_loading(self) -> bool:
         return self.is_noted
 
+    is_changing = is_loading
+    is_holding = False
+
+    def advance(self) -> None: ...
+
     def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
         for letter in letters:
             for slot in WANTED & self.gained.keys():

@@ -25,16 +25,18 @@ def made(name: str) -> Cluster:
 async def pair() -> AsyncIterator[tuple[Cluster, Cluster]]:
     """No Redis; two links from the first to the second, as when both dial at the same time."""
     one, other = made("one"), made("other")
-    for cluster in (one, other):
-        await cluster.start()
-    for _ in range(2):
-        link, reason = await one.mesh._dial(("127.0.0.1", other.link_port), _Target())
-        assert link is not None, reason
-    await until(lambda: len(other.mesh.links_of(one.incarnation)) == 2)
-    await until(lambda: all(link.resumed for link in one.mesh.links()))
-    yield one, other
-    for cluster in (one, other):
-        await cluster.stop()
+    try:
+        for cluster in (one, other):
+            await cluster.start()
+        for _ in range(2):
+            link = await one.mesh._dial(("127.0.0.1", other.link_port), _Target())
+            assert isinstance(link, Link), link
+        await until(lambda: len(other.mesh.links_of(one.incarnation)) == 2)
+        await until(lambda: all(link.resumed for link in one.mesh.links()))
+        yield one, other
+    finally:
+        for cluster in (one, other):
+            await cluster.stop()
 
 
 def far_end(link: Link, other: Cluster) -> Link:

@@ -14,6 +14,7 @@ from flockmq.cluster.certificates import LinkCertificates
 from flockmq.cluster.handshake import Identity
 from flockmq.cluster.link import Link, LinkLost, Refusal
 from flockmq.cluster.mesh import Address, Mesh
+from flockmq.cluster.version import ClusterVersion
 
 from .authority import Authority
 from .conftest import KEY, until
@@ -24,7 +25,7 @@ class End:
 
     def __init__(self, name: str, *seeds: Address, certificates: LinkCertificates | None = None) -> None:
         self.incarnation = f"{name}@0123456789abcdef"
-        self.mesh = Mesh(self, Identity(self.incarnation, "core"), KEY, seeds, certificates)
+        self.mesh = Mesh(self, Identity(self.incarnation, "core"), KEY, ClusterVersion(), seeds, certificates)
         self.arrived: list[str] = []
         self.produced = 0
         self.hold = asyncio.Event()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from flockmq.cluster.link import Link
-from flockmq.cluster.mesh import Address, Mesh, Way, _Target
+from flockmq.cluster.mesh import Address, Mesh, Way, _NoLink, _Target
 
 from .conftest import Node, Nodes, until
 from .proxy import Proxy
@@ -23,8 +23,9 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
     dial = Mesh._dial
     blocked: set[tuple[Mesh, str | int]] = set()
 
-    async def dial_or_not(mesh: Mesh, way: Way, target: _Target) -> tuple[Link | None, str]:
-        return (None, "the test cut it") if (mesh, way[-1]) in blocked else await dial(mesh, way, target)
+    async def dial_or_not(mesh: Mesh, way: Way, target: _Target) -> Link | _NoLink:
+        cut = (mesh, way[-1]) in blocked
+        return _NoLink("the test cut it", is_away=True) if cut else await dial(mesh, way, target)
 
     monkeypatch.setattr(Mesh, "_dial", dial_or_not)
 

@@ -10,7 +10,7 @@ import pytest
 from flockmq import bounds
 from flockmq.cluster.forward import PeerSink
 from flockmq.cluster.link import Link
-from flockmq.cluster.mesh import Mesh, Way, _Target
+from flockmq.cluster.mesh import Mesh, Way, _NoLink, _Target
 from flockmq.session.sink import CONGESTED, FLOWING
 
 from .conftest import Node, Nodes, until
@@ -24,7 +24,7 @@ def dialled(monkeypatch: pytest.MonkeyPatch) -> list[Way]:
     dial = Mesh._dial
     ways: list[Way] = []
 
-    async def noting(mesh: Mesh, way: Way, target: _Target) -> tuple[Link | None, str]:
+    async def noting(mesh: Mesh, way: Way, target: _Target) -> Link | _NoLink:
         ways.append(way)
         return await dial(mesh, way, target)
 

@@ -111,17 +111,28 @@ class Commands:
         return command
 
     def start_node(self, *arguments: str, environment: dict[str, str] | None = None) -> tuple[Command, dict[str, Any]]:
-        """`flockmq run` on free ports, and the ports it tells once it is ready."""
+        """`flockmq run` on free ports, and the ports it tells once it is ready. Its cluster isn't rolled back: what all
+        nodes understand is used at once."""
+        command, told = self.begin_node(*arguments, environment=environment)
+        return command, self.ready(command, told)
+
+    def begin_node(self, *arguments: str, environment: dict[str, str] | None = None) -> tuple[Command, int]:
+        """One that isn't waited for, and where it tells its ports."""
         told, tell = os.pipe()
         free = ("--listen", "127.0.0.1:0", "--management", "127.0.0.1:0", "--ready-fd", str(tell))
         try:
             command = self.start("run", *free, *arguments, environment=environment, ready_fd=tell)
         finally:
             os.close(tell)
+        return command, told
+
+    def ready(self, command: Command, told: int) -> dict[str, Any]:
+        """Its ports, once it is ready."""
         with os.fdopen(told) as pipe:
             line = pipe.readline()
         assert line, command.errors()
-        return command, json.loads(line)
+        ports: dict[str, Any] = json.loads(line)
+        return ports
 
     def refused(self, *arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
         """A command that can't work: its exit code, and its one error line without the prefix."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from flockmq import bounds
 from flockmq.home import store
 from flockmq.home.store import Store, StoreFenced
-from flockmq.home.taking import read_slots
+from flockmq.home.taking import Spoilt, Taken, read_slots
 from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
 from flockmq.rlog.redis import RedisConfig, RedisLink
 from integration.home.conftest import Owner
@@ -129,10 +129,11 @@ async def test_a_slot_that_is_released_and_taken_anew_while_it_is_read_is_the_la
     await made.store.take(3, OLD)
     is_reading, goes_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(*slots: Any) -> Any:
+    async def slowly(*slots: Any) -> AsyncIterator[Any]:
         is_reading.set()
         await goes_on.wait()
-        return await read_slots(*slots)
+        async for taken in read_slots(*slots):
+            yield taken
 
     with monkeypatch.context() as patched:
         patched.setattr(store, "read_slots", slowly)
@@ -151,11 +152,13 @@ async def test_a_slot_that_is_released_and_taken_anew_while_it_is_read_is_the_la
 async def test_a_slot_that_was_released_or_taken_anew_is_not_taken_again(owner: Owners) -> None:
     made = await owner()
     await made.store.take(3, OLD)
-    await made.store._turn.acquire()
+    server = made.store._slots[3].line
+    assert isinstance(server, store._Server)
+    await server.turn.acquire()
     again = asyncio.ensure_future(made.store.take(3, OLD, again=True))
     await asyncio.sleep(0)
     made.store.release(3)
-    made.store._turn.release()
+    server.turn.release()
     with pytest.raises(LogUnavailable, match="released"):
         await again
     await made.store.take(3, NEW)
@@ -356,11 +359,11 @@ async def test_a_full_redis_takes_what_waits_and_says_that_it_is_full(
     await link.call("CONFIG", "SET", "maxmemory", 1)
     made.store.put(3, A, M, b"taken in before")
     assert await made.durable(3)
-    assert made.store.is_full()
+    assert made.store.is_full(3)
     await (await owner()).store.take(4, NEW)
     await link.call("CONFIG", "SET", "maxmemory", 0)
     async with asyncio.timeout(20):
-        while made.store.is_full():  # noqa: ASYNC110 - Redis has the event
+        while made.store.is_full(3):  # noqa: ASYNC110 - Redis has the event
             await asyncio.sleep(0.01)
     await link.close()
 
@@ -382,9 +385,9 @@ async def test_a_store_whose_queue_is_full_says_so(owner: Owners, monkeypatch: p
     made = await owner()
     await made.store.take(3, OLD)
     made.store.put(3, A, M, b"x" * 1000)
-    assert made.store.is_full()
+    assert made.store.is_full(3)
     assert await made.durable(3)
-    assert not made.store.is_full()
+    assert not made.store.is_full(3)
 
 
 async def test_batches_are_bounded_and_keep_their_order(owner: Owners, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,3 +429,95 @@ async def test_a_listener_that_fails_holds_up_nobody(owner: Owners) -> None:
     made.store.put(3, A, M, b"1")
     made.store.barrier(3, fail)
     assert await made.durable(3)
+
+
+async def test_of_a_slot_that_cannot_be_read_it_is_told_why_and_others_come(owner: Owners, valkey: Valkey) -> None:
+    link = RedisLink(valkey.config)
+    for slot, key in enumerate(("fence", "ids", "marks")):
+        await link.call("RPUSH", f"flockmq:{{s{slot}}}:{key}", "x")
+    made = await owner()
+    spoilt: dict[int, str] = {}
+    async for slot, taken in made.store.take_all(dict.fromkeys(range(5), OLD)):
+        if isinstance(taken, Spoilt):
+            spoilt[slot] = str(taken)
+            assert not await made.durable(slot)
+        else:
+            made.store.put(slot, A, M, b"meta")
+            assert await made.durable(slot)
+    assert list(spoilt) == [0, 1, 2]
+    for slot, key in enumerate(("fence", "ids", "marks")):
+        assert f"{{s{slot}}}:{key}" in spoilt[slot]
+        assert "WRONGTYPE" in spoilt[slot]
+        await link.call("DEL", f"flockmq:{{s{slot}}}:{key}")
+        assert (await made.store.take(slot, OLD)).sessions == {}
+    await link.close()
+
+
+async def test_a_session_whose_key_has_a_wrong_type_is_named_and_others_of_its_slot_come(
+    owner: Owners, valkey: Valkey
+) -> None:
+    old, new = await owner(), await owner()
+    await old.store.take(3, OLD)
+    old.store.put(3, A, M, b"meta")
+    old.store.put(3, B, M, b"meta")
+    assert await old.durable(3)
+    link = RedisLink(valkey.config)
+    await link.call("DEL", "flockmq:{s3}:c:client-a")
+    await link.call("RPUSH", "flockmq:{s3}:c:client-a", "x")
+    taken = await new.store.take(3, NEW)
+    assert taken.sessions == {B: {M: b"meta"}}
+    assert list(taken.unread) == [A]
+    new.store.drop(3, A)
+    assert await new.durable(3)
+    assert await link.call("EXISTS", "flockmq:{s3}:c:client-a") == 0
+    await link.close()
+
+
+async def test_what_a_wrong_type_refused_is_not_durable_before_it_is_written_anew(
+    owner: Owners, valkey: Valkey
+) -> None:
+    """A function that ends amid a batch has written a part of it, and would know the batch when it comes again."""
+    made = await owner()
+    for slot in (3, 4):
+        await made.store.take(slot, OLD)
+        made.store.put(slot, A, M, b"meta")
+        assert await made.durable(slot)
+    link = RedisLink(valkey.config)
+    await link.call("DEL", "flockmq:{s3}:c:client-a")
+    await link.call("RPUSH", "flockmq:{s3}:c:client-a", "x")
+    made.store.put(3, A, b"q1", b"one")
+    made.store.put(3, B, M, b"meta")
+    answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    made.store.barrier(3, answered.set_result)
+    assert await made.lost.get() == 3
+    made.store.put(4, A, b"q1", b"one")
+    assert await made.durable(4)
+    assert not answered.done()
+    assert list((await made.store.take(3, OLD, again=True)).unread) == [A]
+    made.store.begin_anew(3)
+    made.store.drop(3, A)
+    made.store.put(3, A, M, b"anew")
+    made.store.put(3, B, M, b"anew")
+    assert await answered
+    assert (await made.store.take(3, OLD)).sessions == {A: {M: b"anew"}, B: {M: b"anew"}}
+    assert made.store.queued_bytes == 0
+    await link.close()
+
+
+async def test_slots_that_have_much_are_taken_behind_those_that_have_little(owner: Owners) -> None:
+    old, new = await owner(), await owner()
+    sizes = {3: 300, 4: 1, 5: 20, 6: 0}
+    expected: dict[int, dict[bytes, dict[bytes, bytes]]] = {}
+    for slot, entries in sizes.items():
+        await old.store.take(slot, OLD)
+        expected[slot] = {A: {M: b"meta", **{b"q%d" % entry: b"x" * 10_000 for entry in range(entries)}}}
+        for field, value in expected[slot][A].items():
+            old.store.put(slot, A, field, value)
+        assert await old.durable(slot)
+    came = []
+    async for slot, taken in new.store.take_all(dict.fromkeys(sizes, NEW)):
+        assert isinstance(taken, Taken)
+        assert taken.sessions == expected[slot]
+        came.append(slot)
+    assert sorted(came[:2]) == [4, 6]
+    assert came[2:] == [5, 3]

@@ -69,7 +69,7 @@ async def test_a_full_primary_with_replicas_takes_what_waits_too(
     made.store.put(3, A, META, b"taken in before")
     async with asyncio.timeout(PATIENCE_S):
         assert await made.durable(3)
-        assert made.store.is_full()
+        assert made.store.is_full(3)
         taken = await (await started(owner(config))).store.take(3, NEW)
     assert taken.sessions == {A: {META: b"taken in before"}}
 
@@ -131,3 +131,29 @@ async def test_slots_are_on_the_masters_that_have_their_hash_slots_and_follow_th
     taken = await (await started(owner(RedisConfig(clustered.url)))).store.take(moving, NEW)
     assert taken.sessions == {A: {META: b"%d" % moving, b"number": b"%d" % number, b"last": b"1"}}
     assert made.lost.empty()
+
+
+async def test_slots_of_living_masters_do_not_wait_for_a_dead_one(owner: Owners, clustered: Clustered) -> None:
+    made = await started(owner(RedisConfig(clustered.url)))
+    async for _ in made.store.take_all(dict.fromkeys(SLOTS, OLD)):
+        pass
+    dead = clustered.masters[0]
+    lost = [slot for slot in SLOTS if dead.rows("KEYS", SlotKeys(slot).fence)]
+    dead.kill()
+    for slot in SLOTS:
+        made.store.put(slot, A, META, b"1")
+    waits = [asyncio.ensure_future(made.durable(slot)) for slot in lost]
+    living = [slot for slot in SLOTS if slot not in lost]
+    async with asyncio.timeout(PATIENCE_S):
+        for slot in living:
+            assert await made.durable(slot)
+        successor = await started(owner(RedisConfig(clustered.url)))
+        groups = await successor.store.apart(SLOTS)
+        assert sorted(lost) in [sorted(group) for group in groups]
+        for group in groups:
+            if group[0] in living:
+                fences = dict.fromkeys(group, NEW)
+                assert [slot async for slot, _ in successor.store.take_all(fences)] != []
+    assert not any(answered.done() for answered in waits)
+    for answered in waits:
+        answered.cancel()

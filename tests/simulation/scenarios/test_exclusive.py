@@ -10,13 +10,15 @@ from typing import Final
 
 import pytest
 
-from simulation.cluster import SimulatedCluster
+from simulation.cluster import Shape, SimulatedCluster
 from simulation.scenario import Client, scenario
 
 FILTER: Final = "$exclusive/t"
 GRANTED, TAKEN = 1, 0x97
 SLOW_S: Final = 0.1
 ASKED_AGAIN_S: Final = 0.01
+RAISED_S: Final = 30.0
+"""By then a cluster whose nodes all speak a version is at it, and claims are as they are in that version."""
 MOVED_S: Final = 3.0
 """By then the slots of a node that died have another owner, which has their sessions."""
 UNUSED_S: Final = 21.0
@@ -57,11 +59,6 @@ async def test_a_filter_that_its_client_gave_back_is_anothers(cluster: Simulated
     assert await rival.subscribe(FILTER) == GRANTED
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="Mend 1: a purge frees the filter before its session's next home claims it",
-)
 @pytest.mark.parametrize("end", ["kill", "drain"])
 @scenario()
 async def test_nobody_gets_the_filter_of_a_session_whose_home_ends(cluster: SimulatedCluster, end: str) -> None:
@@ -74,11 +71,6 @@ async def test_nobody_gets_the_filter_of_a_session_whose_home_ends(cluster: Simu
     assert set(heard) == {TAKEN}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="Mend 1: while its next home claims the filter, its own client is refused it",
-)
 @pytest.mark.parametrize("end", ["kill", "drain"])
 @scenario()
 async def test_clients_are_granted_their_own_filters_while_slots_move(cluster: SimulatedCluster, end: str) -> None:
@@ -96,9 +88,6 @@ async def test_clients_are_granted_their_own_filters_while_slots_move(cluster: S
     assert [set(each) for each in heard] == [{GRANTED}] * len(owners)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="Mend 1: a look for filters that nobody uses doesn't find clean sessions"
-)
 @scenario()
 async def test_a_clean_session_keeps_its_filter_for_as_long_as_it_lasts(cluster: SimulatedCluster) -> None:
     owner = await Client.connect(cluster, "owner", at="replicant-1", clean=True)
@@ -106,3 +95,26 @@ async def test_a_clean_session_keeps_its_filter_for_as_long_as_it_lasts(cluster:
     assert await owner.subscribe(FILTER) == GRANTED
     await asyncio.sleep(UNUSED_S)
     assert await rival.subscribe(FILTER) == TAKEN
+
+
+@scenario(Shape(old=("core-3",)))
+async def test_who_got_a_filter_from_an_older_release_keeps_it_behind_an_upgrade(cluster: SimulatedCluster) -> None:
+    names = [*cluster.clients_of("core-1", 1), *cluster.clients_of("core-3", 1)]
+    owners = [await Client.connect(cluster, name, at="replicant-1", expiry_s=600) for name in names]
+    rival = await Client.connect(cluster, "rival", at="replicant-2", clean=True)
+    for owner in owners:
+        assert await owner.subscribe(f"$exclusive/{owner.name}") == GRANTED
+    older = cluster.nodes["core-3"]
+    await older.drain()
+    older.speaks = 2
+    await older.start()
+    await cluster.until_ready()
+    await asyncio.sleep(RAISED_S)
+    slow_redis(cluster)
+    await cluster.hosts[cluster.home_of(names[0])].kill()
+    for owner in owners:
+        assert set(await asked_again(rival, f"$exclusive/{owner.name}", MOVED_S)) == {TAKEN}
+        assert await owner.subscribe(f"$exclusive/{owner.name}") == GRANTED
+        assert await owner.unsubscribe(f"$exclusive/{owner.name}") == 0
+        await asyncio.sleep(1.0)
+        assert await rival.subscribe(f"$exclusive/{owner.name}") == GRANTED

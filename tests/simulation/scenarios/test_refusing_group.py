@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import pytest
-
 from conformance import wire
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.scenario import Client, Unanswered, scenario
@@ -55,11 +53,6 @@ async def test_a_message_comes_once_beside_a_group_that_has_room(cluster: Simula
     await check_comes_once(cluster)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="Mend 5: a group refuses what subscribers were given, and its publisher sends again",
-)
 @scenario(SHAPE)
 async def test_a_message_comes_once_beside_a_group_whose_only_member_is_full(cluster: SimulatedCluster) -> None:
     await member(cluster, waiting=QUEUE_MAX)

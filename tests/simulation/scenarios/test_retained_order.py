@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import pytest
-
 from conformance import wire
 from simulation.cluster import SimulatedCluster
 from simulation.scenario import Client, scenario
@@ -48,11 +46,6 @@ async def test_a_retained_message_waits_for_redis(cluster: SimulatedCluster) -> 
     assert await retained(cluster, TOPIC) == {TOPIC: b"1"}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="Mend 3 (a): what a node still had to write is written behind what another one wrote",
-)
 @scenario()
 async def test_a_client_that_moves_isnt_overtaken_by_what_it_left_behind(cluster: SimulatedCluster) -> None:
     device = await Client.connect(cluster, "device", at="replicant-1", clean=True)
@@ -75,11 +68,6 @@ async def test_a_client_that_moves_isnt_overtaken_by_what_it_left_behind(cluster
     assert await retained(cluster, "t/+") == dict.fromkeys(TOPICS, b"2")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="Mend 3 (b): a will whose write failed is in the writer still, and written again",
-)
 @scenario()
 async def test_a_will_isnt_retained_behind_what_its_client_publishes_later(cluster: SimulatedCluster) -> None:
     will = wire.Will(TOPIC, b"offline", 1, True)
@@ -96,9 +84,6 @@ async def test_a_will_isnt_retained_behind_what_its_client_publishes_later(clust
     assert await retained(cluster, TOPIC) == {TOPIC: b"online"}
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="Mend 3 (c): a write that was refused is in the writer still"
-)
 @scenario()
 async def test_what_was_refused_isnt_retained(cluster: SimulatedCluster) -> None:
     device = await Client.connect(cluster, "device", at="replicant-1", clean=True)

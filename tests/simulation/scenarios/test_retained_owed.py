@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-import pytest
-
 from simulation.cluster import SimulatedCluster
 from simulation.scenario import Client, scenario
 
@@ -35,11 +33,6 @@ async def test_what_is_retained_comes_once(cluster: SimulatedCluster) -> None:
     assert set((await _given(cluster, home_dies=False)).values()) == {1}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="Mend 10: retained QoS 2 that is owed is sent from its start by the next home",
-)
 @scenario()
 async def test_what_is_retained_comes_once_though_the_home_dies_amid_it(cluster: SimulatedCluster) -> None:
     assert set((await _given(cluster, home_dies=True)).values()) == {1}

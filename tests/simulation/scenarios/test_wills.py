@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import pytest
-
 from conformance import wire
 from simulation.cluster import SimulatedCluster
 from simulation.scenario import Client, scenario
 
 WILL: Final = wire.Will("wills", b"gone", qos=1)
+MOMENT_S: Final = 0.05
+TOLD_S: Final = 1.0
+"""By then a node has told the next home what it has."""
 
 
 async def _watching(cluster: SimulatedCluster) -> Client:
@@ -28,17 +29,48 @@ async def test_the_will_of_a_session_that_lasts_is_published_when_its_replicant_
     assert await watcher.receives(WILL.payload)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="Mend 9: the will of a session that ends with its connection dies with its node",
-)
 @scenario()
 async def test_the_will_of_a_clean_session_is_published_when_its_replicant_dies(cluster: SimulatedCluster) -> None:
     watcher = await _watching(cluster)
     await Client.connect(cluster, "c", at="replicant-1", clean=True, will=WILL)
     await cluster.hosts["replicant-1"].kill()
     assert await watcher.receives(WILL.payload)
+
+
+@scenario()
+async def test_the_will_of_a_clean_session_is_published_though_its_home_died_before(cluster: SimulatedCluster) -> None:
+    watcher = await _watching(cluster)
+    await Client.connect(cluster, "c", at="replicant-1", clean=True, will=WILL)
+    home = cluster.home_of("c")
+    await cluster.hosts[home].kill()
+    while cluster.home_of("c") in ("", home):  # noqa: ASYNC110 - simulated time
+        await asyncio.sleep(MOMENT_S)
+    await asyncio.sleep(TOLD_S)
+    await cluster.hosts["replicant-1"].kill()
+    assert await watcher.receives(WILL.payload)
+
+
+@scenario()
+async def test_who_left_in_order_before_its_replicant_died_has_no_will(cluster: SimulatedCluster) -> None:
+    watcher = await _watching(cluster)
+    client = await Client.connect(cluster, "c", at="replicant-1", clean=True, will=WILL)
+    client.disconnect()
+    await asyncio.sleep(MOMENT_S)
+    await cluster.hosts["replicant-1"].kill()
+    assert not await watcher.receives(WILL.payload)
+
+
+@scenario()
+async def test_the_will_of_a_clean_session_comes_once_though_its_replicant_was_alive(cluster: SimulatedCluster) -> None:
+    """It stood still until it was purged; its client, whose will was published, is told to come back."""
+    watcher = await _watching(cluster)
+    client = await Client.connect(cluster, "c", at="replicant-1", clean=True, will=WILL)
+    cluster.hosts["replicant-1"].pause()
+    assert await watcher.receives(WILL.payload)
+    cluster.hosts["replicant-1"].resume()
+    await client.until_closed()
+    await asyncio.sleep(TOLD_S)
+    assert watcher.payloads() == [WILL.payload]
 
 
 async def _gone_with_its_home(cluster: SimulatedCluster, *, replicant_dies: bool) -> Client:
@@ -63,11 +95,6 @@ async def test_a_will_is_published_by_the_next_home(cluster: SimulatedCluster) -
     assert await watcher.receives(WILL.payload)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="Mend 10: a will is lost when home and replicant die and the client is back",
-)
 @scenario()
 async def test_a_will_is_published_by_the_next_home_though_its_node_is_gone(cluster: SimulatedCluster) -> None:
     watcher = await _gone_with_its_home(cluster, replicant_dies=True)

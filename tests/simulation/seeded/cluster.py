@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from flockmq.cluster.duties import Duties
@@ -53,9 +53,9 @@ async def purge_cores_only(right: Function, duties: Duties, now: float, fence: i
 
 
 @seeded(judge.UNSERVED, "base", reassign, kinds=("kill core",))
-def give_out_once(right: Function, owners: Mapping[int, str], cores: Collection[str], slots: int) -> dict[int, str]:
+def give_out_once(right: Function, owners: Mapping[int, str], *given: Any) -> dict[int, str]:
     """The slots of a core that was purged are given to nobody."""
-    moves: dict[int, str] = right(owners, cores, slots)
+    moves: dict[int, str] = right(owners, *given)
     return {slot: core for slot, core in moves.items() if slot in owners or not owners}
 
 

@@ -10,12 +10,14 @@ from flockmq.auth.bans import Bans
 from flockmq.cluster.forward import PeerSink
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access import Access
+from flockmq.node.claims import Claims
 from flockmq.node.delayed import Schedule, parse
-from flockmq.node.exclusive import Claims, Exclusive
+from flockmq.node.lasting_claims import LastingClaims
 from flockmq.node.node import DelayedHost, Node
 from flockmq.node.reauthorizing import Reauthorizing
 from flockmq.node.retained import Retained
 from flockmq.node.retaining import Retaining
+from flockmq.rlog.shards import RetainedMessage
 from flockmq.session.publish import Publish
 from flockmq.session.shared import SHARED
 from judges import judge
@@ -47,21 +49,18 @@ def trust_everybody(right: Function, claims: Claims, filter: bytes, client_id: b
     return False
 
 
-@seeded(judge.REFUSED_ITS_OWN, "exclusive", Exclusive.claim)
-def refuse_its_own(right: Function, exclusive: Exclusive, filter: bytes, client_id: bytes, done: Function) -> None:
+@seeded(judge.REFUSED_ITS_OWN, "exclusive", LastingClaims.claim)
+def refuse_its_own(right: Function, claims: LastingClaims, filter: bytes, client_id: bytes, done: Function) -> None:
     """A client that has a filter, and asks for it again, is taken for another one."""
-    if filter in exclusive._own:
+    if claims._home.has_exclusively(client_id, filter):
         done(Reason.QUOTA_EXCEEDED)
     else:
-        right(exclusive, filter, client_id, done)
+        right(claims, filter, client_id, done)
 
 
-@seeded(judge.NOT_GRANTED, "exclusive", Exclusive._claimed)
-def ask_for_ever(right: Function, exclusive: Exclusive, filter: bytes, *more: Any) -> None:
-    """A filter that was claimed counts as being claimed on this node for ever."""
-    asked = exclusive._asked[filter]
-    right(exclusive, filter, *more)
-    exclusive._asked[filter] = asked
+@seeded(judge.NOT_GRANTED, "exclusive", Claims.delete)
+def count_for_ever(right: Function, claims: Claims, key: Any, old: bytes) -> None:
+    """A claim counts on when it was deleted."""
 
 
 # --- retained ---------------------------------------------------------------------------------------------------------
@@ -72,9 +71,11 @@ def keep_the_old(right: Function, retained: Retained, fresh: Retained) -> None:
     """What a bootstrap brings isn't shown."""
 
 
-@seeded(judge.RETAINED, "retained", Retained.delete)
-def clear_nothing(right: Function, retained: Retained, key: bytes, old: Any) -> None:
+@seeded(judge.RETAINED, "retained", Retained.put)
+def clear_nothing(right: Function, retained: Retained, key: bytes, value: RetainedMessage, old: Any) -> None:
     """What is cleared is shown on."""
+    if value.payload:
+        right(retained, key, value, old)
 
 
 @seeded(judge.REFUSED, "retained", Retaining.retain)

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from flockmq.logs import Sparing
+from flockmq.bounds import RETRIED_QUIETLY_MAX_S
+from flockmq.logs import Retrying, Sparing
 
 
 def test_so_many_lines_a_second_and_then_how_many_more(caplog: pytest.LogCaptureFixture) -> None:
@@ -21,6 +22,28 @@ def test_so_many_lines_a_second_and_then_how_many_more(caplog: pytest.LogCapture
     sparing.warning("and at its own level")
     assert caplog.records.pop().levelname == "WARNING"
     assert [record.getMessage() for record in caplog.records] == ["line 0", "line 1", "3 more like this", "later"]
+
+
+def test_what_is_tried_again_is_a_warning_when_it_lasts_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    now = [0.0]
+    retrying = Retrying(logging.getLogger("test"), lambda: now[0])
+
+    def said() -> list[tuple[str, str]]:
+        lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+        caplog.clear()
+        return lines
+
+    for error in ("refused", "refused", "no route"):
+        retrying.failed("no link to %s: %s", "core-1", error)
+    assert said() == [("INFO", "no link to core-1: refused"), ("INFO", "no link to core-1: no route")]
+    now[0] = RETRIED_QUIETLY_MAX_S
+    for _ in range(2):
+        retrying.failed("no link to %s: %s", "core-1", "no route")
+    assert said() == [("WARNING", "no link to core-1: no route")]
+    retrying.worked()
+    retrying.failed("no link to %s: %s", "core-1", "no route")
+    assert said() == [("INFO", "no link to core-1: no route")]
 
 
 def test_what_a_callback_cant_raise_is_one_line_and_not_often() -> None:

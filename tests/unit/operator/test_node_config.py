@@ -187,6 +187,7 @@ def test_free_toml_is_merged_key_by_key(tmp_path: Path) -> None:
     text = """
         log.level = "debug"
         node.max_connections = 7
+        cluster.version_settle = "1h"
         [listeners.unix.local]
         bind = "/tmp/mqtt.sock"
     """
@@ -194,6 +195,7 @@ def test_free_toml_is_merged_key_by_key(tmp_path: Path) -> None:
     config = loaded(tmp_path, spec)
     assert (config.log.level, config.log.format) == ("debug", "json")
     assert (config.node.max_connections, config.mqtt.max_inflight) == (7, 9)
+    assert (config.cluster.version_settle, config.cluster.forwarding) == (3600.0, "direct")
     assert [str(each) for each in named_listeners(config)] == ["tcp:mqtt", "unix:local"]
     assert list(named_listeners(loaded(tmp_path, spec, "core"))) == []
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 import hmac
 import re
@@ -60,8 +61,9 @@ def made(password: bytes, algorithm: HashAlgorithm) -> str:
             return _pbkdf2_text(algorithm.mac_fun, algorithm.iterations, salt, derived)
 
 
+@functools.cache
 def decoy(algorithm: HashAlgorithm) -> str:
-    """A hash that no password fits, and that takes as long to find so."""
+    """A hash that no password fits, and that takes as long to find so: one for all of this process."""
     return made(secrets.token_bytes(SALT_BYTES), algorithm)
 
 

@@ -59,7 +59,8 @@ log: Final = logging.getLogger(__name__)
 
 
 class Auth:
-    """`pepper`: a secret that all nodes of the cluster share. Raises ConfigError."""
+    """`pepper`: a secret that all nodes of the cluster share. `cluster_clock`: its wall clock is the cluster's time, in
+    which bans end. What outsiders say, such as a token's expiry, goes by this machine's clock. Raises ConfigError."""
 
     def __init__(
         self,
@@ -71,15 +72,17 @@ class Auth:
         pepper: bytes,
         is_leader: Callable[[], bool],
         clock: Clock = SYSTEM,
+        cluster_clock: Clock = SYSTEM,
     ) -> None:
         self._rlog = rlog
         self._is_leader = is_leader
         self._clock = clock
+        self._cluster_clock = cluster_clock
         self.pool = HashPool()
         self.verified = Verified()
         scram = next((link for link in authentication.chain if isinstance(link, Scram)), None)
         self.algorithm = _algorithm(authentication)
-        self.bans = Bans(clock.wall)
+        self.bans = Bans(cluster_clock.wall)
         self.chain = Chain(
             list(self._links(authentication)),
             authentication.allow_anonymous,
@@ -88,7 +91,7 @@ class Auth:
         )
         self.authorizer = Authorizer(authorization, list(self._sources(authorization)), clock.monotonic)
         iterations = None if scram is None else scram.iteration_count
-        self.admin = Admin(rlog, self.bans, self.pool, self.algorithm, iterations, clock)
+        self.admin = Admin(rlog, self.bans, self.pool, self.algorithm, iterations, cluster_clock)
         self._flapping = FlappingDetector(flapping)
         self._ban_s = flapping.ban_time
         self._flapping_bans = 0
@@ -126,7 +129,7 @@ class Auth:
     def disconnected(self, client_id: bytes) -> None:
         """A connection of a client that was let in has ended."""
         if self._flapping.disconnected(client_id, self._clock.monotonic()):
-            now_s = self._clock.wall()
+            now_s = self._cluster_clock.wall()
             log.warning("client %r comes and goes too often: banned for %g s", client_id.decode(), self._ban_s)
             self._flapping_bans += 1
             ban = Ban(now_s + self._ban_s, "flapping", "it came and went too often", now_s)

@@ -1,7 +1,7 @@
 """Twice a second each node says how it is on all of its links, hears how the others are, and closes what is silent.
 
-News that others shouldn't wait for goes at once: whom a core can't reach any more, and that a node drains. What always
-holds: `statuses` has what each linked node said last, and nothing of a node without a link.
+News that others shouldn't wait for goes at once: whom a core can't reach any more, that a node drains, and whether it
+hears Redis. What always holds: `statuses` has what each linked node said last, and nothing of a node without a link.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 from flockmq import bounds
 from flockmq.cluster import frames
+from flockmq.cluster.clocks import ClusterTime
 from flockmq.cluster.forwarding import Forwarding
 from flockmq.cluster.frames import Status
 from flockmq.cluster.link import Link
@@ -37,6 +38,7 @@ class Beats:
         members: Membership,
         forwarding: Forwarding,
         local_status: Callable[[], LocalStatus],
+        time: ClusterTime,
         is_core: bool,
     ) -> None:
         self.statuses: dict[str, Status] = {}
@@ -52,6 +54,10 @@ class Beats:
         """The core that this node's writes go through; "" for none."""
         self.replicants: Callable[[], int] = int
         """How many replicants write through this core."""
+        self.stale: Callable[[], bool] = bool
+        """Whether this node's tables may be old."""
+        self.is_new: Callable[[], bool] = bool
+        """A core's: whether the cluster is new, as far as this core can tell."""
         self.look: Callable[[float], None] = _see_nothing
         """Called ten times a second, with the time."""
         self.appends = 0
@@ -60,6 +66,7 @@ class Beats:
         self._members = members
         self._forwarding = forwarding
         self._local_status = local_status
+        self._time = time
         self._is_core = is_core
         self._said_at: dict[str, float] = {}
         self._news: object = None
@@ -89,6 +96,12 @@ class Beats:
             return self._was_fenced
         return now - self._settled_at > bounds.MEMBER_FENCE_S
 
+    def is_cut_off(self) -> bool:
+        """This node hears nothing from Redis, and another one does."""
+        if self.rlog is None or self.rlog.hears_redis():
+            return False
+        return any(status.hears_redis for status in self.statuses.values())
+
     def greet(self, link: Link) -> None:
         """A link is up: the first heartbeat on it."""
         link.control(frames.Heartbeat(self.status()))
@@ -98,6 +111,8 @@ class Beats:
         self._said_at[link.peer.incarnation] = link.heard_at
         if status.settled and not self._is_core:
             self._settled_at = link.heard_at
+        if status.clocks is not None and link.peer.role in CORE_ROLES:
+            self._time.heard(link.peer.incarnation, status.clocks)
         if self.rlog is not None:
             for shard in SHARDS:
                 if (head := status.heads.get(shard)) is not None:
@@ -107,13 +122,14 @@ class Beats:
         """The last link to it ended."""
         self.statuses.pop(incarnation, None)
         self._said_at.pop(incarnation, None)
+        self._time.lost(incarnation)
 
     def status(self) -> Status:
         """What this node says about itself."""
         local = self._local_status()
         rlog = self.rlog
         if rlog is None:
-            return Status(local.connections, local.routes, 0, local.ready, local.draining)
+            return Status(local.connections, local.routes, 0, local.ready, local.draining, clocks=self._time.reading())
         core, now = rlog.core, self._loop.time()
         return Status(
             connections=local.connections,
@@ -131,6 +147,10 @@ class Beats:
             settled=self._is_core and self.settled(now),
             core=self.writes_through(),
             replicants=self.replicants(),
+            clocks=self._time.reading(),
+            hears_redis=rlog.hears_redis(),
+            stale=self.stale(),
+            is_new=self.is_new(),
         )
 
     async def run(self) -> None:
@@ -145,12 +165,14 @@ class Beats:
                 if now - beat_at >= bounds.LINK_HEARTBEAT_S or self._has_news(now):
                     beat_at = now
                     self._beat(now, stood_still=stood_still)
+                self._time.look(self.count_cores())
                 self.look(now)
             except Exception:
                 log.exception("a heartbeat failed")
 
     def _has_news(self, now: float) -> bool:
-        news = self.is_draining, frozenset(self.unreachable(now))
+        hears_redis = self.rlog is None or self.rlog.hears_redis()
+        news = self.is_draining, hears_redis, frozenset(self.unreachable(now))
         if news == self._news:
             return False
         self._news = news

@@ -18,7 +18,7 @@ from flockmq import bounds
 from flockmq.cluster.link import Link, LinkLost, Refusal
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.errors import LogError, LogUnavailable, from_code
+from flockmq.rlog.errors import LogError, LogUnavailable, LogUntried, from_code
 
 REGISTER: Final = "log.register"
 APPEND: Final = "log.append"
@@ -118,13 +118,20 @@ class CorePort:
             self._link = self._choose_core(self._unable)
             if self._link is None:
                 if loop.time() >= deadline:
-                    raise LogUnavailable("no core of the cluster is linked to this node")
+                    raise LogUntried("no core of the cluster is linked to this node")
                 await asyncio.sleep(bounds.CORE_RETRY_S)
         return self._link
 
 
-async def serve(core: Core, method: str, body: bytes, note_head: Callable[[str, StreamId], None]) -> bytes:
-    """Answers a `REGISTER` or `APPEND` request; `note_head` hears how far the log reaches by it. Raises Refusal."""
+async def serve(
+    core: Core,
+    method: str,
+    body: bytes,
+    note_head: Callable[[str, StreamId], None],
+    is_untried_known: Callable[[], bool],
+) -> bytes:
+    """Answers a `REGISTER` or `APPEND` request; `note_head` hears how far the log reaches by it; `is_untried_known`:
+    all nodes know the code of LogUntried. Raises Refusal."""
     try:
         if method == REGISTER:
             registering = _register.decode(body)
@@ -133,6 +140,8 @@ async def serve(core: Core, method: str, body: bytes, note_head: Callable[[str, 
         appended = await core.append(append.shard, append.incarnation, append.first, append.transactions)
         note_head(append.shard, appended)
         return _encode(appended)
+    except LogUntried as error:
+        raise Refusal(error.code if is_untried_known() else LogUnavailable.code, str(error)) from None
     except LogError as error:
         raise Refusal(error.code, str(error)) from None
     except msgspec.MsgspecError as error:

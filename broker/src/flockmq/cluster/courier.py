@@ -33,7 +33,7 @@ class Receiver(Protocol):
     def came(
         self,
         sender: str,
-        back: Callable[[int, int], None],
+        back: Callable[[int, int, dict[int, int]], None],
         number: int,
         epoch: int,
         letters: Sequence[Letter],
@@ -48,15 +48,18 @@ class Receiver(Protocol):
 class _OnLink:
     """The carrier to another node."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, addresses: Callable[[], bool]) -> None:
         self.link: Final = link
+        self._addresses = addresses
 
     @property
     def data_bytes(self) -> int:
         return self.link.data_bytes
 
     def send(self, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> None:
-        self.link.send_data(frames.courier_frame(number, epoch, letters, size_bytes), size_bytes)
+        is_addressed = number and self._addresses()
+        frame = frames.addressed_frame if is_addressed else frames.courier_frame
+        self.link.send_data(frame(number, epoch, letters, size_bytes), size_bytes)
 
 
 class _Here:
@@ -72,13 +75,21 @@ class HomeCourier:
     """One per node. `lanes` is what the router is given; a core sets `receiver` before it owns slots."""
 
     def __init__(
-        self, turn: list[Sink], me: str, mesh: Mesh, slots: Mapping[int, str], epoch: Callable[[], int]
+        self,
+        turn: list[Sink],
+        me: str,
+        mesh: Mesh,
+        slots: Mapping[int, str],
+        epoch: Callable[[], int],
+        addresses: Callable[[], bool],
     ) -> None:
+        """`addresses`: every node understands letters that say for which slots they are."""
         self.receiver: Receiver | None = None
         self.on_drained: Callable[[Sink], None] = _ignore
         """A lane that was congested flows again."""
         self._me = me
         self._mesh = mesh
+        self._addresses = addresses
         self._loop = asyncio.get_running_loop()
         self.view = SlotView(slots, epoch, self._loop.call_soon, self._look)
         self.lanes = Lanes(turn, me, self._find_carrier, self._drained, self._watch, self._loop.time)
@@ -103,7 +114,7 @@ class HomeCourier:
     def link_up(self, link: Link) -> None:
         core = link.peer.incarnation
         if self.lanes.carrier_of(core) is None:
-            self.lanes.linked(core, _OnLink(link))
+            self.lanes.linked(core, _OnLink(link, self._addresses))
 
     def link_down(self, link: Link, is_member: bool) -> None:
         """`is_member` False: the node was purged, and sends no more, or isn't one yet, and with its next link sends
@@ -135,14 +146,14 @@ class HomeCourier:
         receiver.came(sender, partial(_answer, link), number, epoch, letters, size_bytes)
         self._watch()
 
-    def taken(self, link: Link, number: int, view: int) -> None:
+    def taken(self, link: Link, number: int, view: int, stuck: dict[int, int]) -> None:
         """Another node's intake accepts."""
-        self._accepted(link.peer.incarnation, number, view)
+        self._accepted(link.peer.incarnation, number, view, stuck)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _accepted(self, core: str, number: int, view: int) -> None:
-        self.lanes.accepted(core, number, view)
+    def _accepted(self, core: str, number: int, view: int, stuck: dict[int, int]) -> None:
+        self.lanes.accepted(core, number, view, stuck)
         if self.lanes.is_behind():
             self._look()
             self._watch()
@@ -151,7 +162,7 @@ class HomeCourier:
         if core == self._me:
             return _Here(self._take_here)
         link = self._mesh.link_of(core)
-        return None if link is None else _OnLink(link)
+        return None if link is None else _OnLink(link, self._addresses)
 
     def _take_here(self, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> None:
         if self.receiver is not None:
@@ -182,8 +193,8 @@ class HomeCourier:
         self._watch()
 
 
-def _answer(link: Link, number: int, view: int) -> None:
-    link.control(frames.Taken(number, view))
+def _answer(link: Link, number: int, view: int, stuck: dict[int, int]) -> None:
+    link.control(frames.Taken(number, view, tuple(stuck.items())))
 
 
 def _ignore(lane: Sink) -> None:

@@ -1,4 +1,5 @@
-"""What the leader does at each of its beats: purge who is gone, give each slot an owner, trim the log, check it.
+"""What the leader does at each of its beats: purge who is gone, give each slot an owner, raise the cluster's version,
+trim the log, check it, raise an alarm for each node that doesn't reach Redis.
 
 Each duty looks at what is and writes what should be, so a beat that failed half-way, or under another leader, is made
 good by the next.
@@ -7,24 +8,33 @@ good by the next.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from flockmq import bounds
 from flockmq.cluster.beats import Beats
 from flockmq.cluster.membership import CORE_ROLES, Membership, condemned, electorate, may_lead, name_of, outvoted
+from flockmq.cluster.serving import Serving
 from flockmq.cluster.slots import reassign
+from flockmq.cluster.version import OLDEST, Rollout
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import START
 from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import CLUSTER, SHARDS, SLOTS, NodeInfo
+from flockmq.rlog.shards import CLUSTER, SHARDS, SLOTS, VERSIONS, NodeInfo, Raised
 
 log: Final = logging.getLogger(__name__)
 
+_CUT_OFF: Final = "redis-unreachable/"
+_CUT_OFF_TEXT: Final = (
+    "{} doesn't reach Redis, which other nodes reach: it isn't ready, and owns no slots; "
+    "look at the network between the two"
+)
+
 
 class Duties:
-    """`cores`: how many cores are configured, 0 for as many as the members' table has."""
+    """`cores`: how many cores are configured, 0 for as many as the members' table has. `spoken`: of each linked
+    incarnation the highest cluster version that it speaks."""
 
     def __init__(
         self,
@@ -35,6 +45,8 @@ class Duties:
         slots: Mapping[int, str],
         beats: Beats,
         cores: int,
+        rollout: Rollout,
+        spoken: Callable[[], Mapping[str, int]],
     ) -> None:
         self._rlog = rlog
         self._core = core
@@ -43,6 +55,10 @@ class Duties:
         self._slots = slots
         self._beats = beats
         self._configured = cores
+        self._rollout = rollout
+        self._spoken = spoken
+        self._met_older = False
+        self._serving = Serving()
         self._trimmed_at = 0.0
         self._checkpoint_at = 0.0
 
@@ -54,6 +70,11 @@ class Duties:
         unreachable = self._members.unreachable(replicants, self._other_cores(), now)
         registered = {key for shard in SHARDS for key in self._rlog.tables.shards[shard].sequences}
         return unreachable | self._members.missing(registered - self._nodes.keys() - {self._rlog.incarnation}, now)
+
+    def is_new(self) -> bool:
+        """This core began the cluster's log, and has met no older release since: there is none to go back to."""
+        self._met_older |= any(speaks < self._rollout.newest for speaks in self._spoken().values())
+        return self._core.has_begun(CLUSTER) and not self._met_older
 
     def voices(self, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> tuple[int, int]:
         """How many cores this one heard lately, itself included, and how many there are."""
@@ -71,7 +92,10 @@ class Duties:
     async def run(self, now: float, fence: int) -> None:
         """One beat of the leader with this fence. Raises LogError; what is left is done at the next."""
         purged = await self._purge(now, fence)
+        self._serving.look(now, {node: self._hears_redis(node) for node in self._nodes if node not in purged})
         await self._assign_slots(purged)
+        await self._raise_version(now)
+        await self._tell_who_is_cut_off()
         if now - self._trimmed_at > bounds.TRIM_EVERY_S:
             self._trimmed_at = now
             await self._trim(now, fence)
@@ -85,12 +109,21 @@ class Duties:
         gone = {incarnation for incarnation in mine & self._nodes.keys() if self._members.is_gone(incarnation)}
         purged = condemned(mine, gone, self._votes(now), self.voices(now)[1])
         for incarnation in sorted(purged):
-            log.warning("purging %s: it %s", incarnation, "is gone" if incarnation in gone else "can't be reached")
+            self._say(incarnation, incarnation in gone)
             await self._core.purge(incarnation, fence)
         return purged
 
+    def _say(self, incarnation: str, is_gone: bool) -> None:
+        if self._members.has_left(incarnation):
+            log.info("purging %s: it left", incarnation)
+        elif is_gone:
+            log.info("purging %s: it was started anew", incarnation)
+        else:
+            log.warning("purging %s: it can't be reached", incarnation)
+
     async def _assign_slots(self, purged: set[str]) -> None:
-        """A core that is unreachable but isn't purged keeps what it has: its link may be back in a moment."""
+        """A core that is unreachable but isn't purged keeps what it has: its link may be back in a moment. So does one
+        that Redis is away for, for a while; if it is so for all that are there, it is no matter who has them."""
         owners = set(self._slots.values())
         there = [
             core for core in self._other_cores() if core not in purged and (core in owners or self._is_linked(core))
@@ -100,10 +133,37 @@ class Duties:
             there.append(self._rlog.incarnation)
             if self._beats.is_draining:
                 draining.add(self._rlog.incarnation)
-        moves = reassign(self._slots, [core for core in there if core not in draining] or there, bounds.SLOTS)
+        staying = [core for core in there if core not in draining] or there
+        able = [core for core in staying if not self._serving.is_deaf(core)] or staying
+        keeping = [core for core in staying if not self._serving.is_unable(core)]
+        moves = reassign(self._slots, able, bounds.SLOTS, keeping)
         if moves:
             log.info("%d slots of client ids go to %s", len(moves), ", ".join(sorted(set(moves.values()))))
             await self._rlog.write(CLUSTER, [SLOTS.put(slot, owner) for slot, owner in sorted(moves.items())])
+
+    async def _raise_version(self, now: float) -> None:
+        """By a row that no node meets that doesn't speak it."""
+        spoken = self._spoken()
+        cores = [name_of(core) for core in (*self._other_cores(), self._rlog.incarnation)]
+        away = self._nodes.keys() - spoken.keys() - {self._rlog.incarnation}
+        missing = bool(away) or len(set(cores)) < electorate(self._configured, cores)
+        raised = self._rlog.tables.versions.get("cluster")
+        logged = OLDEST if raised is None else raised.version  # what this node knows may have been lost with Redis
+        is_new = self.is_new() or any(self._beats.of(core).is_new for core in self._other_cores())
+        version = self._rollout.judge(now, logged, spoken.values(), missing, is_new=is_new)
+        if version:
+            await self._rlog.write(CLUSTER, [VERSIONS.put("cluster", Raised(version))])
+
+    async def _tell_who_is_cut_off(self) -> None:
+        """An alarm each. It ends, whoever raised it, when that node says that it hears Redis, or is no member."""
+        raised = [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(_CUT_OFF)]
+        deaf = {f"{_CUT_OFF}{name_of(node)}": node for node in self._nodes if self._serving.is_deaf(node)}
+        for name, node in deaf.items():
+            if name not in raised and self._serving.is_unable(node):
+                self._rlog.raise_alarm(name, _CUT_OFF_TEXT.format(name_of(node)))
+        for name in raised:
+            if name not in deaf:
+                await self._rlog.end_alarm(name)
 
     async def _trim(self, now: float, fence: int) -> None:
         """Up to what a majority of the cores has on disk, and no bootstrap under way needs."""
@@ -119,6 +179,10 @@ class Duties:
         return {
             core: self._beats.of(core).unreachable for core in self._other_cores() if self._beats.is_heard(core, now)
         }
+
+    def _hears_redis(self, node: str) -> bool | None:
+        """As it says itself; None: it doesn't."""
+        return self._rlog.hears_redis() if node == self._rlog.incarnation else self._beats.of(node).hears_redis
 
     def _other_cores(self) -> list[str]:
         """The other cores that are members."""

@@ -1,14 +1,17 @@
 """Connection and lag events on their way to the nightly report: best effort, bounded, shed first.
 
-Every node gathers; cores append to one Redis stream a kind, other nodes hand theirs to a core; the leader keeps the
-streams below EVENTS_STREAM_MAX_BYTES. What can't be handed over at a flush is lost: no client ever waits for an event.
+Every node gathers; cores append to one Redis stream a kind, other nodes hand theirs to a core. What can't be handed
+over at a flush is lost and counted: no client ever waits for an event.
+
+What always holds: a stream takes no more of Redis' memory than EVENTS_STREAM_MAX_BYTES, and what cores append between
+two looks at it, EVENTS_LOOK_BYTES each. A core looks at its first append, too: it may have appended before it started.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -16,13 +19,20 @@ import msgspec
 
 from flockmq import bounds
 from flockmq.cluster.link import Link
-from flockmq.rlog.redis import RedisLinks, RedisUnreachable
+from flockmq.rlog.redis import RedisLink, RedisLinks, RedisUnreachable
 
 log: Final = logging.getLogger(__name__)
 
 KINDS: Final = ("connections", "lag")
 NOTE: Final = "events"
 Event = Sequence[object]
+
+AWAY: Final = "away"
+"""There was no core, or no Redis, to hand it to, or it was refused."""
+NO_ROOM: Final = "no_room"
+"""Too much waited on this core."""
+STREAM_FULL: Final = "stream_full"
+"""The oldest of a stream went."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _note: Final[msgspec.msgpack.Decoder[tuple[str, bytes]]] = msgspec.msgpack.Decoder(tuple[str, bytes])
@@ -33,6 +43,7 @@ class EventBuffer:
 
     def __init__(self) -> None:
         self.dropped = 0
+        """Events that found no room."""
         self._waiting: dict[str, list[Event]] = {kind: [] for kind in KINDS}
 
     def add(self, kind: str, events: Sequence[Event]) -> None:
@@ -58,9 +69,11 @@ class EventRelay:
     def __init__(self, choose_core: Callable[[], Link | None]) -> None:
         self.buffer = EventBuffer()
         self.redis: RedisLinks | None = None
+        self.lost_bytes: Counter[str] = Counter(dict.fromkeys((AWAY, NO_ROOM, STREAM_FULL), 0))
         self._choose_core = choose_core
-        self._came: deque[tuple[str, bytes]] = deque(maxlen=bounds.EVENTS_NOTES_MAX)
-        self._capped_at = 0.0
+        self._came: deque[tuple[str, bytes]] = deque()
+        self._unlooked_bytes = dict.fromkeys(KINDS, bounds.EVENTS_LOOK_BYTES)
+        """Appended to each stream since it was looked at."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -78,26 +91,16 @@ class EventRelay:
         elif (core := self._choose_core()) is not None:
             for note in taken:
                 core.note(NOTE, _encode(note))
+        else:
+            self._lose(AWAY, taken)
 
     def came(self, incarnation: str, body: bytes) -> None:
         """Another node's events, for this core. Raises msgspec.MsgspecError."""
         kind, encoded = _note.decode(body)
         if kind in KINDS:
             self._came.append((kind, encoded))
-
-    async def cap(self, now: float) -> None:
-        """The leader's: cut the streams that Redis says are above EVENTS_STREAM_MAX_BYTES, oldest entries first."""
-        if self.redis is None or now - self._capped_at < bounds.TRIM_EVERY_S:
-            return
-        self._capped_at = now
-        for kind in KINDS:
-            link = await self.redis.of(stream_of(kind))
-            used_bytes = await link.call("MEMORY", "USAGE", stream_of(kind))
-            entries = await link.call("XLEN", stream_of(kind))
-            if isinstance(used_bytes, int) and isinstance(entries, int) and used_bytes > bounds.EVENTS_STREAM_MAX_BYTES:
-                keep = entries * bounds.EVENTS_STREAM_MAX_BYTES * 9 // (used_bytes * 10)
-                log.warning("%s events take %d bytes in Redis: the oldest go", kind, used_bytes)
-                await link.call("XTRIM", stream_of(kind), "MAXLEN", keep)
+            if len(self._came) > bounds.EVENTS_NOTES_MAX:
+                self._lose(NO_ROOM, [self._came.popleft()])
 
     async def _append_all(self, redis: RedisLinks, taken: Sequence[tuple[str, bytes]]) -> None:
         """Where Redis is away nobody waits for it more than once, least of all a node that stops."""
@@ -107,9 +110,51 @@ class EventRelay:
                 await link.call("XADD", stream_of(kind), "*", "events", encoded)
             except RedisUnreachable as error:
                 log.warning("%d of %d batches of events were lost: %s", len(taken) - count, len(taken), error)
+                self._lose(AWAY, taken[count:])
                 return
             except Exception as error:
                 log.warning("%d bytes of %s events were lost: %s", len(encoded), kind, error)
+                self._lose(AWAY, [(kind, encoded)])
+                continue
+            self._unlooked_bytes[kind] += len(encoded)
+            if self._unlooked_bytes[kind] >= bounds.EVENTS_LOOK_BYTES:
+                await self._look(link, kind)
+
+    async def _look(self, link: RedisLink, kind: str) -> None:
+        """Cut a stream that is above its bound, the oldest entries first. What fails is done at the next flush."""
+        try:
+            went_bytes = await _cut(link, stream_of(kind))
+        except Exception as error:
+            log.warning("nobody knows how much of Redis' memory %s events take: %s", kind, error)
+            return
+        self._unlooked_bytes[kind] = 0
+        if went_bytes:
+            self.lost_bytes[STREAM_FULL] += went_bytes
+            log.warning(
+                "%s events took more of Redis' memory than they may: the oldest %d bytes went", kind, went_bytes
+            )
+
+    def _lose(self, why: str, batches: Sequence[tuple[str, bytes]]) -> None:
+        self.lost_bytes[why] += sum(len(encoded) for _, encoded in batches)
+
+
+async def _cut(link: RedisLink, stream: str) -> int:
+    """To nine tenths of the bound: how many bytes went. Entries are of any size, so it is measured again."""
+    was_bytes = used_bytes = await _used_bytes(link, stream)
+    while used_bytes > bounds.EVENTS_STREAM_MAX_BYTES:
+        entries = await link.call("XLEN", stream)
+        if not isinstance(entries, int) or entries == 0:
+            break
+        keep = entries * bounds.EVENTS_STREAM_MAX_BYTES * 9 // (used_bytes * 10)
+        await link.call("XTRIM", stream, "MAXLEN", keep)
+        used_bytes = await _used_bytes(link, stream)
+    return was_bytes - used_bytes
+
+
+async def _used_bytes(link: RedisLink, stream: str) -> int:
+    """All of it: by a sample of the oldest entries, which may be small, Redis says a tenth of what it is."""
+    used_bytes = await link.call("MEMORY", "USAGE", stream, "SAMPLES", 0)
+    return used_bytes if isinstance(used_bytes, int) else 0
 
 
 def stream_of(kind: str) -> str:

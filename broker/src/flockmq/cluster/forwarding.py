@@ -8,21 +8,32 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from flockmq import bounds
 from flockmq.cluster import frames
 from flockmq.cluster.forward import Inbox, PeerSink
 from flockmq.cluster.link import Link
 from flockmq.cluster.mesh import Mesh
+from flockmq.session.origin import process_of
+from flockmq.session.shared import SHARED
 from flockmq.session.sink import Sink
 
 log: Final = logging.getLogger(__name__)
 
 
+class _Held(NamedTuple):
+    link: Link
+    number: int
+    version: int
+    chunk: bytes
+
+
 class Forwarding:
     """`deliver(incarnation, MQTT version, run)` takes what comes; `drained(peer)` is told who flows again;
-    `returned` takes the shared deliveries that a purged node never accepted: (MQTT version, chunk) each.
+    `returned` takes the shared deliveries that a purged node never accepted: (MQTT version, chunk) each. While
+    `may_be_purged` says that this node is such a one, they wait here, and aren't accepted: their sender may have given
+    them to others.
     """
 
     def __init__(
@@ -34,6 +45,7 @@ class Forwarding:
         drained: Callable[[PeerSink], None],
         returned: Callable[[list[tuple[int, bytes]]], None],
         is_fenced: Callable[[], bool],
+        may_be_purged: Callable[[], bool],
     ) -> None:
         self._turn = turn
         self._mesh = mesh
@@ -42,10 +54,13 @@ class Forwarding:
         self._drained = drained
         self._returned = returned
         self._is_fenced = is_fenced
+        self._may_be_purged = may_be_purged
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, PeerSink] = {}
         self._former: dict[str, PeerSink] = {}
         self._inbox = Inbox()
+        self._held: dict[str, list[_Held]] = {}
+        """By process, shared deliveries that wait for `look`: of each no more than it keeps until they are accepted."""
         self._accepting: dict[Link, int] = {}
 
     # --- outgoing ---------------------------------------------------------------------------------------------------
@@ -90,6 +105,8 @@ class Forwarding:
         if peer is not None and peer.link is link:
             peer.disconnected()
             self._use_spare_link(peer)
+            if peer.link is None and peer.resend_messages:  # whoever made that link may want none any more
+                self._link_wanted(peer.incarnation)
 
     def purge(self, incarnation: str) -> None:
         """The node is gone: nobody waits for it. Its row may be back without its having been away: this node may have
@@ -132,11 +149,24 @@ class Forwarding:
     # --- incoming ---------------------------------------------------------------------------------------------------
 
     def last_accepted(self, incarnation: str) -> int:
-        return self._inbox.accepted(incarnation)
+        held = self._held.get(process_of(incarnation))
+        return held[0].number - 1 if held else self._inbox.accepted(incarnation)
 
     def begin_anew(self) -> None:
         """This node is another incarnation. What others haven't accepted stays, with its numbers."""
         self._inbox.begin_anew()
+        self._held.clear()
+
+    def look(self) -> None:
+        """Now and then: give out what waited, if this node is a member still."""
+        if not self._held or self._may_be_purged():
+            return
+        held, self._held = self._held, {}
+        for batches in held.values():
+            for batch in batches:
+                self._deliver(batch.link.peer.incarnation, batch.version, batch.chunk)
+            if batches[-1].link.is_open:  # else the next link says it
+                self._accept_soon(batches[-1].link)
 
     def take_run(self, link: Link, version: int, chunk: bytes) -> None:
         link.used_at = link.heard_at
@@ -151,11 +181,17 @@ class Forwarding:
         except ValueError as error:
             link.close(str(error))
             return
-        if new:
+        process = process_of(incarnation)
+        if new and version & SHARED and (process in self._held or self._may_be_purged()):
+            self._held.setdefault(process, []).append(_Held(link, number, version, chunk))
+        elif new:
             self._deliver(incarnation, version, chunk)
+        self._accept_soon(link)
+
+    def _accept_soon(self, link: Link) -> None:
         if not self._accepting:
             self._loop.call_soon(self._send_accepted)
-        self._accepting[link] = self._inbox.accepted(incarnation)
+        self._accepting[link] = self.last_accepted(link.peer.incarnation)
 
     def _send_accepted(self) -> None:
         accepting, self._accepting = self._accepting, {}

@@ -10,6 +10,9 @@
     COURIER   body = number (u64; 0: runs of QoS 0) · epoch (u64) · letters for sessions that run on the receiver, each
               source (8 bytes) · number (u64) · bytes of the publisher (u16) · MQTT version (u8) · bytes of the packet
               (u32) · publisher · packet
+    ADDRESSED the same, where each letter says for which slots it is; not for runs of QoS 0. body = number (u64) ·
+              epoch (u64) · bytes of the addresses (u32) · addresses · letters; an address is the number of slots (u16)
+              · each (u16), or, of more than 64, 0xFFFF · a bit for each slot (128 bytes, the lowest first)
     GREETING  body = one handshake struct; only before the peer is authenticated
     TUNNEL    body = tunnel id (u32) · bytes of the link that a core passes on
 
@@ -20,14 +23,18 @@ before any memory is spent on the body. Structs are arrays, so a later version c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from struct import Struct as Layout
+from struct import pack, unpack_from
 from typing import Final
 
 import msgspec
 
+from flockmq.bounds import SLOTS
+from flockmq.cluster.clocks import Reading
 from flockmq.rlog.digests import Checked
 from flockmq.rlog.entry import StreamId
-from flockmq.session.letter import Letter
+from flockmq.session.letter import UNADDRESSED, Letter
 
 CONTROL: Final = 0
 FORWARD: Final = 1
@@ -37,6 +44,8 @@ GREETING: Final = 4
 DELIVERY: Final = 5
 COURIER: Final = 6
 TUNNEL: Final = 7
+ADDRESSED: Final = 8
+"""From cluster version 2 on."""
 
 _FRAME: Final = Layout(">IB")
 _FORWARD: Final = Layout(">IBB")
@@ -46,7 +55,14 @@ _NUMBERED_BODY: Final = Layout(">QB")
 _ITEM_BODY: Final = Layout(">I")
 _COURIER: Final = Layout(">IBQQ")
 _COURIER_BODY: Final = Layout(">QQ")
+_ADDRESSED: Final = Layout(">IBQQI")
+_ADDRESSED_BODY: Final = Layout(">QQI")
 _LETTER: Final = Layout(">8sQHBI")
+_COUNT: Final = Layout(">H")
+_ONE: Final = Layout(">HH")
+_MANY: Final = 0xFFFF
+_FEW_MAX: Final = 64
+_ALL_BYTES: Final = SLOTS // 8
 
 
 class FrameError(Exception):
@@ -80,6 +96,14 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     """The incarnation of the core that this replicant writes through."""
     replicants: int = 0
     """How many replicants write through this core."""
+    clocks: Reading | None = None
+    """What time it is for this node; None: it is of the first release."""
+    hears_redis: bool | None = None
+    """Redis answered this node within LOG_UNHEARD_MAX_S. None: it is of a version that doesn't say."""
+    stale: bool = False
+    """Its tables may be old."""
+    is_new: bool = False
+    """This core began the cluster's log, and has met no older release since."""
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag=0):
@@ -157,10 +181,14 @@ class Goodbye(msgspec.Struct, array_like=True, frozen=True, tag=11):
 
 
 class Taken(msgspec.Struct, array_like=True, frozen=True, tag=13):
-    """All batches of letters up to `number` are durable, at all slots that this core has had since epoch `view`."""
+    """All batches of letters up to `number` are durable, at all slots that this core has had since epoch `view`; but
+    for what is for slots that are `stuck`: (slot, the first batch that isn't durable there), of letters that were
+    addressed.
+    """
 
     number: int
     view: int
+    stuck: tuple[tuple[int, int], ...] = ()
 
 
 class Heard(msgspec.Struct, array_like=True, frozen=True, tag=12):
@@ -247,6 +275,29 @@ def delivery_header(size_bytes: int) -> bytes:
 def courier_frame(number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> list[bytes]:
     """A whole COURIER frame, packets by reference. `size_bytes`: of the letters, as `cluster.lane.size_of` says."""
     parts = [_COURIER.pack(_COURIER_BODY.size + size_bytes, COURIER, number, epoch)]
+    return _with_letters(parts, letters)
+
+
+def addressed_frame(number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> list[bytes]:
+    """A whole ADDRESSED frame, the like."""
+    addresses = b"".join([_address(letter.slots) for letter in letters])
+    body_bytes = _ADDRESSED_BODY.size + len(addresses) + size_bytes
+    parts = [_ADDRESSED.pack(body_bytes, ADDRESSED, number, epoch, len(addresses)) + addresses]
+    return _with_letters(parts, letters)
+
+
+def _address(slots: list[int]) -> bytes:
+    if len(slots) == 1:
+        return _ONE.pack(1, slots[0])
+    if len(slots) <= _FEW_MAX:
+        return pack(f">{len(slots) + 1}H", len(slots), *slots)
+    bits = 0
+    for slot in slots:
+        bits |= 1 << slot
+    return _COUNT.pack(_MANY) + bits.to_bytes(_ALL_BYTES, "little")
+
+
+def _with_letters(parts: list[bytes], letters: Sequence[Letter]) -> list[bytes]:
     for letter in letters:
         publisher, packet = letter.publisher, letter.packet
         head = _LETTER.pack(letter.source, letter.number, len(publisher), letter.version, len(packet))
@@ -290,8 +341,41 @@ def parse_courier(body: bytes) -> tuple[int, int, list[Letter]]:
     if len(body) < _COURIER_BODY.size:
         raise FrameError(f"a COURIER frame of {len(body)} bytes")
     number, epoch = _COURIER_BODY.unpack_from(body)
+    return number, epoch, _letters(body, _COURIER_BODY.size, repeat(UNADDRESSED))
+
+
+def parse_addressed(body: bytes) -> tuple[int, int, list[Letter]]:
+    """(number, epoch, letters). Raises FrameError."""
+    if len(body) < _ADDRESSED_BODY.size:
+        raise FrameError(f"an ADDRESSED frame of {len(body)} bytes")
+    number, epoch, addresses_bytes = _ADDRESSED_BODY.unpack_from(body)
+    at, end = _ADDRESSED_BODY.size, _ADDRESSED_BODY.size + addresses_bytes
+    if number == 0 or end > len(body):
+        raise FrameError("an ADDRESSED frame without a number, or that ends within its addresses")
+    addresses = list(_addresses(body, at, end))
+    letters = _letters(body, end, iter(addresses))
+    if len(letters) != len(addresses):
+        raise FrameError(f"an ADDRESSED frame of {len(letters)} letters and {len(addresses)} addresses")
+    return number, epoch, letters
+
+
+def _addresses(body: bytes, at: int, end: int) -> Iterator[list[int]]:
+    while at < end:
+        slots_at = at + _COUNT.size
+        count = _COUNT.unpack_from(body, at)[0] if slots_at <= end else 0
+        at = slots_at + (_ALL_BYTES if count == _MANY else count * _COUNT.size)
+        if count == 0 or at > end:
+            raise FrameError("an ADDRESSED frame with an address of no slot, or that ends within one")
+        if count == _MANY:
+            bits = int.from_bytes(body[slots_at:at], "little")
+            yield [slot for slot in range(SLOTS) if bits >> slot & 1]
+        else:
+            yield list(unpack_from(f">{count}H", body, slots_at))
+
+
+def _letters(body: bytes, at: int, addresses: Iterator[list[int]]) -> list[Letter]:
     letters: list[Letter] = []
-    at, end = _COURIER_BODY.size, len(body)
+    end = len(body)
     while at < end:
         publisher_at = at + _LETTER.size
         if publisher_at > end:
@@ -301,8 +385,11 @@ def parse_courier(body: bytes) -> tuple[int, int, list[Letter]]:
         at = packet_at + packet_bytes
         if at > end:
             raise FrameError("a COURIER frame that ends within a letter")
-        letters.append(Letter(source, letter_number, body[publisher_at:packet_at], version, body[packet_at:at]))
-    return number, epoch, letters
+        if (slots := next(addresses, None)) is None:
+            raise FrameError("an ADDRESSED frame with a letter that has no address")
+        publisher, packet = body[publisher_at:packet_at], body[packet_at:at]
+        letters.append(Letter(source, letter_number, publisher, version, packet, slots))
+    return letters
 
 
 def parse_tunnel(body: bytes) -> tuple[int, bytes]:

@@ -8,6 +8,9 @@ longer ago than `max_stale_s`, less what it takes for news to come round. So who
 
 What a link held back while it was cut, or what waited while this node stood still, comes late and tells of a log that
 went on since. When a note was said is told by its core's clock, beside the quickest of its notes lately.
+
+A node that no news came to for `max_stale_s`, or that stood still, may have been purged: it *doubts* until its tables
+have reached what was said since.
 """
 
 from __future__ import annotations
@@ -78,6 +81,9 @@ class Freshness:
         """When the latest note was said that the tables have reached."""
         self._notes: deque[tuple[float, list[tuple[str, StreamId]]]] = deque(maxlen=HEADS_NOTES_MAX)
         """Those that they haven't, and when they were said."""
+        self._said_at = 0.0
+        """When the latest of all was."""
+        self._doubts = False
         self._quickest: dict[str, _Quickest] = {}
 
     def heard(self, now: float, core: str, body: bytes) -> None:
@@ -89,6 +95,7 @@ class Freshness:
                 if (head := heads.get(shard)) is not None:
                     self.rlog.note_head(shard, head)
         said_at = now - self._quickest_of(core, now).late_s(now, now - note.at_s)
+        self._said_at = max(self._said_at, said_at)
         self._notes.append((said_at, [(shard, heads[shard]) for shard in MATCHED_BY if shard in heads]))
 
     def _quickest_of(self, core: str, now: float) -> _Quickest:
@@ -113,9 +120,19 @@ class Freshness:
             stale = behind_s > self._max_stale_s - BEHIND_ROUND_S
         else:
             stale = True
+        if not stale and not self._is_out_of_touch(now):
+            self._doubts = False
         if stale != self.is_stale:
             self.is_stale = stale
             self.on_change(stale)
+
+    def doubts(self, now: float) -> bool:
+        """This node may have been purged, and not know it."""
+        self._doubts = self._doubts or (self.rlog is not None and self._is_out_of_touch(now))
+        return self._doubts
+
+    def _is_out_of_touch(self, now: float) -> bool:
+        return now - self._said_at > self._max_stale_s if self._settled is None else not self._settled(now)
 
     def _look_at_notes(self, rlog: Rlog) -> None:
         """Of several cores' notes none must wait for another."""

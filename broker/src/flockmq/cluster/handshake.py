@@ -10,6 +10,10 @@ be replayed (fresh nonces), nor reflected (the side's label). The dialer proves 
 nothing that is made with the key. The listener says Refused, in plain, when it won't go on: a hint for the other
 side's log, believed for nothing else. The frames after the handshake are not encrypted or signed: the key keeps
 strangers from joining; who can rewrite packets on the path needs TLS or a network policy against them.
+
+A greeting says which versions of the cluster protocol its sender takes: from the cluster's own (version.py), as far as
+the sender knows it, to the newest that it speaks. Where these don't meet, the listener refuses, and says who is to be
+upgraded. A node of the first release knows the lower end only, and takes nothing but 1 there.
 """
 
 from __future__ import annotations
@@ -21,9 +25,9 @@ from typing import Final
 import msgspec
 
 from flockmq.cluster.frames import GREETING, frame
+from flockmq.cluster.version import ClusterVersion
 from flockmq.entropy import SYSTEM, Entropy
 
-PROTOCOL_VERSION: Final = 1
 KEY_MIN_BYTES: Final = 16
 _NONCE_BYTES: Final = 32
 _ROLES: Final = frozenset({"core", "replicant", "single"})
@@ -42,15 +46,17 @@ class Identity(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True, tag=0):
-    protocol_version: int
+    oldest: int
     identity: Identity
     nonce: bytes
+    newest: int = 1
 
 
 class Challenge(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    protocol_version: int
+    oldest: int
     identity: Identity
     nonce: bytes
+    newest: int = 1
 
 
 class Proof(msgspec.Struct, array_like=True, frozen=True, tag=2):
@@ -74,13 +80,16 @@ def refusal(reason: str) -> bytes:
 class Dialer:
     """The side that connects. Send `hello()`; feed each greeting to `receive`; done when `peer` is set."""
 
-    def __init__(self, key: bytes, me: Identity, entropy: Entropy = SYSTEM) -> None:
+    def __init__(self, key: bytes, me: Identity, version: ClusterVersion, entropy: Entropy = SYSTEM) -> None:
         self.peer: Identity | None = None
+        self.newest = 0
+        """The highest version that the peer speaks."""
         self.itself = False
         """This node dialled itself: no fault, one of the seeds is its own address."""
         self.me = me
         self._key = key
-        self._hello = _encode(Hello(PROTOCOL_VERSION, me, entropy.token_bytes(_NONCE_BYTES)))
+        self._version = version
+        self._hello = _encode(Hello(version.current, me, entropy.token_bytes(_NONCE_BYTES), version.newest))
         self._challenge: tuple[Identity, bytes] | None = None
 
     def hello(self) -> bytes:
@@ -90,13 +99,14 @@ class Dialer:
         """What to send next, maybe nothing. Raises HandshakeError."""
         greeting = _parse(body)
         if isinstance(greeting, Challenge) and self._challenge is None:
-            _check(greeting)
+            self.newest = _check(greeting, self._version)
             if greeting.identity.incarnation == self.me.incarnation:
                 self.itself = True
                 raise HandshakeError("that is this node itself")
             self._challenge = (greeting.identity, body)
             return frame(GREETING, _encode(Proof(_mac(self._key, b"dialer", self._hello, body))))
         if isinstance(greeting, Proof) and self._challenge is not None and self.peer is None:
+            _check_speaks(self.newest, self._version)  # it may have been raised meanwhile
             identity, challenge = self._challenge
             if not hmac.compare_digest(greeting.mac, _mac(self._key, b"listener", self._hello, challenge)):
                 raise HandshakeError("it doesn't hold this cluster's key: compare the cluster key of both nodes")
@@ -108,21 +118,25 @@ class Dialer:
 class Listener:
     """The side that accepts. Feed each greeting to `receive`; done when `peer` is set (send what it returned first)."""
 
-    def __init__(self, key: bytes, me: Identity, entropy: Entropy = SYSTEM) -> None:
+    def __init__(self, key: bytes, me: Identity, version: ClusterVersion, entropy: Entropy = SYSTEM) -> None:
         self.peer: Identity | None = None
+        self.newest = 0
+        """The highest version that the peer speaks."""
         self.me = me
         self._key = key
-        self._challenge = _encode(Challenge(PROTOCOL_VERSION, me, entropy.token_bytes(_NONCE_BYTES)))
+        self._version = version
+        self._challenge = _encode(Challenge(version.current, me, entropy.token_bytes(_NONCE_BYTES), version.newest))
         self._hello: tuple[Identity, bytes] | None = None
 
     def receive(self, body: bytes) -> bytes:
         """What to send next. Raises HandshakeError."""
         greeting = _parse(body)
         if isinstance(greeting, Hello) and self._hello is None:
-            _check(greeting)
+            self.newest = _check(greeting, self._version)
             self._hello = (greeting.identity, body)
             return frame(GREETING, self._challenge)
         if isinstance(greeting, Proof) and self._hello is not None and self.peer is None:
+            _check_speaks(self.newest, self._version)  # it may have been raised meanwhile
             identity, hello = self._hello
             if not hmac.compare_digest(greeting.mac, _mac(self._key, b"dialer", hello, self._challenge)):
                 raise HandshakeError("it doesn't hold this cluster's key: compare the cluster key of both nodes")
@@ -141,15 +155,28 @@ def _parse(body: bytes) -> _Greeting:
     return greeting
 
 
-def _check(greeting: Hello | Challenge) -> None:
-    if greeting.protocol_version != PROTOCOL_VERSION:
+def _check(greeting: Hello | Challenge, version: ClusterVersion) -> int:
+    """The highest version that it speaks. Raises HandshakeError."""
+    newest = max(greeting.oldest, greeting.newest)
+    _check_speaks(newest, version)
+    if greeting.oldest > version.newest:
         raise HandshakeError(
-            f"it speaks version {greeting.protocol_version} of the cluster protocol, this node {PROTOCOL_VERSION}"
+            f"it takes nothing below version {greeting.oldest} of the cluster protocol, and this node's release speaks "
+            f"{version.newest} at most: upgrade this node"
         )
     if len(greeting.nonce) != _NONCE_BYTES:
         raise HandshakeError(f"a nonce of {len(greeting.nonce)} bytes, not {_NONCE_BYTES}")
     if greeting.identity.role not in _ROLES or not _INCARNATION.fullmatch(greeting.identity.incarnation):
         raise HandshakeError("it names no role and incarnation of this protocol")
+    return newest
+
+
+def _check_speaks(newest: int, version: ClusterVersion) -> None:
+    if newest < version.current:
+        raise HandshakeError(
+            f"the cluster is at version {version.current} of its protocol, and the release of the node that isn't let "
+            f"in speaks {newest} at most: upgrade it"
+        )
 
 
 def _mac(key: bytes, side: bytes, hello: bytes, challenge: bytes) -> bytes:

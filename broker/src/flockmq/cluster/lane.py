@@ -1,6 +1,6 @@
 """One lane: letters on their way to one core, in order, until it has accepted them (lanes.py says why that is enough).
 Pure: the link is passed in. What it holds is bounded by COURIER_LANE_MAX_BYTES and COURIER_LANE_MAX_MESSAGES, what of
-that is under way by COURIER_WINDOW_BYTES.
+that is under way by COURIER_WINDOW_BYTES, beside COURIER_STUCK_MAX_BYTES for slots that are stuck.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Carrier(Protocol):
 
 
 class Posted(Letter):
-    """A letter at its sender: for `slots`, in `copies` lanes, and who is told when they are accepted. `since_s`: since
+    """A letter at its sender: in `copies` lanes, and who is told when they are accepted. `since_s`: since
     when its Message Expiry Interval, as the packet says it, runs; 0.0: it has none. `order`: of all at this sender.
     """
 
-    __slots__ = ("copies", "on_accepted", "order", "since_s", "size_bytes", "slots")
+    __slots__ = ("copies", "on_accepted", "order", "since_s", "size_bytes")
 
     def __init__(
         self,
@@ -51,9 +51,8 @@ class Posted(Letter):
         on_accepted: Callable[[], None],
         since_s: float,
     ) -> None:
-        super().__init__(source, number, publisher, version, packet)
+        super().__init__(source, number, publisher, version, packet, slots)
         self.since_s = since_s
-        self.slots = slots
         self.order = order
         self.on_accepted = on_accepted
         self.copies = 0
@@ -79,6 +78,21 @@ class Batch:
         self.epoch = epoch
         self.letters = letters
         self.size_bytes = size_bytes
+
+    def release(self, stuck: dict[int, int]) -> list[Posted]:
+        """Those letters that wait for none of the slots that are stuck at this batch, or before it."""
+        released: list[Posted] = []
+        kept: list[Posted] = []
+        for letter in self.letters:
+            is_stuck = False
+            for slot in letter.slots:
+                if stuck.get(slot, self.number + 1) <= self.number:
+                    is_stuck = True
+                    break
+            (kept if is_stuck else released).append(letter)
+        self.letters = kept
+        self.size_bytes -= sum([letter.size_bytes for letter in released])
+        return released
 
     def give(self, carrier: Carrier, now_s: float) -> None:
         letters = [letter.as_of(now_s) for letter in self.letters]
@@ -106,6 +120,12 @@ class Lane(Sink):
         self.epoch = epoch
         self.view = 0
         """The highest that the core said."""
+        self.stuck: dict[int, int] = {}
+        """Slots of which the core can't make durable what it has, and the first batch that has something for it."""
+        self.stuck_bytes = 0
+        """What waits for them, and was sent."""
+        self._stuck_up_to = 0
+        """The last batch of which all that is left waits for them."""
         self.carrier: Carrier | None = None
         self.size_bytes = 0
         self.messages = 0
@@ -152,7 +172,8 @@ class Lane(Sink):
 
     def send(self) -> None:
         carrier = self.carrier
-        while carrier is not None and self._waiting and self._under_way_bytes < bounds.COURIER_WINDOW_BYTES:
+        window_bytes = bounds.COURIER_WINDOW_BYTES + min(self.stuck_bytes, bounds.COURIER_STUCK_MAX_BYTES)
+        while carrier is not None and self._waiting and self._under_way_bytes < window_bytes:
             batch = self._cut()
             self._under_way.append(batch)
             self._under_way_bytes += batch.size_bytes
@@ -203,9 +224,15 @@ class Lane(Sink):
         self.carrier = None
         self.gauge()
 
-    def accepted(self, number: int, view: int) -> list[Posted]:
-        """The core has the batches up to `number`, as far as it knew their epochs: the letters that are through."""
+    def accepted(self, number: int, view: int, stuck: dict[int, int]) -> list[Posted]:
+        """The core has the batches up to `number`, as far as it knew their epochs: the letters that are through. Not
+        those for a slot that is stuck, from the batch on that is named.
+        """
         self.view = max(self.view, view)
+        if stuck:
+            return self._accepted_apart(number, view, stuck)
+        self.stuck = stuck
+        self.stuck_bytes = 0
         released: list[Posted] = []
         under_way = self._under_way
         while under_way and under_way[0].number <= number and under_way[0].epoch >= view:
@@ -216,13 +243,35 @@ class Lane(Sink):
             released += batch.letters
         return released
 
+    def _accepted_apart(self, number: int, view: int, stuck: dict[int, int]) -> list[Posted]:
+        looked_at = self._stuck_up_to if stuck == self.stuck else 0
+        self.stuck, self.stuck_bytes, self._stuck_up_to = stuck, 0, number
+        released: list[Posted] = []
+        kept: deque[Batch] = deque()
+        for batch in self._under_way:
+            if batch.number <= looked_at:
+                self.stuck_bytes += batch.size_bytes
+            elif batch.number <= number and batch.epoch >= view:
+                size_bytes = batch.size_bytes
+                through = batch.release(stuck)
+                released += through
+                self._under_way_bytes -= size_bytes - batch.size_bytes
+                self.size_bytes -= size_bytes - batch.size_bytes
+                self.messages -= len(through)
+                self.stuck_bytes += batch.size_bytes
+            if batch.letters:
+                kept.append(batch)
+        self._under_way = kept
+        return released
+
     def renew(self, epoch: int) -> list[Posted]:
         """The letters that were not accepted, which are put again; what comes from now on was put under `epoch`."""
         letters = [letter for batch in self._under_way for letter in batch.letters]
         letters.extend(self._waiting)
         self._under_way.clear()
         self._waiting.clear()
-        self._under_way_bytes = self.size_bytes = self.messages = 0
+        self._under_way_bytes = self.size_bytes = self.messages = self.stuck_bytes = 0
+        self.stuck = {}
         self.epoch = epoch
         return letters
 

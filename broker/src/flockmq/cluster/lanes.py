@@ -22,6 +22,11 @@ Why. Let `epoch` be the place in the log of slots that a lane's letters were put
 5. The core accepts with its `view`, the epoch at which its slots last changed. A batch under an older epoch may have
    missed a slot: its acceptance means nothing, and once this node's own epoch has reached that view the lane is renewed
    (2). So a letter that was accepted was taken for every slot that the core had.
+6. A slot may be *stuck*: its home can't make durable what it has for it, or hasn't the slot's sessions yet. The core
+   then accepts batches but for the letters for such slots, from the first on that isn't durable there: those stay in
+   their batches, in their order, as if these alone weren't accepted. It takes a slot's letters in their order, so no
+   number of a source is durable at a slot before a lower one. Where much is stuck, publishers to these slots pause, and
+   what they sent before (COURIER_STUCK_MAX_BYTES) takes no room of what is under way for others.
 """
 
 from __future__ import annotations
@@ -146,13 +151,15 @@ class Lanes(Courier):
     def put_shared_run(self, slot: int, version: int, chunk: bytes) -> None:
         self._lane_to(slot).post_run(Letter(b"", 0, b"", version, chunk))
 
+    def takes_shared(self, slot: int, chunk_bytes: int) -> bool:
+        return self._lane_to(slot).takes(LETTER_BYTES + chunk_bytes)
+
     def put_shared(self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> bool:
-        lane = self._lane_to(slot)
-        if not lane.takes(LETTER_BYTES + len(chunk)):
+        if not self.takes_shared(slot, len(chunk)):
             return False
         since_s = self._now_s() if grows_old(version) else 0.0
         number, order = self._next_number(), self._next_order()
-        lane.post(Posted(self.source, number, b"", version, chunk, [slot], order, on_accepted, since_s))
+        self._lane_to(slot).post(Posted(self.source, number, b"", version, chunk, [slot], order, on_accepted, since_s))
         return True
 
     def _lanes_of(self, fan: Fanout) -> list[Lane]:
@@ -237,12 +244,15 @@ class Lanes(Courier):
         if (lane := self._lanes.get(core)) is not None:
             lane.disconnected()
 
-    def accepted(self, core: str, number: int, view: int) -> None:
-        """The core has all batches of this node up to `number`, durable at all slots that it had since `view`."""
+    def accepted(self, core: str, number: int, view: int, stuck: dict[int, int]) -> None:
+        """The core has all batches of this node up to `number`, durable at all slots that it had since `view`, but for
+        letters for slots that are `stuck`, from the batch on that is named.
+        """
         lane = self._lanes.get(core)
         if lane is None:
             return
-        released = lane.accepted(number, view)
+        released = lane.accepted(number, view, stuck)
+        self._crowd_stuck(lane)
         lane.send()
         lane.gauge()
         self._release(released)
@@ -271,6 +281,12 @@ class Lanes(Courier):
             self.congested += 1
             self._on_congested()
 
+    def _crowd_stuck(self, lane: Lane) -> None:
+        """Before what is stuck fills the window."""
+        if lane.stuck_bytes > bounds.COURIER_STUCK_BYTES:
+            for slot in lane.stuck:
+                self.crowd(slot, True)
+
     def _dispersed(self, slot: int) -> None:
         crowd = self._crowds.pop(slot, None)
         if crowd is not None:
@@ -282,6 +298,8 @@ class Lanes(Courier):
         for lane in list(self._lanes.values()):
             if lane.flow != FLOWING:
                 lane.gauge()
+            if lane.stuck:
+                self._crowd_stuck(lane)
         now_s = self._now_s()
         for slot in [slot for slot, crowd in self._crowds.items() if crowd.until_s <= now_s]:
             self._dispersed(slot)
@@ -306,6 +324,11 @@ class Lanes(Courier):
     @property
     def waiting_bytes(self) -> int:
         return sum(lane.size_bytes for lane in self._lanes.values())
+
+    @property
+    def stuck_bytes(self) -> int:
+        """Those among them that some home has and can't make durable."""
+        return sum(lane.stuck_bytes for lane in self._lanes.values())
 
     @property
     def parked_messages(self) -> int:

@@ -9,7 +9,6 @@ from typing import Final
 
 from flockmq import bounds
 from flockmq.cluster.duties import Duties
-from flockmq.cluster.events import EventRelay
 from flockmq.cluster.leader import LEASE_KEY, Leader, Lease
 from flockmq.rlog.core import Core
 from flockmq.rlog.redis import RedisConfig, RedisLink
@@ -26,12 +25,10 @@ class Leading:
         redis: RedisConfig,
         core: Core,
         duties: Duties,
-        events: EventRelay,
     ) -> None:
         self._incarnation = incarnation
         self._core = core
         self._duties = duties
-        self._events = events
         self._loop = asyncio.get_running_loop()
         self._link = RedisLink(redis, LEASE_KEY)
         lease = Lease(self._link, incarnation, self._loop.time)
@@ -66,7 +63,6 @@ class Leading:
 
     async def _lead(self) -> None:
         await self._duties.run(self._loop.time(), self._leader.lease.fence)
-        await self._events.cap(self._loop.time())
 
     async def _best_effort(self, purge: Awaitable[object]) -> None:
         """The next leader would have to find out; a single node has none."""

@@ -30,6 +30,9 @@ from flockmq.session.letter import Letter
 
 log: Final = logging.getLogger(__name__)
 
+PEER_CLOSED: Final = "the peer closed it"
+"""Without a word."""
+
 
 class LinkLost(ConnectionError):
     """The link ended before the answer came: it may or may not have been done."""
@@ -58,7 +61,7 @@ class LinkOwner(Protocol):
     def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None: ...
     def link_delivery(self, link: Link, body: bytes) -> None: ...
     def link_courier(self, link: Link, number: int, epoch: int, letters: list[Letter], size_bytes: int) -> None: ...
-    def link_taken(self, link: Link, number: int, view: int) -> None: ...
+    def link_taken(self, link: Link, number: int, view: int, stuck: dict[int, int]) -> None: ...
     def link_resume(self, link: Link, accepted: int) -> None: ...
     def link_accepted(self, link: Link, number: int) -> None: ...
     def link_goodbye(self, link: Link) -> None: ...
@@ -73,6 +76,8 @@ class Link(asyncio.Protocol):
 
     def __init__(self, owner: LinkOwner, handshake: Dialer | Listener, on_handshake: Callable[[Link], None]) -> None:
         self.peer = Identity("", "")
+        self.speaks = 0
+        """The highest cluster version that the peer speaks."""
         self.address = "?"
         self.through = ""
         """The core that passes on what goes over it; "" for a connection of its own."""
@@ -293,7 +298,7 @@ class Link(asyncio.Protocol):
             self._refuse(f"it sent {error}") if not self.up else self.close(f"it sent {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        reason = self._why or (because(exc) if exc else "the peer closed it")
+        reason = self._why or (because(exc) if exc else PEER_CLOSED)
         self._why = reason
         if self._deadline is not None:
             self._deadline.cancel()
@@ -335,7 +340,7 @@ class Link(asyncio.Protocol):
         if answer:
             self._transport.write(answer)
         if self._handshake.peer is not None:
-            self.peer = self._handshake.peer
+            self.peer, self.speaks = self._handshake.peer, self._handshake.newest
             self._reader.max_body_bytes = bounds.LINK_FRAME_MAX_BYTES
             if self._deadline is not None:
                 self._deadline.cancel()
@@ -358,6 +363,8 @@ class Link(asyncio.Protocol):
             self._owner.link_delivery(self, body)
         elif kind == frames.COURIER:
             self._owner.link_courier(self, *frames.parse_courier(body), len(body))
+        elif kind == frames.ADDRESSED:
+            self._owner.link_courier(self, *frames.parse_addressed(body), len(body))
         elif kind == frames.ITEM:
             stream_id, item = frames.parse_item(body)
             self._receive_item(stream_id, item)
@@ -379,8 +386,8 @@ class Link(asyncio.Protocol):
                 self._owner.link_note(self, method, body)
             case frames.Accepted(number):
                 self._owner.link_accepted(self, number)
-            case frames.Taken(number, view):
-                self._owner.link_taken(self, number, view)
+            case frames.Taken(number, view, stuck):
+                self._owner.link_taken(self, number, view, dict(stuck))
             case frames.Request(request_id, method, body):
                 self._serve(self._answer(request_id, method, body), request_id)
             case frames.Reply(request_id, body):

@@ -18,10 +18,12 @@ from typing import Final, Literal, NamedTuple, TypedDict
 from flockmq import bounds, tasks
 from flockmq.cluster.certificates import LinkCertificates
 from flockmq.cluster.handshake import Dialer, Identity, Listener
-from flockmq.cluster.link import Link, LinkOwner, because
+from flockmq.cluster.link import PEER_CLOSED, Link, LinkOwner, because
 from flockmq.cluster.tunnel import Tunnel
 from flockmq.cluster.tunnels import Tunnels
+from flockmq.cluster.version import ClusterVersion
 from flockmq.entropy import SYSTEM, Entropy
+from flockmq.logs import Retrying
 
 log: Final = logging.getLogger(__name__)
 SHUTDOWN_MAX_S: Final = 1.0
@@ -49,6 +51,14 @@ class _Secured(TypedDict, total=False):
     ssl_shutdown_timeout: float
 
 
+class _NoLink(NamedTuple):
+    """Dialling came to nothing."""
+
+    reason: str
+    is_away: bool
+    """Nobody is there, or nobody answers: as of a node that is about to start, or to end."""
+
+
 class _Target:
     """One address that is kept linked, or one node by way of a core."""
 
@@ -68,6 +78,7 @@ class Mesh:
         owner: LinkOwner,
         me: Identity,
         key: bytes,
+        version: ClusterVersion,
         seeds: Sequence[Address],
         certificates: LinkCertificates | None = None,
         bind: Bind | None = None,
@@ -80,6 +91,7 @@ class Mesh:
         self._owner = owner
         self._me = me
         self._key = key
+        self._version = version
         self._seeds = seeds
         self._certificates = certificates
         self._bind = bind or bound
@@ -125,6 +137,10 @@ class Mesh:
     def linked(self) -> dict[str, Identity]:
         """Incarnation → identity of everybody there is a link to."""
         return {incarnation: links[0].peer for incarnation, links in self._links.items()}
+
+    def spoken(self) -> dict[str, int]:
+        """Incarnation → the highest cluster version that it speaks, of everybody there is a link to."""
+        return {incarnation: links[0].speaks for incarnation, links in self._links.items()}
 
     @property
     def unproven(self) -> int:
@@ -194,20 +210,23 @@ class Mesh:
     async def _keep_linked(self, way: Way, target: _Target) -> None:
         delay = bounds.LINK_REDIAL_MIN_S
         logged = ""
+        away = Retrying(log, asyncio.get_running_loop().time)
         alone_since = asyncio.get_running_loop().time()
         while True:
-            link = self._link_there(way, target)
-            if link is None:
-                link, reason = await self._dial(way, target)
+            link = self._link_there(way, target) or await self._dial(way, target)
+            if isinstance(link, _NoLink):
                 if target.incarnation == self._me.incarnation:
                     return
-                if link is None and reason != logged:
-                    log.warning("no cluster link to %s, trying on: %s", _named(way), reason)
-                    logged = reason
-                if link is None and asyncio.get_running_loop().time() - alone_since > bounds.TUNNEL_AFTER_S:
+                if link.is_away:
+                    away.failed("no cluster link to %s, trying on: %s", _named(way), link.reason)
+                elif link.reason != logged:
+                    log.warning("no cluster link to %s, trying on: %s", _named(way), link.reason)
+                    logged = link.reason
+                if asyncio.get_running_loop().time() - alone_since > bounds.TUNNEL_AFTER_S:
                     for incarnation in target.wanted_by:
                         self.want(incarnation, Through(incarnation))
-            if link is not None:
+            else:
+                away.worked()
                 up_since = asyncio.get_running_loop().time()
                 logged = await asyncio.shield(link.closed)
                 alone_since = asyncio.get_running_loop().time()
@@ -224,11 +243,10 @@ class Mesh:
                     return link
         return None
 
-    async def _dial(self, way: Way, target: _Target) -> tuple[Link | None, str]:
-        """A link, or why there is none."""
+    async def _dial(self, way: Way, target: _Target) -> Link | _NoLink:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Link] = loop.create_future()
-        dialer = Dialer(self._key, self._me, self._entropy)
+        dialer = Dialer(self._key, self._me, self._version, self._entropy)
 
         def finish(link: Link) -> None:
             if not done.done():
@@ -246,18 +264,18 @@ class Mesh:
                     )
                 await done
         except TimeoutError:
-            return None, f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s"
+            return _NoLink(f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s", is_away=True)
         except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
-            return None, because(error)
+            return _NoLink(because(error), is_away=not isinstance(error, ssl.SSLError))
         finally:
             if link is not None and not link.up:
                 link.close("no handshake in time")
         if dialer.itself:
             target.incarnation = self._me.incarnation
         if not link.up:
-            return None, link.reason
+            return _NoLink(link.reason, is_away=link.reason == PEER_CLOSED)
         target.incarnation = link.peer.incarnation
-        return link, ""
+        return link
 
     def _secured(self, side: Literal["listening", "dialling"]) -> _Secured:
         if self._certificates is None:
@@ -276,19 +294,18 @@ class Mesh:
 
     async def _resolve_seeds(self) -> None:
         loop = asyncio.get_running_loop()
-        logged: dict[Address, str] = {}
+        unresolved: dict[Address, Retrying] = {}
         while True:
             found: dict[Way, None] = {}
             for host, port in self._seeds:
                 try:
                     infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                     found.update(((str(info[4][0]), port), None) for info in infos[: bounds.SEED_ADDRESSES_MAX])
-                    logged.pop((host, port), None)
+                    unresolved.pop((host, port), None)
                 except (OSError, UnicodeError) as error:
                     found.update((address, None) for address, target in self._targets.items() if target.is_seed)
-                    if logged.get((host, port)) != str(error):
-                        log.warning("can't resolve the seed %s: %s", host, error)
-                        logged[host, port] = str(error)
+                    trouble = unresolved.setdefault((host, port), Retrying(log, loop.time))
+                    trouble.failed("can't resolve the seed %s: %s", host, error)
             for address in found:
                 target = self._targets.setdefault(address, _Target())
                 target.is_seed = True
@@ -313,7 +330,7 @@ class Mesh:
             if len(self._unproven) >= bounds.LINK_HANDSHAKES_MAX:
                 oldest = next(iter(self._unproven))
                 self._turn_away(oldest, f"more than {bounds.LINK_HANDSHAKES_MAX} handshakes at once")
-            link = Link(self._owner, Listener(self._key, self._me, self._entropy), self._handshake_over)
+            link = self._accepted()
             link.address = f"{address[0]}:{address[1]}"
             self._unproven[link] = asyncio.create_task(self._welcome(link, connection))
 
@@ -330,7 +347,10 @@ class Mesh:
 
     def _welcome_tunnel(self, tunnel: Tunnel) -> None:
         """Through a node that is proven, which bounds how many there are."""
-        tunnel.start(Link(self._owner, Listener(self._key, self._me, self._entropy), self._handshake_over))
+        tunnel.start(self._accepted())
+
+    def _accepted(self) -> Link:
+        return Link(self._owner, Listener(self._key, self._me, self._version, self._entropy), self._handshake_over)
 
     def _turn_away(self, link: Link, reason: str) -> None:
         link.close(reason)
@@ -339,6 +359,9 @@ class Mesh:
     def _handshake_over(self, link: Link) -> None:
         self._unproven.pop(link, None)
         if link.up:
+            return
+        if link.reason == PEER_CLOSED or self.is_leaving:
+            log.info("no cluster link from %s: %s", link.address, link.reason)  # this node itself, or a probe
             return
         self._refused += 1
         now = asyncio.get_running_loop().time()

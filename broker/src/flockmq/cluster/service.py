@@ -26,14 +26,18 @@ from typing import Final
 import msgspec
 
 from flockmq import bounds, tasks
+from flockmq.clock import SYSTEM as SYSTEM_CLOCK
+from flockmq.clock import Clock
 from flockmq.cluster import balance, ballot, coreport, events, frames, freshness
 from flockmq.cluster.balance import Balance
 from flockmq.cluster.ballot import Ballot
 from flockmq.cluster.beats import Beats
+from flockmq.cluster.clocks import ClusterTime
 from flockmq.cluster.coreport import CorePort
 from flockmq.cluster.courier import HomeCourier
 from flockmq.cluster.duties import Duties
 from flockmq.cluster.events import EventRelay
+from flockmq.cluster.fitness import Fitness
 from flockmq.cluster.forward import PeerSink
 from flockmq.cluster.forwarding import Forwarding
 from flockmq.cluster.frames import Status
@@ -52,12 +56,13 @@ from flockmq.cluster.membership import (
 )
 from flockmq.cluster.mesh import Bind, Mesh, Through
 from flockmq.cluster.rows import Rows
+from flockmq.cluster.version import ClusterVersion, Rollout
 from flockmq.cluster.views import ClusterSettings, LocalStatus, NodeView, Traffic
 from flockmq.entropy import SYSTEM, Entropy
 from flockmq.rlog.core import Core
 from flockmq.rlog.redis import RedisConfig, RedisLinks
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, NodeInfo
+from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, VERSIONS, NodeInfo, Raised
 from flockmq.session.letter import Letter
 from flockmq.session.sink import Sink
 
@@ -78,16 +83,19 @@ class Cluster:
         redis: RedisConfig | None = None,
         bind: Bind | None = None,
         entropy: Entropy = SYSTEM,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if (settings.listen or settings.seeds) and len(settings.key) < KEY_MIN_BYTES:
             raise ValueError(f"the cluster key has {len(settings.key)} bytes, it needs at least {KEY_MIN_BYTES}")
         self.settings = settings
         self.incarnation = new_incarnation(settings.name, entropy=entropy)
         self.is_core = settings.role in CORE_ROLES
+        self.version = ClusterVersion(settings.speaks)
         self.core_port = CorePort(self._choose_core)
         self.ballot = Ballot(self._core_links, self._count_cores)
         self.nodes_table: Rows[str, NodeInfo] = Rows(self._node_put, self._node_deleted)
         self.slots: Rows[int, str] = Rows(self._slot_put, self._slot_deleted)
+        self._versions: Rows[str, Raised] = Rows(self._version_put, _ignore)
         self.link_port = 0
 
         self.local_status: Callable[[], LocalStatus] = LocalStatus
@@ -114,7 +122,9 @@ class Cluster:
         self._turn = turn
         self._redis = redis
         self._loop = asyncio.get_running_loop()
-        self.mesh = Mesh(self, self._me, settings.key, settings.seeds, settings.certificates, bind, entropy)
+        self.mesh = Mesh(
+            self, self._me, settings.key, self.version, settings.seeds, settings.certificates, bind, entropy
+        )
         self._members = Membership(settings.name, self._loop.time())
         self._forwarding = Forwarding(
             turn,
@@ -124,19 +134,23 @@ class Cluster:
             self._drained,
             self._came_back,
             lambda: self.is_fenced,
+            lambda: self.may_be_purged,
         )
-        self.courier = HomeCourier(turn, self.incarnation, self.mesh, self.slots, self.epoch)
+        self.courier = HomeCourier(turn, self.incarnation, self.mesh, self.slots, self.epoch, self.version.gate(2))
         self.on_slot.append(self.courier.view.noted)
         self.on_node_gone.append(self.courier.node_gone)
-        self._beats = Beats(self.mesh, self._members, self._forwarding, self._local, self.is_core)
-        self._events = EventRelay(self._choose_core)
+        self.time = ClusterTime(clock, self.is_core)
+        self._beats = Beats(self.mesh, self._members, self._forwarding, self._local, self.time, self.is_core)
+        self.events = EventRelay(self._choose_core)
         self.freshness = Freshness(self.mesh, self._is_settled if self.is_core else None, settings.max_stale_s)
+        self.fitness = Fitness()
         self._balance = Balance(self._who, self.mesh, self._beats)
         self._beats.look = self._look
+        self._beats.stale = lambda: self.freshness.is_stale
         self._beats.writes_through = self._writes_through
         self._beats.replicants = self._balance.replicants
         self._note_handlers: dict[str, Callable[[str, bytes], None]] = {
-            events.NOTE: self._events.came,
+            events.NOTE: self.events.came,
             freshness.NOTE: self._heads_came,
             balance.NOTE: self._move_came,
         }
@@ -158,14 +172,18 @@ class Cluster:
         self._beats.count_cores = self._count_cores
         rlog.on_change(NODES.name, self.nodes_table)
         rlog.on_change(SLOTS.name, self.slots)
+        rlog.on_change(VERSIONS.name, self._versions)
         if rlog.core is not None:
             self._core = rlog.core
+            rollout = Rollout(self.version.newest, self.settings.version_settle_s)
             self._duties = Duties(
-                rlog, rlog.core, self._members, self.nodes_table, self.slots, self._beats, self.settings.cores
-            )
+                rlog, rlog.core, self._members, self.nodes_table, self.slots, self._beats, self.settings.cores,
+                rollout, self.mesh.spoken,
+            )  # fmt: skip
             self._beats.unreachable = self._duties.unreachable
             self._beats.leads = lambda: self.is_leader
             self._beats.settled = self._is_settled
+            self._beats.is_new = self._duties.is_new
 
     async def start(self) -> None:
         """Raises OSError when the link's port can't be bound."""
@@ -182,12 +200,12 @@ class Cluster:
         await self._rlog.write(CLUSTER, [NODES.put(self.incarnation, info)])
         self._joined = True
         if self._redis is not None and self._core is not None and self._duties is not None:
-            self._events.redis = self._events.redis or RedisLinks(self._redis)
-            self._leading = Leading(self.incarnation, self._redis, self._core, self._duties, self._events)
+            self.events.redis = self.events.redis or RedisLinks(self._redis)
+            self._leading = Leading(self.incarnation, self._redis, self._core, self._duties)
             self._running = self._keep(tasks.vital(self._leading.run(), "cluster-leading"))
         if not self._relays:
             self._relays = True
-            self._keep(tasks.begun_anew(self._events.run, "cluster-events"))
+            self._keep(tasks.begun_anew(self.events.run, "cluster-events"))
 
     async def begin_anew(self) -> str:
         """This incarnation was purged: be another, of which nobody knows yet, and return when a majority of the cores
@@ -211,10 +229,12 @@ class Cluster:
     async def stop(self) -> None:
         """Leave. What was not forwarded is lost; stop serving clients first."""
         self._joined = False
+        if self._rlog is not None:
+            self._rlog.leave()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._events.flush()
+        await self.events.flush()
         if self._leading is not None:
             await self._leading.leave()
         await self.mesh.stop()
@@ -222,8 +242,8 @@ class Cluster:
         self.courier.stop()
         if self._leading is not None:
             await self._leading.close()
-        if self._events.redis is not None:
-            await self._events.redis.close()
+        if self.events.redis is not None:
+            await self.events.redis.close()
 
     @property
     def is_leader(self) -> bool:
@@ -233,12 +253,19 @@ class Cluster:
     def is_fenced(self) -> bool:
         """This node was purged and isn't back yet, or heard of no majority of the cores for MEMBER_FENCE_S and may have
         been: it acknowledges nothing that needs others."""
-        return not self.is_surely_member
+        return not self._joined or self._beats.is_fenced(self._loop.time())
 
     @property
     def is_surely_member(self) -> bool:
-        """Neither fenced, nor purged and not back yet: slots that are this node's are nobody else's."""
-        return self._joined and not self._beats.is_fenced(self._loop.time())
+        """Neither fenced, nor behind in the log of members and slots for so long: slots that are this node's are nobody
+        else's."""
+        assert self._rlog is not None
+        return not self.is_fenced and self._rlog.lag(CLUSTER)[1] <= bounds.MEMBER_FENCE_S * 1000
+
+    @property
+    def may_be_purged(self) -> bool:
+        """It was, or was out of touch and hasn't caught up since: others may have what is on its way to this node."""
+        return self.incarnation not in self.nodes_table or self.freshness.doubts(self._loop.time())
 
     def nodes(self) -> list[NodeView]:
         """All members, by name."""
@@ -341,7 +368,7 @@ class Cluster:
 
     def hand_events(self, kind: str, batch: Sequence[events.Event]) -> None:
         """Events for the nightly report (kinds: events.KINDS); best effort."""
-        self._events.buffer.add(kind, batch)
+        self.events.buffer.add(kind, batch)
 
     # --- LinkOwner --------------------------------------------------------------------------------------------------
 
@@ -399,7 +426,7 @@ class Cluster:
         if method in (coreport.REGISTER, coreport.APPEND) and self._core is not None:
             self._beats.appends += 1
             assert self._rlog is not None
-            return await coreport.serve(self._core, method, body, self._rlog.note_head)
+            return await coreport.serve(self._core, method, body, self._rlog.note_head, self.version.gate(2))
         if method == ballot.ASK and self._core is not None:
             return await ballot.serve(self._core, body)
         if (handler := self._request_handlers.get(method)) is not None:
@@ -427,8 +454,8 @@ class Cluster:
     def link_courier(self, link: Link, number: int, epoch: int, letters: list[Letter], size_bytes: int) -> None:
         self.courier.came(link, number, epoch, letters, size_bytes)
 
-    def link_taken(self, link: Link, number: int, view: int) -> None:
-        self.courier.taken(link, number, view)
+    def link_taken(self, link: Link, number: int, view: int, stuck: dict[int, int]) -> None:
+        self.courier.taken(link, number, view, stuck)
 
     def link_resume(self, link: Link, accepted: int) -> None:
         self._forwarding.resume(link, accepted)
@@ -452,6 +479,8 @@ class Cluster:
 
     def _look(self, now: float) -> None:
         self.freshness.look(now)
+        self.fitness.look(now, is_cut_off=self._beats.is_cut_off(), is_stale=self.freshness.is_stale)
+        self._forwarding.look()
         if self.is_core:
             self._balance.look(now)
 
@@ -532,6 +561,22 @@ class Cluster:
     def _slot_put(self, slot: int, owner: str) -> None:
         for callback in self.on_slot:
             callback(slot, owner)
+
+    def _version_put(self, _: str, raised: Raised) -> None:
+        if raised.version > self.version.newest:
+            log.error(
+                "the cluster is at version %d, and this node's release speaks %d at most: upgrade this node",
+                raised.version,
+                self.version.newest,
+            )
+            return
+        if raised.version <= self.version.current:
+            return
+        log.info("the cluster is at version %d: all nodes speak it", raised.version)
+        self.version.raised(raised.version)
+        for link in self.mesh.links():
+            if link.speaks < raised.version:
+                link.close(f"it speaks version {link.speaks} at most, and the cluster is at {raised.version}")
 
     def _slot_deleted(self, slot: int) -> None:
         self._slot_put(slot, "")

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 
 
-def reassign(owners: Mapping[int, str], cores: Collection[str], slots: int) -> dict[int, str]:
+def reassign(
+    owners: Mapping[int, str], cores: Collection[str], slots: int, keeping: Collection[str] = ()
+) -> dict[int, str]:
     """The slots that change their owner, and to whom.
 
-    Afterwards each core owns ⌊slots/cores⌋ or one more. A slot moves only when its owner isn't one of `cores`, or
-    owns more than its share. Without cores nothing changes.
+    Who is `keeping`, and is none of `cores`, keeps what it has. Of the other slots each core owns ⌊slots/cores⌋ or one
+    more afterwards. A slot moves only when its owner is neither, or owns more than its share. Without cores nothing
+    changes.
     """
-    if not cores:
+    if not cores or is_balanced(owners, cores, slots):
         return {}
     held: dict[str, list[int]] = {core: [] for core in cores}
     homeless: list[int] = []
+    kept = 0
     for slot in range(slots):
-        held.get(owners.get(slot, ""), homeless).append(slot)
+        owner = owners.get(slot, "")
+        if owner in keeping and owner not in held:
+            kept += 1
+        else:
+            held.get(owner, homeless).append(slot)
     by_load = sorted(held, key=lambda core: (-len(held[core]), core))
-    share, richer = divmod(slots, len(held))
+    share, richer = divmod(slots - kept, len(held))
     quota = {core: share + (rank < richer) for rank, core in enumerate(by_load)}
     for core in by_load:
         homeless.extend(held[core][quota[core] :])
@@ -29,6 +37,15 @@ def reassign(owners: Mapping[int, str], cores: Collection[str], slots: int) -> d
         for _ in range(quota[core] - len(held[core])):
             moves[homeless.pop()] = core
     return moves
+
+
+def is_balanced(owners: Mapping[int, str], cores: Collection[str], slots: int) -> bool:
+    """Whether each slot has an owner among `cores`, and each of them its share: then nothing moves."""
+    share = slots // len(cores)
+    counts = Counter(owners.values())
+    return len(owners) == slots == sum(counts[core] for core in cores) and all(
+        share <= counts[core] <= share + 1 for core in cores
+    )
 
 
 def count_by_owner(owners: Mapping[int, str]) -> dict[str, int]:

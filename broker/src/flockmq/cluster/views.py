@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from flockmq.cluster.certificates import LinkCertificates
 from flockmq.cluster.mesh import Address
+from flockmq.cluster.version import NEWEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,10 @@ class ClusterSettings:
     """How old tables may be that acknowledged messages are matched by."""
     via_core: bool = False
     """Replicants send one another messages through a core, and never dial each other."""
+    speaks: int = NEWEST
+    """The highest cluster version that this node speaks."""
+    version_settle_s: float = 0.0
+    """For how long all nodes must have spoken a version before the leader raises the cluster to it."""
     certificates: LinkCertificates | None = None
     """None: links without TLS."""
 

@@ -98,6 +98,8 @@ class Mqtt(Rates, frozen=True, kw_only=True):
     response_information: Annotated[str, Meta(max_length=1024)] = ""
     server_reference: Annotated[str, Meta(max_length=1024)] = ""
     """Where a 5.0 client may go when this node sends it away: `host:port`, or several, separated by spaces."""
+    strict_mode: bool = False
+    """Refuse what the specification lets a server refuse: see `session/strict.py`."""
 
 
 # --- listeners ------------------------------------------------------------------------------------------------------
@@ -208,6 +210,9 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     max_stale: Annotated[float, Meta(ge=0.5, le=60.0), Kind.DURATION] = 0.5
     """A node whose tables are older holds its acknowledgements of QoS 1 and 2 until it has caught up: what is
     acknowledged later than that after a SUBACK reaches the subscriber."""
+    version_settle: Seconds = 300.0
+    """For how long all nodes must have been of a release before the cluster uses what only that release understands.
+    Until then it can be rolled back."""
     forwarding: Literal["direct", "via-core"] = "direct"
     """How messages get from one replicant to another: `via-core` where replicants can't reach one another."""
     certfile: Path | None = None

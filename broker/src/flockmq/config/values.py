@@ -10,6 +10,7 @@ error; a struct that has both `url` and `password` keeps no password in the URL.
 from __future__ import annotations
 
 import difflib
+import functools
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -313,6 +314,7 @@ def _document(value: object, struct: Any, where: str, is_text: bool) -> object:
     return build(struct, {key: read(item, kinds[key], f"{where}.{key}") for key, item in table.items()}, where)
 
 
+@functools.cache
 def field_types(struct: Any) -> dict[str, Any]:
     return get_type_hints(struct, include_extras=True)
 

@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from flockmq import bounds
@@ -33,6 +34,9 @@ DETACHED_KEPT_S: Final = 60.0
 """One that found no home yet, or no link, is kept so long: Redis may be away for half a minute."""
 
 
+_FULL: Final = "too much waits for Redis there, or the session that Redis has can't be read (then an alarm says so)"
+
+
 class AttachError(Exception):
     """Why the client id can't be had; the text is for the log."""
 
@@ -42,7 +46,8 @@ class HomeUnreachable(AttachError):
 
 
 class HomeFull(AttachError):
-    """So much waits at its home to be durable that no more is taken: CONNACK 0x88, the client may try again."""
+    """So much waits at its home to be durable that no more is taken, or it has a session that can't be read: CONNACK
+    0x88, the client may try again."""
 
 
 class Superseded(AttachError):
@@ -62,7 +67,7 @@ Answered = Callable[[bytes], None]
 
 
 class Connection(NamedTuple):
-    """One that holds a token; `opening` where its session runs at its home."""
+    """One that holds a token; `opening` where its session runs at its home, or its will is kept there."""
 
     client_id: bytes
     token: int
@@ -177,11 +182,13 @@ class Asking:
         self._detached: deque[_Detached] = deque(maxlen=bounds.HOME_OUT_MAX)
         self._moved: set[int] = set()
         self._registering: asyncio.Task[None] | None = None
+        self._register_also: asyncio.Task[None] | None = None
 
     async def stop(self) -> None:
-        if self._registering is not None:
-            self._registering.cancel()
-            await asyncio.wait([self._registering])
+        for task in (self._registering, self._register_also):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
 
     def __len__(self) -> int:
         """Connections whose home has not answered yet."""
@@ -255,7 +262,7 @@ class Asking:
         self._take_pending(number)
         kicked = max(self._kicked.get(pending.client_id, 0), self._kicked_before.get(pending.client_id, 0))
         if status == wire.FULL:
-            pending.done(HomeFull(f"the home of {pending.client_id!r} takes no more sessions before Redis has them"))
+            pending.done(HomeFull(f"the home of {pending.client_id!r} does not admit it now: {_FULL}"))
         elif status == wire.SUPERSEDED or token <= kicked:
             pending.done(Superseded(f"a newer connection has the client id {pending.client_id!r}"))
         else:
@@ -317,24 +324,34 @@ class Asking:
         while self._moved:
             await asyncio.sleep(0)
             moved, self._moved = self._moved, set()
-            said_bytes = 0
-            for count, connection in enumerate(list(self._clients.connections()), start=1):
-                if slot_of(connection.client_id) in moved:
-                    try:
-                        said_bytes += self._register_one(connection)
-                    except Exception:  # the others have no part in it
-                        log.exception("the connection of %r could not be registered", connection.client_id)
-                if count % bounds.HOME_BATCH_MAX == 0 or said_bytes >= NOTE_BYTES:
-                    said_bytes = 0
-                    await self._homes_take_more()
+            await self._register_those(partial(_is_in, moved))
             now = self._loop.time()
             self._forget_detached(now)
             for detached in list(self._detached):
                 may_be_lost = not detached.said_at or detached.said_at > now - DETACHED_AGAIN_S
                 if may_be_lost and slot_of(detached.item[0]) in moved:
                     self._say_detached(detached)
-            self._ask_again([n for n, pending in self._pending.items() if slot_of(pending.client_id) in moved])
+            again = [n for n, pending in self._pending.items() if slot_of(pending.client_id) in moved]
+            for number in again:
+                self._pending[number].deadline = now + bounds.ATTACH_WAIT_S
+            self._ask_again(again)
             self._put_again([n for n, asked in self._questions.items() if slot_of(asked.client_id) in moved])
+
+    def register_wills(self) -> None:
+        """Homes keep wills from now on."""
+        self._register_also = asyncio.create_task(self._register_those(_is_guest))
+
+    async def _register_those(self, wanted: Callable[[Connection], bool]) -> None:
+        said_bytes = 0
+        for count, connection in enumerate(list(self._clients.connections()), start=1):
+            if wanted(connection):
+                try:
+                    said_bytes += self._register_one(connection)
+                except Exception:  # the others have no part in it
+                    log.exception("the connection of %r could not be registered", connection.client_id)
+            if count % bounds.HOME_BATCH_MAX == 0 or said_bytes >= NOTE_BYTES:
+                said_bytes = 0
+                await self._homes_take_more()
 
     async def _homes_take_more(self) -> None:
         """Wills are as large as clients like, and all have to go over few links."""
@@ -351,7 +368,7 @@ class Asking:
         owner = self._home.owner(slot_of(client_id))
         if not owner or not self._clients.holds(client_id, token):
             return 0
-        pairs = b"" if opening is None else self._clients.unsettled(token)
+        pairs = b"" if opening is None or wire.is_guest(opening) else self._clients.unsettled(token)
         self._home.say(owner, wire.REGISTER, (client_id, wire.pack_token(token), opening, pairs))
         return wire.size_of(client_id, opening) + len(pairs)
 
@@ -411,3 +428,11 @@ class Asking:
                 del self._given_up[next(iter(self._given_up))]
             self._given_up[number] = pending.client_id
             pending.done(HomeUnreachable(f"the home of {pending.client_id!r} did not answer in time"))
+
+
+def _is_in(slots: set[int], connection: Connection) -> bool:
+    return slot_of(connection.client_id) in slots
+
+
+def _is_guest(connection: Connection) -> bool:
+    return connection.opening is not None and wire.is_guest(connection.opening)

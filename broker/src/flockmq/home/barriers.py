@@ -22,6 +22,23 @@ class All:
             self._done(self._durable)
 
 
+class BySlot:
+    """One barrier a slot. `done` is called once, when all were answered: True if all of them were. `slots`: those whose
+    barrier wasn't answered yet, or never will be by us.
+    """
+
+    __slots__ = ("_all", "slots")
+
+    def __init__(self, slots: dict[int, None], done: Callable[[bool], None]) -> None:
+        self.slots = slots
+        self._all = All(len(slots), done)
+
+    def one(self, slot: int, durable: bool) -> None:
+        if durable:
+            del self.slots[slot]
+        self._all.one(durable)
+
+
 def if_durable(then: Callable[[], None], durable: bool) -> None:
     """Who never hears is kicked, or asks the slot's new home."""
     if durable:

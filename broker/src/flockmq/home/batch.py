@@ -12,6 +12,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Final, cast
 
+from mypy_extensions import mypyc_attr
+
 from flockmq import bounds
 from flockmq.rlog.redis import Argument
 
@@ -83,15 +85,31 @@ class Batch:
         return BEGINS if META in fields else GOES_ON
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Line:
+    """The slots at one server. `queue`: those that have something to be written, in the order in which they came;
+    `waiting_bytes`: all that waits at them.
+    """
+
+    def __init__(self) -> None:
+        self.queue: dict[int, SlotQueue] = {}
+        self.waiting_bytes: int = 0
+
+    def arrived(self) -> None:
+        """A slot came into `queue`."""
+        raise NotImplementedError(type(self).__name__)
+
+
 class SlotQueue:
     """A slot that this core owns. Its batches wait in their order; the first one is `sealed` when it was sent."""
 
-    __slots__ = ("after", "batches", "before", "fence", "keys", "number", "queued", "writable")
+    __slots__ = ("after", "batches", "before", "fence", "keys", "line", "number", "queued", "writable")
 
-    def __init__(self, number: int, fence: bytes) -> None:
+    def __init__(self, number: int, fence: bytes, line: Line) -> None:
         self.number = number
         self.keys = SlotKeys(number)
         self.fence = fence
+        self.line = line
         self.before = b""
         """What Redis must have as the fence."""
         self.after = b""

@@ -41,6 +41,11 @@ class SlotJournal(Journal):
             self._store.put(self.slot, client_id, field, value)
             self._unsealed()
 
+    def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
+        if not self.is_closed:
+            self._store.put_both(self.slot, client_id, field, value, other, other_value)
+            self._unsealed()
+
     def delete(self, client_id: bytes, field: bytes) -> None:
         if not self.is_closed:
             self._store.delete(self.slot, client_id, field)

@@ -3,6 +3,8 @@
 Their sessions live in a router of their own (`HomedRouter`) and in `Sessions`, as the clients' of a node do; all of
 them that lasts is mirrored in the store. What always holds:
 - A slot is used when it was taken in the store, behind this core's fence, and all its sessions are here.
+- A session that can't be read stays as it is in Redis, and an alarm says so, until it is deleted. Of a slot that can't
+  be read that goes for the whole slot.
 - A slot that another core took is let go of: its sessions stop here at once, and go on there. They leave the router in
   slices; if the slot comes back before they are all out, it is taken when they are.
 - `view` rises with each slot that came or went, before anything is taken without it or for it.
@@ -13,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import aclosing
 from functools import partial
 from struct import error as StructError
 from typing import Final, Protocol
@@ -22,14 +23,16 @@ from flockmq import bounds
 from flockmq.clock import Clock
 from flockmq.home.barriers import All, if_durable
 from flockmq.home.edges import SlotJournal
+from flockmq.home.loading import Loading
 from flockmq.home.marks import Marks, number_bytes
 from flockmq.home.port import Host
 from flockmq.home.slices import Slices
 from flockmq.home.store import Store, StoreFenced
-from flockmq.home.taking import Taken
+from flockmq.home.taking import Spoilt, Taken
 from flockmq.home.wills import HASH as WILLS
 from flockmq.home.wills import Wills
 from flockmq.mqtt.errors import PacketError
+from flockmq.rlog.authors import author_of
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogError
 from flockmq.routing.matcher import ShapeLimitError
@@ -50,6 +53,8 @@ class Guests(Protocol):
 
     def slot_loaded(self, slot: int) -> None: ...
 
+    def slot_left(self, slot: int) -> None: ...
+
     def slot_retaken(self, slot: int) -> None:
         """It wasn't ours for a while, and no node may have seen that it is again."""
         ...
@@ -66,12 +71,13 @@ class Guests(Protocol):
 class Slot:
     """`gained_at`: the epoch at which it became ours, at the latest; `fence` names it in the store. `is_lost`: another
     core took it, as our own table is about to say. `clients`: whose sessions are here; `unread`: whose can't be
-    restored here. `was_emptied`: Redis lost data while they came.
+    restored here, and why. `was_emptied`: Redis lost data while they came. `spoilt`: why the slot can't be read, as it
+    was looked at last, before `looked_at_s`.
     """
 
     __slots__ = (
-        "clients", "fence", "gained_at", "is_lost", "journal", "loaded", "lost_s", "marks", "number", "unread",
-        "was_emptied", "wills",
+        "clients", "fence", "gained_at", "is_lost", "journal", "loaded", "looked_at_s", "lost_s", "marks", "number",
+        "spoilt", "unread", "was_emptied", "wills",
     )  # fmt: skip
 
     def __init__(self, number: int, gained_at: int, fence: str, journal: SlotJournal, wills: Wills) -> None:
@@ -82,7 +88,9 @@ class Slot:
         self.wills = wills
         self.marks = Marks()
         self.clients: dict[bytes, None] = {}
-        self.unread: set[bytes] = set()
+        self.unread: dict[bytes, str] = {}
+        self.spoilt = ""
+        self.looked_at_s = 0.0
         self.loaded = False
         self.is_lost = False
         self.lost_s = 0.0
@@ -90,6 +98,16 @@ class Slot:
 
     def is_blank(self) -> bool:
         return not self.loaded and not self.is_lost
+
+    def unreadable(self) -> str:
+        """What somebody must see to; "": nothing."""
+        if self.spoilt:
+            return f"slot {self.number} of sessions can't be read, its clients wait: {self.spoilt}"
+        if not self.unread:
+            return ""
+        client_id, why = next(iter(self.unread.items()))
+        what = repr(client_id.decode(errors="backslashreplace")) if client_id != WILLS else "a will"
+        return f"{len(self.unread)} sessions of slot {self.number} can't be read, and are kept: {what} ({why}), …"
 
     def lose(self, now_s: float) -> None:
         self.loaded = False
@@ -121,7 +139,7 @@ class Holding:
         self._noticed = False
         self._stopped = False
         self._dealt_at = 0
-        self._loading: asyncio.Task[None] | None = None
+        self._loading = Loading(store, self._blank, self._take_over, host.changed)
         self._rewriting: dict[asyncio.Task[None], None] = {}
         self._strange: dict[bytes, float] = {}
         """Sources of nodes that are no members any more, and until when their marks are kept."""
@@ -133,10 +151,10 @@ class Holding:
     async def stop(self) -> None:
         """Nothing is taken any more."""
         self._stopped = True
-        tasks = [*self._rewriting, *([self._loading] if self._loading is not None else [])]
-        for task in tasks:
+        await self._loading.stop()
+        for task in self._rewriting:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._rewriting, return_exceptions=True)
 
     async def durable(self) -> None:
         """Returns when all that was put is durable, or never will be."""
@@ -194,8 +212,15 @@ class Holding:
         return self._dealt_at if self._noticed else self._host.slots_epoch()
 
     def is_loading(self) -> bool:
-        """Or a slot was let go whose loss isn't in the view yet: what is taken without it must not be accepted."""
-        return self._noticed or bool(self._unloaded) or self._stopped
+        return self.is_changing() or bool(self._unloaded)
+
+    def is_changing(self) -> bool:
+        """A slot was let go, or lost, which isn't in the view yet: what is taken without it must not be accepted."""
+        return self._noticed or self._stopped or any(self.slots[number].is_lost for number in self._unloaded)
+
+    def unloaded(self) -> set[int]:
+        """Slots whose sessions aren't here yet."""
+        return self._unloaded.copy()
 
     def _notice(self) -> None:
         if not self._noticed:
@@ -209,47 +234,25 @@ class Holding:
         place = StreamId(self._dealt_at >> 48, self._dealt_at & (1 << 48) - 1)
         for slot in self._gained:
             journal = SlotJournal(slot, self._store, self._unsealed, self._host.flush_soon)
-            wills = Wills(journal, self.ledger, self._host.publish)
+            wills = Wills(journal, self.ledger, self._host.publish, self._host.has_authors)
             self.slots[slot] = Slot(slot, self._dealt_at, f"{place} {self._host.incarnation}", journal, wills)
             self._unloaded.add(slot)
         self._gained.clear()
-        self._load_soon()
+        self._loading.look()
         self._host.changed()
 
     # --- taking over --------------------------------------------------------------------------------------------------
 
     def _blank(self) -> dict[int, str]:
         """Slots to be taken now, and their fences."""
-        slots = self.slots
+        slots, now_s = self.slots, self._clock.monotonic()
         return {
             number: slots[number].fence
             for number in self._unloaded
-            if number not in self._leaving and slots[number].is_blank()
+            if number not in self._leaving and slots[number].is_blank() and slots[number].looked_at_s <= now_s
         }
 
-    def _load_soon(self) -> None:
-        if self._blank() and (self._loading is None or self._loading.done()):
-            self._loading = asyncio.ensure_future(self._load_all())
-
-    async def _load_all(self) -> None:
-        retry_s = bounds.LOG_RETRY_MIN_S
-        while blank := self._blank():
-            try:
-                async with aclosing(self._store.take_all(blank)) as slots:
-                    async for number, taken in slots:
-                        await self._take_over(number, blank[number], taken)
-                        await asyncio.sleep(0)
-                retry_s = bounds.LOG_RETRY_MIN_S
-            except LogError as error:
-                log.warning("%d slots of sessions wait for Redis: %s", len(blank), error)
-                await asyncio.sleep(retry_s)
-                retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
-            except Exception:  # all slots of this core would wait for ever
-                log.exception("slots of sessions could not be taken; those that aren't here are taken again")
-                await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
-        self._host.changed()
-
-    async def _take_over(self, number: int, fence: str, taken: Taken | StoreFenced) -> None:
+    async def _take_over(self, number: int, fence: str, taken: Taken | StoreFenced | Spoilt) -> None:
         slot = self.slots.get(number)
         if slot is None:  # another core's meanwhile
             self._store.release(number)
@@ -258,12 +261,23 @@ class Holding:
         elif isinstance(taken, StoreFenced):
             self._note("another core took them before their sessions were here", number)
             slot.lose(self._clock.monotonic())
+        elif isinstance(taken, Spoilt):
+            slot.looked_at_s = self._clock.monotonic() + bounds.SLOT_SPOILT_RETRY_S
+            self._spoil(slot, str(taken))
         elif not slot.loaded and await self._load(slot, taken) and not slot.is_lost:
             slot.loaded = True
+            slot.spoilt = ""
             self._unloaded.discard(number)
             if slot.was_emptied:
                 self._data_lost(number)
             self._guests.slot_loaded(number)
+            self._host.alarm(number, slot.unreadable())
+
+    def _spoil(self, slot: Slot, why: str) -> None:
+        if why != slot.spoilt:
+            log.error("slot %d of sessions can't be read; it is looked at again: %s", slot.number, why)
+            slot.spoilt = why
+            self._host.alarm(slot.number, slot.unreadable())
 
     async def _load(self, slot: Slot, taken: Taken) -> bool:
         """Its sessions, as they were when their last home put them down; False: it went while they came."""
@@ -272,6 +286,7 @@ class Holding:
             self._store.unmark(slot.number, source)
         for source in slot.marks.strangers({node_source(member) for member in self._host.members()}):
             self._strange.setdefault(source, self.router.now_s + bounds.MARKS_KEPT_S)
+        slot.unread.update(taken.unread)
         for client_id, fields in taken.sessions.items():
             if client_id in self.sessions.by_id:
                 continue  # taken again after Redis lost data: what is here is newer
@@ -281,11 +296,10 @@ class Holding:
                 else:
                     self._restore(slot, client_id, fields)
             except (ValueError, IndexError, StructError, PacketError, ShapeLimitError) as error:
-                log.error("the session of %r can't be restored, it is left in Redis: %s", client_id, error)
-                slot.unread.add(client_id)
-            except Exception:  # the others, and the other slots, have no part in it
-                log.exception("the session of %r can't be restored, it is left in Redis", client_id)
-                slot.unread.add(client_id)
+                slot.unread[client_id] = str(error) or repr(error)
+            except Exception as error:  # the others, and the other slots, have no part in it
+                log.exception("the session of %r can't be restored", client_id)
+                slot.unread[client_id] = repr(error)
             if self._clock.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
                 self.seal()
                 await asyncio.sleep(0)
@@ -293,6 +307,8 @@ class Holding:
                 if self.slots.get(slot.number) is not slot:
                     return False
         self.seal()
+        for client_id, why in slot.unread.items():
+            log.error("the session of %r can't be restored, it is left in Redis: %s", client_id, why)
         return True
 
     def _restore(self, slot: Slot, client_id: bytes, fields: dict[bytes, bytes]) -> None:
@@ -300,6 +316,8 @@ class Holding:
         meta = session.meta
         now_s = self.router.now_s
         left_s = self.ledger.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
+        if meta.will is not None:  # of a connection of before
+            meta.will.message.author = author_of(client_id, self._host.floor(slot.number), is_will=True)
         self.sessions.restore(session, None, meta.will, left_s)
         slot.clients[client_id] = None
         if not meta.left_ms:
@@ -316,7 +334,9 @@ class Holding:
         if slot is None:
             return
         self._unloaded.discard(number)
+        self._host.alarm(number, "", is_ours=False)
         self._store.release(number)
+        self._guests.slot_left(number)
         slot.wills.let_go()
         self.router.give_up_shared(number)
         slot.journal.close()
@@ -331,7 +351,7 @@ class Holding:
             if isinstance(session, DurableSession):
                 yield partial(self.depart, session)
         del self._leaving[slot.number]
-        self._load_soon()
+        self._loading.look()
 
     def depart(self, session: DurableSession) -> None:
         """Of a slot that was let go of."""
@@ -344,6 +364,7 @@ class Holding:
         """
         if not self._leaving:
             self.sessions.tick(self.router.now_s)
+        self._loading.look()
         self._take_what_is_lost_and_ours()
 
     def _take_what_is_lost_and_ours(self) -> None:
@@ -381,7 +402,7 @@ class Holding:
             slot.was_emptied = True
         elif slot is not None:
             slot.was_emptied = False
-            self._note("Redis lost what it had of their sessions; it is written anew from memory", number)
+            self._note("Redis lost what it had of their sessions, or a part; it is written anew from memory", number)
             task = asyncio.ensure_future(self._take_again(slot))
             self._rewriting[task] = None
             task.add_done_callback(self._rewriting.pop)
@@ -393,11 +414,18 @@ class Holding:
                 taken = await self._store.take(slot.number, slot.fence, again=True)
                 if self.slots.get(slot.number) is slot:  # else its sessions left, and are no more here to be compared
                     self._write_again(slot, taken)
+                    if slot.spoilt:
+                        slot.spoilt = ""
+                        self._host.alarm(slot.number, slot.unreadable())
                 return
             except StoreFenced:
                 if self.slots.get(slot.number) is slot:
                     self._fenced(slot.number)
                 return
+            except Spoilt as spoilt:
+                if self.slots.get(slot.number) is slot:
+                    self._spoil(slot, str(spoilt))
+                await asyncio.sleep(bounds.SLOT_SPOILT_RETRY_S)
             except LogError as error:
                 log.warning("slot %d of sessions waits for Redis: %s", slot.number, error)
                 await asyncio.sleep(retry_s)
@@ -407,9 +435,10 @@ class Holding:
                 await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
 
     def _write_again(self, slot: Slot, taken: Taken) -> None:
+        self._store.begin_anew(slot.number)
         here = self._sessions_of(slot)
-        known = {session.client_id for session in here} | slot.unread
-        for client_id in [client_id for client_id in taken.sessions if client_id not in known]:
+        known = {session.client_id for session in here} | slot.unread.keys()
+        for client_id in [client_id for client_id in (*taken.sessions, *taken.unread) if client_id not in known]:
             self._store.drop(slot.number, client_id)
         for session in here:
             session.write_again()
@@ -417,6 +446,20 @@ class Holding:
         for source, number in slot.marks.items():
             self._store.mark(slot.number, source, number_bytes(number))
         self.seal()
+
+    # --- sessions that can't be read ----------------------------------------------------------------------------------
+
+    def is_unread(self, client_id: bytes, slot: int) -> bool:
+        """Redis has a session of this client that can't be restored here."""
+        held = self.slots.get(slot)
+        return held is not None and client_id in held.unread
+
+    def drop_unread(self, client_id: bytes, slot: int) -> None:
+        """Its client, or an operator, wants it no more."""
+        held = self.slots.get(slot)
+        if held is not None and held.unread.pop(client_id, None) is not None:
+            held.journal.drop(client_id)
+            self._host.alarm(slot, held.unreadable())
 
     # --- marks of nodes that went -------------------------------------------------------------------------------------
 
@@ -464,13 +507,17 @@ class Holding:
             message.origin = session.will_origin()
             self.slots[session.journal.slot].wills.publish(message, self.router.now_s)
 
-    def unwanted(self, slot: int, filters: list[bytes]) -> None:
-        self.settle(slot, partial(self._host.unrouted_slot, slot, filters))
+    def unwanted(self, session: DurableSession, filters: list[bytes]) -> None:
+        slot = session.journal.slot
+        self.settle(slot, partial(self._host.unrouted_slot, slot, session.client_id, filters))
 
     def ended(self, session: DurableSession) -> None:
         slot = self.slots.get(session.journal.slot)
         if slot is not None:
             slot.clients.pop(session.client_id, None)
+        if left := self.router.shared.left_by(session):
+            redispatch = partial(if_durable, partial(self.router.shared.redispatch, left))
+            self._host.soon(partial(session.journal.barrier, redispatch))  # behind its end: else it may go on elsewhere
         self._host.session_ended(session)
 
 
@@ -486,7 +533,7 @@ class _Port(NodePort):
 
     def unrouted(self, session: Session, filters: list[bytes]) -> None:
         assert isinstance(session, DurableSession)
-        self._holding.unwanted(session.journal.slot, filters)
+        self._holding.unwanted(session, filters)
 
     def session_ended(self, session: Session) -> None:
         assert isinstance(session, DurableSession)

@@ -79,12 +79,17 @@ class Registry:
             del self._waiting[client_id]
         return moved
 
+    def floor(self, slot: int, epoch: int) -> int:
+        """Above all tokens that former homes of the slot gave, and below those that this one gives. `epoch`: as in
+        `attach`."""
+        return self._epochs.setdefault(slot, epoch) << COUNT_BITS + SLOT_BITS | slot
+
     def attach(self, client_id: bytes, incarnation: str, epoch: int) -> Attached:
         """A new connection wants the client id. `epoch`: the place in the log, used when the slot is served first."""
         slot = slot_of(client_id)
         held = self._slots[slot]
         self._count += 1
-        token = (self._epochs.setdefault(slot, epoch) << COUNT_BITS) + self._count << SLOT_BITS | slot
+        token = self.floor(slot, epoch) + (self._count << SLOT_BITS)
         new = (incarnation, token)
         old = held.get(client_id)
         if old is None or old[0] in self._gone:
@@ -93,6 +98,11 @@ class Registry:
         superseded = self._waiting.get(client_id)
         self._waiting[client_id] = new
         return Attached(token, False, Kick(old[0], client_id, old[1]), superseded)
+
+    def holds(self, client_id: bytes, incarnation: str, token: int) -> bool:
+        """This connection has the client id, and its node wasn't purged."""
+        held = self._slots.get(slot_of(client_id), {})
+        return held.get(client_id) == (incarnation, token) and incarnation not in self._gone
 
     def detach(self, client_id: bytes, token: int) -> Holder | None:
         """A connection is gone; returns who is admitted in its place. Unknown ones are none of our business."""

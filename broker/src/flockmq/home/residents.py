@@ -6,6 +6,8 @@ What always holds:
 - Whoever comes back is told that its session is present exactly if it is; a CONNECT that asks again, because its answer
   was lost, is told the same as before.
 - A connection whose deliveries may be lost gets nothing more before it gets all of it again.
+- How a connection ended that a former home knew is said by its node, or it was lost: whoever comes back to a session
+  with a will waits for that, within the return window, so the will is published, or isn't, before the session goes on.
 """
 
 from __future__ import annotations
@@ -22,20 +24,21 @@ from flockmq.home import wire
 from flockmq.home.asking import Answered
 from flockmq.home.crowds import Crowds
 from flockmq.home.edges import Node, ToFront
+from flockmq.home.guests import message_of
 from flockmq.home.holding import Holding
 from flockmq.home.letters import Letters
 from flockmq.home.port import Homes, Host
+from flockmq.home.returning import Returning
 from flockmq.home.slices import Slices
 from flockmq.home.store import Store
 from flockmq.home.subscribing import Subscribing
-from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.reason import Reason
+from flockmq.rlog.authors import author_of
 from flockmq.session.durable import DurableSession
 from flockmq.session.homed import HomedRouter
 from flockmq.session.journal import Journal, Meta
 from flockmq.session.opening import Will
 from flockmq.session.origin import session_source
-from flockmq.session.publish import parse_publish
 from flockmq.session.session import Session
 from flockmq.session.sink import Sink
 from flockmq.session.slotted import slot_of
@@ -65,6 +68,8 @@ class Residents:
         """Clients that were connected when their sessions came here, and until when their fronts may say so."""
         self._left: dict[bytes, tuple[int, bool]] = {}
         """Those among them that are gone, as their nodes said meanwhile: the expiry, and whether with their wills."""
+        self._returning = Returning()
+        """Those among them that are back elsewhere, and wait for what their nodes say."""
         self._cut_off: dict[bytes, int] = {}
         """Clients whose sessions found no room, and the tokens of their connections, until those are gone."""
 
@@ -84,8 +89,8 @@ class Residents:
         self.holding.now()
         for client_id, until_s in list(self._expected.items()):
             if until_s <= self.router.now_s:
-                del self._expected[client_id]
                 self._gone(client_id)
+                self._let_in(client_id)
         self.holding.forget_strangers()
         self.holding.tick()
         for client_id in [client_id for client_id in self._cut_off if client_id not in self.sessions.by_id]:
@@ -94,6 +99,7 @@ class Residents:
 
     def _gone(self, client_id: bytes) -> None:
         """Its client did not come back: say when it left, or its expiry would start anew with each crash."""
+        del self._expected[client_id]
         session = self.sessions.by_id.get(client_id)
         left = self._left.pop(client_id, None)
         if not isinstance(session, DurableSession) or client_id not in self.sessions.away or session.meta.left_ms:
@@ -104,6 +110,22 @@ class Residents:
             self.sessions.come_back(session)
             session.expiry_s, with_will = left
             self.sessions.leave(session, None, session.meta.will if with_will else None, self.router.now_s)
+
+    def _must_wait(self, client_id: bytes, opening: wire.Opening | None) -> bool:
+        """Nobody has said yet how its last connection ended, and its session has a will. A CONNECT that is asked for
+        again is that connection."""
+        if client_id not in self._expected or client_id in self._left or client_id not in self.sessions.away:
+            return False
+        session = self.sessions.by_id[client_id]
+        assert isinstance(session, DurableSession)
+        asked_before = opening is not None and session.meta.will_source == opening.nonce
+        return session.meta.will is not None and not asked_before
+
+    def _let_in(self, client_id: bytes) -> None:
+        """It is known how its last connection ended."""
+        go_on = self._returning.take(client_id)
+        if go_on is not None and self.holding.has_loaded(slot_of(client_id)):
+            go_on()
 
     # --- slots --------------------------------------------------------------------------------------------------------
 
@@ -119,6 +141,9 @@ class Residents:
     def slot_loaded(self, slot: int) -> None:
         self._homes.loaded(slot)
 
+    def slot_left(self, slot: int) -> None:
+        self.letters.let_go(slot)
+
     def slot_retaken(self, slot: int) -> None:
         self._homes.retaken(slot)
 
@@ -133,6 +158,7 @@ class Residents:
     def went(self, session: DurableSession) -> None:
         self._expected.pop(session.client_id, None)
         self._left.pop(session.client_id, None)
+        self._returning.take(session.client_id)  # its node asks the other home
         self._cut_off.pop(session.client_id, None)
         self._detach(session)
 
@@ -149,11 +175,26 @@ class Residents:
         if opening is not None and not self._has_room(client_id, opening):
             return False
         self.holding.now()
-        slot = self.holding.slots[slot_of(client_id)]
         self._cut_off.pop(client_id, None)
+        go_on = partial(self._open, client_id, incarnation, token, opening, answer)
+        if self._must_wait(client_id, opening):
+            return self._returning.put(client_id, incarnation, token, wire.size_of(client_id, opening), go_on)
+        go_on()
+        return True
+
+    def _open(
+        self,
+        client_id: bytes,
+        incarnation: str,
+        token: int,
+        opening: wire.Opening | None,
+        answer: Callable[[int], None],
+    ) -> None:
+        slot = self.holding.slots[slot_of(client_id)]
+        self.holding.drop_unread(client_id, slot.number)
         if client_id in self._left:
-            del self._expected[client_id]
             self._gone(client_id)
+        self._expected.pop(client_id, None)
         known = self._without_connection(client_id)
         if opening is None:
             if known is not None:
@@ -163,7 +204,7 @@ class Residents:
                 self.holding.settle(slot.number, partial(answer, 0))
             else:
                 answer(0)
-            return True
+            return
         source = session_source(opening.nonce)
         fresh = self._made(slot.journal, source, opening, incarnation, client_id, token)
         asked_before = isinstance(known, DurableSession) and known.meta.will_source == opening.nonce
@@ -176,20 +217,22 @@ class Residents:
             session.abandon()  # it is the connection's own
             self.holding.seal()
             self.holding.settle(slot.number, partial(answer, 0))
-            return True
+            return
         slot.clients[client_id] = None
         self._attach(session, token).former_expiry_s = former_expiry_s
         self.holding.seal()
         self._store.barrier(slot.number, partial(self._opened, session, token, present, answer))
-        return True
 
     def _has_room(self, client_id: bytes, opening: wire.Opening) -> bool:
         """For what is put at the least: of a Redis that is full those get back to their sessions who have one, for what
-        they acknowledge makes room.
+        they acknowledge makes room. Who has one that can't be read gets no other in its place.
         """
+        slot = slot_of(client_id)
+        if self.holding.is_unread(client_id, slot) and not opening.clean_start:
+            return False
         if client_id in self.sessions.by_id and not opening.clean_start:
-            return not self._store.is_backed_up()
-        return not opening.expiry_s or not self._store.is_full()
+            return not self._store.is_backed_up(slot)
+        return not opening.expiry_s or not self._store.is_full(slot)
 
     def _without_connection(self, client_id: bytes) -> Session | None:
         """The session that is here; if its connection went with its node, and it wasn't its turn yet, it leaves now."""
@@ -225,6 +268,9 @@ class Residents:
             is_its_last = isinstance(known, DurableSession) and known.meta.will_source == nonce
             if client_id in self._expected and expiry_s >= 0 and is_its_last:
                 self._left[client_id] = expiry_s, with_will  # unless a newer connection of it says that it is there
+                self._let_in(client_id)
+            else:
+                self._returning.left(client_id, token)
             return
         sink = session.sink
         assert isinstance(sink, ToFront)
@@ -237,7 +283,10 @@ class Residents:
         if not sink.is_told and session.meta.source == session_source(session.meta.will_source):
             self.sessions.end(session)  # it began with a CONNECT that was never answered
         else:
-            self.sessions.leave(session, token, session.meta.will if with_will else None, self.router.now_s)
+            will = session.meta.will if with_will else None
+            if will is not None:
+                will.message.author = author_of(client_id, token, is_will=True)
+            self.sessions.leave(session, token, will, self.router.now_s)
         self.holding.seal()
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
@@ -258,6 +307,8 @@ class Residents:
         else:
             self.sessions.open(fresh, False)
         self._attach(session, token).is_told = True
+        self._expected.pop(client_id, None)
+        self._left.pop(client_id, None)
         session.reported(pairs)
         session.send_again()
         self.holding.seal()
@@ -352,6 +403,7 @@ class Residents:
     def node_gone(self, incarnation: str) -> None:
         """Its connections are gone with it; their wills are published."""
         self.holding.node_gone(incarnation)
+        self._returning.node_gone(incarnation)
         node = self._nodes.pop(incarnation, None)
         if node is not None:
             self._slices.add(self._leaves(node))
@@ -420,7 +472,7 @@ class Residents:
                     reasons = told_before
                 self.holding.seal()
                 self.holding.settle(session.journal.slot, partial(answer, wire.encode(reasons)))
-            case wire.Subscribe(wanted=wanted) if self._store.is_full():
+            case wire.Subscribe(wanted=wanted) if self._store.is_full(session.journal.slot):
                 answer(wire.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
             case wire.Subscribe():
                 settle = partial(self.holding.settle, session.journal.slot)
@@ -463,8 +515,5 @@ def _is_next(session: DurableSession, number: int, behind: int) -> bool:
 
 
 def _will_of(opening: wire.Opening) -> Will | None:
-    if opening.will is None:
-        return None
-    packet, version = opening.will.packet, opening.will.version
-    _, body = remaining_length(packet, 1, version)
-    return Will(parse_publish(packet, 0, body, len(packet), version), opening.will.delay_s)
+    will = opening.will
+    return None if will is None else Will(message_of(will.packet, will.version), will.delay_s)

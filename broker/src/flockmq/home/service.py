@@ -16,6 +16,7 @@ Where this node is the home itself all of that is a call, not a note. What alway
 - A home that was just given a slot admits nobody before it has the slot's sessions, and one that may have been
   purged admits nobody: its slots may be another's.
 - A home hears of connections from members only: who isn't one asks again, and what it registers waits until it is.
+- A will of a session that is at its node is kept here (guests.py), and published when the node was purged.
 - Who wants to put more into a store that is full is refused at once; so is who would wait for it with too many others.
 """
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -31,9 +32,11 @@ from flockmq import bounds, tasks
 from flockmq.home import wire
 from flockmq.home.asking import Answered, Asking, Clients, Done
 from flockmq.home.early import Early
+from flockmq.home.guests import Guests
 from flockmq.home.outbox import Outbox
 from flockmq.home.port import Cluster, Nobody, Residents
 from flockmq.home.registry import Attached, Kick, Registry
+from flockmq.session.publish import Publish
 from flockmq.session.slotted import slot_of
 
 log: Final = logging.getLogger(__name__)
@@ -71,6 +74,9 @@ class Homes:
         self.residents: Residents = Nobody()
         self.on_crowd: Callable[[int, bool], None] = _nobody_publishes
         """Hears what homes say of their slots, again and again while it holds."""
+        self.on_will: Callable[[Publish], None] = _nobody_hears
+        """Publishes the will of a session whose node is gone."""
+        self.guests = Guests()
         self._cluster = cluster
         self._me = cluster.incarnation
         self._clients = clients
@@ -83,6 +89,9 @@ class Homes:
         self._loading_count = 0
         self._loading_bytes = 0
         self._early = Early(self._loop.time)
+        self._mourned: list[Iterator[list[Publish]]] = []
+        """Of nodes that were purged: their wills, a slot a step."""
+        self._mourning = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -96,7 +105,11 @@ class Homes:
         cluster.on_link_lost.append(self._link_lost)
         for slot, owner in cluster.slots.items():
             self._slot_moved(slot, owner)
-        self._tasks = [tasks.vital(self._beat(), "home-beat"), tasks.vital(self._sweep(), "home-sweep")]
+        self._tasks = [
+            tasks.vital(self._beat(), "home-beat"),
+            tasks.vital(self._mourn(), "home-mourn"),
+            tasks.vital(self._sweep(), "home-sweep"),
+        ]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -126,9 +139,13 @@ class Homes:
 
     # --- for the node's own clients ---------------------------------------------------------------------------------
 
+    def register_wills(self) -> None:
+        """Homes understand from now on that they are to keep the wills of sessions that are at their nodes."""
+        self._asking.register_wills()
+
     def attach(self, client_id: bytes, opening: wire.Opening | None, done: Done) -> None:
         """Make this node's new connection the one that holds the client id. `opening`: what it asks for, where it wants
-        a session that lasts, or one that may be there; None: any that is there ends.
+        a session that lasts, or one that may be there, or has a will; None: any that is there ends.
         """
         self._asking.attach(client_id, opening, done)
 
@@ -191,6 +208,10 @@ class Homes:
             self.say(incarnation, wire.AGAIN, slot)
 
     # --- notes ------------------------------------------------------------------------------------------------------
+
+    def floor(self, slot: int) -> int:
+        """Above the tokens of all connections that came before this core was the slot's home, and below the others."""
+        return self.registry.floor(slot, self._cluster.epoch())
 
     def waits(self, owner: str) -> bool:
         """Without a link, what is to be said once there is one may wait for long, and holds up nobody."""
@@ -315,7 +336,8 @@ class Homes:
             self._free(waiting.client_id, waiting.token)
             return
         answer = partial(self._admitted, waiting)
-        if not self.residents.open(waiting.client_id, waiting.incarnation, waiting.token, waiting.opening, answer):
+        opening = None if waiting.opening is None or wire.is_guest(waiting.opening) else waiting.opening
+        if not self.residents.open(waiting.client_id, waiting.incarnation, waiting.token, opening, answer):
             self._no_room(waiting)
 
     def _open_alone(self, waiting: _Waiting) -> None:
@@ -325,6 +347,10 @@ class Homes:
             log.exception("the session of %r could not be opened", waiting.client_id)
 
     def _admitted(self, waiting: _Waiting, flags: int) -> None:
+        client_id, incarnation = waiting.client_id, waiting.incarnation
+        is_there = self.registry.holds(client_id, incarnation, waiting.token)
+        if waiting.opening is not None and not flags & wire.LASTS and is_there:
+            self.guests.keep(client_id, incarnation, waiting.token, waiting.opening)
         token = wire.pack_token(waiting.token)
         self.say(waiting.incarnation, wire.ANSWER, (waiting.number, wire.ADMITTED, token, flags))
 
@@ -336,6 +362,7 @@ class Homes:
         slot = slot_of(client_id)
         waiting = self._waiting.pop(token, None)
         self._loading_ended(slot, token)
+        self.guests.drop(slot, token)
         if waiting is None:
             self.residents.leave(client_id, token, expiry_s, with_will, nonce)
         self._free(client_id, token)
@@ -360,6 +387,9 @@ class Homes:
         if kick is not None:
             self._kick(kick)
         if opening is None or (kick is not None and kick.token == token):
+            return
+        if wire.is_guest(opening):
+            self.guests.keep(client_id, incarnation, token, opening)
             return
         if not self.residents.resume(client_id, incarnation, token, opening, pairs):
             self._kick(Kick(incarnation, client_id, token))
@@ -388,6 +418,7 @@ class Homes:
     def _let_go(self, slot: int) -> None:
         tokens = [token for _, (_, token) in self.registry.disown(slot)]
         self.residents.disown(slot)
+        self.guests.let_go(slot)
         for waiting in self._loading_of(slot):
             self._waiting[waiting.token] = waiting
             tokens.append(waiting.token)
@@ -398,6 +429,8 @@ class Homes:
         self._outbox.forget(incarnation)
         self._early.node_gone(incarnation)
         self.residents.node_gone(incarnation)
+        self._mourned.append(self.guests.node_gone(incarnation))
+        self._mourning.set()
         for slot, loading in self._loading.items():
             for token in [token for token, waiting in loading.items() if waiting.incarnation == incarnation]:
                 self._loading_ended(slot, token)
@@ -446,7 +479,21 @@ class Homes:
         for waiting in [waiting for waiting in self._waiting.values() if waiting.kick and waiting.deadline <= now]:
             assert waiting.kick is not None
             log.warning("%s did not close %r in time", waiting.kick.incarnation, waiting.client_id)
+            will = self.guests.take(slot_of(waiting.client_id), waiting.kick.token)
+            if will is not None:  # before what its client publishes now
+                self.on_will(will)
             self._detach_here(waiting.client_id, waiting.kick.token, -1, True, b"")
+
+    async def _mourn(self) -> None:
+        """Publish the wills that purged nodes left, a slot a turn."""
+        while True:
+            await self._mourning.wait()
+            self._mourning.clear()
+            while self._mourned:
+                for wills in self._mourned.pop(0):
+                    for will in wills:
+                        self.on_will(will)
+                    await asyncio.sleep(0)
 
     async def _sweep(self) -> None:
         """Free what purged nodes held, a little at a time, and what was said of slots that never came here."""
@@ -458,6 +505,10 @@ class Homes:
                     await asyncio.sleep(0)
             except Exception:
                 log.exception("what purged nodes held could not be freed; it is tried again")
+
+
+def _nobody_hears(will: Publish) -> None:
+    """Until the node is put together."""
 
 
 def _nobody_publishes(slot: int, is_crowded: bool) -> None:

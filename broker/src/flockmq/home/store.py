@@ -1,12 +1,14 @@
 """The durable mirror of this core's sessions: puts and deletes, group-committed to Redis behind each slot's fence.
 
 What always holds:
+- What is at one server of a Redis Cluster waits for no other: each has a line of its own.
 - A slot's changes reach Redis in the order in which they were made, in batches, each atomic. What is put while one is
   under way goes into the next. A barrier is answered when Redis, and `min_replicas`, has all that was put before it.
 - Redis takes a batch only from the slot's owner, and only behind the batch before it (functions.lua). So after an
   error, when nobody knows what was executed, the same batch is sent again; what comes twice changes nothing.
 - A slot that a higher owner took is let go: its barriers get False. If Redis hasn't the last batch that it answered, it
   lost data: what is put waits until the slot is taken again.
+- A slot of which a key has a wrong type is told of, and holds up no other.
 - Redis full (`maxmemory`): `is_full` says so, and what waits is written nevertheless, for its deletes make room.
 """
 
@@ -14,18 +16,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from importlib.resources import files
 from itertools import count
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds, tasks
-from flockmq.home.batch import Batch, SlotQueue
+from flockmq.home.batch import Batch, Line, SlotKeys, SlotQueue
 from flockmq.home.changes import Changes
-from flockmq.home.taking import Taken, read_slots
+from flockmq.home.taking import Spoilt, Taken, is_spoilt, read_slots
 from flockmq.rlog.errors import LogError, LogUnavailable, RedisUnreachable
 from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
 
@@ -45,6 +47,38 @@ class StoreFenced(Exception):
     """A higher owner took the slot; the text is its fence."""
 
 
+class _Server(Line):
+    """The slots at one server, and what is done there. `turn` is held while what Redis has as the fence of one of them
+    may be another than we think; `reading` while many slots are read.
+    """
+
+    def __init__(self, link: RedisLink) -> None:
+        super().__init__()
+        self.link = link
+        self.turn = asyncio.Lock()
+        self.reading = asyncio.Lock()
+        self.has_work = asyncio.Event()
+        self.is_full = False
+        self.is_unwatched = True
+        """Its connection was made since the last look."""
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def arrived(self) -> None:
+        self.has_work.set()
+
+    def take_turn(self) -> list[SlotQueue]:
+        """Slots whose first batch goes now; those that have more come behind all others."""
+        taken: list[SlotQueue] = []
+        size = 0
+        while self.queue and size < bounds.STORE_TURN_MAX_BYTES:
+            state = self.queue.pop(next(iter(self.queue)))
+            state.queued = False
+            if state.batches:  # else what it was queued for went with the batch before
+                size += state.batches[0].size
+                taken.append(state)
+        return taken
+
+
 class Store(Changes):
     """`on_fenced` and `on_lost` are told a slot's number, after what waited for it was answered or kept."""
 
@@ -57,192 +91,231 @@ class Store(Changes):
         self.committed_bytes = 0
         self.retries = 0
         """Turns that failed and were tried again."""
-        self.redis_full = False
-        self._unwatched: set[RedisLink] = set()
-        """Connections that were made since the last look."""
         self._links = RedisLinks(redis, self._load_functions)
-        self._arrived = asyncio.Event()
-        self._turn = asyncio.Lock()
-        """Held while what Redis has as a slot's fence may be another than we think."""
+        self._servers: dict[RedisLink, _Server] = {}
         self._numbers = count(1)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._is_running = False
 
     async def start(self) -> None:
         """Needs no Redis yet: what is put waits for it."""
-        self._tasks = [
-            tasks.vital(self._run(), "home-store"),
-            tasks.vital(self._watch(), "home-store-watch"),
-        ]
+        self._is_running = True
+        for server in self._servers.values():
+            self._run_at(server)
 
     async def stop(self) -> None:
         """What isn't durable by now never will be: its barriers get False."""
-        for task in self._tasks:
+        self._is_running = False
+        running = [task for server in self._servers.values() for task in server.tasks]
+        for task in running:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if running:
+            await asyncio.wait(running)
         for slot in list(self._slots):
             self.release(slot)
         await self._links.close()
 
-    def is_full(self) -> bool:
-        """Refuse new messages. What acknowledges or deletes is always taken."""
-        return self.redis_full or self.is_backed_up()
+    @property
+    def redis_full(self) -> bool:
+        return any(server.is_full for server in self._servers.values())
 
-    def is_backed_up(self) -> bool:
-        """Take nothing that adds to what waits, but acknowledgements and deletes."""
-        return self.queued_bytes >= bounds.STORE_QUEUE_MAX_BYTES
+    def is_full(self, slot: int) -> bool:
+        """Refuse new messages for the slot. What acknowledges or deletes is always taken."""
+        state = self._slots.get(slot)
+        return state is not None and (cast(_Server, state.line).is_full or self.is_backed_up(slot))
 
-    def arrived(self) -> None:
-        self._arrived.set()
+    def is_any_full(self) -> bool:
+        """Of some slot `is_full` may hold."""
+        return self.redis_full or self.queued_bytes >= bounds.STORE_QUEUE_MAX_BYTES // max(1, len(self._servers))
+
+    def is_backed_up(self, slot: int) -> bool:
+        """Take nothing for the slot that adds to what waits, but acknowledgements and deletes. Each server has its part
+        of what may wait in all."""
+        state = self._slots.get(slot)
+        return state is not None and state.line.waiting_bytes >= bounds.STORE_QUEUE_MAX_BYTES // len(self._servers)
 
     # --- whose a slot is ----------------------------------------------------------------------------------------------
 
     async def take(self, slot: int, fence: str, *, again: bool = False) -> Taken:
         """Become the slot's owner and read what it has. `fence`: "generation-sequence incarnation"; again with the same
         one is harmless. `again`: only if it is ours by this very fence still. Raises StoreFenced if a higher owner took
-        it; RedisUnreachable, LogUnavailable, the latter also if it was released meanwhile."""
-        async with aclosing(self.take_all({slot: fence}, again=again)) as slots:
+        it; Spoilt; RedisUnreachable, LogUnavailable, the latter also if it was released meanwhile."""
+        (server,) = await self._by_server([slot])
+        async with aclosing(self._take_at(server, {slot: fence}, again)) as slots:
             async for _, taken in slots:
-                if isinstance(taken, StoreFenced):
-                    raise taken
-                return taken
+                if isinstance(taken, Taken):
+                    return taken
+                raise taken
         raise LogUnavailable(f"slot {slot} was released, or taken anew, while it was read")
 
-    async def take_all(
-        self, fences: Mapping[int, str], *, again: bool = False
-    ) -> AsyncGenerator[tuple[int, Taken | StoreFenced]]:
-        """As `take`, many slots a round trip. A slot may be written to from when it is yielded; one that is released
-        meanwhile, and was ours before, isn't. Raises RedisUnreachable or LogUnavailable: what wasn't yielded must be
-        taken again."""
-        refused: list[tuple[int, StoreFenced]] = []
-        owned: dict[RedisLink, list[SlotQueue]] = {}
-        async with self._turn:
+    async def apart(self, slots: Iterable[int]) -> list[list[int]]:
+        """In groups of which each is at one server. Raises RedisUnreachable."""
+        return [[number for number, _ in group] for group in (await self._by_server(slots)).values()]
+
+    async def take_all(self, fences: Mapping[int, str]) -> AsyncGenerator[tuple[int, Taken | StoreFenced | Spoilt]]:
+        """As `take`, many slots a round trip, those first that have little. A slot may be written to from when it is
+        yielded; one that is released meanwhile, and was ours before, isn't. Raises RedisUnreachable or LogUnavailable:
+        what wasn't yielded must be taken again."""
+        for server, group in (await self._by_server(fences)).items():
+            slots = self._take_at(server, {number: fences[number] for number, _ in group}, again=False)
+            async with server.reading, aclosing(slots):
+                async for taken in slots:
+                    yield taken
+
+    async def _take_at(
+        self, server: _Server, fences: Mapping[int, str], again: bool
+    ) -> AsyncGenerator[tuple[int, Taken | StoreFenced | Spoilt]]:
+        await self._move_here(server, fences)
+        async with server.turn:
             taken_now = [(n, fence.encode()) for n, fence in fences.items() if not again or self._is_ours(n, fence)]
-            slots = [self._suspended(number, fence) for number, fence in taken_now]
+            slots = [self._suspended(number, fence, server) for number, fence in taken_now]
             ours = {state.number: self._slots.get(state.number) for state in slots}
-            for link, group in (await self._by_link(slots)).items():
-                owned[link] = []
-                for state, fenced in zip(group, await self._fence(link, group), strict=True):
-                    if fenced is None:
-                        owned[link].append(state)
-                    else:
-                        refused.append((state.number, fenced))
-        for number, fenced in refused:
-            self.release(number)
-            yield number, fenced
-        for link, group in owned.items():
-            for at in range(0, len(group), bounds.STORE_TAKE_SLOTS):
-                some = group[at : at + bounds.STORE_TAKE_SLOTS]
-                for state, taken in zip(some, await read_slots(link, [state.keys for state in some]), strict=True):
-                    if self._slots.get(state.number) is not ours[state.number]:
-                        continue
+            answers = await self._fence(server, slots) if slots else []
+        owned: dict[SlotKeys, SlotQueue] = {}
+        for state, refused in zip(slots, answers, strict=True):
+            if refused is None:
+                owned[state.keys] = state
+            else:
+                if isinstance(refused, StoreFenced):
+                    self.release(state.number)
+                yield state.number, refused
+        async with aclosing(read_slots(server.link, list(owned))) as reading:
+            async for keys, taken in reading:
+                state = owned[keys]
+                if self._slots.get(state.number) is not ours[state.number]:
+                    continue
+                if isinstance(taken, Taken):
                     self._slots[state.number] = state
                     state.writable = True
                     self._enqueue(state)
-                    yield state.number, taken
+                yield state.number, taken
 
     def release(self, slot: int) -> None:
         """This core doesn't own the slot any more: what waits is let go, barriers get False."""
         state = self._slots.pop(slot, None)
         if state is None:
             return
-        self._queue.pop(slot, None)
+        self._suspend(state)
         for batch in state.batches:
-            self.queued_bytes -= batch.size
+            self._let_go(state, batch)
             _answer(batch, durable=False)
 
     def _is_ours(self, number: int, fence: str) -> bool:
         state = self._slots.get(number)
         return state is not None and state.fence == fence.encode()
 
-    def _suspended(self, number: int, fence: bytes) -> SlotQueue:
+    def _suspended(self, number: int, fence: bytes, server: _Server) -> SlotQueue:
         """The slot, not written while it is taken. If it is ours by this fence, what waits for it goes on waiting."""
         state = self._slots.get(number)
         if state is not None and state.fence == fence:
             self._suspend(state)
             return state
         self.release(number)
-        return SlotQueue(number, fence)
+        return SlotQueue(number, fence, server)
 
-    def _suspend(self, state: SlotQueue) -> None:
-        state.writable = state.queued = False
-        self._queue.pop(state.number, None)
+    async def _move_here(self, server: _Server, slots: Iterable[int]) -> None:
+        """Of slots that were at another server nothing is under way there any more."""
+        for number in slots:
+            state = self._slots.get(number)
+            if state is not None and state.line is not server:
+                async with cast(_Server, state.line).turn:
+                    self._move(state, server)
 
-    async def _fence(self, link: RedisLink, slots: list[SlotQueue]) -> list[StoreFenced | None]:
+    async def _fence(self, server: _Server, slots: list[SlotQueue]) -> list[StoreFenced | Spoilt | None]:
         """Set our fence for each, and say where a higher one is."""
         number = next(self._numbers)
         takes = [(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots]
-        replies = await link.write(takes, repeats_write=True)
-        answers: list[StoreFenced | None] = []
+        await self._links.connect(server.link, slots[0].keys.text)
+        replies = await server.link.write(takes, repeats_write=True)
+        answers: list[StoreFenced | Spoilt | None] = []
         for state, reply in zip(slots, replies, strict=True):
-            if isinstance(reply, ResponseError):
-                if not str(reply).startswith("FENCED "):
-                    raise LogUnavailable(f"slot {state.number}: Redis: {reply}")
-                answers.append(StoreFenced(str(reply)[7:]))
-            else:
+            if not isinstance(reply, ResponseError):
                 state.before, state.after = b"%b %d" % (state.fence, number), b""
                 answers.append(None)
+            elif str(reply).startswith("FENCED "):
+                answers.append(StoreFenced(str(reply)[7:]))
+            elif is_spoilt(reply):
+                answers.append(Spoilt(f"{state.keys.text}: {reply}"))
+            else:
+                raise LogUnavailable(f"slot {state.number}: Redis: {reply}")
         return answers
 
-    async def _by_link(self, slots: list[SlotQueue]) -> dict[RedisLink, list[SlotQueue]]:
-        groups: dict[RedisLink, list[SlotQueue]] = {}
-        for state in slots:
-            groups.setdefault(await self._links.of(state.keys.text), []).append(state)
+    # --- servers ------------------------------------------------------------------------------------------------------
+
+    def _server_of(self, keys: SlotKeys) -> _Server:
+        """As was last looked up."""
+        link = self._links.find(keys.text)
+        server = self._servers.get(link)
+        if server is None:
+            server = self._servers[link] = _Server(link)
+            if self._is_running:
+                self._run_at(server)
+        return server
+
+    def _run_at(self, server: _Server) -> None:
+        server.tasks = [
+            tasks.vital(self._run(server), "home-store"),
+            tasks.vital(self._watch(server), "home-store-watch"),
+        ]
+
+    async def _by_server(self, slots: Iterable[int]) -> dict[_Server, list[tuple[int, SlotKeys]]]:
+        """A connection that is lost is asked about: another server may have what it had."""
+        keys = [(number, SlotKeys(number)) for number in slots]
+        if not all(self._links.find(of_slot.text).connected for _, of_slot in keys):
+            await self._links.look_up()
+        groups: dict[_Server, list[tuple[int, SlotKeys]]] = {}
+        for number, of_slot in keys:
+            groups.setdefault(self._server_of(of_slot), []).append((number, of_slot))
         return groups
+
+    async def _still_at(self, server: _Server, slots: list[SlotQueue]) -> list[SlotQueue]:
+        """Those of the slots that the server has, connected to it; others go to theirs. Raises RedisUnreachable."""
+        if server.link.connected or not slots:
+            return slots
+        await self._links.look_up()
+        for state in (*slots, *server.queue.values()):
+            if (there := self._server_of(state.keys)) is not server and self._slots.get(state.number) is state:
+                self._move(state, there)
+        here = [state for state in slots if state.line is server]
+        if here:
+            await self._links.connect(server.link, here[0].keys.text)
+        return here
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
+    async def _run(self, server: _Server) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S
         while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            while self._queue:
+            await server.has_work.wait()
+            server.has_work.clear()
+            while server.queue:
                 try:
-                    async with self._turn:
-                        await self._commit(self._next_turn())
+                    async with server.turn:
+                        await self._commit(server, server.take_turn())
                     retry_s = bounds.LOG_RETRY_MIN_S
                 except LogError as error:
                     self.retries += 1
                     log.warning("sessions wait to be durable: %s", error)
                     await asyncio.sleep(retry_s)
                     retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
-                except Exception:  # all sessions of this core would wait for ever
+                except Exception:  # all sessions at this server would wait for ever
                     log.exception("a turn of the store failed; its slots come again")
                     await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
 
-    def _next_turn(self) -> list[SlotQueue]:
-        """Slots whose first batch goes now; those that have more come behind all others."""
-        turn: list[SlotQueue] = []
-        size = 0
-        while self._queue and size < bounds.STORE_TURN_MAX_BYTES:
-            state = self._queue.pop(next(iter(self._queue)))
-            state.queued = False
-            if state.batches:  # else what it was queued for went with the batch before
-                size += state.batches[0].size
-                turn.append(state)
-        return turn
-
-    async def _commit(self, turn: list[SlotQueue]) -> None:
+    async def _commit(self, server: _Server, turn: list[SlotQueue]) -> None:
         """Raises LogError, for those whose batch must be sent again; they are queued."""
         try:
-            groups = await self._by_link(turn)
-            outcomes = await asyncio.gather(
-                *(self._write(link, group) for link, group in groups.items()), return_exceptions=True
-            )
+            if here := await self._still_at(server, turn):
+                await self._write(server, here)
         finally:
             for state in turn:
                 if self._slots.get(state.number) is state:
                     self._enqueue(state)
-        for outcome in outcomes:
-            if outcome is not None:
-                raise outcome
 
-    async def _write(self, link: RedisLink, group: list[SlotQueue]) -> None:
+    async def _write(self, server: _Server, group: list[SlotQueue]) -> None:
         for state in group:
             state.after = state.after or b"%b %d" % (state.fence, next(self._numbers))
-        function = WRITE_FULL if self.redis_full else WRITE
-        replies = await link.write(
+        function = WRITE_FULL if server.is_full else WRITE
+        replies = await server.link.write(
             [state.batches[0].call(function, state.keys, state.before, state.after) for state in group],
             repeats_write=True,
         )
@@ -251,76 +324,77 @@ class Store(Changes):
             if self._slots.get(state.number) is not state:
                 continue  # released meanwhile
             if isinstance(reply, ResponseError):
-                failure = self._refused(state, reply) or failure
+                failure = self._refused(server, state, reply) or failure
             else:
                 self._committed(state)
         if failure:
-            await link.close()  # it is prepared anew: its functions may be gone
+            await server.link.close()  # it is prepared anew: its functions may be gone
             raise LogUnavailable(f"Redis: {failure}")
 
     def _committed(self, state: SlotQueue) -> None:
         batch = state.batches.popleft()
         state.before, state.after = state.after, b""
-        self.queued_bytes -= batch.size
+        self._let_go(state, batch)
         self.committed_bytes += batch.size
         self.commits += 1
         _answer(batch, durable=True)
 
-    def _refused(self, state: SlotQueue, error: ResponseError) -> str:
+    def _refused(self, server: _Server, state: SlotQueue, error: ResponseError) -> str:
         """The error, if it is none that we know what to do about."""
         text = str(error)
         if text.startswith("FENCED"):
             self.release(state.number)
             _tell(self.on_fenced, state.number)
-        elif text.startswith("LOST"):
-            log.debug("slot %d: Redis lost what it had answered", state.number)
+        elif text.startswith("LOST") or is_spoilt(error):  # a function that ends amid a batch has written a part of it
+            log.debug("slot %d: Redis lost what it had answered, or can't take it: %s", state.number, text)
             self._suspend(state)
             _tell(self.on_lost, state.number)
         elif isinstance(error, OutOfMemoryError):
-            if not self.redis_full:
-                log.error("Redis is full (maxmemory): sessions that last take no messages until there is room")
-            self.redis_full = True
+            if not server.is_full:
+                log.error(
+                    "Redis at %s is full (maxmemory): sessions that last take no messages until there is room",
+                    server.link.address,
+                )
+            server.is_full = True
         else:
             return text
         return ""
 
     # --- watching Redis -----------------------------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
+    async def _watch(self, server: _Server) -> None:
         """Find out, without a change to write, that Redis was replaced or lost data, or has room again."""
         while True:
             await asyncio.sleep(bounds.STORE_WATCH_EVERY_S)
             try:
-                async with self._turn:
-                    await self._look_at_all()
+                async with server.turn:
+                    await self._look(server)
             except LogError:
                 pass  # whoever writes says so
             except Exception:  # nobody else would find it out
                 log.exception("a look at Redis failed")
 
-    async def _look_at_all(self) -> None:
-        groups = await self._by_link(list(self._slots.values()))
-        full = [await self._look(link, group) for link, group in groups.items()]
-        if self.redis_full and not any(full):
-            self.redis_full = False
-            log.warning("Redis has room again")
-
-    async def _look(self, link: RedisLink, group: list[SlotQueue]) -> bool:
-        """Write a batch without changes: for one slot, or for all if the connection is new. Whether Redis is full."""
-        sure = [state for state in group if state.writable and not state.after]
-        looked_at = sure if link in self._unwatched else sure[:1]
+    async def _look(self, server: _Server) -> None:
+        """Write a batch without changes: for one slot, or for all if the connection is new."""
+        slots = [state for state in self._slots.values() if state.line is server]
+        sure = [state for state in await self._still_at(server, slots) if state.writable and not state.after]
+        if not sure:
+            return
+        looked_at = sure if server.is_unwatched else sure[:1]
         function = WRITE
         calls = []
         for state in looked_at:
             calls.append(Batch().call(function, state.keys, state.before, state.before))
             function = WRITE_FULL
-        full = False
-        for state, reply in zip(looked_at, await link.pipeline(calls), strict=True):
+        is_full = False
+        for state, reply in zip(looked_at, await server.link.pipeline(calls), strict=True):
             if isinstance(reply, ResponseError) and self._slots.get(state.number) is state:
-                full = full or isinstance(reply, OutOfMemoryError)
-                self._refused(state, reply)
-        self._unwatched.discard(link)
-        return full
+                is_full = is_full or isinstance(reply, OutOfMemoryError)
+                self._refused(server, state, reply)
+        server.is_unwatched = False
+        if server.is_full and not is_full:
+            server.is_full = False
+            log.warning("Redis at %s has room again", server.link.address)
 
     async def _load_functions(self, link: RedisLink) -> None:
         try:
@@ -329,7 +403,7 @@ class Store(Changes):
             pass  # a Redis that became full has them from before
         except ResponseError as error:
             raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
-        self._unwatched.add(link)
+        self._servers[link].is_unwatched = True
 
 
 def _answer(batch: Batch, *, durable: bool) -> None:

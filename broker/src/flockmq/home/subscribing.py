@@ -32,7 +32,7 @@ class Desk(Protocol):
         """Exclusive filters, for this client alone: `done` gets those that are refused, with their reasons."""
         ...
 
-    def release(self, filters: list[bytes]) -> None:
+    def release(self, client_id: bytes, filters: list[bytes]) -> None:
         """Exclusive filters that were claimed, and are not used."""
         ...
 
@@ -40,8 +40,8 @@ class Desk(Protocol):
         """Have the log route what isn't routed to the slot yet: `done` gets the worst reason code."""
         ...
 
-    def unrouted_slot(self, slot: int, filters: list[bytes]) -> None:
-        """No session of the slot subscribes to these any more."""
+    def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
+        """The client was the last of the slot's to subscribe to these."""
         ...
 
     def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
@@ -102,7 +102,7 @@ class Subscribing:
         granted = [filter for filter in claimed if filter not in refused]
         unused = [filter for filter in granted if self._session.subscription(filter) is None]
         if unused:
-            self._desk.release(unused)
+            self._desk.release(self._session.client_id, unused)
         self._placed()
 
     def _place(self, refused: dict[bytes, int]) -> None:
@@ -152,7 +152,7 @@ class Subscribing:
                 if is_exclusive(made.filter):
                     unused.append(made.filter)
         if unused:
-            self._settle(partial(self._desk.release, unused))
+            self._settle(partial(self._desk.release, session.client_id, unused))
         self._reasons = [reason if granted < 0x80 else granted for granted in self._reasons]
         self._owed = []
 

@@ -5,7 +5,9 @@ id b"", which no session has. What always holds: a will is in its session, here,
 what it finds, under the same origin, so who has it already takes no second one.
 
     field               value
-    w, origin (16)      when it was due (wall ms, 8), the MQTT version (1), one PUBLISH packet
+    w, origin (16)      when it was due (ms of the cluster's time, 8), the MQTT version (1), one PUBLISH packet; of a
+                        retained one AUTHORED is added to the version, and its author (rlog/authors.py) stands before
+                        the packet
     m                   nothing: a hash with this field is listed among the slot's
 """
 
@@ -14,15 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
+from struct import error as StructError
 from typing import Final
 
+from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
+from flockmq.rlog.authors import AUTHOR_BYTES
 from flockmq.session.journal import META, Journal, Ledger
 from flockmq.session.publish import Publish, parse_publish, waited
 
 HASH: Final = b""
 _FIELD: Final = b"w"
 _VALUE: Final = Struct(">QB")
+AUTHORED: Final = 0x80
 
 Give = Callable[[Publish, Callable[[], None]], None]
 """Have a message published; the second is called when everybody has it, or never will."""
@@ -37,13 +43,18 @@ class _Due:
 
 
 class Wills:
-    """Of one slot. When it is let go of nothing more is put: the next home finds what isn't published."""
+    """Of one slot. When it is let go of nothing more is put: the next home finds what isn't published. `has_authors`:
+    all cores understand whom a will is of.
+    """
 
-    def __init__(self, journal: Journal, ledger: Ledger, give: Give) -> None:
+    def __init__(self, journal: Journal, ledger: Ledger, give: Give, has_authors: Callable[[], bool]) -> None:
         self._journal = journal
         self._ledger = ledger
         self._give = give
+        self._has_authors = has_authors
         self._due: dict[bytes, _Due] = {}
+        self._unread: dict[bytes, bytes] = {}
+        """Fields that can't be read: they stay."""
         self._is_ours = True
 
     def __len__(self) -> int:
@@ -51,30 +62,47 @@ class Wills:
 
     def publish(self, message: Publish, now_s: float) -> None:
         """It has an origin. What is put here comes before whatever takes it out of its session."""
-        value = _VALUE.pack(self._ledger.wall_ms(now_s), message.version) + message.packet
+        author = message.author if message.retain and self._has_authors() else b""
+        version = message.version | AUTHORED if author else message.version
+        value = _VALUE.pack(self._ledger.wall_ms(now_s), version) + author + message.packet
         self._take(_Due(message.origin, value), message)
 
     def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
-        """What a former home didn't see accepted. Raises what `struct` and `parse_publish` do, for what none put."""
+        """What a former home didn't see accepted. Raises ValueError, when all are here that can be read, if some
+        can't."""
         for field, value in fields.items():
-            if field[:1] != _FIELD:
+            if field == META:
                 continue
-            due_ms, version = _VALUE.unpack_from(value, 0)
-            packet = value[_VALUE.size :]
-            _, body = remaining_length(packet, 1, 0)
-            message = parse_publish(packet, 0, body, len(packet), version)
-            message.origin = field[1:]
-            left = waited(message, (self._ledger.wall_ms(now_s) - due_ms) // 1000)
-            if left is None:
-                self._journal.delete(HASH, field)
-            else:
-                self._take(_Due(message.origin, value), left)
+            try:
+                self._restore(field, value, now_s)
+            except (ValueError, IndexError, StructError, PacketError):
+                self._unread[field] = value
+        if self._unread:
+            raise ValueError(f"{len(self._unread)} wills that no version of ours wrote")
+
+    def _restore(self, field: bytes, value: bytes, now_s: float) -> None:
+        if field[:1] != _FIELD:
+            raise ValueError("a field of another form")
+        due_ms, version = _VALUE.unpack_from(value, 0)
+        packet_at = _VALUE.size + (AUTHOR_BYTES if version & AUTHORED else 0)
+        packet = value[packet_at:]
+        _, body = remaining_length(packet, 1, 0)
+        message = parse_publish(packet, 0, body, len(packet), version & ~AUTHORED)
+        message.origin, message.author = field[1:], value[_VALUE.size : packet_at]
+        left = waited(message, (self._ledger.wall_ms(now_s) - due_ms) // 1000)
+        if left is None:
+            self._journal.delete(HASH, field)
+        else:
+            self._take(_Due(message.origin, value), left)
 
     def write_again(self) -> None:
         """The store lost something."""
         self._journal.drop(HASH)
         for due in self._due.values():
             self._put(due)
+        for field, value in self._unread.items():
+            self._journal.put(HASH, META, b"")
+            self._journal.put(HASH, field, value)
 
     def let_go(self) -> None:
         self._is_ours = False
@@ -93,7 +121,7 @@ class Wills:
         if not self._is_ours or self._due.get(due.field) is not due:
             return
         del self._due[due.field]
-        if self._due:
+        if self._due or self._unread:
             self._journal.delete(HASH, due.field)
         else:
             self._journal.drop(HASH)

@@ -49,9 +49,9 @@ class WillRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Opening(msgspec.Struct, frozen=True, array_like=True):
-    """What a CONNECT asks of a session that lasts, or may be there already. `window` and `max_packet_bytes` are the
-    client's; `zone` names its limits; `nonce` is this CONNECT's, by which a home knows it again when its answer was
-    lost.
+    """What a CONNECT asks of a session that lasts, or may be there already, or has a will. `window` and
+    `max_packet_bytes` are the client's; `zone` names its limits; `nonce` is this CONNECT's, by which a home knows it
+    again when its answer was lost.
     """
 
     version: int
@@ -62,6 +62,11 @@ class Opening(msgspec.Struct, frozen=True, array_like=True):
     zone: str
     nonce: bytes
     will: WillRow | None = None
+
+
+def is_guest(opening: Opening) -> bool:
+    """Its session starts and ends with the connection, and is at its node: the home has its will alone."""
+    return opening.clean_start and not opening.expiry_s
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
@@ -97,7 +102,8 @@ class Receive(msgspec.Struct, frozen=True, array_like=True, tag=2):
 Question = Subscribe | Unsubscribe | Receive
 
 Attach = tuple[int, bytes, Opening | None]
-"""(number of the request at its node, client id, what it opens; None: a session that starts and ends with it)"""
+"""(number of the request at its node, client id, what it opens; None: a session that starts and ends with it and has no
+will)"""
 Answer = tuple[int, int, bytes, int]
 """(number of the request, ADMITTED | SUPERSEDED | NOT_HOME | FULL, token, LASTS | PRESENT)"""
 ClientToken = tuple[bytes, bytes]
@@ -106,7 +112,8 @@ Detach = tuple[bytes, bytes, int, bool, bytes]
 """(client id, token, the expiry in seconds that its DISCONNECT said, -1 for none; whether its will is published; the
 nonce of what it opened, or b"")"""
 Register = tuple[bytes, bytes, Opening | None, bytes]
-"""(client id, token, what it opened, where its session runs at its home, and all that it reported and isn't settled)"""
+"""(client id, token, what it opened, where its session runs at its home or it `is_guest`, and all that it reported and
+isn't settled)"""
 Report = tuple[bytes, bytes]
 """(token, (kind, packet id) of 3 bytes each): what a client answered"""
 Ask = tuple[int, int, bytes, bytes, Question]

@@ -117,7 +117,7 @@ class Engine(Acceptor):
                 if not events:
                     return
             now_s = self._monotonic()
-            self.router.now_s = now_s
+            self.begin_turn(now_s)
             if len(events) > _SMALL_TURN_EVENTS:
                 self._hits = 0
             elif now_s - self._served_s < SPIN_MAX_S:
@@ -305,7 +305,7 @@ class Engine(Acceptor):
 
     def let_on(self) -> None:
         """Every THROTTLE_TICK_S while somebody waits for tokens."""
-        self.router.now_s = self._monotonic()
+        self.begin_turn(self._monotonic())
         self.throttle.tick(self.router.now_s)
         self._throttling = self.loop is not None and self.throttle.is_busy()
         if self._throttling and self.loop is not None:
@@ -319,7 +319,7 @@ class Engine(Acceptor):
         if self.loop is not None:
             self._timer = self.loop.call_later(SWEEP_INTERVAL_S, self.tick)
         now_s = self._monotonic()
-        self.router.now_s = now_s
+        self.begin_turn(now_s)
         self.listen_again()
         self.sweep(now_s)
         for connection in list(self.lingering):

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import SWEEP_TICKS
+from flockmq.bounds import STOOD_STILL_S, SWEEP_TICKS
 from flockmq.listeners.listening import Listening
 from flockmq.session.channel import CLOSED, Channel
 from flockmq.session.pacing import Paced
@@ -35,6 +35,8 @@ class Reactor:
         self.port: NodePort = NodePort()
         self.listeners: dict[int, Listening] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.on_stood_still: Callable[[], None] = _nothing_is_old
+        """No turn and no sweep began for STOOD_STILL_S, and one is about to."""
         self._soon: bool = False
         self._swept: int = 0
 
@@ -67,6 +69,14 @@ class Reactor:
         """What else is to be done before a turn's sinks are flushed."""
 
     # What they share.
+
+    def begin_turn(self, now_s: float) -> None:
+        """Something happens now."""
+        router = self.router
+        stood_still = now_s - router.now_s > STOOD_STILL_S
+        router.now_s = now_s
+        if stood_still:
+            self.on_stood_still()
 
     def end_turn(self) -> None:
         """Let resumed channels go on, and flush every dirty sink."""
@@ -113,3 +123,7 @@ class Reactor:
         for paced in list(slow):
             if not paced.judge(now_s):
                 slow.pop(paced, None)
+
+
+def _nothing_is_old() -> None:
+    """Nobody asked to be told."""

@@ -34,7 +34,14 @@ ADMIN: Final = web.AppKey("admin", Admin)
 API_KEY: Final = web.AppKey("api_key", Secret)
 
 PAGE_DEFAULT: Final = 100
-GUARDED: Final = ("/api/v1/users", "/api/v1/rules", "/api/v1/bans", "/api/v1/plugins/", "/api/v5/alarms/")
+GUARDED: Final = (
+    "/api/v1/users",
+    "/api/v1/rules",
+    "/api/v1/bans",
+    "/api/v1/plugins/",
+    "/api/v1/sessions/",
+    "/api/v5/alarms/",
+)
 """Whose paths begin so needs the key."""
 OF: Final = "{of:username|clientid}"
 

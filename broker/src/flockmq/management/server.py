@@ -3,7 +3,7 @@
 | path | answers |
 |---|---|
 | /livez | 200 while the process' loop turns; nothing else is looked at |
-| /readyz | 200 when bootstrapped and listening, also while draining; else 503 with the reason |
+| /readyz | 200 when bootstrapped, listening and able to serve, also while draining; else 503 with the reason |
 | /availz | for load balancers: as /readyz, and 503 while draining |
 | /metrics | Prometheus' text format |
 | /api/v1/nodes | JSON: the nodes of the cluster |
@@ -11,6 +11,7 @@
 | /api/v5/rlog | JSON: by shard, where this node's tables are in the log, how they keep up, and their digests |
 | /api/v1/plugins… | see `plugins` |
 | /api/v5/cluster, /api/v5/rlog/nodes | see `overview` |
+| /api/v1/sessions/… | see `sessions` |
 | /api/v5/alarms… | see `alarms` |
 | /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `access` |
 """
@@ -34,7 +35,7 @@ from flockmq.bounds import (
 )
 from flockmq.config.values import Address, Secret
 from flockmq.errors import cannot_bind
-from flockmq.management import access, alarms, overview, plugins
+from flockmq.management import access, alarms, overview, plugins, sessions
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
 
@@ -99,11 +100,13 @@ async def serve(
     app[NODE] = node
     app[plugins.PLUGINS] = node
     app[alarms.ALARMS] = node
+    app[sessions.SESSIONS] = node
     app[overview.OVERVIEW] = node
     app[REGISTRY] = metrics.registry(node)
     app.add_routes(routes)
     app.add_routes(plugins.routes)
     app.add_routes(alarms.routes)
+    app.add_routes(sessions.routes)
     app.add_routes(overview.routes)
     if admin is not None:
         app[access.ADMIN] = admin

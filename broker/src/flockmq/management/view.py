@@ -79,9 +79,14 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     version: str
     build: str
+    ready: bool
+    state: str
+    """`starting`, `ready`, `draining`, or why it isn't ready any more."""
     uptime_s: float
     leader: str | None
     """The incarnation of the cluster's leader, as far as this node knows."""
+    cluster_version: int
+    """All nodes understand the formats up to this one (cluster/version.py)."""
     shards: Sequence[ShardStatus]
 
 
@@ -160,6 +165,10 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     leads: bool = False
     ready: bool = False
     draining: bool = False
+    stale: bool = False
+    """Its tables may be old."""
+    hears_redis: bool | None = None
+    """Whether Redis answered it lately. None: it is of a version that doesn't say."""
     connections: int = 0
     lag_entries: int = 0
     writes_through: str | None = None
@@ -180,6 +189,13 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[Member]
 
 
+class SessionsView(Protocol):
+    """The cluster's sessions."""
+
+    async def end_session(self, client_id: str) -> str:
+        """With its connection, wherever they are; "" when that is durable, or why it can't be done."""
+
+
 class OverviewView(Protocol):
     """The whole cluster, as a node finds out by asking the others."""
 
@@ -188,11 +204,11 @@ class OverviewView(Protocol):
     async def logs(self) -> Sequence[NodeLog]: ...
 
 
-class NodeView(PluginsView, AlarmsView, OverviewView, Protocol):
+class NodeView(PluginsView, AlarmsView, SessionsView, OverviewView, Protocol):
     """A node seen from outside. Every call that isn't awaited answers at once, from memory."""
 
     def ready(self) -> tuple[bool, str]:
-        """Whether this node's tables are bootstrapped and its listeners open, and if not, why."""
+        """Whether this node's tables are bootstrapped and its listeners open, and it can serve; if not, why."""
 
     def draining(self) -> bool:
         """Whether this node is sending its clients away."""

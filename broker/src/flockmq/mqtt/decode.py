@@ -2,8 +2,9 @@
 
 Each function takes a packet's body (what follows the fixed header, whose flags `frame.check_flags` has seen) and
 returns a packet that keeps every rule of the specification that can be told from the packet alone, or raises
-PacketError; it raises nothing else, whatever the bytes. What depends on the connection's state is the session's.
-PUBLISH is decoded by offset in the session; its properties are read by `publish_properties`.
+PacketError; it raises nothing else, whatever the bytes. `is_strict`: it refuses the strings that a server may refuse,
+too. What depends on the connection's state is the session's. PUBLISH is decoded by offset in the session; its
+properties are read by `publish_properties`.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ _ACK_NAMES: Final[dict[int, str]] = {
 }
 
 
-def connect(body: bytes) -> Connect:
+def connect(body: bytes, is_strict: bool = False) -> Connect:
     """CONNECT (section 3.1). On PacketError, `answer_version(body)` says how a CONNACK would have to be written."""
-    reader = Reader("CONNECT", body, 0, len(body))
+    reader = Reader("CONNECT", body, 0, len(body), is_strict)
     version = _protocol_version(reader)
     flags = _connect_flags(reader, version)
     keep_alive_s = reader.u16("Keep Alive")
@@ -86,9 +87,9 @@ def answer_version(body: bytes) -> int:
     return V5 if 0 < at < len(body) and body[at] >= V5 else V311
 
 
-def subscribe(version: int, body: bytes) -> Subscribe:
+def subscribe(version: int, body: bytes, is_strict: bool = False) -> Subscribe:
     """SUBSCRIBE (section 3.8). A filter that is malformed refuses the packet as a whole."""
-    reader = Reader("SUBSCRIBE", body, 0, len(body))
+    reader = Reader("SUBSCRIBE", body, 0, len(body), is_strict)
     packet_id = reader.packet_id()
     own = properties.decode(frame.SUBSCRIBE, reader) if version == V5 else None
     subscriptions: list[Subscription] = []
@@ -102,9 +103,9 @@ def subscribe(version: int, body: bytes) -> Subscribe:
     return Subscribe(packet_id, subscriptions, own)
 
 
-def unsubscribe(version: int, body: bytes) -> Unsubscribe:
+def unsubscribe(version: int, body: bytes, is_strict: bool = False) -> Unsubscribe:
     """UNSUBSCRIBE (section 3.10)."""
-    reader = Reader("UNSUBSCRIBE", body, 0, len(body))
+    reader = Reader("UNSUBSCRIBE", body, 0, len(body), is_strict)
     packet_id = reader.packet_id()
     own = properties.decode(frame.UNSUBSCRIBE, reader) if version == V5 else None
     filters: list[bytes] = []
@@ -115,9 +116,9 @@ def unsubscribe(version: int, body: bytes) -> Unsubscribe:
     return Unsubscribe(packet_id, filters, own)
 
 
-def ack(packet_type: int, version: int, body: bytes) -> tuple[int, int]:
+def ack(packet_type: int, version: int, body: bytes, is_strict: bool = False) -> tuple[int, int]:
     """PUBACK, PUBREC, PUBREL or PUBCOMP (sections 3.4 to 3.7): (packet id, reason). Properties are only checked."""
-    reader = Reader(_ACK_NAMES[packet_type], body, 0, len(body))
+    reader = Reader(_ACK_NAMES[packet_type], body, 0, len(body), is_strict)
     packet_id = reader.packet_id()
     reason = 0
     if version == V5 and not reader.at_end():
@@ -128,9 +129,9 @@ def ack(packet_type: int, version: int, body: bytes) -> tuple[int, int]:
     return packet_id, reason
 
 
-def disconnect(version: int, body: bytes) -> Disconnect:
+def disconnect(version: int, body: bytes, is_strict: bool = False) -> Disconnect:
     """DISCONNECT (section 3.14); an empty body is a normal disconnection."""
-    reader = Reader("DISCONNECT", body, 0, len(body))
+    reader = Reader("DISCONNECT", body, 0, len(body), is_strict)
     reason = 0
     own: Properties | None = None
     if version == V5 and not reader.at_end():
@@ -143,9 +144,9 @@ def disconnect(version: int, body: bytes) -> Disconnect:
     return Disconnect(reason, own)
 
 
-def auth(body: bytes) -> Auth:
+def auth(body: bytes, is_strict: bool = False) -> Auth:
     """AUTH (section 3.15). A client's always continues or begins something, so it always names its method."""
-    reader = Reader("AUTH", body, 0, len(body))
+    reader = Reader("AUTH", body, 0, len(body), is_strict)
     reason = _reason(frame.AUTH, reader)
     own = properties.decode(frame.AUTH, reader)
     reader.expect_end()
@@ -159,11 +160,11 @@ def pingreq(body: bytes) -> None:
     Reader("PINGREQ", body, 0, len(body)).expect_end()
 
 
-def publish_properties(data: bytes, offset: int, end: int) -> tuple[Properties | None, int]:
+def publish_properties(data: bytes, offset: int, end: int, is_strict: bool = False) -> tuple[Properties | None, int]:
     """The properties of the PUBLISH that ends at `end`: (None if there are none, offset of the payload)."""
     if offset < end and data[offset] == 0:
         return None, offset + 1
-    reader = Reader("PUBLISH", data, offset, end)
+    reader = Reader("PUBLISH", data, offset, end, is_strict)
     return properties.decode(frame.PUBLISH, reader), reader.offset
 
 
@@ -212,6 +213,7 @@ def _will(reader: Reader, version: int, flags: int) -> Will:
     own = properties.decode(properties.WILL, reader) if version == V5 else None
     topic = reader.binary("Will Topic")
     check_topic_name(topic)
+    reader.check_characters(topic, "Will Topic")
     payload = reader.binary("Will Payload")
     return Will(topic, payload, flags >> _WILL_QOS_SHIFT & 3, flags & _WILL_RETAIN != 0, own)
 
@@ -223,6 +225,7 @@ def _filter(reader: Reader, count: int, statement: str) -> bytes:
         )
     topic_filter = reader.binary("Topic Filter")
     check_filter(topic_filter)
+    reader.check_characters(topic_filter, "Topic Filter")
     return topic_filter
 
 

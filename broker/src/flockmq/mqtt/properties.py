@@ -174,7 +174,7 @@ def decode(packet: int, reader: Reader) -> Properties | None:
     if length == 0:
         return None
     start = reader.take(length, "properties")
-    fields = Reader(reader.packet, reader.data, start, start + length)
+    fields = Reader(reader.packet, reader.data, start, start + length, reader.is_strict)
     properties = Properties()
     seen = 0
     while fields.offset < fields.end:

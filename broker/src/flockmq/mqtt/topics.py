@@ -16,6 +16,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.wire import STRING_MAX_BYTES, check_text
 
 MAX_LEVELS: Final = TOPIC_MAX_LEVELS
+_SYSTEM: Final = b"$SYS/"
 _SHARE: Final = b"$share/"
 _EXCLUSIVE: Final = b"$exclusive/"
 
@@ -52,6 +53,16 @@ def check_filter(topic_filter: bytes) -> None:
         _check_levels(inner)
     else:
         _check_levels(topic_filter)
+
+
+def is_system(topic: bytes) -> bool:
+    """What the broker tells of itself."""
+    return topic[:5] == _SYSTEM
+
+
+def is_unpublishable(topic: bytes) -> bool:
+    """No client publishes there: the topic is the broker's own, or begins as only filters do."""
+    return topic[:1] == b"$" and (is_system(topic) or is_shared(topic) or is_exclusive(topic))
 
 
 def is_shared(topic_filter: bytes) -> bool:

@@ -6,23 +6,30 @@ packet, named by the field that was being read. Strings stay `bytes`, checked on
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from flockmq.mqtt.errors import malformed, protocol_error
+from flockmq.mqtt.errors import malformed
 
 STRING_MAX_BYTES: Final = 65_535
 
+_NON_CHARACTERS: Final = "\ufdd0-\ufdef" + "".join(
+    chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)
+)
+_DOUBTFUL: Final = re.compile(f"[\x01-\x1f\x7f-\x9f{_NON_CHARACTERS}]")
+
 
 class Reader:
-    """A cursor over one packet's bytes, `packet` being its name in messages."""
+    """A cursor over one packet's bytes, `packet` being its name in messages; `is_strict`: `check_characters`, too."""
 
-    __slots__ = ("data", "end", "offset", "packet")
+    __slots__ = ("data", "end", "is_strict", "offset", "packet")
 
-    def __init__(self, packet: str, data: bytes, offset: int, end: int) -> None:
+    def __init__(self, packet: str, data: bytes, offset: int, end: int, is_strict: bool = False) -> None:
         self.packet = packet
         self.data = data
         self.offset = offset
         self.end = min(end, len(data))
+        self.is_strict = is_strict
 
     def take(self, length: int, what: str) -> int:
         """Step over `length` bytes and return where they began."""
@@ -65,13 +72,19 @@ class Reader:
         """A UTF-8 Encoded String, checked, as the bytes it came in."""
         text = self.binary(what)
         check_text(text, what)
+        self.check_characters(text, what)
         return text
+
+    def check_characters(self, text: bytes, what: str) -> None:
+        """Of text that was checked otherwise, where the reader is strict."""
+        if self.is_strict:
+            check_characters(text, what)
 
     def packet_id(self) -> int:
         """A Packet Identifier, which is never 0 [MQTT-2.2.1-3]."""
         packet_id = self.u16("Packet Identifier")
         if packet_id == 0:
-            raise protocol_error(f"{self.packet} with Packet Identifier 0", "MQTT-2.2.1-3")
+            raise malformed(f"{self.packet} with Packet Identifier 0", "MQTT-2.2.1-3")
         return packet_id
 
     def at_end(self) -> bool:
@@ -85,8 +98,8 @@ class Reader:
 def check_text(text: bytes, what: str) -> None:
     """Raise PacketError unless `text` is well-formed UTF-8 [MQTT-1.5.4-1] without U+0000 [MQTT-1.5.4-2].
 
-    Python's decoder refuses surrogates and overlong forms, as RFC 3629 asks. Control characters and non-characters
-    pass: the specification lets a server choose.
+    Python's decoder refuses surrogates and overlong forms, as RFC 3629 asks. For control characters and non-characters
+    see `check_characters`.
     """
     try:
         text.decode()
@@ -94,6 +107,15 @@ def check_text(text: bytes, what: str) -> None:
         raise malformed(f"{what} isn't well-formed UTF-8 at byte {error.start}", "MQTT-1.5.4-1") from None
     if b"\0" in text:
         raise malformed(f"{what} holds U+0000", "MQTT-1.5.4-2")
+
+
+def check_characters(text: bytes, what: str) -> None:
+    """Raise PacketError if `text`, which is well-formed, has a control character or a Unicode non-character: a server
+    may refuse them (section 1.5.4).
+    """
+    found = _DOUBTFUL.search(text.decode())
+    if found is not None:
+        raise malformed(f"{what} holds U+{ord(found.group()):04X}, which strict_mode refuses", "section 1.5.4")
 
 
 def u16(number: int) -> bytes:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from flockmq.bounds import HELD_LINES_PER_TURN
+from flockmq.cluster.freshness import Freshness
 from flockmq.cluster.service import Cluster
 from flockmq.mqtt.errors import PacketError
 from flockmq.session import forwarded
@@ -23,20 +24,34 @@ log: Final = logging.getLogger(__name__)
 
 
 class Arrivals:
-    """`flush` has what was put written; `spawn` runs what takes turns."""
+    """`flush` has what was put written; `spawn` runs what takes turns. `is_serving`: it neither starts nor stops."""
 
-    def __init__(self, router: Router, flush: Callable[[], None], spawn: Callable[[Awaitable[None]], None]) -> None:
+    def __init__(
+        self,
+        router: Router,
+        flush: Callable[[], None],
+        spawn: Callable[[Awaitable[None]], None],
+        is_serving: Callable[[], bool],
+    ) -> None:
         self._router = router
         self._flush = flush
         self._spawn = spawn
+        self._is_serving = is_serving
+        self._freshness: Freshness | None = None
 
     def listen(self, cluster: Cluster) -> None:
+        self._freshness = cluster.freshness
         cluster.on_node_gone.append(self._node_gone)
         cluster.on_returned = self._returned
         cluster.on_forward = self._forwarded
         cluster.on_drained = self._drained
         cluster.courier.on_drained = self._drained
         cluster.freshness.on_change = self._stale
+
+    def stood_still(self) -> None:
+        """Before what came meanwhile is read: are the tables old?"""
+        if self._freshness is not None:
+            self._freshness.look(asyncio.get_running_loop().time())
 
     def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
         try:
@@ -66,7 +81,8 @@ class Arrivals:
     def _stale(self, stale: bool) -> None:
         self._router.stale = stale
         if stale:
-            log.warning("the tables may be old: QoS 1 and 2 wait")
+            level = logging.WARNING if self._is_serving() else logging.INFO
+            log.log(level, "the tables may be old: QoS 1 and 2 wait")
         else:
             self._spawn(self._go_on())
 

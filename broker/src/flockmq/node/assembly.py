@@ -21,6 +21,7 @@ from flockmq.cluster.certificates import LinkCertificates, LinkFiles
 from flockmq.cluster.handshake import KEY_MIN_BYTES
 from flockmq.cluster.mesh import Bind
 from flockmq.cluster.service import Cluster
+from flockmq.cluster.version import NEWEST
 from flockmq.cluster.views import ClusterSettings
 from flockmq.config.schema import Config, Mqtt
 from flockmq.config.values import Address
@@ -31,7 +32,7 @@ from flockmq.home.store import Store
 from flockmq.listeners.reactor import Reactor
 from flockmq.node.hooking import Hooking
 from flockmq.node.node import Node
-from flockmq.node.rejoin import come_back
+from flockmq.node.rejoin import come_back, come_in
 from flockmq.plugins.running import Plugins
 from flockmq.rlog import errors as rlog_errors
 from flockmq.rlog.connection import RedisConfig
@@ -58,6 +59,8 @@ class Machine(NamedTuple):
     """Where links are listened for; None: on this machine's network."""
     clock: Clock = SYSTEM_CLOCK
     entropy: Entropy = SYSTEM_ENTROPY
+    speaks: int = NEWEST
+    """The highest cluster version; a lower one makes the node refuse what came later, as an older release does."""
 
 
 @dataclass
@@ -87,17 +90,21 @@ class Assembly:
                 raise cannot_bind(
                     "cluster.listen", Address(*(cluster.settings.listen or ("", 0))), "--cluster-listen", error
                 ) from None
+            is_refused = False
             try:
                 await rlog.start()
             except rlog_errors.RedisUnreachable as error:
                 raise RedisUnreachable(str(error)) from None
+            except rlog_errors.LogRefused as error:
+                log.warning("%s: this node was purged before it was a member", error)
+                is_refused = True
             # before it may be given slots: what comes for slots of which no home knows would be accepted
             if node.hosting is not None:
                 await node.hosting.start()
                 stack.push_async_callback(node.hosting.stop)
             node.homes.start()
             stack.push_async_callback(node.homes.stop)
-            await cluster.join()
+            await come_in(self.purged, node, is_refused=is_refused)
             await node.access.auth.start()
             stack.push_async_callback(node.access.auth.stop)
             node.reactor.start(asyncio.get_running_loop())
@@ -143,7 +150,8 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
     hooking = Hooking(router, Plugins(config.plugins.enabled, clock), config.rewrite, config.auto_subscribe)
     router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
     purged = asyncio.Event()
-    cluster = Cluster(_cluster_settings(config, mqtt_port, entropy), router.turn, machine.redis, machine.bind, entropy)
+    settings = _cluster_settings(config, mqtt_port, machine.speaks, entropy)
+    cluster = Cluster(settings, router.turn, machine.redis, machine.bind, entropy, clock)
     cluster.on_purged = purged.set
     rlog = Rlog(
         cluster.incarnation,
@@ -151,7 +159,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         port=cluster.core_port if config.cluster.seeds or machine.disk is None else None,
         disk=machine.disk,
         ballot=cluster.ballot,
-        clock=clock,
+        clock=cluster.time.clock,
         entropy=entropy,
     )
     auth = Auth(
@@ -162,6 +170,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         pepper=cluster.settings.key,
         is_leader=lambda: cluster.is_leader,
         clock=clock,
+        cluster_clock=cluster.time.clock,
     )
     node = Node(
         config.role,
@@ -208,11 +217,12 @@ def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
         max_wildcard_shapes=mqtt.max_wildcard_shapes,
         response_information=mqtt.response_information,
         server_reference=mqtt.server_reference,
+        strict_mode=mqtt.strict_mode,
         max_connections=max_connections,
     )
 
 
-def _cluster_settings(config: Config, mqtt_port: int, entropy: Entropy) -> ClusterSettings:
+def _cluster_settings(config: Config, mqtt_port: int, speaks: int, entropy: Entropy) -> ClusterSettings:
     """A single node without a key keeps to itself: no link is listened for. Raises ConfigError."""
     key = config.cluster.key
     alone = key is None
@@ -229,6 +239,8 @@ def _cluster_settings(config: Config, mqtt_port: int, entropy: Entropy) -> Clust
         seeds=() if alone else config.cluster.seeds,
         cores=config.cluster.cores if config.role != "single" else 1,
         max_stale_s=config.cluster.max_stale,
+        speaks=speaks,
+        version_settle_s=config.cluster.version_settle,
         via_core=config.cluster.forwarding == "via-core",
         certificates=_link_certificates(config),
     )

@@ -5,7 +5,8 @@
 A session that ends with its connection is here; one that lasts runs at its home, and here is only its front (`fronts`).
 Client ids that the broker assigns are like any other [MQTT-3.1.3-7].
 
-What always holds: `by_id` has exactly the connections that hold a token.
+What always holds: `by_id` has exactly the connections that hold a token. The will of a session that is here is kept by
+its client id's home, too, for the case that this node dies.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
+import msgspec
+
 from flockmq.clock import Clock
 from flockmq.home.asking import Admission, AttachError, Connection, Done
+from flockmq.home.guests import will_origin
 from flockmq.home.wire import Opening, WillRow
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
+from flockmq.node.delayed import check_publishable
 from flockmq.node.fronts import Fronts
+from flockmq.rlog.authors import author_of
 from flockmq.session.channel import ADMITTING, Channel
 from flockmq.session.counters import Counters
 from flockmq.session.front import Front
@@ -79,6 +85,8 @@ class Clients:
         self.homes: Homes | None = None
         self.watcher: Watcher | None = None
         self.must_authorize: Callable[[Principal], bool] = _no_rules
+        self.homes_keep_wills: Callable[[], bool] = _not_yet
+        """All nodes know that homes keep the wills of sessions that are here."""
         self._sessions = sessions
         self._fronts = fronts
         self._counters = counters
@@ -86,6 +94,8 @@ class Clients:
         self._on_event = on_event
         self._clock = clock
         self._token_bytes = token_bytes
+        self._guests: dict[int, Opening] = {}
+        """By token: openings of those whose homes have their wills."""
         self._violations = 0
         self._violations_since_s = 0.0
 
@@ -104,6 +114,8 @@ class Clients:
         if not session.client_id:
             session.client_id = b"auto-" + self._token_bytes(10).hex().encode()
         will = channel.will
+        if will is not None and not self._may_be_published(channel, will):
+            return
         verdict = ALLOWED
         if will is not None and channel.must_authorize:
             message = will.message
@@ -113,6 +125,17 @@ class Clients:
             self._attach(channel, connect, extra)
         elif verdict != ASKED:
             channel.refuse(Reason.NOT_AUTHORIZED, "the will's topic")
+
+    def _may_be_published(self, channel: Channel, will: Will) -> bool:
+        """0x90 is said of the Will Topic [section 3.2.2.2]; before 5.0 "not authorized" comes nearest."""
+        try:
+            check_publishable(will.message.topic, self._clock.wall())
+        except ValueError as error:
+            reason = Reason.TOPIC_NAME_INVALID if channel.protocol_version == 5 else Reason.NOT_AUTHORIZED
+            channel.refuse(reason, f"the will's topic: {error}")
+            self._flush()
+            return False
+        return True
 
     def _will_judged(self, channel: Channel, connect: Connect, extra: Properties | None, verdict: int) -> None:
         if channel.state == ADMITTING:
@@ -132,10 +155,12 @@ class Clients:
         self._home().attach(session.client_id, opening, answered)
 
     def _opening(self, channel: Channel, connect: Connect, session: Session) -> Opening | None:
-        """What its home is to know; None where the session starts and ends with this connection."""
-        if connect.clean_start and not session.expiry_s:
+        """What its home is to know; None where the session starts and ends with this connection, and has no will."""
+        is_guest = connect.clean_start and not session.expiry_s
+        if is_guest and (channel.will is None or not self.homes_keep_wills()):
             return None
-        will = None if self.watcher is None else self.watcher.will_of(channel)
+        will = channel.will if self.watcher is None else self.watcher.will_of(channel)
+        channel.will = will
         return Opening(
             channel.protocol_version,
             connect.clean_start,
@@ -158,9 +183,14 @@ class Clients:
                 self._fronts.remove(token)
                 self._home().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
             else:
+                guest = self._guests.pop(token, None)
+                if guest is not None and will is not None:
+                    will.message.origin = will_origin(guest.nonce)
                 self._home().detach(client_id, token)
         if channel.admitted_once:
             if not isinstance(session, Front):
+                if will is not None and isinstance(token, int):
+                    will.message.author = author_of(client_id, token, is_will=True)
                 self._sessions.leave(session, token, will, self._clock.monotonic())
             self._on_event("disconnected", client_id, channel.close_reason, channel.protocol_version)
             if self.watcher is not None:
@@ -197,7 +227,32 @@ class Clients:
     def connections(self) -> Iterator[Connection]:
         for client_id, channel in list(self.by_id.items()):
             if isinstance(channel.token, int):
-                yield Connection(client_id, channel.token, self._fronts.opening(channel.token))
+                opening = self._fronts.opening(channel.token) or self._guest(channel, channel.token)
+                yield Connection(client_id, channel.token, opening)
+
+    def _guest(self, channel: Channel, token: int) -> Opening | None:
+        """What the home is to know of a session that is here; of one that came before homes kept wills, too."""
+        guest = self._guests.get(token)
+        session = channel.session
+        if guest is None and session is not None and not isinstance(session, Front) and channel.will is not None:
+            if not self.homes_keep_wills():
+                return None
+            will = channel.will = channel.will if self.watcher is None else self.watcher.will_of(channel)
+            if will is not None:
+                row = WillRow(will.delay_s, will.message.version, will.message.packet)
+                zone = session.limits.name
+                guest = Opening(channel.protocol_version, True, 0, 0, 0, zone, self._token_bytes(8), row)
+                self._guests[token] = guest
+        return guest
+
+    def is_will_published(self, client_id: bytes) -> bool:
+        """With the purge of this node, by the home that kept it for this client."""
+        channel = self.by_id.get(client_id)
+        return channel is not None and self.is_will_at_home(channel.token)
+
+    def is_will_at_home(self, token: object) -> bool:
+        """The home of this connection's client id has its will, as it is to be published."""
+        return token in self._guests
 
     def holds(self, client_id: bytes, token: int) -> bool:
         return self._holder(client_id, token) is not None
@@ -270,6 +325,8 @@ class Clients:
         if admission.lasts:
             assert opening is not None
             session = self._fronts.add(channel, session, admission.token, opening)
+        elif opening is not None and opening.will is not None and self.homes_keep_wills():
+            self._guests[admission.token] = msgspec.structs.replace(opening, clean_start=True, expiry_s=0)
         self._counters.connects += 1
         channel.admitted(connect, admission.token, session, admission.present, extra)
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
@@ -279,6 +336,10 @@ class Clients:
     def _home(self) -> Homes:
         assert self.homes is not None, "clients come after the homes are there"
         return self.homes
+
+
+def _not_yet() -> bool:
+    return False
 
 
 def _no_rules(principal: Principal) -> bool:

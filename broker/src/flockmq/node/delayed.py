@@ -2,11 +2,12 @@
 
 `N` is a number of seconds, 1 to DELAYED_MAX_S, or, above that, a Unix time no further away (EMQX's rules). When a
 message is due it is as if its client published it now: it is matched, retained if it says so, and its Message Expiry
-Interval begins. The node that takes it says when it is due, the leader when that is: both by their wall clocks.
+Interval begins. The node that takes it says when it is due, the leader when that is: both in the cluster's time.
 
 What always holds: it is acknowledged when the log has it, and survives every node; it leaves the log when it was
 published, and every other node that wants it has it, or its link's resend buffer. So it is published once, or again by
-the next leader if the one before ended in between. One that has an origin may be here twice, when its client had to
+the next leader if the one before ended in between. Of those that are due in the same millisecond, and that one node
+took, the first taken goes first. One that has an origin may be here twice, when its client had to
 send it again: whenever it is published it has one and the same origin, so nobody takes it twice but the members of a
 shared subscription.
 """
@@ -25,6 +26,7 @@ from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S, REF
 from flockmq.clock import Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_unpublishable
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import DELAYED, DelayedMessage
 from flockmq.session.origin import derived_origin
@@ -45,7 +47,7 @@ def parse(topic: bytes, now_s: float) -> tuple[int, bytes]:
     interval, slash, inner = topic[len(PREFIX) :].partition(b"/")
     if not slash or not inner:
         raise ValueError("no topic behind the interval")
-    if is_delayed(inner) or inner[:5] == b"$SYS/":
+    if is_delayed(inner) or is_unpublishable(inner):
         raise ValueError("the topic behind the interval can't be published to")
     if not interval.isdigit() or len(interval) > 10:  # isdigit of bytes: ASCII only
         raise ValueError("the interval isn't a number of seconds")
@@ -57,6 +59,14 @@ def parse(topic: bytes, now_s: float) -> tuple[int, bytes]:
     if not now_s <= seconds <= now_s + DELAYED_MAX_S:
         raise ValueError(f"neither an interval up to {DELAYED_MAX_S} s nor a time that is so near")
     return seconds * 1000, inner
+
+
+def check_publishable(topic: bytes, now_s: float) -> None:
+    """Raise ValueError, with a reason for the client, if no message to the topic is ever published."""
+    if is_delayed(topic):
+        parse(topic, now_s)
+    elif is_unpublishable(topic):
+        raise ValueError("no client publishes there")
 
 
 class Schedule:
@@ -125,6 +135,8 @@ class Delayed:
         self._reason = reason
         self._clock = clock
         self._token_bytes = token_bytes
+        self._taken_us = 0
+        """When the latest was taken, by the wall clock; later than the one before, in any case."""
         self._after = b""
         """Up to here it was tried to publish what is due; then from the first again."""
         self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
@@ -148,9 +160,13 @@ class Delayed:
             message.expiry_s,
             derived_origin(message.origin, b"delayed") if message.origin else b"",
         )
-        written = self._host.write([DELAYED.put(due_ms.to_bytes(8, "big") + self._token_bytes(8), row)])
+        written = self._host.write([DELAYED.put(self._key(due_ms), row)])
         await asyncio.wait([written])
         return self._reason(written)
+
+    def _key(self, due_ms: int) -> bytes:
+        self._taken_us = max(self._taken_us + 1, int(self._clock.wall() * 1_000_000))
+        return due_ms.to_bytes(8, "big") + self._taken_us.to_bytes(8, "big") + self._token_bytes(8)
 
     async def run(self) -> None:
         led = False

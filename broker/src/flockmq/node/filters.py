@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import Future
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
@@ -17,19 +17,17 @@ from flockmq.clock import Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.node.claims import Done, ReasonOf, Submit
 from flockmq.node.exclusive import Exclusive, InUse
 from flockmq.node.routes import OwnRoutes
 from flockmq.node.shared import OwnShares
-from flockmq.rlog.entry import Op, StreamId
-from flockmq.rlog.errors import LogFull
+from flockmq.rlog.entry import StreamId
+from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.session.router import Router
 
 log: Final = logging.getLogger(__name__)
 
-Submit = Callable[[Sequence[Op]], "Future[StreamId]"]
 Holders = Callable[[bytes], Collection[str]]
-ReasonOf = Callable[["Future[StreamId]"], int]
-"""What a write came to, as a reason code."""
 
 
 class Filters:
@@ -50,14 +48,7 @@ class Filters:
 
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
         """Have the cluster say whether the client may have these exclusive filters, alone: `done` gets the refused."""
-        answers: dict[bytes, int] = {}
-        for filter in filters:
-            answered = partial(_claimed, set(filters), answers, done, filter)
-            self.exclusive.claim(matching(filter), client_id, answered)
-
-    def claim_again(self, client_id: bytes, filter: bytes, done: Callable[[int], None]) -> None:
-        """A filter that the client had alone, on the node where its session was before."""
-        self.exclusive.claim(matching(filter), client_id, done)
+        claim_all(filters, lambda filter, claimed: self.exclusive.claim(matching(filter), client_id, claimed), done)
 
     def route(self, filters: list[bytes], done: Callable[[int], None]) -> None:
         """Have the log route filters of any kind to this node; `done` gets the worst reason code."""
@@ -91,6 +82,15 @@ class Filters:
         self.exclusive.release_again()
 
 
+def claim_all(
+    filters: list[bytes], claim: Callable[[bytes, Done], None], done: Callable[[dict[bytes, int]], None]
+) -> None:
+    """`done` gets those that are refused, with their reasons, when all are decided."""
+    answers: dict[bytes, int] = {}
+    for filter in filters:
+        claim(filter, partial(_claimed, set(filters), answers, done, filter))
+
+
 class Both:
     """Two writes that have one answer: the worst of theirs."""
 
@@ -116,7 +116,8 @@ class WriteReasons:
         error = None if done.cancelled() else done.exception()
         if error is None:
             return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS
-        self._failures.warning("%s", error)
+        say = self._failures.info if isinstance(error, LogStopping) else self._failures.warning
+        say("%s", error)
         return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR
 
 

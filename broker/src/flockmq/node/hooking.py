@@ -9,7 +9,7 @@ comes from the node itself, auto-subscriptions and plugins' own messages, nobody
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 from flockmq.bounds import AUTO_SUBSCRIPTIONS_MAX, REWRITE_RULES_MAX
 from flockmq.errors import ConfigError
@@ -20,7 +20,7 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_HANDLING_SHIFT, Connect, Subscribe
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import check_filter
+from flockmq.mqtt.topics import check_filter, is_unpublishable
 from flockmq.plugins import points
 from flockmq.plugins.hooks import Handler, Record
 from flockmq.plugins.points import Allow, Client, Deny
@@ -37,8 +37,6 @@ from flockmq.session.rewrite import CLIENT_ID, HOST, USER_NAME, Rules, Template
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.subscribing import Subscribing
-
-_SYSTEM: Final = b"$SYS/"
 
 
 class Hooking:
@@ -148,7 +146,7 @@ class Hooking:
 
     def leaving(self, channel: Channel, will: Will | None) -> Will | None:
         """The will that a client leaves behind, as it is to be published."""
-        if will is None or will.message.topic.startswith(_SYSTEM):
+        if will is None or is_unpublishable(will.message.topic):
             return None
         if self._router.is_intercepted(will.message.topic):
             replaced = self.intercept(channel, will.message)
@@ -225,7 +223,7 @@ class Hooking:
         with which it goes nowhere."""
         if len(self._publishes):
             topic = self._publishes.topic(message.topic, channel.client_id(), channel.principal.username)
-            if not topic or topic.startswith(_SYSTEM):
+            if not topic or is_unpublishable(topic):
                 return Reason.TOPIC_NAME_INVALID
             if topic != message.topic:
                 encoded, expiry_s = message.properties, message.expiry_s

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flockmq.bounds import REJOIN_SLICE_FILTERS, STORE_STOP_MAX_S
 from flockmq.clock import Clock
@@ -19,15 +19,16 @@ from flockmq.home.intake import Intake
 from flockmq.home.residents import Residents
 from flockmq.home.store import Store
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import is_exclusive, is_shared, matching
-from flockmq.node.filters import Both
+from flockmq.mqtt.topics import exclusively, is_exclusive, is_shared, matching
+from flockmq.node.filters import Both, claim_all
+from flockmq.node.giving import NotedGiving
+from flockmq.node.lasting_claims import LastingClaims
 from flockmq.node.remote import slot_owner
 from flockmq.node.retained import Feeds
 from flockmq.node.routes import OwnRoutes
 from flockmq.node.shared import OwnShares
 from flockmq.node.strays import Strays
 from flockmq.rlog.shards import ROUTE
-from flockmq.session.durable import DurableSession
 from flockmq.session.homed import HomedRouter
 from flockmq.session.limits import Limits
 from flockmq.session.publish import Publish
@@ -37,6 +38,10 @@ from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
     from flockmq.node.node import Node
+
+
+_UNREADABLE: Final = "sessions-unreadable/"
+"""What the alarm of a slot begins with."""
 
 
 class Hosting:
@@ -61,9 +66,15 @@ class Hosting:
         self._strays = Strays(
             lambda: node.rlog.tables.routes, self.router, self.residents.has_loaded, self._delete_strays
         )
+        self._claims_by_slot = node.cluster.version.gate(2)
+        submit = partial(node.rlog.submit, ROUTE)
+        self.claims = LastingClaims(node.filters.exclusive.bids, submit, node.reason_of, _Home(self.residents))
+        self._alarms: dict[int, str] = {}
+        """Slot -> what of it can't be read, of those that are this core's."""
         self._unclaimed: dict[tuple[bytes, bytes], None] = {}
         """(client id, exclusive filter) of sessions that came with a filter whose claim doesn't stand."""
-        self._feeds = Feeds(node.retained, self.router, node.retaining.caught_up, node.flush_soon, _given, clock)
+        giving = NotedGiving(self.router, node.cluster.version.gate(2))
+        self._feeds = Feeds(node.retained, giving, node.retaining.caught_up, node.flush_soon, clock)
         self.intake = Intake(self.residents.letters, node.cluster.nodes_table.__contains__, self.soon, loop.time)
         node.cluster.courier.receiver = self.intake
         node.homes.residents = self.residents
@@ -88,7 +99,12 @@ class Hosting:
         unclaimed, self._unclaimed = self._unclaimed, {}
         for client_id, filter in unclaimed:
             self._claim_again(client_id, filter)
+        if self._claims_by_slot():
+            for filter, client_id in self._filters.exclusive.held():
+                self._claim_again(client_id, exclusively(filter))
+            self._node.spawn(self.claims.look())
         self._node.spawn(self._strays.look())
+        self._look_at_alarms()
 
     def routes_swapped(self) -> None:
         """After a bootstrap nobody says which routes went: look for all that are wanted. Amid an entry."""
@@ -156,10 +172,16 @@ class Hosting:
         self._node.publishing.publish(message, accepted)
 
     def session_ended(self, session: Session) -> None:
-        self._node.session_ended(session)
+        self._node.hooking.session_ended(session.client_id)
 
     def slots_epoch(self) -> int:
         return self._cluster.epoch()
+
+    def floor(self, slot: int) -> int:
+        return self._node.homes.floor(slot)
+
+    def has_authors(self) -> bool:
+        return self._cluster.version.at_least(2)
 
     def members(self) -> Collection[str]:
         return self._cluster.nodes_table
@@ -167,17 +189,48 @@ class Hosting:
     def limits(self, zone: str) -> Limits:
         return self._zones.get(zone) or self._zones["default"]
 
+    def alarm(self, slot: int, text: str, *, is_ours: bool = True) -> None:
+        if text:
+            self._alarms[slot] = text
+        else:
+            self._alarms.pop(slot, None)
+        if is_ours:
+            self._look_at_alarm(slot)
+
+    def _look_at_alarms(self) -> None:
+        """What couldn't be written when the log was away; an alarm of a slot may be a former home's."""
+        names = [name for name, _ in self._node.rlog.tables.alarms.items() if name.startswith(_UNREADABLE)]
+        said = [int(digits) for name in names if (digits := name.removeprefix(_UNREADABLE)).isdigit()]
+        for slot in dict.fromkeys((*said, *self._alarms)):
+            if slot in self._alarms or self.residents.has_loaded(slot):
+                self._look_at_alarm(slot)
+
+    def _look_at_alarm(self, slot: int) -> None:
+        name, text = f"{_UNREADABLE}{slot}", self._alarms.get(slot, "")
+        stands = self._node.rlog.tables.alarms.get(name)
+        if text and (stands is None or stands.text != text):
+            self._node.rlog.raise_alarm(name, text)
+        elif not text and stands is not None:
+            self._node.rlog.clear_alarm(name)
+
     def changed(self) -> None:
         self.intake.advance()
 
     # What their subscriptions ask.
 
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
-        self._filters.claim(client_id, filters, done)
+        claims = self.claims if self._claims_by_slot() else self._filters.exclusive
+        claim_all(filters, lambda filter, claimed: claims.claim(matching(filter), client_id, claimed), done)
 
-    def release(self, filters: list[bytes]) -> None:
+    def release(self, client_id: bytes, filters: list[bytes]) -> None:
         for filter in filters:
             self._filters.exclusive.release(matching(filter))
+            if self._claims_by_slot():
+                self.claims.release(matching(filter), client_id)
+
+    def has_by_node(self, client_id: bytes, filter: bytes) -> bool:
+        """A session that runs here has `$exclusive/FILTER`, and no claim that outlives this node."""
+        return _has_exclusively(self.residents, client_id, filter) and not self.claims.stands(filter, client_id)
 
     def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
         routes, shares = self._routes_of(slot), self._shares_of(slot)
@@ -193,9 +246,9 @@ class Hosting:
         else:
             both.done(Reason.SUCCESS)
 
-    def unrouted_slot(self, slot: int, filters: list[bytes]) -> None:
+    def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         routes = self._routes.get(slot)
-        self.release([filter for filter in filters if is_exclusive(filter)])
+        self.release(client_id, [filter for filter in filters if is_exclusive(filter)])
         ordinary = [matching(filter) for filter in filters if not is_shared(filter)]
         gone = [filter for filter in ordinary if (slot, filter) not in self.router.wanted]
         if gone and routes is not None:
@@ -208,9 +261,9 @@ class Hosting:
         self.route_slot(slot, filters, self._routed)
 
     def _claim_again(self, client_id: bytes, filter: bytes) -> None:
-        session = self.residents.sessions.by_id.get(client_id)
-        if session is not None and session.subscription(filter) is not None:
-            self._filters.claim_again(client_id, filter, partial(self._claimed, client_id, filter))
+        if _has_exclusively(self.residents, client_id, matching(filter)):
+            claim = self.claims.keep if self._claims_by_slot() else self._filters.exclusive.claim
+            claim(matching(filter), client_id, partial(self._claimed, client_id, filter))
 
     def _claimed(self, client_id: bytes, filter: bytes, reason: int) -> None:
         """The session goes on as it was; the claim is tried until it stands, or the subscription goes."""
@@ -254,7 +307,25 @@ class Hosting:
         return (slot, filter) in self.router.wanted
 
 
-def _given(subscription: Subscription) -> None:
-    session = subscription.session
-    assert isinstance(session, DurableSession)
-    session.gave(subscription)
+class _Home:
+    """What claims ask of the sessions that run here."""
+
+    def __init__(self, residents: Residents) -> None:
+        self._residents = residents
+        self.has_loaded = residents.has_loaded
+        self.settle = residents.holding.settle
+
+    def has_exclusively(self, client_id: bytes, filter: bytes) -> bool:
+        return _has_exclusively(self._residents, client_id, filter)
+
+    def gained_at(self, slot: int) -> int:
+        held = self._residents.holding.slots.get(slot)
+        return -1 if held is None or held.is_lost else held.gained_at
+
+    def loaded(self) -> Iterable[int]:
+        return (slot for slot in self._residents.holding.slots if self.has_loaded(slot))
+
+
+def _has_exclusively(residents: Residents, client_id: bytes, filter: bytes) -> bool:
+    session = residents.sessions.by_id.get(client_id)
+    return session is not None and session.subscription(exclusively(filter)) is not None

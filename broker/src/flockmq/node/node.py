@@ -39,9 +39,11 @@ from flockmq.mqtt.topics import exclusively
 from flockmq.node.access import Access
 from flockmq.node.arrivals import Arrivals
 from flockmq.node.clients import Clients
+from flockmq.node.clock_alarm import ClockAlarm
 from flockmq.node.delayed import Delayed, is_delayed
 from flockmq.node.filters import Filters, WriteReasons
 from flockmq.node.fronts import Fronts
+from flockmq.node.giving import Giving
 from flockmq.node.hooking import Hooking
 from flockmq.node.hosting import Hosting
 from flockmq.node.overview import Overview
@@ -54,6 +56,7 @@ from flockmq.node.shared import RemoteShares
 from flockmq.node.system import About, System
 from flockmq.node.view import View
 from flockmq.plugins.settings import SysTopics
+from flockmq.rlog.authors import author_of
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import (
@@ -143,6 +146,8 @@ class Node(NodePort):
         self.homes = Homes(cluster, self.clients)
         self.clients.homes = self.fronts.homes = self.homes
         self.clients.watcher = self
+        self.clients.homes_keep_wills = cluster.version.gate(2)
+        cluster.version.when(2, self.homes.register_wills)
         self.access = Access(
             auth,
             hooking,
@@ -171,15 +176,20 @@ class Node(NodePort):
         router.shared.find_peer = self._find_target
         router.courier = cluster.courier.lanes
         self.homes.on_crowd = cluster.courier.lanes.crowd
+        cluster_clock = cluster.time.clock
         self.retained = Retained()
-        self.retaining = Retaining(rlog, self.retained, lambda: cluster.is_leader, self.reason_of, clock)
-        self.delayed = Delayed(DelayedHost(self), self.reason_of, clock, entropy.token_bytes)
+        self.retaining = Retaining(
+            rlog, self.retained, lambda: cluster.is_leader, self.reason_of, cluster_clock, cluster.version.gate(2)
+        )
+        self.delayed = Delayed(DelayedHost(self), self.reason_of, cluster_clock, entropy.token_bytes)
         self.publishing = Publishing(
             router, self.retaining.retain, self.delayed.take, self.spawn, self.reactor.soon, clock.monotonic
         )
         router.shared.on_refused = self.publishing.share
-        self.feeds = Feeds(self.retained, router, self.retaining.caught_up, self.reactor.soon, _ignore, clock)
-        self.hosting = None if store is None else Hosting(self, store, router, zones, clock)
+        self.homes.on_will = partial(self.publishing.publish, accepted=_nobody_waits)
+        self.feeds = Feeds(self.retained, Giving(router), self.retaining.caught_up, self.reactor.soon, cluster_clock)
+        self.hosting = None if store is None else Hosting(self, store, router, zones, cluster_clock)
+        self._clock_alarm = ClockAlarm(name, cluster, rlog)
         self.state = "starting"
         self._tasks: set[asyncio.Task[None]] = set()
         cluster.watch(rlog)  # first, because the cluster must know a member before its routes are placed
@@ -191,7 +201,9 @@ class Node(NodePort):
         rlog.on_change(DELAYED.name, self.delayed.schedule)
         self.remote.go_live()
         self.remote_shares.go_live()
-        Arrivals(router, self.reactor.soon, self.spawn).listen(cluster)
+        arrivals = Arrivals(router, self.reactor.soon, self.spawn, lambda: self.state == "ready")
+        arrivals.listen(cluster)
+        reactor.on_stood_still = arrivals.stood_still
         cluster.local_status = self._local_status
 
     def flush_soon(self) -> None:
@@ -211,7 +223,7 @@ class Node(NodePort):
 
     def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
         self.access.gone(channel, session.client_id)
-        if not isinstance(session, Front):  # whose home has the will
+        if not isinstance(session, Front) and not self.clients.is_will_at_home(channel.token):
             will = self.hooking.leaving(channel, will)
         self.clients.gone(channel, session, will)
 
@@ -232,7 +244,8 @@ class Node(NodePort):
         self.hooking.taken_over(client_id)
 
     def session_ended(self, session: Session) -> None:
-        self.router.shared.redispatch(session)
+        shared = self.router.shared
+        shared.redispatch(shared.left_by(session))
         self.hooking.session_ended(session.client_id)
 
     # What clients may do.
@@ -305,9 +318,12 @@ class Node(NodePort):
         return reasons
 
     def _has_alone(self, client_id: bytes, filter: bytes) -> bool:
-        homes = () if self.hosting is None else (self.hosting.residents.sessions,)
-        found = [sessions.by_id.get(client_id) for sessions in (self.sessions, *homes)]
-        return any(session is not None and session.subscription(exclusively(filter)) for session in found)
+        """By a claim of this node, not by one of the slot that the session is in."""
+        channel = self.clients.by_id.get(client_id)
+        session = None if channel is None else channel.session
+        if session is not None and not isinstance(session, Front) and session.subscription(exclusively(filter)):
+            return True
+        return self.hosting is not None and self.hosting.has_by_node(client_id, filter)
 
     def unrouted(self, session: Session, filters: list[bytes]) -> None:
         self.filters.unrouted(filters)
@@ -329,10 +345,13 @@ class Node(NodePort):
         self.spawn(self._log_then(inbound))
 
     async def _log_then(self, inbound: Inbound) -> None:
-        if is_delayed(inbound.message.topic):
-            inbound.logged(await self.delayed.take(inbound.message), deliver=False)
-        else:
-            inbound.logged(await self.retaining.retain(inbound.message))
+        message, channel = inbound.message, inbound.channel
+        if is_delayed(message.topic):
+            inbound.logged(await self.delayed.take(message), deliver=False)
+            return
+        if isinstance(channel, Channel) and isinstance(channel.token, int):
+            message.author = author_of(channel.client_id(), channel.token, is_will=False)
+        inbound.logged(await self.retaining.retain(message))
 
     def publish(self, message: Publish, session: Session) -> None:
         self.publishing.publish(message, _nobody_waits)
@@ -368,10 +387,12 @@ class Node(NodePort):
                 self.reactor.soon()
 
     async def sample_lag(self) -> None:
-        """Lag events for the nightly report, for as long as the node lives; and another try at routes in doubt."""
+        """Lag events for the nightly report, for as long as the node lives; another try at routes in doubt, and a
+        look at the clock."""
         while True:
             await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
             self.filters.try_again()
+            self._clock_alarm.look()
             self.spawn(self.filters.exclusive.look())
             if self.hosting is not None:
                 self.hosting.try_again()
@@ -400,7 +421,7 @@ class Node(NodePort):
         return LocalStatus(
             connections=self.counters.connections,
             routes=len(self.rlog.tables.routes),
-            ready=self.state == "ready",
+            ready=self.state == "ready" and not self.cluster.fitness.unfit,
             draining=self.state == "draining",
         )
 
@@ -433,10 +454,6 @@ class DelayedHost:
 
     async def publish(self, message: Publish) -> bool:
         return await self._node.publishing.publish_due(message)
-
-
-def _ignore(subscription: Subscription) -> None:
-    """What a session that ends with its connection is owed ends with it too."""
 
 
 def _nobody_waits() -> None:

@@ -116,6 +116,8 @@ class Overview:
             leads=status.leads,
             ready=status.ready,
             draining=status.draining,
+            stale=status.stale,
+            hears_redis=status.hears_redis,
             connections=status.connections,
             lag_entries=status.lag_entries,
             writes_through=name_of(status.core) if info.role not in CORE_ROLES and status.core else None,

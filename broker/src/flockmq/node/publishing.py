@@ -98,10 +98,10 @@ class Publishing:
         """Not at once, for it may be asked for amid another message's delivery."""
         self._spawn(self._first(_Offer(message, accepted, self._now_s())))
 
-    def share(self, group: Group, message: Publish) -> None:
-        """One message for a member of a shared subscription, which its publisher knows as accepted; nobody had room."""
+    def share(self, group: Group, message: Publish, accepted: Callable[[], None]) -> None:
+        """One message for a member of a shared subscription, which can't be refused any more; nobody had room."""
         self._router.counters.dropped_no_room -= 1  # it isn't dropped yet
-        offer = _Offer(message, _nobody_waits, self._now_s())
+        offer = _Offer(message, accepted, self._now_s())
         offer.is_retained = True
         offer.groups = [group]
         self._later(offer)
@@ -215,7 +215,3 @@ class Publishing:
             return False
         offer.waits += asked
         return True
-
-
-def _nobody_waits() -> None:
-    """It was acknowledged before."""

@@ -1,9 +1,11 @@
-"""A node that the cluster took for dead comes back in its place: as another incarnation, with its clients.
+"""A node that the cluster took for dead, amid its start or later, comes back in its place: as another incarnation, with
+its clients.
 
 What always holds: whoever stays connected has missed no QoS 1 or 2 message. Those who may have are closed, and their
 sessions end, because what others had for them went with the former incarnation; who subscribed at QoS 0 only, or not at
-all, stays, and so does whoever has a session that runs at its home. Until a majority of the cores is linked again
-nothing is written; what waited in this node for others goes on with its numbers.
+all, stays, and so does whoever has a session that runs at its home. Whose will was published with the purge, by the
+home that kept it, is closed as well: a client that is connected has a will that is still to come. Until a majority of
+the cores is linked again nothing is written; what waited in this node for others goes on with its numbers.
 """
 
 from __future__ import annotations
@@ -23,6 +25,18 @@ from flockmq.rlog.shards import ROUTE, ROUTES
 from flockmq.session.session import Session
 
 log: Final = logging.getLogger(__name__)
+
+
+async def come_in(purged: asyncio.Event, node: Node, *, is_refused: bool) -> None:
+    """Make a node that has just started a member. `is_refused`: the log takes nothing from its incarnation any more. It
+    was known to the log, and cut off before it was a member: the cluster went on without it."""
+    if not is_refused:
+        try:
+            await _until_logged(node.cluster.join)
+            return
+        except LogRefused as refused:
+            log.warning("%s: this node was purged before it was a member", refused)
+    await come_back(purged, node)
 
 
 async def come_back(purged: asyncio.Event, node: Node) -> None:
@@ -71,7 +85,8 @@ def _sessions(node: Node) -> Iterator[Session]:
 async def _close_who_may_have_missed(node: Node) -> int:
     closed = 0
     for count, session in enumerate(list(_sessions(node))):
-        if any(subscription.qos for subscription in session.all_subscriptions()):
+        is_will_out = node.clients.is_will_published(session.client_id)
+        if is_will_out or any(subscription.qos for subscription in session.all_subscriptions()):
             closed += 1
             if not node.clients.close(session.client_id, Reason.SERVER_SHUTTING_DOWN):
                 node.sessions.end(session)
@@ -106,7 +121,7 @@ async def _until_logged(write: Callable[[], Awaitable[object]]) -> None:
             await write()
             return
         except (LogUnavailable, LogFull) as error:
-            log.warning("what this node has to say to be a member again couldn't be written, trying on: %s", error)
+            log.warning("what this node has to say to be a member couldn't be written, trying on: %s", error)
             await asyncio.sleep(LOG_RETRY_MAX_S)
 
 

@@ -12,21 +12,19 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Self
 
-from flockmq.bounds import RETAINED_FEED_TOPICS, RETAINED_LIVE_MAX_TOPICS, SINK_DRAINED_BYTES
+from flockmq.bounds import RETAINED_BACK_S, RETAINED_FEED_TOPICS, RETAINED_LIVE_MAX_TOPICS, SINK_DRAINED_BYTES
 from flockmq.clock import Clock
 from flockmq.mqtt.topics import matching
+from flockmq.node.giving import Giving
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.routing.retained import RetainedIndex
 from flockmq.session.publish import Publish, publication, with_expiry
-from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.subscription import Subscription
 
 _ROOM_MIN_S: Final = 0.005
 _ROOM_MAX_S: Final = 0.25
 """How often a client that reads slowly is looked at again: less and less."""
-_BACK_S: Final = 2.0
-"""How often one that went away amid its retained messages is looked for, and a log that didn't answer is asked."""
 
 
 def _size(row: object) -> int:
@@ -35,7 +33,7 @@ def _size(row: object) -> int:
 
 
 class Retained:
-    """Listens to `messages`. `expiring`: topics whose messages expire, and when, in wall-clock milliseconds."""
+    """Listens to `messages`. `expiring`: topics whose messages expire, and when, in ms of the cluster's time."""
 
     def __init__(self) -> None:
         self.index = RetainedIndex(_size)
@@ -46,7 +44,10 @@ class Retained:
         self._changes = 0
 
     def put(self, key: bytes, value: RetainedMessage, old: RetainedMessage | None) -> None:
-        self.index.put(key, value)
+        if value.payload:
+            self.index.put(key, value)
+        else:
+            self.index.remove(key)
         if value.expires_ms:
             self.expiring[key] = value.expires_ms
         elif self.expiring:
@@ -131,23 +132,21 @@ class Owed:
 
 class Feeds:
     """`catch_up` returns when the table has all that was retained before, or False: it can't be told, ask again.
-    `flush` has what was put written; `given` is told which subscription was given all.
+    `flush` has what was put written.
     """
 
     def __init__(
         self,
         retained: Retained,
-        router: Router,
+        giving: Giving,
         catch_up: Callable[[], Awaitable[bool]],
         flush: Callable[[], None],
-        given: Callable[[Subscription], None],
         clock: Clock,
     ) -> None:
         self._retained = retained
-        self._router = router
+        self._giving = giving
         self._catch_up = catch_up
         self._flush = flush
-        self._given = given
         self._clock = clock
         self._owed: dict[Session, dict[bytes, Owed]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -183,7 +182,7 @@ class Feeds:
                 if queue.get(owed.subscription.filter) is owed:
                     del queue[owed.subscription.filter]
                     if session.subscription(owed.subscription.filter) is owed.subscription:
-                        self._given(owed.subscription)
+                        self._giving.gave_all(owed.subscription)
         finally:
             self._retained.settled(queue.values())
             del self._owed[session]
@@ -193,12 +192,13 @@ class Feeds:
         while not await self._catch_up():
             if session.subscription(owed.subscription.filter) is not owed.subscription:
                 return
-            await asyncio.sleep(_BACK_S)
+            await asyncio.sleep(RETAINED_BACK_S)
 
     async def _send(self, session: Session, owed: Owed) -> None:
         subscription = owed.subscription
         filter = subscription.filter
-        for found in self._retained.index.match_filter(matching(filter), RETAINED_FEED_TOPICS):
+        given = self._giving.given(subscription)
+        for found in self._retained.index.match_filter(matching(filter), RETAINED_FEED_TOPICS, given):
             for topic, _ in found:
                 row = self._retained.index.get(topic)
                 if row is None or self._retained.is_live(owed, topic):
@@ -212,7 +212,7 @@ class Feeds:
                     await self._room(session, qos, len(message.packet))
                 if session.subscription(filter) is not subscription:
                     return
-                self._router.send(session, message, qos, True, subscription.identifiers)
+                self._giving.give(subscription, topic, message, qos)
             self._flush()
             await asyncio.sleep(0)
 
@@ -220,7 +220,7 @@ class Feeds:
         self._flush()
         pause_s = _ROOM_MIN_S
         while True:
-            await asyncio.sleep(_BACK_S if session.is_away() else pause_s)
+            await asyncio.sleep(RETAINED_BACK_S if session.is_away() else pause_s)
             if session.subscriptions is None or _has_room(session, qos, size_bytes):
                 return
             pause_s = min(2 * pause_s, _ROOM_MAX_S)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Final
 
 from flockmq.bounds import (
+    RETAINED_BACK_S,
+    RETAINED_CLEARED_KEPT_S,
     RETAINED_EXPIRED_LOOK_S,
     RETAINED_EXPIRED_MAX,
     RETAINED_EXPIRED_SLICE,
@@ -20,8 +22,9 @@ from flockmq.bounds import (
 )
 from flockmq.clock import Clock
 from flockmq.mqtt.reason import Reason
-from flockmq.node.filters import ReasonOf
+from flockmq.node.claims import ReasonOf
 from flockmq.node.retained import Retained
+from flockmq.rlog.entry import Op
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, RetainedMessage
 from flockmq.session.publish import NO_EXPIRY, Publish
@@ -30,7 +33,8 @@ log: Final = logging.getLogger(__name__)
 
 
 class Retaining:
-    """`is_leader`: this node takes out what expired; `reason_of`: what a write came to."""
+    """`is_leader`: this node takes out what expired; `reason_of`: what a write came to; `has_authors`: all nodes
+    understand whom a message is of."""
 
     def __init__(
         self,
@@ -39,32 +43,46 @@ class Retaining:
         is_leader: Callable[[], bool],
         reason_of: ReasonOf,
         clock: Clock,
+        has_authors: Callable[[], bool],
     ) -> None:
         self._rlog = rlog
         self._retained = retained
         self._is_leader = is_leader
         self._reason_of = reason_of
         self._clock = clock
+        self._has_authors = has_authors
 
     async def retain(self, message: Publish) -> int:
         """Write, then see every route that was written before: the reason code for the publisher."""
         payload = message.payload()
+        author = message.author if self._has_authors() else b""
         if payload:
             expires_ms = 0 if message.expiry_s == NO_EXPIRY else self._clock.wall_ms() + message.expiry_s * 1000
-            row = RetainedMessage(payload, message.qos, message.properties, message.version, expires_ms)
-            op = MESSAGES.put(message.topic, row)
+            row = RetainedMessage(payload, message.qos, message.properties, message.version, expires_ms, author)
+            reason = await self._written(MESSAGES.put(message.topic, row))
         else:
-            op = MESSAGES.delete(message.topic)  # [MQTT-3.3.1-6]
+            reason = await self._clear(message, author)
+        if reason == Reason.SUCCESS and not self._rlog.has_all(ROUTE, when=RETAINED):
+            # it is retained: to refuse it now would be too late
+            while not await self.caught_up(ROUTE):  # noqa: ASYNC110 - Redis tells nobody that it is back
+                await asyncio.sleep(RETAINED_BACK_S)
+        return reason
+
+    async def _clear(self, message: Publish, author: bytes) -> int:
+        """[MQTT-3.3.1-6]. A row says that it was cleared, and by whom; if there is no room for one the topic is cleared
+        all the same."""
+        if author:
+            expires_ms = self._clock.wall_ms() + int(RETAINED_CLEARED_KEPT_S * 1000)
+            row = RetainedMessage(b"", message.qos, b"", message.version, expires_ms, author)
+            reason = await self._written(MESSAGES.put(message.topic, row))
+            if reason != Reason.QUOTA_EXCEEDED:
+                return reason
+        return await self._written(MESSAGES.delete(message.topic))
+
+    async def _written(self, op: Op) -> int:
         written = self._rlog.submit(RETAINED, [op])
         await asyncio.wait([written])
-        reason = self._reason_of(written)
-        if (
-            reason == Reason.SUCCESS
-            and not self._rlog.has_all(ROUTE, when=RETAINED)
-            and not await self.caught_up(ROUTE)
-        ):
-            return Reason.UNSPECIFIED_ERROR
-        return reason
+        return self._reason_of(written)
 
     async def caught_up(self, shard: str = RETAINED) -> bool:
         """Returns when this node has all that any node wrote to the shard before; False: it can't be told."""

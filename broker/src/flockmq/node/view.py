@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from flockmq import __version__, build
 from flockmq.clock import Clock
+from flockmq.home.asking import Admission, AttachError
 from flockmq.management.view import (
     AlarmRow,
     ClusterState,
@@ -34,7 +37,10 @@ class View:
         self._started_s = clock.monotonic()
 
     def ready(self) -> tuple[bool, str]:
-        return self._node.state in ("ready", "draining"), self._node.state
+        state, unfit = self._node.state, self._node.cluster.fitness.unfit
+        if state == "ready" and unfit:
+            return False, unfit
+        return state in ("ready", "draining"), state
 
     def draining(self) -> bool:
         return self._node.state == "draining"
@@ -70,8 +76,11 @@ class View:
             role=node.role,
             version=__version__,
             build=build.kind(),
+            ready=self.ready()[0],
+            state=self.ready()[1],
             uptime_s=self._clock.monotonic() - self._started_s,
             leader=next((view.incarnation for view in self._node.cluster.nodes() if view.leader), None),
+            cluster_version=self._node.cluster.version.current,
             shards=[
                 ShardStatus(shard=shard, applied=str(node.rlog.applied(shard)), lag_entries=entries, lag_ms=ms)
                 for shard, (entries, ms) in lags.items()
@@ -122,10 +131,24 @@ class View:
             await self._node.rlog.end_alarm(name)
         return is_there
 
+    async def end_session(self, client_id: str) -> str:
+        """As a CONNECT that wants none does, by a connection that is gone at once."""
+        answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._node.homes.attach(client_id.encode(), None, partial(self._ended, client_id.encode(), answered))
+        return await answered
+
+    def _ended(self, client_id: bytes, answered: asyncio.Future[str], answer: Admission | AttachError) -> None:
+        if isinstance(answer, Admission):
+            self._node.homes.detach(client_id, answer.token)
+        if not answered.done():
+            answered.set_result("" if isinstance(answer, Admission) else str(answer))
+
     def _log_samples(self) -> Iterator[Sample]:
         """What Mria calls them, in our log."""
         node = self._node
         yield Sample("flockmq_stale", node.router.stale)
+        yield Sample("flockmq_cluster_version", node.cluster.version.current)
+        yield Sample("flockmq_redis_cut_off", node.cluster.fitness.is_cut_off)
         for shard in SHARDS:
             stats = node.rlog.stats(shard)
             yield Sample("flockmq_rlog_bootstrap_time_seconds", stats.bootstrap_s, (shard,))
@@ -145,6 +168,7 @@ class View:
         yield Sample("flockmq_courier_messages", lanes.waiting_messages)
         yield Sample("flockmq_courier_bytes", lanes.waiting_bytes)
         yield Sample("flockmq_courier_parked_messages", lanes.parked_messages)
+        yield Sample("flockmq_courier_stuck_bytes", lanes.stuck_bytes)
         yield Sample("flockmq_courier_congested_lanes", lanes.congested - lanes.crowded_slots)
         yield Sample("flockmq_courier_crowded_slots", lanes.crowded_slots)
         yield Sample("flockmq_courier_dropped_bytes", lanes.dropped_bytes)
@@ -170,6 +194,10 @@ class View:
         yield Sample("flockmq_shared_groups", len(groups))
         yield Sample("flockmq_shared_subscriptions", shared.members() + (hosting.router.members() if hosting else 0))
 
+    def _exclusive(self) -> int:
+        hosting = self._node.hosting
+        return len(self._node.filters.exclusive) + (0 if hosting is None else len(hosting.claims))
+
     def samples(self) -> Sequence[Sample]:
         node = self._node
         return [
@@ -187,20 +215,28 @@ class View:
             Sample("flockmq_routes", len(node.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(node.retained.index)),
             *self._shared_samples(),
-            Sample("flockmq_exclusive_subscriptions", len(node.filters.exclusive)),
+            Sample("flockmq_exclusive_subscriptions", self._exclusive()),
             Sample("flockmq_delayed_messages", len(node.rlog.tables.delayed)),
             Sample("flockmq_delayed_bytes", node.rlog.tables.delayed.bytes),
             Sample("flockmq_delayed_published", node.delayed.published),
             Sample("flockmq_queue_length", node.homes.attaching, ("attaches",)),
+            Sample("flockmq_queue_length", len(node.homes.guests), ("home_wills",)),
+            Sample("flockmq_queue_length", node.homes.guests.waiting_bytes, ("home_wills_bytes",)),
+            Sample("flockmq_home_wills_dropped", node.homes.guests.dropped),
             *(Sample("flockmq_home_notes_dropped", notes, (why,)) for why, notes in node.homes.dropped()),
             Sample("flockmq_queue_length", node.cluster.resend_messages, ("resend_messages",)),
             Sample("flockmq_queue_length", node.rlog.pending_bytes, ("log_pending_bytes",)),
             Sample("flockmq_queue_length", len(node.publishing), ("offered_messages",)),
             Sample("flockmq_queue_length", node.publishing.waiting_bytes, ("offered_bytes",)),
+            Sample("flockmq_queue_length", node.router.held_bytes, ("held_bytes",)),
             *self._home_samples(),
             *self._log_samples(),
             Sample("flockmq_rlog_redis_lost_data", node.rlog.redis_lost_data),
             Sample("flockmq_rlog_digest_mismatches", node.rlog.digest_mismatches),
+            Sample("flockmq_events_dropped", node.cluster.events.buffer.dropped),
+            *(Sample("flockmq_events_lost_bytes", n, (why,)) for why, n in node.cluster.events.lost_bytes.items()),
+            Sample("flockmq_clock_off_seconds", node.cluster.time.off_s),
+            Sample("flockmq_cluster_time_jumps", node.cluster.time.jumps),
             Sample("flockmq_alarms", len(node.rlog.tables.alarms)),
             Sample("flockmq_forward_dropped_bytes", node.cluster.dropped_bytes),
             Sample("flockmq_tunnelled_links", sum(bool(link.through) for link in node.cluster.mesh.links())),

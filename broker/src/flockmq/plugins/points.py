@@ -21,7 +21,7 @@ from flockmq.bounds import PACKET_MAX_BYTES
 from flockmq.mqtt import decode, frame, properties
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import check_filter, check_topic_name
+from flockmq.mqtt.topics import check_filter, check_topic_name, is_unpublishable
 
 E = TypeVar("E", bound=msgspec.Struct)
 A = TypeVar("A")
@@ -154,8 +154,10 @@ def _check_filter(told: Subscription | Unsubscription, answered: Subscription | 
 def _check_message(told: Message, answered: Message) -> None:
     topic = answered.topic.encode()
     check_topic_name(topic)
-    if topic.startswith(b"$SYS/"):
-        raise ValueError("a message below $SYS, which is the broker's own")
+    if is_unpublishable(topic):
+        raise ValueError(
+            "a message below $SYS, which is the broker's own, or below $share or $exclusive, which are filters'"
+        )
     if answered.qos != told.qos:
         raise ValueError("another QoS; that is the publisher's")
     encoded = properties.encode(frame.PUBLISH, answered.properties)

@@ -3,7 +3,8 @@
 One loop for all shards; or, in a cluster of Redis, where each may be on another server, one for each. A turn takes what
 waits, makes one append a shard, and sends them in one round trip. A connection is opened in one life of Redis; before
 its first append each shard is settled in that life (settling.py). A lost connection fails the appends under way with
-LogUnavailable: whether they were executed is unknown, and their writers send the same numbers again.
+LogUnavailable: whether they were executed is unknown, and their writers send the same numbers again. What was never
+given to Redis, or refused by it as a whole, fails with LogUntried.
 """
 
 from __future__ import annotations
@@ -21,8 +22,17 @@ from typing import Final
 from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds, tasks
+from flockmq.logs import Retrying
 from flockmq.rlog.entry import StreamId, encode_purge, encode_registration
-from flockmq.rlog.errors import LogError, LogFenced, LogGap, LogRefused, LogUnavailable, RedisUnreachable
+from flockmq.rlog.errors import (
+    LogError,
+    LogFenced,
+    LogGap,
+    LogRefused,
+    LogUnavailable,
+    LogUntried,
+    RedisUnreachable,
+)
 from flockmq.rlog.generation import Life
 from flockmq.rlog.redis import Argument, RedisConfig, RedisLink, RedisLinks, Reply
 from flockmq.rlog.settling import Settler
@@ -63,7 +73,11 @@ class Committer:
         for group in self._groups:
             self._arrived |= dict.fromkeys(group, asyncio.Event())
         self._settling = asyncio.Lock()
+        self.is_leaving = False
+        """Who is cancelled amid a call closes the connection that all share."""
         self._complaint = ""
+        self._waiting = Retrying(log, asyncio.get_running_loop().time)
+        """For other cores."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -91,17 +105,17 @@ class Committer:
             await asyncio.wait(self._tasks)
         for queue in self._queues.values():
             while queue:
-                self._fail(queue.popleft(), LogUnavailable("this core is stopping"))
+                self._fail(queue.popleft(), LogUntried("this core is stopping"))
         await self._links.close()
 
     def append(
         self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]
     ) -> asyncio.Future[StreamId]:
-        """Queue one append; the future gets the Stream ID, or LogUnavailable, LogRefused, LogGap."""
+        """Queue one append; the future gets the Stream ID, or LogUntried, LogUnavailable, LogRefused, LogGap."""
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         size = sum(map(len, transactions))
         if self.queued_bytes + size > bounds.LOG_COMMIT_QUEUE_MAX_BYTES:
-            done.set_exception(LogUnavailable(f"{self.queued_bytes} bytes of appends wait in this core"))
+            done.set_exception(LogUntried(f"{self.queued_bytes} bytes of appends wait in this core"))
             return done
         self.queued_bytes += size
         self._queues[shard].append(_Append(incarnation, first, transactions, size, done))
@@ -141,6 +155,7 @@ class Committer:
                     link = await self._links.of(keys_of(shard)[0])
                     self._settled[shard] = link, await self._settler.settle(link, shard, self._run_ids[link])
             self._complaint = ""
+            self._waiting.worked()
 
     def _is_settled(self, shard: str) -> bool:
         return shard in self._settled and self._settled[shard][0].connected
@@ -190,10 +205,12 @@ class Committer:
             del self._settled[shard]
 
     def _complain(self, error: Exception) -> None:
-        """Once for as long as it is the same."""
-        if str(error) != self._complaint:
+        """Once for as long as it is the same. Other cores may only be about to start."""
+        if isinstance(error, LogUnavailable) and not isinstance(error, RedisUnreachable):
+            self._waiting.failed("committer: %s", error)
+        elif str(error) != self._complaint:
             self._complaint = str(error)
-            log.warning("committer: %s", error)
+            log.log(logging.INFO if self.is_leaving else logging.WARNING, "committer: %s", error)
 
     async def _run(self, shards: Sequence[str]) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S
@@ -244,9 +261,9 @@ class Committer:
                 for append, answer in zip(appends, reply, strict=True):
                     self._resolve(append, answer)
             else:
-                refused = self._refused(shard, reply)
+                untried = LogUntried(str(self._refused(shard, reply)))
                 for append in appends:
-                    self._fail(append, refused)
+                    self._fail(append, untried)
 
     def _command(self, shard: str, appends: Sequence[_Append]) -> list[Argument]:
         keys = keys_of(shard)
@@ -280,9 +297,11 @@ class Committer:
             append.done.set_exception(error)
 
     def _fail_all(self, shards: Sequence[str], error: LogError) -> None:
+        """What waited for its turn."""
+        untried = LogUntried(str(error))
         for shard in shards:
             while self._queues[shard]:
-                self._fail(self._queues[shard].popleft(), error)
+                self._fail(self._queues[shard].popleft(), untried)
 
 
 def _fits(size: int, count: int) -> bool:

@@ -44,7 +44,8 @@ class Core:
         random: Random,
     ) -> None:
         self.voter = Voter(name, replica, disk)
-        self.committer = Committer(config, Settler(self.voter, ballot, replica.tables, on_lost), self.voter, random)
+        self._settler = Settler(self.voter, ballot, replica.tables, on_lost)
+        self.committer = Committer(config, self._settler, self.voter, random)
         self.appended: dict[str, int] = dict.fromkeys(SHARDS, 0)
         """How many transactions this core wrote to each shard, for whomever."""
         self._replica = replica
@@ -108,6 +109,10 @@ class Core:
     async def report(self, shard: str, generation: int) -> Report:
         """Where this core's tables are, and its promise (generation.py). Raises LogUnavailable."""
         return await self.voter.report(shard, generation)
+
+    def has_begun(self, shard: str) -> bool:
+        """See Settler."""
+        return self._settler.has_begun(shard)
 
     def sending(self) -> dict[str, StreamId]:
         """The shards of which bootstraps are under way, and from where on they need the log."""

@@ -13,7 +13,8 @@ class LogError(Exception):
 
 class LogUnavailable(LogError):
     """Redis or the cores are away, slow or full: the same write may be tried again. A write that ends so may still be
-    applied later; a caller that must undo it writes the inverse, which is ordered behind it."""
+    applied later, but in a shard whose writes are `SURE` (shards.py); who must undo it writes the inverse, which is
+    ordered behind it."""
 
     code = "unavailable"
 
@@ -28,6 +29,16 @@ class RedisRefused(RedisUnreachable):
     """Redis refuses us: the password, the user's rights, a certificate. Somebody must mend it; the text says what."""
 
     code = "redis_refused"
+
+
+class LogUntried(LogUnavailable):
+    """As LogUnavailable, and sure: what was asked did not reach Redis, and will not by this attempt."""
+
+    code = "untried"
+
+
+class LogStopping(LogUnavailable):
+    """As LogUnavailable: this node is stopping, which is no fault."""
 
 
 class LogFull(LogError):
@@ -74,7 +85,7 @@ class LogCorrupt(LogError):
 _BY_CODE: dict[str, type[LogError]] = {
     kind.code: kind
     for kind in (
-        *(LogUnavailable, RedisUnreachable, RedisRefused, LogFenced, LogFull),
+        *(LogUnavailable, RedisUnreachable, RedisRefused, LogFenced, LogUntried, LogFull),
         *(LogRefused, LogGap, LogLost, LogCorrupt),
     )
 }

@@ -56,6 +56,11 @@ class RedisLink:
     def connected(self) -> bool:
         return self._connection is not None
 
+    @property
+    def address(self) -> str:
+        """For messages."""
+        return str(self._server or self.config.address)
+
     async def connect(self, server: Server | None = None) -> None:
         """To that server, or else to the one that counts now. Raises RedisUnreachable."""
         await self.close()
@@ -75,7 +80,7 @@ class RedisLink:
         async with self._lock:
             if self._connection is None:
                 if self._by_hand:
-                    raise RedisUnreachable(f"Redis at {self._server or self.config.address}: the connection was lost")
+                    raise RedisUnreachable(f"Redis at {self.address}: the connection was lost")
                 await self.connect()
             connection, server = self._connection, self._server
             assert connection is not None
@@ -149,7 +154,10 @@ class RedisLink:
 
 
 class RedisLinks:
-    """Links by hash tag: one in all, or one to each master of a cluster. Several callers may share them."""
+    """Links by hash tag: one in all, or one to each master of a cluster. Several callers may share them.
+
+    What always holds: a master that is away holds up only who asks for its own keys.
+    """
 
     def __init__(self, config: RedisConfig, prepare: Callable[[RedisLink], Awaitable[None]] | None = None) -> None:
         self._config = config
@@ -157,35 +165,39 @@ class RedisLinks:
         self._prepare = prepare
         self._slots = SlotMap(())
         self._links: dict[Server | None, RedisLink] = {}
-        self._connecting = asyncio.Lock()
+        self._connecting: dict[RedisLink, tuple[Server | None, asyncio.Lock]] = {}
 
     async def of(self, key: str) -> RedisLink:
         """The link to the server that has the key now, connected and prepared. Ask anew for each pipeline: a failover
         or a hash slot that moved shows as RedisUnreachable on the link, and then here. Raises RedisUnreachable."""
-        link = self._link_of(key)
-        if link is not None and link.connected:
-            return link
-        async with self._connecting:
-            return await self._connected(key)
+        link = self.find(key)
+        if not link.connected:
+            await self.look_up()
+            link = self.find(key)
+            await self.connect(link, key)
+        return link
 
-    async def close(self) -> None:
-        for link in self._links.values():
-            await link.close()
-        self._links.clear()
-
-    def _link_of(self, key: str) -> RedisLink | None:
-        return self._links.get(self._slots.find(key) if self._is_cluster else None)
-
-    async def _connected(self, key: str) -> RedisLink:
-        link = self._link_of(key)
-        if link is not None and link.connected:
-            return link
-        server = None
+    async def look_up(self) -> None:
+        """Ask a cluster which master has which keys now. Raises RedisUnreachable."""
         if self._is_cluster:
             self._slots = await slot_map(self._config)
-            server = self._slots.master_of(key)
-        link = self._links.setdefault(server, RedisLink(self._config, by_hand=True))
-        if not link.connected:
+
+    def find(self, key: str) -> RedisLink:
+        """The link to the server that had the key when that was looked up, connected or not. Of keys that no master has
+        it is one that can't be connected."""
+        server = self._slots.find(key) if self._is_cluster else None
+        link = self._links.get(server)
+        if link is None:
+            link = self._links[server] = RedisLink(self._config, by_hand=True)
+            self._connecting[link] = server, asyncio.Lock()
+        return link
+
+    async def connect(self, link: RedisLink, key: str) -> None:
+        """Have a link that was found for the key connected and prepared. Raises RedisUnreachable."""
+        server, turn = self._connecting[link]
+        async with turn:
+            if link.connected:
+                return
             link.key = key
             await link.connect(server)
             try:
@@ -194,7 +206,12 @@ class RedisLinks:
             except BaseException:
                 await link.close()
                 raise
-        return link
+
+    async def close(self) -> None:
+        for link in self._links.values():
+            await link.close()
+        self._links.clear()
+        self._connecting.clear()
 
 
 def _is_over(error: ResponseError) -> bool:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from redis.exceptions import ResponseError
 
 from flockmq import bounds
+from flockmq.logs import Retrying
 from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import START, StreamId
@@ -138,6 +139,11 @@ class Replica:
             return False
         return asyncio.get_running_loop().time() - self._heard_at[shard] <= bounds.LOG_UNHEARD_MAX_S
 
+    def unheard_s(self) -> float:
+        """For how long the tail has heard nothing from Redis; of several servers, from the one silent for longest."""
+        now = asyncio.get_running_loop().time()
+        return max((now - heard_at for heard_at in self._heard_at.values()), default=0.0)
+
     def bar(self, shard: str, generation: int) -> None:
         """From here on, apply nothing of a log that has not reached this generation."""
         self._barred[shard] = generation
@@ -210,8 +216,10 @@ class Replica:
         block_s = bounds.LOG_READ_BLOCK_S if len(shards) == len(waiting) else bounds.LOG_CLOSED_LOOK_S
         if not shards:
             if bootstrapping := [self._bootstrapping[shard] for shard in of if shard in self._bootstrapping]:
-                timeout_s = block_s if waiting else None
-                await asyncio.wait(bootstrapping, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(bootstrapping, timeout=block_s, return_when=asyncio.FIRST_COMPLETED)
+                if not waiting:
+                    await self._look_at_end(link, of[0])
+                    self._heard_from(of)
             else:
                 await asyncio.sleep(block_s)
             return
@@ -275,9 +283,8 @@ class Replica:
             if shard in self._bootstrapping or (shard in self._ends and self._is_open(shard)):
                 self._behind_since.pop(shard, None)
                 continue
-            reply = await self._read_reply(link, "XREVRANGE", log_key(shard), "+", "-", "COUNT", 1)
+            ends = self._ends[shard] = await self._look_at_end(link, shard)
             self._heard_from([shard])
-            ends = self._ends[shard] = next((entry.stream_id for entry in entries_of(reply)), START)
             applied = self.tables.shards[shard].applied
             if ends >= applied:
                 self._behind_since.pop(shard, None)
@@ -286,6 +293,11 @@ class Replica:
                 log.warning("shard %s: the log ends at %s, before %s: waiting for the cores", shard, ends, applied)
             elif not self._votes and now - self._behind_since[shard] >= bounds.LOG_BEHIND_REDIS_MAX_S:
                 self.bootstrap(shard)
+
+    async def _look_at_end(self, link: RedisLink, shard: str) -> StreamId:
+        """Where its log ends."""
+        reply = await self._read_reply(link, "XREVRANGE", log_key(shard), "+", "-", "COUNT", 1)
+        return next((entry.stream_id for entry in entries_of(reply)), START)
 
     def _heard_from(self, shards: Sequence[str]) -> None:
         """The server of these shards answered."""
@@ -302,12 +314,13 @@ class Replica:
 
     async def _bootstrap_until_done(self, shard: str) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S
+        waiting = Retrying(log, asyncio.get_running_loop().time)
         while True:
             try:
                 await self._bootstrap_once(shard)
                 break
             except LogError as error:
-                log.warning("bootstrap of shard %s: %s", shard, error)
+                waiting.failed("bootstrap of shard %s: %s", shard, error)
             except Exception:
                 log.exception("bootstrap of shard %s", shard)
             await asyncio.sleep(retry_s)

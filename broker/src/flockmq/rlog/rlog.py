@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
+from flockmq import bounds
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
@@ -42,7 +43,7 @@ from flockmq.rlog.replica import Replica
 from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, Alarm
 from flockmq.rlog.spec import K, V
 from flockmq.rlog.table import Listener
-from flockmq.rlog.tables import Tables
+from flockmq.rlog.tables import Shard, Tables
 from flockmq.rlog.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -91,6 +92,8 @@ class Rlog:
             raise ValueError("a node that is no core (disk) needs a port to one")
         self._writer = partial(Writer, port=writes_to, awaits_answer=redis.min_replicas > 0)
         self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
+        self._former: list[Writer] = []
+        """Of earlier incarnations, that don't know yet what of theirs is in the log."""
         self._lags = {shard: _Lag() for shard in SHARDS}
         self.redis_lost_data = 0
         """How often this core found that Redis had lost what the cores know, and gave it back."""
@@ -105,7 +108,8 @@ class Rlog:
 
     async def start(self) -> None:
         """Returns when every shard is bootstrapped and read to its end, and this incarnation is registered. Raises
-        RedisUnreachable at once, LogRefused if this incarnation was purged; waits for cores as long as it takes."""
+        RedisUnreachable at once, LogRefused if this incarnation was purged: `rejoin` as another; waits for cores as
+        long as it takes."""
         if self.core is not None:
             await self.core.load()
             await self.core.start()
@@ -114,12 +118,14 @@ class Rlog:
 
     async def rejoin(self, incarnation: str) -> None:
         """The log takes no more from this node's former incarnation: go on as another, with the tables as they are.
-        What the former one had under way ends with LogUnavailable. Raises LogRefused."""
+        What the former one had under way ends with LogUnavailable, or when it is known to be in the log. Raises
+        LogRefused."""
         former = list(self._writers.values())
         self.incarnation = incarnation
         self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
         for writer in former:
-            await writer.stop()
+            await writer.retire()
+        self._former += [writer for writer in former if writer.is_undecided]
         await self._start_writers()
 
     async def _start_writers(self) -> None:
@@ -132,10 +138,17 @@ class Rlog:
                 start.cancel()
             await asyncio.gather(*starts, return_exceptions=True)
 
+    def leave(self) -> None:
+        """This node says goodbye to the cluster: its incarnation is purged from now on."""
+        for writer in self._writers.values():
+            writer.leave()
+        if self.core is not None:
+            self.core.committer.is_leaving = True
+
     async def stop(self) -> None:
         """Writes that are not done end with LogUnavailable; a core writes its snapshots."""
         self._mending.stop()
-        for writer in self._writers.values():
+        for writer in (*self._writers.values(), *self._former):
             await writer.stop()
         if self.core is not None:
             await self.core.stop()
@@ -147,7 +160,8 @@ class Rlog:
         """Write ops, all or none, together with what else is written in this turn of the loop. The future gets the
         Stream ID at which this node's own tables have them. It gets LogFull when a bound is reached (nothing was
         written), LogUnavailable after LOG_WRITE_DEADLINE_S (it may still be applied: undo it by the inverse write,
-        which is ordered behind it), LogRefused when this incarnation was purged.
+        which is ordered behind it; in a shard whose writes are `SURE` it isn't, or there is no answer before that is
+        known), LogRefused when this incarnation was purged.
         """
         change = gather(ops)
         full = self._full(shard, change.puts)
@@ -212,9 +226,17 @@ class Rlog:
         """As `submit`."""
         return self.submit(CLUSTER, [ALARMS.delete(name)])
 
+    def clear_alarm(self, name: str) -> None:
+        """As `end_alarm`, for who doesn't wait for it."""
+        self.end_alarm(name).add_done_callback(_log_unwritten)
+
     def lag(self, shard: str) -> tuple[int, float]:
         """How far the tables are behind the head: entries, and for how many milliseconds by now."""
         return self._lags[shard].behind(self.applied(shard), asyncio.get_running_loop().time())
+
+    def hears_redis(self) -> bool:
+        """Each server that has some of the log answered within LOG_UNHEARD_MAX_S."""
+        return self._replica.unheard_s() <= bounds.LOG_UNHEARD_MAX_S
 
     def stats(self, shard: str) -> ShardStats:
         """How this node keeps up with the shard."""
@@ -261,7 +283,7 @@ class Rlog:
         if text:
             self.raise_alarm(name, text)
         else:
-            self.end_alarm(name).add_done_callback(_log_unwritten)
+            self.clear_alarm(name)
 
     def _full(self, shard: str, puts: Puts) -> LogFull | None:
         """What this node has written and its tables haven't reached counts as well."""
@@ -275,10 +297,26 @@ class Rlog:
 
     def _on_applied(self, shard: str, size: int) -> None:
         state = self.tables.shards[shard]
-        self._writers[shard].applied(state.sequences.get(self.incarnation, 0), state.applied)
+        _tell(self._writers[shard], state)
+        if self._former:
+            for writer in self._former:
+                if writer.shard == shard:
+                    _tell(writer, state)
+            self._former = [writer for writer in self._former if writer.is_undecided]
         self._catch_ups[shard].moved()
         if self.core is not None:
             self.core.applied(shard, size)
+
+
+def _tell(writer: Writer, state: Shard) -> None:
+    """What the tables have of a writer's incarnation."""
+    number = state.sequences.get(writer.incarnation)
+    if number is not None:
+        writer.applied(number, state.applied)
+    else:  # a bootstrap doesn't tell of incarnations that were purged
+        ended = state.ended.get(writer.incarnation)
+        is_final = ended is not None or writer.refused is not None
+        writer.applied(ended or 0, state.applied, is_final)
 
 
 def _log_unwritten(written: asyncio.Future[StreamId]) -> None:

@@ -49,8 +49,8 @@ class RouteTable(Table[tuple[bytes, str], None]):
 
     def retire(self) -> Iterator[None]:
         while self._buckets:
-            self._buckets.pop()
-            yield
+            if self._buckets.pop():
+                yield
 
     def _put(self, owner: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         total, seed = self._sum(owner), xxh3_64_intdigest(owner.encode())
@@ -93,14 +93,16 @@ class RouteTable(Table[tuple[bytes, str], None]):
                 listener.delete((topic_filter, owner), None)
         self._count(total, -rows, -size, -digest)
 
-    def _sweep_bucket(self, bucket: int, owners: frozenset[str]) -> None:
+    def _sweep_bucket(self, bucket: int, owners: frozenset[str]) -> bool:
         rows = self._buckets[bucket]
+        had_rows = bool(rows)
         for topic_filter, nodes in [(f, nodes) for f, nodes in rows.items() if not owners.isdisjoint(nodes.members)]:
             gone = nodes.members & owners
             self._drop(rows, topic_filter, nodes, gone)
             for owner in gone:
                 for listener in self.listeners:
                     listener.delete((topic_filter, owner), None)
+        return had_rows
 
     def _export_bucket(self, bucket: int) -> Iterator[Run]:
         runs: dict[str, Run] = {}

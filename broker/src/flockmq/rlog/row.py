@@ -16,3 +16,9 @@ class Row(msgspec.Struct, Generic[V], frozen=True, gc=False):
     owner: str
     bytes: int
     digest: int
+
+
+class RowAsLogged(Row[V], Generic[V], frozen=True, gc=False):
+    """A row whose value this release would write otherwise: what a later one appended to it isn't read, but kept."""
+
+    logged: bytes

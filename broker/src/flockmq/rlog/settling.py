@@ -34,6 +34,11 @@ class Settler:
         self._ballot = ballot
         self._tables = tables
         self._on_lost = on_lost
+        self._begun: dict[str, None] = {}
+
+    def has_begun(self, shard: str) -> bool:
+        """This core began the shard's log, of which neither Redis nor a majority of the cores knew anything."""
+        return shard in self._begun
 
     async def settle(self, link: RedisLink, shard: str, run_id: str) -> Life:
         """The life in which the shard's log goes on in the Redis behind `link`, which runs as `run_id`. Raises
@@ -98,8 +103,10 @@ class Settler:
             await link.call("FCALL", f"flockmq_{verb}_1", len(keys), *keys, *arguments)
         except ResponseError as error:
             raise LogUnavailable(f"shard {shard}: another core changes its generation: {error}") from None
-        log.warning("shard %s: generation %d %sed from %s", shard, generation, verb, step.base)
+        log.info("shard %s: generation %d %sed from %s, for Redis started anew", shard, generation, verb, step.base)
         await link.replicated()
+        if found.life is None and step.base == START:
+            self._begun[shard] = None
         if isinstance(step, Seed) and step.base != START:
             self._tell_loss(link, shard, found, step)
         return step.life

@@ -2,7 +2,8 @@
 
 Every row has an owner: the incarnation it goes with when that node is purged, or "" for rows that outlive nodes. It is
 the row's own key (`nodes`), part of its key (`routes`) or its value (`slots`). A table's number is for ever: it stands
-in the log. Fields may only be added to the end of a value, with a default.
+in the log. Fields may only be added to the end of a value, with a default, and `without_later`. What not every release
+knows is written only at the cluster version that it came with (cluster/version.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 import msgspec
 
 from flockmq import bounds
+from flockmq.rlog.authors import is_overtaken
 from flockmq.rlog.spec import TableSpec, join_owned, no_value, nothing, split_owned
 
 CLUSTER: Final = "cluster"
@@ -19,6 +21,9 @@ ROUTE: Final = "route"
 RETAINED: Final = "retained"
 AUTH: Final = "auth"
 SHARDS: Final = (CLUSTER, ROUTE, RETAINED, AUTH)
+SURE: Final = (RETAINED,)
+"""Where a write that fails has no effect, however long it takes to be sure: no inverse write brings back what it would
+have replaced."""
 
 
 def keys_of(shard: str) -> tuple[str, str, str, str, str]:
@@ -38,8 +43,14 @@ class NodeInfo(msgspec.Struct, frozen=True, array_like=True):
     version: str
 
 
+class Raised(msgspec.Struct, frozen=True, array_like=True):
+    """The version that all nodes of the cluster speak."""
+
+    version: int
+
+
 class Alarm(msgspec.Struct, frozen=True, array_like=True):
-    """`since_s`: seconds since the epoch."""
+    """`since_s`: the cluster's time, seconds since the epoch."""
 
     since_s: float
     text: str
@@ -47,7 +58,8 @@ class Alarm(msgspec.Struct, frozen=True, array_like=True):
 
 class RetainedMessage(msgspec.Struct, frozen=True, array_like=True):
     """`properties` are the encoded MQTT 5 properties to send along, `version` the publisher's protocol version;
-    `expires_ms` is wall-clock time since the epoch (0: never).
+    `expires_ms` is the cluster's time since the epoch (0: never); `author` as in authors.py. Without a payload: the
+    topic was cleared, and is until it expires, so that nothing older of its author comes back.
     """
 
     payload: bytes
@@ -55,6 +67,7 @@ class RetainedMessage(msgspec.Struct, frozen=True, array_like=True):
     properties: bytes
     version: int
     expires_ms: int = 0
+    author: bytes = b""
 
 
 class User(msgspec.Struct, frozen=True, array_like=True):
@@ -66,7 +79,7 @@ class User(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ban(msgspec.Struct, frozen=True, array_like=True):
-    """Times are seconds since the epoch; `until_s` 0: for good."""
+    """Times are the cluster's, in seconds since the epoch; `until_s` 0: for good."""
 
     until_s: float
     by: str
@@ -115,13 +128,29 @@ def _unpair(raw: bytes) -> tuple[str, str]:
     return first, second
 
 
+def _fields(of: type[msgspec.Struct]) -> int:
+    return len(of.__struct_fields__)
+
+
 _pack = msgspec.msgpack.Encoder().encode
+
+
+def _pack_retained(message: RetainedMessage) -> bytes:
+    """Without an author to the bytes of the first cluster version."""
+    if message.author:
+        return _pack(message)
+    return _pack((message.payload, message.qos, message.properties, message.version, message.expires_ms))
+
+
+def _keeps_retained(old: RetainedMessage, new: RetainedMessage) -> bool:
+    return is_overtaken(new.author, old.author)
+
 
 NODES: Final[TableSpec[str, NodeInfo]] = TableSpec(
     1, "nodes", CLUSTER,
     split=lambda key, _: (key, b""),
     join=lambda owner, _: owner,
-    encode=_pack, decode=msgspec.msgpack.Decoder(NodeInfo).decode,
+    encode=_pack, decode=msgspec.msgpack.Decoder(NodeInfo).decode, fields=_fields(NodeInfo),
 )  # fmt: skip
 """incarnation → NodeInfo; owned by that incarnation."""
 
@@ -137,10 +166,18 @@ ALARMS: Final[TableSpec[str, Alarm]] = TableSpec(
     30, "alarms", CLUSTER,
     split=lambda key, _: ("", key.encode()),
     join=lambda _, raw: raw.decode(),
-    encode=_pack, decode=msgspec.msgpack.Decoder(Alarm).decode,
+    encode=_pack, decode=msgspec.msgpack.Decoder(Alarm).decode, fields=_fields(Alarm),
     max_rows=bounds.ALARMS_MAX,
 )  # fmt: skip
 """name → what somebody should look at; outlives nodes, until whoever raised it or an operator ends it."""
+
+VERSIONS: Final[TableSpec[str, Raised]] = TableSpec(
+    64, "versions", CLUSTER,
+    split=lambda key, _: ("", key.encode()),
+    join=lambda _, raw: raw.decode(),
+    encode=_pack, decode=msgspec.msgpack.Decoder(Raised).decode, fields=_fields(Raised),
+)  # fmt: skip
+""""cluster" → Raised, from version 2 on; outlives nodes."""
 
 ROUTES: Final[TableSpec[tuple[bytes, str], None]] = TableSpec(
     3, "routes", ROUTE,
@@ -153,7 +190,7 @@ ROUTES: Final[TableSpec[tuple[bytes, str], None]] = TableSpec(
 SHARES: Final[TableSpec[tuple[bytes, str], Members]] = TableSpec(
     10, "shares", ROUTE,
     split=split_owned, join=join_owned,
-    encode=_pack, decode=msgspec.msgpack.Decoder(Members).decode,
+    encode=_pack, decode=msgspec.msgpack.Decoder(Members).decode, fields=_fields(Members),
     buckets=256, max_rows=bounds.MAX_ROUTES,
 )  # fmt: skip
 """(`$share/group/filter`, incarnation or `#slot` that has members) → how many; owned by that incarnation."""
@@ -164,14 +201,15 @@ CLAIMS: Final[TableSpec[tuple[bytes, str], bytes]] = TableSpec(
     encode=bytes, decode=bytes,
     buckets=256, max_rows=bounds.EXCLUSIVE_MAX,
 )  # fmt: skip
-"""(filter of an exclusive subscription, incarnation) → client id that claims it there; owned by that incarnation."""
+"""(filter of an exclusive subscription, incarnation) → client id that claims it there; owned by that incarnation.
+Of sessions that last, since cluster version 2: a key of `node.claims.lasting_key`, owned by `#slot`; outlives nodes."""
 
 MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(
     4, "messages", RETAINED,
     split=lambda key, _: ("", key),
     join=lambda _, raw: raw,
-    encode=_pack, decode=msgspec.msgpack.Decoder(RetainedMessage).decode,
-    buckets=1024, max_bytes=bounds.MAX_RETAINED_BYTES,
+    encode=_pack_retained, decode=msgspec.msgpack.Decoder(RetainedMessage).decode, fields=_fields(RetainedMessage),
+    buckets=1024, max_bytes=bounds.MAX_RETAINED_BYTES, keeps=_keeps_retained,
 )  # fmt: skip
 """topic → retained message; outlives nodes."""
 
@@ -179,16 +217,17 @@ DELAYED: Final[TableSpec[bytes, DelayedMessage]] = TableSpec(
     12, "delayed", RETAINED,
     split=lambda key, _: ("", key),
     join=lambda _, raw: raw,
-    encode=_pack, decode=msgspec.msgpack.Decoder(DelayedMessage).decode,
+    encode=_pack, decode=msgspec.msgpack.Decoder(DelayedMessage).decode, fields=_fields(DelayedMessage),
     buckets=256, max_rows=bounds.DELAYED_MAX_MESSAGES, max_bytes=bounds.DELAYED_MAX_BYTES,
 )  # fmt: skip
-"""when it is due (milliseconds since the epoch, 8 bytes) and 8 random bytes → message; outlives nodes."""
+"""when it is due (milliseconds since the epoch, 8 bytes), when it was taken (microseconds, 8 bytes; the first releases
+have none) and 8 random bytes → message; outlives nodes."""
 
 USERS: Final[TableSpec[str, User]] = TableSpec(
     5, "users", AUTH,
     split=lambda key, _: ("", key.encode()),
     join=lambda _, raw: raw.decode(),
-    encode=_pack, decode=msgspec.msgpack.Decoder(User).decode,
+    encode=_pack, decode=msgspec.msgpack.Decoder(User).decode, fields=_fields(User),
     buckets=256, max_rows=bounds.USERS_MAX,
 )  # fmt: skip
 """user name or client id → User; outlives nodes, as do all rows of this shard."""
@@ -206,7 +245,7 @@ BANS: Final[TableSpec[tuple[str, str], Ban]] = TableSpec(
     21, "bans", AUTH,
     split=lambda key, _: ("", _pair(key)),
     join=lambda _, raw: _unpair(raw),
-    encode=_pack, decode=msgspec.msgpack.Decoder(Ban).decode,
+    encode=_pack, decode=msgspec.msgpack.Decoder(Ban).decode, fields=_fields(Ban),
     buckets=256, max_rows=bounds.BANS_MAX,
 )  # fmt: skip
 """(what, who) → Ban; `what` is one of `auth.bans.KINDS`."""
@@ -215,6 +254,6 @@ IMPORTS: Final[TableSpec[str, Import]] = TableSpec(
     22, "imports", AUTH,
     split=lambda key, _: ("", key.encode()),
     join=lambda _, raw: raw.decode(),
-    encode=_pack, decode=msgspec.msgpack.Decoder(Import).decode,
+    encode=_pack, decode=msgspec.msgpack.Decoder(Import).decode, fields=_fields(Import),
 )  # fmt: skip
 """SHA-256 of a bootstrap file, in hex → Import."""

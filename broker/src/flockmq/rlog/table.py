@@ -22,7 +22,7 @@ from xxhash import xxh3_64_intdigest
 from flockmq import bounds
 from flockmq.rlog.entry import DELETE, DROP, PUT, Op, Run
 from flockmq.rlog.errors import LogCorrupt
-from flockmq.rlog.row import Row
+from flockmq.rlog.row import Row, RowAsLogged
 from flockmq.rlog.spec import K, TableSpec, V
 
 DIGEST_MASK = (1 << 64) - 1
@@ -98,13 +98,15 @@ class Table(Generic[K, V]):
             self._purged.add(owner)
 
     def sweep(self) -> bool:
-        """Free purged rows of one bucket. Returns whether there is more to do."""
+        """Free purged rows of one bucket that isn't empty. Returns whether there is more to do."""
         if not self._purged:
             return False
         if not self._sweeping:
             self._sweeping, self._cursor = frozenset(self._purged), 0
-        self._sweep_bucket(self._cursor, self._sweeping)
-        self._cursor += 1
+        had_rows = False
+        while not had_rows and self._cursor < self.spec.buckets:
+            had_rows = self._sweep_bucket(self._cursor, self._sweeping)
+            self._cursor += 1
         if self._cursor == self.spec.buckets:
             self._purged -= self._sweeping
             self._sweeping = frozenset()
@@ -116,7 +118,7 @@ class Table(Generic[K, V]):
             yield from self._export_bucket(bucket)
 
     def retire(self) -> Iterator[None]:
-        """Free the rows, a bucket a step."""
+        """Free the rows, a bucket a step, but for those that are empty."""
         raise NotImplementedError
 
     def items(self) -> Iterable[tuple[K, V]]:
@@ -132,7 +134,8 @@ class Table(Generic[K, V]):
     def _drop_rows(self, owner: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         raise LogCorrupt(f"table {self.spec.name} has no rows that can be dropped")
 
-    def _sweep_bucket(self, bucket: int, owners: frozenset[str]) -> None:
+    def _sweep_bucket(self, bucket: int, owners: frozenset[str]) -> bool:
+        """Whether it had any rows."""
         raise NotImplementedError
 
     def _export_bucket(self, bucket: int) -> Iterator[Run]:
@@ -175,8 +178,8 @@ class RowTable(Table[K, V]):
 
     def retire(self) -> Iterator[None]:
         while self._buckets:
-            self._buckets.pop()
-            yield
+            if self._buckets.pop():
+                yield
 
     def _put(self, owner: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         pairs = list(zip(keys, values, strict=True))
@@ -185,12 +188,19 @@ class RowTable(Table[K, V]):
         except ValueError as error:
             raise LogCorrupt(f"table {self.spec.name}: {error}") from None
         total, seed = self._sum(owner), xxh3_64_intdigest(owner.encode())
+        head, encode, keeps = self.spec.head, self.spec.encode, self.spec.keeps
         for (key, value), (raw, raw_value) in zip(decoded, pairs, strict=True):
             bucket = self._buckets[hash(key) & (self.spec.buckets - 1)]
             old = bucket.get(key)
             if old is not None:
+                if keeps is not None and keeps(old.value, value):
+                    continue
                 self._discount(old)
-            row = Row(value, owner, len(raw) + len(raw_value), row_digest(seed, raw, raw_value))
+            size, digest = len(raw) + len(raw_value), row_digest(seed, raw, raw_value)
+            if raw_value[:1] == head or not head or encode(value) == raw_value:
+                row = Row(value, owner, size, digest)
+            else:
+                row = RowAsLogged(value, owner, size, digest, raw_value)
             bucket[key] = row
             self._rows += 1
             self.bytes += row.bytes
@@ -225,12 +235,14 @@ class RowTable(Table[K, V]):
             total.bytes -= row.bytes
             total.digest -= row.digest
 
-    def _sweep_bucket(self, bucket: int, owners: frozenset[str]) -> None:
+    def _sweep_bucket(self, bucket: int, owners: frozenset[str]) -> bool:
         rows = self._buckets[bucket]
+        had_rows = bool(rows)
         for key, row in [(key, row) for key, row in rows.items() if row.owner in owners]:
             del rows[key]
             for listener in self.listeners:
                 listener.delete(key, row.value)
+        return had_rows
 
     def _export_bucket(self, bucket: int) -> Iterator[Run]:
         split, encode, number = self.spec.split, self.spec.encode, self.spec.number
@@ -243,7 +255,7 @@ class RowTable(Table[K, V]):
             if run is None:
                 run = runs[row.owner] = (number, PUT, row.owner, [], [])
             run[3].append(split(key, row.value)[1])
-            run[4].append(encode(row.value))
+            run[4].append(row.logged if isinstance(row, RowAsLogged) else encode(row.value))
             size += row.bytes
             if size >= bounds.LOG_SLICE_MAX_BYTES:
                 yield from runs.values()

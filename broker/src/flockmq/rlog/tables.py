@@ -31,19 +31,23 @@ from flockmq.rlog.shards import (
     SHARES,
     SLOTS,
     USERS,
+    VERSIONS,
     Alarm,
     Ban,
     DelayedMessage,
     Import,
     Members,
     NodeInfo,
+    Raised,
     RetainedMessage,
     User,
 )
+from flockmq.rlog.spec import LATER, NUMBER_MAX, carried
 from flockmq.rlog.table import RowTable, Table
 
 Digests = tuple[int, ...]
-"""Of a shard's tables, in the order of their numbers in `_new_shard`."""
+"""Of the tables that every release has, in the order of `_new_shard`; then number and digest of each later one that has
+rows. So who doesn't know a table, and who has it without rows, say the same."""
 
 
 class Shard:
@@ -54,6 +58,8 @@ class Shard:
         self.applied: StreamId = START
         self.sequences: dict[str, int] = {}
         """Registered incarnation → the number of its last transaction that is applied."""
+        self.ended: dict[str, int] = {}
+        """The same of incarnations that were purged, of the latest of them: none later will ever come."""
         self.tables: dict[int, Table[object, object]] = {table.spec.number: table for table in tables}
         self.checkpoints: dict[StreamId, Digests] = {}
         """The digests at the latest checkpoints."""
@@ -70,32 +76,58 @@ class Shard:
     def checkpoint(self, stream_id: StreamId) -> None:
         """Note the digests at this place of the log."""
         self.applied = stream_id
-        self.checkpoints[stream_id] = tuple(self.digests().values())
+        self.checkpoints[stream_id] = self._compared()
         if len(self.checkpoints) > bounds.LOG_CHECKPOINTS_MAX:
             del self.checkpoints[next(iter(self.checkpoints))]
 
     def apply_runs(self, runs: Sequence[Run]) -> None:
         for number, kind, owner, keys, values in runs:
             if kind == PURGE:
-                self.sequences.pop(owner, None)
+                self._end(owner)
                 for table in self.tables.values():
                     table.purge(owner)
                 continue
             table_or_none = self.tables.get(number)
-            if table_or_none is None:
-                raise LogCorrupt(f"shard {self.name}: no table has number {number}; is this node older than its peers?")
-            table_or_none.apply(kind, owner, keys, values)
+            known = self._carry(number) if table_or_none is None else table_or_none
+            known.apply(kind, owner, keys, values)
+
+    def _end(self, incarnation: str) -> None:
+        number = self.sequences.pop(incarnation, None)
+        if number is not None:
+            self.ended[incarnation] = number
+            if len(self.ended) > bounds.LOG_PURGED_MAX_INCARNATIONS:
+                del self.ended[next(iter(self.ended))]
+
+    def _carry(self, number: int) -> Table[object, object]:
+        """A table that a later release has: its rows are kept for those who can read them. Raises LogCorrupt."""
+        if not LATER <= number <= NUMBER_MAX:
+            raise LogCorrupt(f"shard {self.name}: no table has number {number}; is this node older than its peers?")
+        table = cast(Table[object, object], RowTable(carried(number, self.name)))
+        self.tables[number] = table
+        return table
 
     def sweep(self) -> bool:
         """One step of freeing purged rows. Returns whether there is more to do."""
         return any(table.sweep() for table in self.tables.values())
 
     def export(self) -> Iterator[Run]:
-        for table in self.tables.values():
+        for table in list(self.tables.values()):  # another one may come to be carried meanwhile
             yield from table.export()
 
     def digests(self) -> dict[str, int]:
-        return {table.spec.name: table.digest for table in self.tables.values()}
+        """By table: its name, or of a later one its number."""
+        return {table.spec.name if number < LATER else str(number): table.digest for number, table in self._counted()}
+
+    def _compared(self) -> Digests:
+        digests: list[int] = []
+        for number, table in self._counted():
+            digests += [table.digest] if number < LATER else [number, table.digest]
+        return tuple(digests)
+
+    def _counted(self) -> list[tuple[int, Table[object, object]]]:
+        """Tables that every release has, and of later ones those that have rows."""
+        later = [(number, table) for number, table in self.tables.items() if number >= LATER and len(table)]
+        return [item for item in self.tables.items() if item[0] < LATER] + sorted(later, key=lambda item: item[0])
 
     def retire(self) -> Iterator[None]:
         for table in self.tables.values():
@@ -104,16 +136,18 @@ class Shard:
     def fresh(self) -> Shard:
         """An empty shard with fresh listeners, to be filled beside this one."""
         shard = _new_shard(self.name)
-        for number, table in self.tables.items():
-            shard.tables[number].listeners = [listener.fresh() for listener in table.listeners]
+        for number, table in shard.tables.items():
+            table.listeners = [listener.fresh() for listener in self.tables[number].listeners]
         return shard
 
     def hand_over(self, fresh: Shard) -> None:
         """The listeners of this shard go on with `fresh`."""
-        for number, table in self.tables.items():
-            for listener, filled in zip(table.listeners, fresh.tables[number].listeners, strict=True):
-                listener.swap(filled)
-            fresh.tables[number].listeners, table.listeners = table.listeners, []
+        for number, filled in fresh.tables.items():
+            if (table := self.tables.get(number)) is None:
+                continue  # it is carried, and nobody hears of its rows
+            for listener, of_filled in zip(table.listeners, filled.listeners, strict=True):
+                listener.swap(of_filled)
+            filled.listeners, table.listeners = table.listeners, []
 
 
 class Tables:
@@ -158,6 +192,10 @@ class Tables:
         return cast(RowTable[str, Alarm], self.shards[CLUSTER].tables[ALARMS.number])
 
     @property
+    def versions(self) -> RowTable[str, Raised]:
+        return cast(RowTable[str, Raised], self.shards[CLUSTER].tables[VERSIONS.number])
+
+    @property
     def routes(self) -> RouteTable:
         return cast(RouteTable, self.shards[ROUTE].tables[ROUTES.number])
 
@@ -196,7 +234,7 @@ class Tables:
 
 def _new_shard(name: str) -> Shard:
     tables: dict[str, Callable[[], list[object]]] = {
-        CLUSTER: lambda: [RowTable(NODES), RowTable(SLOTS), RowTable(ALARMS)],
+        CLUSTER: lambda: [RowTable(NODES), RowTable(SLOTS), RowTable(ALARMS), RowTable(VERSIONS)],
         ROUTE: lambda: [RouteTable(ROUTES), RowTable(SHARES), RowTable(CLAIMS)],
         RETAINED: lambda: [RowTable(MESSAGES), RowTable(DELAYED)],
         AUTH: lambda: [RowTable(USERS), RowTable(RULES), RowTable(BANS), RowTable(IMPORTS)],

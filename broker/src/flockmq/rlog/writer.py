@@ -5,6 +5,11 @@ numbered meanwhile goes with the next one. A transaction is done when the own ta
 itself tells: an append whose answer was lost needs no answer, unless Redis' replicas must have it too, of which only
 the answer tells. A core that was lost before, or refused for now, is followed by the next one with the same numbers.
 
+Who waits for a write is told after LOG_WRITE_DEADLINE_S that it failed. What Redis surely wasn't given is withdrawn
+then: an empty transaction takes its number. What it may have been given can't be; in a shard whose writes are `SURE`
+its caller waits on, until the log tells, also when the incarnation was purged: so what was refused there has no effect,
+ever.
+
 What is done is kept until a majority of the cores has it. If Redis loses it before, the tables go on from an earlier
 number, and it is written again.
 """
@@ -21,8 +26,9 @@ from itertools import islice
 from flockmq import bounds, tasks
 from flockmq.rlog.change import Change, Puts
 from flockmq.rlog.entry import START, StreamId, encode_transaction
-from flockmq.rlog.errors import LogError, LogFull, LogGap, LogRefused, LogUnavailable
+from flockmq.rlog.errors import LogError, LogFull, LogGap, LogRefused, LogStopping, LogUnavailable, LogUntried
 from flockmq.rlog.port import CorePort
+from flockmq.rlog.shards import SURE
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +40,8 @@ class _Transaction:
     waiting: list[asyncio.Future[StreamId]]
     puts: Puts
     deadline: asyncio.TimerHandle | None = field(default=None)
+    is_late: bool = False
+    """Nobody needs it any more, if it can be withdrawn."""
     stream_id: StreamId = START
     """Where the own tables have it."""
 
@@ -59,8 +67,12 @@ class Writer:
         self._turn_waiting: list[asyncio.Future[StreamId]] = []
         self._pending: deque[_Transaction] = deque()
         self._next = 1
+        self._is_leaving = False
         self._sent = 0  # the highest number that a core has committed
+        self._reached = 0  # the highest number that Redis may have been given
         self.refused: LogError | None = None
+        self._is_final = False
+        """The own tables have all of this incarnation that will ever be in the log."""
         self._numbered = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
 
@@ -77,11 +89,25 @@ class Writer:
             retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
         self._sender = tasks.vital(self._send(), f"rlog-writer-{self.shard}")
 
-    async def stop(self) -> None:
+    def leave(self) -> None:
+        """This node says goodbye: what it can't write any more is nothing to look at."""
+        self._is_leaving = True
+
+    async def retire(self) -> None:
+        """This node goes on as another incarnation. What isn't decided yet waits for the log."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait([self._sender])
-        self._refuse(LogUnavailable("this node is stopping"))
+        self._refuse(LogStopping("this node is stopping"))
+
+    async def stop(self) -> None:
+        await self.retire()
+        self._end()
+
+    @property
+    def is_undecided(self) -> bool:
+        """It writes nothing more, and waits for the log to tell what of it is there."""
+        return self.refused is not None and bool(self._pending)
 
     def submit(self, change: Change) -> asyncio.Future[StreamId]:
         """Write it, taking it over, as part of this turn's transaction. The future gets the Stream ID at which this
@@ -105,16 +131,22 @@ class Writer:
         self._turn_waiting.append(done)
         return done
 
-    def applied(self, number: int, stream_id: StreamId) -> None:
-        """This node's tables have this incarnation's transactions up to `number`."""
-        if number < self._applied[0]:
+    def applied(self, number: int, stream_id: StreamId, is_final: bool = False) -> None:
+        """This node's tables have this incarnation's transactions up to `number`; `is_final`: there will be no more."""
+        goes_on = stream_id.generation == self._applied[1].generation
+        self._is_final = is_final or (self.refused is not None and not goes_on)
+        if self._is_final:
+            number = max(number, self._applied[0])
+        elif number < self._applied[0]:
             self._write_again(number)
-        if number < self._applied[0] or stream_id.generation != self._applied[1].generation:
+        if not self._is_final and (number < self._applied[0] or not goes_on):
             self._send_again(number)
         self._applied = number, stream_id
         if not self._awaits_answer:
             self._sent = max(self._sent, number)
         self._settle_reached()
+        if self._is_final and self.refused is not None:
+            self._end()
 
     def majority_reached(self, stream_id: StreamId) -> None:
         """More than half of the cores have applied all up to there."""
@@ -126,7 +158,7 @@ class Writer:
 
     def _settle_reached(self) -> None:
         number, stream_id = self._applied
-        if self._awaits_answer:
+        if self._awaits_answer and not self._is_final:  # a purge is in the log where all before it is
             number = min(number, self._sent)
         pending, kept = self._pending, self._kept
         while pending and pending[0].number <= number:
@@ -181,10 +213,9 @@ class Writer:
                 self._numbered.clear()
                 await self._numbered.wait()
                 continue
-            first, last, losses = transactions[0].number, transactions[-1].number, self._losses
+            last, losses = transactions[-1].number, self._losses
             try:
-                data = [transaction.data for transaction in transactions]
-                await self._port.append(self.shard, self.incarnation, first, data)
+                await self._append(transactions)
                 if losses == self._losses:
                     self._sent = max(self._sent, last)
                     self._settle_reached()
@@ -203,9 +234,24 @@ class Writer:
                 self._refuse(refused)
                 return
             except LogError as error:
-                log.warning("write to shard %s: %s; trying again", self.shard, error)
+                level = logging.INFO if self._is_leaving else logging.WARNING
+                log.log(level, "write to shard %s: %s; trying again", self.shard, error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+
+    async def _append(self, transactions: Sequence[_Transaction]) -> None:
+        """Raises LogError."""
+        reached = self._reached
+        self._reached = max(reached, transactions[-1].number)
+        try:
+            data = [transaction.data for transaction in transactions]
+            await self._port.append(self.shard, self.incarnation, transactions[0].number, data)
+        except (LogUntried, LogGap, LogRefused):
+            self._reached = reached
+            for transaction in transactions:
+                if transaction.is_late and transaction.number > reached:
+                    self._withdraw(transaction)
+            raise
 
     def _unsent(self) -> list[_Transaction]:
         """What goes with the next append."""
@@ -239,22 +285,53 @@ class Writer:
                 done.set_result(stream_id)
 
     def _give_up(self, transaction: _Transaction) -> None:
-        """Tell the callers; the transaction stays, for later ones have later numbers."""
+        if self.refused is None and transaction.number > self._reached:
+            self._withdraw(transaction)
+        elif self.shard in SURE:
+            transaction.is_late = True
+        else:
+            self._fail_late(transaction)
+
+    def _withdraw(self, transaction: _Transaction) -> None:
+        """An empty transaction takes its place, for later ones have later numbers."""
+        self.pending_bytes -= len(transaction.data)
+        self.pending.add(transaction.puts, -1)
+        transaction.data, transaction.puts = encode_transaction(self.incarnation, transaction.number, ()), Puts()
+        self.pending_bytes += len(transaction.data)
+        self._fail_late(transaction)
+
+    def _fail_late(self, transaction: _Transaction) -> None:
         error = LogUnavailable(f"shard {self.shard}: not written within {bounds.LOG_WRITE_DEADLINE_S:g} s")
         self._fail(transaction.waiting, error)
+        transaction.waiting = []
 
     def _refuse(self, error: LogError) -> None:
-        """Nothing more is written by this incarnation."""
-        self.refused = error
-        for transaction in self._pending:
+        """Nothing more is written by this incarnation; what may be in the log already is decided by it."""
+        self.refused = error = self.refused or error
+        undecided = 0
+        if self.shard in SURE and not self._is_final:
+            undecided = sum(transaction.number <= self._reached for transaction in self._pending)
+        self._fail(self._turn_waiting, error)
+        self._kept.clear()
+        self._turn, self._turn_waiting, self._kept_bytes = Change(), [], 0
+        self._drop(undecided, error)
+
+    def _end(self) -> None:
+        """What isn't in the log won't ever be."""
+        assert self.refused is not None
+        self._drop(0, self.refused)
+
+    def _drop(self, left: int, error: LogError) -> None:
+        """All pending transactions but the first ones fail."""
+        while len(self._pending) > left:
+            transaction = self._pending.pop()
+            self._fail(transaction.waiting, error)
             if transaction.deadline is not None:
                 transaction.deadline.cancel()
-            self._fail(transaction.waiting, error)
-        self._fail(self._turn_waiting, error)
-        self._pending.clear()
-        self._kept.clear()
-        self._turn, self._turn_waiting, self.pending_bytes, self._kept_bytes = Change(), [], 0, 0
-        self.pending = Puts()
+        self.pending_bytes, self.pending = 0, Puts()
+        for transaction in self._pending:
+            self.pending_bytes += len(transaction.data)
+            self.pending.add(transaction.puts)
 
     @staticmethod
     def _fail(waiting: Sequence[asyncio.Future[StreamId]], error: LogError) -> None:

@@ -63,9 +63,10 @@ class RetainedIndex:
         self.stored_bytes = 0
 
     def match_filter(
-        self, topic_filter: bytes, slice_topics: int = RETAINED_SLICE_MAX_TOPICS
+        self, topic_filter: bytes, slice_topics: int = RETAINED_SLICE_MAX_TOPICS, after: bytes = b""
     ) -> Iterator[list[tuple[bytes, object]]]:
-        """The matching (topic, value) in byte order, one list a slice, which may be empty.
+        """The matching (topic, value) in byte order, one list a slice, which may be empty; of `a/b/#` first `a/b`.
+        `after`: a topic that a scan by this filter yielded, which goes on behind it.
 
         A slice looks at no more than `slice_topics` topics; give the event loop a turn between two. A filter without
         wildcards is one lookup. Topics that begin with `$` aren't matched by a wildcard at the first level
@@ -73,15 +74,15 @@ class RetainedIndex:
         """
         if b"+" not in topic_filter and b"#" not in topic_filter:
             value = self._topics.get(topic_filter)
-            if value is not None:
+            if value is not None and not after:
                 yield [(topic_filter, value)]
             return
         pattern = Pattern(topic_filter)
-        if pattern.parent:
+        if pattern.parent and not after:
             value = self._topics.get(pattern.parent)
             if value is not None:
                 yield [(pattern.parent, value)]
-        start = pattern.start
+        start = after + b"\0" if after and after != pattern.parent else pattern.start
         while start != _DONE:
             found, start = self._slice(pattern, start, slice_topics)
             yield found

@@ -222,7 +222,7 @@ class Channel(Publisher):
         self.protocol_version = decode.answer_version(body)
         if self.protocol_version == 5:
             frame.check_header(header_bytes, len(body))
-        connect = decode.connect(body)
+        connect = decode.connect(body, self.limits.strict_mode)
         self.is_mqtt31 = connect.version == frame.V31
         self.protocol_version = 5 if connect.version == 5 else 4
         opening.check(connect, self.limits)
@@ -272,7 +272,7 @@ class Channel(Publisher):
     def _auth(self, body: bytes) -> None:
         if self.protocol_version != 5:
             raise protocol_error("AUTH before MQTT 5.0", "section 2.1.2")
-        packet = decode.auth(body)
+        packet = decode.auth(body, self.limits.strict_mode)
         method = None if packet.properties is None else packet.properties.authentication_method
         if self.authentication_method is None:
             raise protocol_error("AUTH without an authentication method in CONNECT", "MQTT-4.12.0-7")
@@ -310,7 +310,7 @@ class Channel(Publisher):
     def _subscribe(self, body: bytes) -> None:
         session = self.session
         assert session is not None
-        packet = decode.subscribe(self.protocol_version, body)
+        packet = decode.subscribe(self.protocol_version, body, self.limits.strict_mode)
         Subscribing(self, session, packet).start()
 
     def subscribe_waits(self) -> None:
@@ -325,7 +325,7 @@ class Channel(Publisher):
         self.subscribes_waiting -= 1
 
     def _unsubscribe(self, body: bytes) -> None:
-        packet = decode.unsubscribe(self.protocol_version, body)
+        packet = decode.unsubscribe(self.protocol_version, body, self.limits.strict_mode)
         session = self.session
         assert session is not None
         filters = packet.filters
@@ -351,7 +351,7 @@ class Channel(Publisher):
     # The end.
 
     def _disconnect(self, body: bytes) -> None:
-        packet = decode.disconnect(self.protocol_version, body)
+        packet = decode.disconnect(self.protocol_version, body, self.limits.strict_mode)
         self._change_expiry(packet.properties)
         if packet.reason == Reason.SUCCESS:
             self.will = None  # [MQTT-3.14.4-3]

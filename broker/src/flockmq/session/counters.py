@@ -18,6 +18,7 @@ class Counters:
         "disconnects",
         "dropped_away",
         "dropped_expired",
+        "dropped_left",
         "dropped_no_member",
         "dropped_no_room",
         "dropped_queue_full",
@@ -52,6 +53,7 @@ class Counters:
         self.disconnects: int = 0
         self.dropped_away: int = 0
         self.dropped_expired: int = 0
+        self.dropped_left: int = 0
         self.dropped_no_member: int = 0
         self.dropped_no_room: int = 0
         self.dropped_queue_full: int = 0

@@ -25,10 +25,12 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import NUMBERS_RESERVED
+from flockmq.bounds import MQUEUE_AHEAD_MAX, MQUEUE_MAX_BYTES, NUMBERS_RESERVED
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.reason import Reason
+from flockmq.session.away import Away
 from flockmq.session.journal import (
+    GIVEN,
     MESSAGE,
     META,
     RECEIVED,
@@ -41,6 +43,7 @@ from flockmq.session.journal import (
     Ledger,
     Meta,
     decode_meta,
+    given_field,
     message_parts,
     message_value,
     received_field,
@@ -73,7 +76,7 @@ from flockmq.session.settling import (
     PUBREC_REFUSED,
     PUBREL,
 )
-from flockmq.session.sink import Sink
+from flockmq.session.sink import LAGGING, Sink
 
 PACKET_IDS: Final = 65_535
 
@@ -188,6 +191,8 @@ class DurableSession(JournaledSession):
         now_s = self.sink.now_s()
         super().leave(away, will)
         self._front = None
+        assert isinstance(away, Away)
+        away.router.counters.dropped_queue_full += self._forget_what_is_ahead()
         self._held = self._is_returning = self._sends_again_later = False
         self.meta.will = will
         self.meta.left_ms = max(1, self.ledger.wall_ms(now_s))
@@ -233,6 +238,25 @@ class DurableSession(JournaledSession):
 
     def waiting_bytes(self) -> int:
         return self.queue_bytes + (self._kept_bytes if self._beyond_window() else 0)
+
+    def _is_full(self, packet_bytes: int) -> bool:
+        """That nodes pause who publishes to it takes its time, and all that waited for the store comes at once: a
+        client that reads, or is expected back since the last home, loses nothing for that.
+        """
+        if self.meta.left_ms or self.sink.flow == LAGGING:
+            return super()._is_full(packet_bytes)
+        return (
+            self.waiting() >= self.limits.max_mqueue_len + MQUEUE_AHEAD_MAX
+            or self.waiting_bytes() + packet_bytes > MQUEUE_MAX_BYTES
+        )
+
+    def _forget_what_is_ahead(self) -> int:
+        """Its client went: how many are beyond what waits for one that is away."""
+        forgotten = 0
+        queue: deque[Stored | bytes] = deque() if self.queue is None else self.queue
+        while self.waiting() > self.limits.max_mqueue_len and self._forget_oldest(queue):
+            forgotten += 1
+        return forgotten
 
     def _beyond_window(self) -> int:
         inflight = self.inflight
@@ -476,6 +500,8 @@ class DurableSession(JournaledSession):
         self._write_meta()
         for subscription in self.all_subscriptions():
             self._write_subscription(subscription)
+        for filter, topic in (self.given or {}).items():
+            journal.put(client_id, given_field(filter), topic)
         for nonce, reasons in (self.unsubscribes or {}).items():
             journal.put(client_id, unsubscribed_field(nonce), reasons)
         for packet_id, origin in (self.origins or {}).items():
@@ -494,7 +520,11 @@ class DurableSession(JournaledSession):
         qos = packet[0] >> 1 & 3 if packet else 2
         expires_ms = 0 if entry.expires_s == 0.0 else self.ledger.wall_ms(entry.expires_s)
         value = message_value(state, qos, entry.version, expires_ms, entry.share, packet)
-        self.journal.put(self.client_id, sequence_field(entry.sequence), value)
+        field, giving = sequence_field(entry.sequence), self._giving
+        if giving:
+            self.journal.put_both(self.client_id, field, value, given_field(giving), self.given_up_to(giving))
+        else:
+            self.journal.put(self.client_id, field, value)
 
     def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
         """Whatever could have been sent before is sent again, as what it may be: a duplicate."""
@@ -507,6 +537,8 @@ class DurableSession(JournaledSession):
                 self._restore_origin(int.from_bytes(field[1:], "big"), value, now_s)
             elif kind == SUBSCRIPTION:
                 self._restore_subscription(field[1:], value)
+            elif kind == GIVEN:
+                self._restore_given(field[1:], value)
             elif kind == UNSUBSCRIBED:
                 self._restore_unsubscribed(field[1:], value)
         messages.sort()

@@ -44,7 +44,7 @@ class Front(Session):
     `take_reports`, once until it was taken.
     """
 
-    __slots__ = ("_dropping", "_held", "_on_report", "_open", "_releasing", "_reports", "_states")
+    __slots__ = ("_dropping", "_held", "_is_resumed", "_on_report", "_open", "_releasing", "_reports", "_states")
 
     def __init__(self, session: Session, on_report: Callable[[], None]) -> None:
         super().__init__(
@@ -62,9 +62,14 @@ class Front(Session):
         """Exchanges that the client has to answer."""
         self._held: dict[int, bytes] | None = None
         """Packet id -> PUBLISH that waits for one of them to end; a home has no more than the window under way."""
+        self._is_resumed: bool = False
         self._releasing: dict[int, bool] | None = None
         self._dropping: dict[int, bool] | None = None
         self._reports: list[bytes] | None = None
+
+    def send_again(self) -> None:
+        """The client was told that its session is there; the home sends what wasn't acknowledged."""
+        self._is_resumed = True
 
     # From the home.
 
@@ -188,7 +193,32 @@ class Front(Session):
             return LATER
         if state == PUBREC and not refused:
             return LATER
+        if state is None and not refused and self._is_resumed and self._open < 2 * self.window:
+            self._received_before(packet_id)
+            return LATER
         return DONE if state == _RELEASED and not refused else UNKNOWN
+
+    def _received_before(self, packet_id: int) -> None:
+        """The client answers what it had on its former connection: its home knows of that, and says PUBREL. Were it
+        said here, the client would take the PUBLISH, which comes again, for another message.
+        """
+        held = self._held
+        if held is not None and packet_id in held:
+            del held[packet_id]
+            if not held:
+                self._held = None
+        self._open += 1
+        self._states[packet_id] = PUBREC
+        self._report(PUBREC, packet_id)
+
+    def contradicts(self, kind: int, packet_id: int) -> bool:
+        """Of exchanges on this connection alone: what the client answers to its former one may come in any state."""
+        state = self._states.get(packet_id)
+        if kind == frame.PUBREC:
+            return state == _SENT_QOS1
+        if kind == frame.PUBACK:
+            return state in (_SENT_QOS2, PUBREC, _RELEASED)
+        return state in (_SENT_QOS1, _SENT_QOS2, PUBREC)
 
     def completed(self, packet_id: int) -> bool:
         if self._states.get(packet_id) != _RELEASED:

@@ -106,6 +106,10 @@ class Group:
         self.connected.discard(member)
         self.away.discard(member)
 
+    def members_here(self) -> list[Subscription]:
+        """Those who get messages: those who are connected, or, where nobody is, the others."""
+        return (self.connected if self.connected.members else self.away).members
+
     def is_empty(self) -> bool:
         return not self.connected.members and not self.away.members
 
@@ -358,7 +362,7 @@ class Groups:
         key = (number.to_bytes(4, "big"), group.filter)
         target = self._stuck(group, key)
         if target is None or target.subscription is None:
-            members = (group.connected if group.connected.members else group.away).members
+            members = group.members_here()
             target = Target(None, members[self._random.randrange(len(members))], 0)
             self._remember(key, target)
         assert target.subscription is not None
@@ -366,7 +370,7 @@ class Groups:
 
     def _passing_over(self, group: Group, number: int) -> Subscription:
         """The member of that number, or a near one that keeps up where it doesn't; hashes allow no choice."""
-        members = (group.connected if group.connected.members else group.away).members
+        members = group.members_here()
         count = len(members)
         member = members[number % count]
         if member.session.sink.flow == FLOWING or self.strategy in (HASH_CLIENTID, HASH_TOPIC):

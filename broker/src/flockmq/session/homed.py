@@ -16,7 +16,7 @@ from flockmq.session.groups import Group
 from flockmq.session.letter import Letter
 from flockmq.session.publish import Publish, parse_publish
 from flockmq.session.router import Router
-from flockmq.session.shared import unwrap
+from flockmq.session.shared import Item, unwrap
 from flockmq.session.slotted import SlotPeers
 from flockmq.session.subscription import Subscription
 
@@ -98,15 +98,24 @@ class HomedRouter(Router):
         groups = [group for by_filter in self.groups.values() for group in by_filter.values()]
         return sum(len(group.connected) + len(group.away) for group in groups)
 
-    def deal(self, slot: int, version: int, chunk: bytes) -> None:
-        """What was dealt out to members of a slot. Raises PacketError for what no node of ours sends."""
+    def deal(self, slot: int, version: int, chunk: bytes) -> list[Item]:
+        """What was dealt out to members of a slot; returns what is to be passed on, for there are none any more. Raises
+        PacketError for what no node of ours sends.
+        """
+        left: list[Item] = []
         for item in unwrap(chunk):
             group = self._group(slot, item.filter)
             if group is None:
-                self.shared.pass_on(item, version, self._slots.peer(slot))
+                left.append(item)
                 self.on_missing(slot, item.filter)
             else:
                 self.shared.deal(group, item, version)
+        return left
+
+    def pass_on(self, slot: int, version: int, items: list[Item]) -> None:
+        """Not to the slot itself. Raises PacketError."""
+        for item in items:
+            self.shared.pass_on(item, version, self._slots.peer(slot))
 
     def give_up_shared(self, slot: int) -> None:
         """The slot is another home's: its members of shared subscriptions get nothing more here."""

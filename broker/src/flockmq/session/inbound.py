@@ -3,7 +3,8 @@
 A message may wait for its authorization; one of QoS 2 until the home of its session remembers it, and says under which
 origin it is; a retained or delayed one waits until the log has it; a QoS ≥ 1 message that other nodes want waits until
 they accepted it. While the node's tables are stale no QoS ≥ 1 message is matched by them: it waits until they are new
-enough. What comes behind waits too, so that messages and acknowledgements keep their order.
+enough. What comes behind waits too, so that messages and acknowledgements keep their order. What a client left behind
+is given up meanwhile if its session lasts, for it sends it again, or if too much waits.
 
     CHECKING → PERMITTED → ASKING → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
 
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
+from flockmq.bounds import INBOUND_BYTES, INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
 from flockmq.mqtt.reason import Reason
 from flockmq.session.port import ALLOWED, DENIED
 from flockmq.session.publish import Publish
@@ -36,6 +37,8 @@ LOGGING: Final = 3
 READY: Final = 4
 FORWARDED: Final = 5
 DONE: Final = 6
+_FOR_GOOD: Final = (int(Reason.NOT_AUTHORIZED), int(Reason.TOPIC_NAME_INVALID))
+"""What is refused so is refused the next time, too."""
 
 
 class Inbound:
@@ -70,7 +73,8 @@ class Inbound:
 
     def logged(self, reason: int, deliver: bool = True) -> None:
         """The log has the message, or refused it with a reason ≥ 0x80; `deliver` False: that was all."""
-        self.reason = reason
+        # who may not publish to a topic may not the next time either
+        self.reason = self.channel.sayable(reason) if reason == Reason.TOPIC_NAME_INVALID else reason
         self.state = READY if reason < 0x80 and deliver else DONE
         self._moved()
 
@@ -96,7 +100,7 @@ class Line:
     that were delivered.
     """
 
-    __slots__ = ("_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_logging", "channel")
+    __slots__ = ("_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_logging", "channel", "is_held")
 
     def __init__(self, channel: Publisher) -> None:
         self.channel = channel
@@ -107,6 +111,8 @@ class Line:
         self._bytes: int = 0
         self._is_broken: bool = False
         """A message was refused that its client will send again."""
+        self.is_held: bool = False
+        """It waits for newer tables, and the router counts its bytes."""
 
     def __len__(self) -> int:
         return len(self._checking) + len(self._asking) + len(self._logging) + len(self._delivered)
@@ -115,6 +121,26 @@ class Line:
         """`advance` afterwards."""
         self._checking.append(inbound)
         self._bytes += inbound.size_bytes
+        if self.is_held:
+            self.channel.router.held_bytes += inbound.size_bytes + INBOUND_BYTES
+
+    def size_bytes(self) -> int:
+        return self._bytes + INBOUND_BYTES * len(self)
+
+    def is_logged(self) -> bool:
+        """The log has one of them, or was given it."""
+        return any(inbound.message.must_be_logged() for inbound in self._logging)
+
+    def give_up(self) -> None:
+        """Its client is gone, and was told of none of these."""
+        if not self.channel.repeats:
+            self.channel.router.counters.dropped_left += self._unanswered()
+        self._is_broken = True
+        self.advance()
+
+    def _unanswered(self) -> int:
+        waiting = (self._checking, self._asking, self._logging)
+        return sum([inbound.message.qos > 0 for queue in waiting for inbound in queue])
 
     def is_full(self) -> bool:
         return len(self) >= INBOUND_LINE_MAX or self._bytes >= INBOUND_LINE_MAX_BYTES
@@ -154,8 +180,8 @@ class Line:
             self._note_refusal(inbound)
         while logging and logging[0].state != LOGGING:
             inbound = logging[0]
-            if channel.router.stale and inbound.state == READY and inbound.message.qos:
-                channel.router.held[self] = None
+            if channel.router.stale and inbound.state == READY and inbound.message.qos and not self._is_broken:
+                channel.router.hold(self)
                 break
             logging.popleft()
             delivered.append(inbound)
@@ -167,17 +193,17 @@ class Line:
         channel.line_moved()
 
     def _note_refusal(self, inbound: Inbound) -> None:
-        """Who is gone hears of none; before 5.0 it can't be said, but by the end of the connection. Who may not publish
-        a message may not the next time either.
-        """
+        """Who is gone hears of none; before 5.0 it can't be said, but by the end of the connection."""
         reason, channel = inbound.reason, self.channel
         if reason < 0x80 or not inbound.message.qos:
             return
-        if channel.protocol_version != 5 or (reason != Reason.NOT_AUTHORIZED and not channel.can_answer()):
+        if channel.protocol_version != 5 or (reason not in _FOR_GOOD and not channel.can_answer()):
             self._is_broken = True
 
     def _acknowledge(self, inbound: Inbound) -> None:
         self._bytes -= inbound.size_bytes
+        if self.is_held:
+            self.channel.router.held_bytes -= inbound.size_bytes + INBOUND_BYTES
         message, reason = inbound.message, inbound.reason
         if message.qos == 2 and reason >= 0x80 and inbound.session is not None:
             inbound.session.unremember(message.packet_id)  # whoever comes back to the session may send it again
@@ -186,9 +212,12 @@ class Line:
     def _deliver(self, inbound: Inbound) -> None:
         router = self.channel.router
         message = inbound.message
-        fan = router.route(message.topic).fanout
-        if (self._is_broken and message.qos) or (message.origin and not router.has_room(fan, message)):
-            # all or nobody: it may come again under another origin, and whoever had it would have it twice
+        if self._is_broken and message.qos:
+            _refuse(inbound)
+            return
+        # all or nobody: it may come again under another origin, and whoever had it would have it twice
+        fan = router.fanout_with_room(message, self.channel) if message.origin else router.route(message.topic).fanout
+        if fan is None:
             _refuse(inbound)
             return
         asked = router.forward(fan, message, inbound.accepted, self.channel)

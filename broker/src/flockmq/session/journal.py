@@ -6,11 +6,12 @@
     r, packet id (2)    the origin (16) of a QoS 2 message from the client, until PUBREL
     s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), and whether it is owed what is
                         retained; its encoded identifiers
+    o, filter           of what is retained and owed to that subscription: the topic up to which all was put
     u, nonce            the reason codes that an UNSUBSCRIBE of this connection was answered with
     z                   the zone whose limits it has, where that was ever another than "default"
 
-Integers are unsigned, big end first; times are wall time in ms. Puts and deletes are absolute and reach the store in
-their order, so what it has is always the session as it was at some moment. Pure.
+Integers are unsigned, big end first; times are the cluster's, in ms. Puts and deletes are absolute and reach the store
+in their order, so what it has is always the session as it was at some moment. Pure.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ ZONE: Final = b"z"
 MESSAGE: Final = 0x71
 RECEIVED: Final = 0x72
 SUBSCRIPTION: Final = 0x73
+GIVEN: Final = 0x6F
 UNSUBSCRIBED: Final = 0x75
 """The first byte of the other fields."""
 
@@ -71,6 +73,10 @@ class Journal:
     def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
         raise NotImplementedError(type(self).__name__)
 
+    def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
+        """They become durable at once, or neither does."""
+        raise NotImplementedError(type(self).__name__)
+
     def delete(self, client_id: bytes, field: bytes) -> None:
         raise NotImplementedError(type(self).__name__)
 
@@ -89,7 +95,7 @@ class Journal:
 class Ledger:
     """What the sessions of one home share: who put something that no barrier stands behind yet, and both clocks.
 
-    `wall_offset_s` is wall time less monotonic time in seconds; whoever runs the turn sets it.
+    `wall_offset_s` is the cluster's time less monotonic time, in seconds; whoever runs the turn sets it.
     """
 
     __slots__ = ("unsealed", "wall_offset_s")
@@ -201,6 +207,10 @@ def received_field(packet_id: int) -> bytes:
 
 def unsubscribed_field(nonce: bytes) -> bytes:
     return b"u" + nonce
+
+
+def given_field(filter: bytes) -> bytes:
+    return b"o" + filter
 
 
 def subscription_field(filter: bytes) -> bytes:

@@ -18,6 +18,7 @@ from flockmq.session.journal import (
     Journal,
     Ledger,
     Meta,
+    given_field,
     received_field,
     subscription_field,
     subscription_of,
@@ -108,8 +109,8 @@ class JournaledSession(Session):
     """What a home knows of each of its sessions; `DurableSession` adds the messages on their way to the client."""
 
     __slots__ = (
-        "_durable", "_effects", "_ended", "_front", "_is_unsealed", "_last", "_last_number", "_seals", "_zone",
-        "journal", "ledger", "meta", "origins", "owed", "unsubscribes",
+        "_durable", "_effects", "_ended", "_front", "_giving", "_is_unsealed", "_last", "_last_number", "_seals",
+        "_zone", "given", "journal", "ledger", "meta", "origins", "owed", "unsubscribes",
     )  # fmt: skip
 
     def __init__(
@@ -130,6 +131,10 @@ class JournaledSession(Session):
         self.origins: dict[int, bytes] | None = None
         """Packet id → origin of the QoS 2 messages from the client whose PUBREL hasn't come."""
         self.owed: set[bytes] | None = None
+        self.given: dict[bytes, bytes] | None = None
+        """Filter of those that are owed → topic up to which all was put."""
+        self._giving: bytes = b""
+        """The filter for which a retained message is put now."""
         self.unsubscribes: dict[bytes, bytes] | None = None
         self._front: HomeSink | None = sink if isinstance(sink, HomeSink) else None
         self._last: int = 0
@@ -199,6 +204,7 @@ class JournaledSession(Session):
         if self.owed is None:
             self.owed = set()
         self.owed.add(subscription.filter)
+        self._forget_given(subscription.filter)
         self._write_subscription(subscription)
 
     def gave(self, subscription: Subscription) -> None:
@@ -207,15 +213,34 @@ class JournaledSession(Session):
         if not self._ended and owed is not None and subscription.filter in owed:
             owed.discard(subscription.filter)
             self._write_subscription(subscription)
+            self._forget_given(subscription.filter)
 
     def is_owed(self, filter: bytes) -> bool:
         return self.owed is not None and filter in self.owed
+
+    def giving(self, filter: bytes, topic: bytes) -> None:
+        """What is put next, if it is put in the journal, is what is retained for this topic, given for this filter."""
+        if self.given is None:
+            self.given = {}
+        self.given[filter] = topic
+        self._giving = filter
+
+    def gave_one(self) -> None:
+        self._giving = b""
+
+    def given_up_to(self, filter: bytes) -> bytes:
+        return b"" if self.given is None else self.given.get(filter, b"")
+
+    def _forget_given(self, filter: bytes) -> None:
+        if self.given is not None and self.given.pop(filter, b""):
+            self.journal.delete(self.client_id, given_field(filter))
 
     def remove_subscription(self, filter: bytes) -> Subscription | None:
         removed = super().remove_subscription(filter)
         if removed is not None:
             if self.owed is not None:
                 self.owed.discard(filter)
+            self._forget_given(filter)
             self.journal.delete(self.client_id, subscription_field(filter))
         return removed
 
@@ -261,14 +286,19 @@ class JournaledSession(Session):
                 self.owed = set()
             self.owed.add(filter)
 
+    def _restore_given(self, filter: bytes, topic: bytes) -> None:
+        if self.given is None:
+            self.given = {}
+        self.given[filter] = topic
+
     # QoS 2 from the client.
 
     def renew_sender(self, nonce: bytes) -> None:
-        """The client has another connection. What it published on the former one and publishes again comes under its
-        origin; what it publishes before that under a later one of the same source would make it a repeat.
+        """The client has another connection. What it published on the former one comes under its origin: from there, if
+        it was accepted and is on its way to other nodes, or from here, if it is published again. What is published now
+        may come before that, and under a later one of the same source would make it a repeat.
         """
-        if self.origins:
-            self.meta.sender = session_source(nonce)
+        self.meta.sender = session_source(nonce)
 
     def receive(self, packet_id: int) -> bytes:
         """The origin of the message that the client publishes under this packet id, the same if it does so again before

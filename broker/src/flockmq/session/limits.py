@@ -41,6 +41,7 @@ class Limits:
         "server_reference",
         "session_expiry_interval",
         "shared_subscription",
+        "strict_mode",
         "wildcard_subscription",
     )
 
@@ -71,6 +72,7 @@ class Limits:
         max_wildcard_shapes: int = 16,
         response_information: str = "",
         server_reference: str = "",
+        strict_mode: bool = False,
         max_connections: int = 1_000_000,
     ) -> None:
         self.name = name
@@ -97,4 +99,5 @@ class Limits:
         self.max_wildcard_shapes = max_wildcard_shapes
         self.response_information = response_information
         self.server_reference = server_reference
+        self.strict_mode = strict_mode
         self.max_connections = max_connections

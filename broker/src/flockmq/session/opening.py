@@ -15,6 +15,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.properties import encode as encode_properties
 from flockmq.mqtt.reason import Reason
+from flockmq.session import strict
 from flockmq.session.aliases import IncomingAliases, OutgoingAliases
 from flockmq.session.limits import Limits
 from flockmq.session.publish import NO_EXPIRY, Publish, publication
@@ -44,6 +45,8 @@ def check(connect: Connect, limits: Limits) -> None:
             "section 3.1.3.1",
             f"client id of {len(connect.client_id)} bytes; max_clientid_len is {limits.max_clientid_len}",
         )
+    if limits.strict_mode:
+        strict.check_connect(connect)
     will = connect.will
     if will is None:
         return

@@ -1,9 +1,9 @@
 """The 128-bit id of a message: who numbers it (a source, 8 bytes) and its number there (u64), which only grows.
 
 A source is a node, from its start to its end, or a session whose QoS 2 messages keep their numbers when they are sent
-again from another node; where some may be, what its client publishes on the new connection has another source, for it
-may come before them. Messages of one source come in the order of their numbers, so whoever remembers the last number
-that it took knows a repeat. Pure.
+again from another node; what its client publishes on a new connection has another source, for it may come before what
+is still on its way from the former one, or sent again. Messages of one source come in the order of their numbers, so
+whoever remembers the last number that it took knows a repeat. Pure.
 """
 
 from __future__ import annotations

@@ -111,11 +111,13 @@ class Publish:
     """A message: `version` is that of `packet` (4 stands for 3.1 and 3.1.1 too); `properties` without their length;
     the payload is what stands in `packet` from `payload_at` on; `expiry_s` is the Message Expiry Interval or NO_EXPIRY.
     `origin`: its id where it has one from its publisher's session (`session.origin`), and `publisher`: the client id
-    that no-local asks for, where its connection isn't here; else b"".
+    that no-local asks for, where its connection isn't here; else b"". `author`: of one that is retained, where it has
+    one (`rlog.authors`).
     """
 
     __slots__ = (
         "_forms",
+        "author",
         "expiry_s",
         "origin",
         "packet",
@@ -152,6 +154,7 @@ class Publish:
         self.expiry_s = expiry_s
         self.origin: bytes = b""
         self.publisher: bytes = b""
+        self.author: bytes = b""
         self._forms: dict[int, bytes] | None = None
 
     def payload(self) -> bytes:
@@ -222,7 +225,7 @@ def waited(message: Publish, waited_s: int) -> Publish | None:
         message.payload_at,
         left_s,
     )
-    left.origin, left.publisher = message.origin, message.publisher
+    left.origin, left.publisher, left.author = message.origin, message.publisher, message.author
     return left
 
 

@@ -10,12 +10,12 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import ALLOWED_HEADS_MAX
+from flockmq.bounds import ALLOWED_HEADS_MAX, HELD_MAX_BYTES
 from flockmq.mqtt import encode, frame
-from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import check_topic_name
-from flockmq.session import ingress
+from flockmq.mqtt.topics import check_topic_name, is_system, is_unpublishable
+from flockmq.session import ingress, strict
 from flockmq.session.aliases import IncomingAliases
 from flockmq.session.front import Front
 from flockmq.session.inbound import ASKING, CHECKING, DONE, LOGGING, READY, Inbound, Line
@@ -35,7 +35,8 @@ _ACK_HEADS: Final = (b"", b"\x40\x02", b"\x50\x02")
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Publisher(Paced):
     """`plain`: the zone lets all heads of the router take the fast road; `must_authorize`: what the client publishes
-    and subscribes to is asked of the port; `allowed` are packet heads that it is known to be allowed (None: all).
+    and subscribes to is asked of the port; `allowed` are packet heads that may take the fast road, because they were
+    checked on the ordinary one (None: all, nothing is checked).
     """
 
     __slots__ = (
@@ -49,6 +50,7 @@ class Publisher(Paced):
         "plain",
         "port",
         "principal",
+        "repeats",
         "session",
     )
 
@@ -58,9 +60,11 @@ class Publisher(Paced):
         self.limits = limits
         self.session: Session | None = None
         self._left_as: bytes = b""
+        self.repeats: bool = False
+        """It is gone, and its session lasts: it sends again what wasn't acknowledged [MQTT-4.4.0-1]."""
         self.principal: Principal = ANONYMOUS
         self.must_authorize: bool = False
-        self.allowed: set[bytes] | None = None
+        self.allowed: set[bytes] | None = set() if limits.strict_mode else None
         self.plain: bool = limits.max_qos_allowed > 0 and limits.max_topic_levels >= router.max_topic_levels
         self.aliases: IncomingAliases | None = None
         self.line: Line | None = None
@@ -75,6 +79,10 @@ class Publisher(Paced):
         """Let go of the session, which may refer to this: objects without cycles go at once."""
         self._left_as = session.client_id
         self.session = None
+        self.repeats = isinstance(session, Front)
+        line = self.line
+        if line is not None and line.is_held:
+            self.router.abandoned(line)
 
     def peer(self) -> PeerInfo:
         """Where the client comes from; a listener knows."""
@@ -99,6 +107,8 @@ class Publisher(Paced):
         if not self.router.knows(message.topic):
             check_topic_name(message.topic, "MQTT-3.3.2-2")
         self._check_limits(message)
+        is_strict = self.limits.strict_mode
+        is_as_indicated = not is_strict or strict.check_publish(message)
         counters = self.router.counters
         counters.messages_received += 1
         if message.qos == 1:
@@ -109,6 +119,8 @@ class Publisher(Paced):
         assert session is not None
         if message.qos == 2:
             if session.is_repeat(message.packet_id):
+                if is_strict and not data[at] & 8:
+                    raise protocol_error("a QoS 2 PUBLISH sent again without DUP", "MQTT-3.3.1-1")
                 if self.line is None or not self.line.holds(message.packet_id):  # else its PUBREC is on its way
                     self.acknowledge(2, message.packet_id, Reason.SUCCESS)
                 return
@@ -117,11 +129,18 @@ class Publisher(Paced):
                     Reason.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-7", "more QoS 2 messages than may await PUBREL"
                 )
             session.remember(message.packet_id, self.router.now_s)
-        if message.topic[0] == _DOLLAR and message.topic.startswith(b"$SYS/"):
-            self._deny(message)
+        if message.topic[0] == _DOLLAR and is_unpublishable(message.topic):
+            if is_system(message.topic):
+                self._deny(message)
+            else:
+                self._answer(message, self.sayable(Reason.TOPIC_NAME_INVALID))
+        elif not is_as_indicated:
+            self._refuse(message, Reason.PAYLOAD_FORMAT_INVALID)
         elif self.must_authorize:
             self._authorize(message, ingress.head_of(data, at, end, self.protocol_version))
         else:
+            if is_strict:
+                self._remember(ingress.head_of(data, at, end, self.protocol_version))
             self._take(message)
 
     def _check_limits(self, message: Publish) -> None:
@@ -157,20 +176,27 @@ class Publisher(Paced):
     def must_be_asked_about(self, checked: bool) -> None:
         """From now on; whatever was allowed before is asked about again."""
         self.must_authorize = checked
-        self.allowed = set() if checked else None
+        self.allowed = set() if checked or self.limits.strict_mode else None
 
     def _deny(self, message: Publish) -> None:
         reason = self.denial(message)
         if self.can_answer():
             self._answer(message, reason)
 
+    def _refuse(self, message: Publish, reason: int) -> None:
+        """What is wrong with a 5.0 client's message is said in its acknowledgement, or by the connection's end."""
+        if message.qos:
+            self._answer(message, reason)
+        else:
+            self.close(reason)
+
     def denial(self, message: Publish) -> int:
         """The client may not publish this: what the acknowledgement says. It may end the connection."""
         if self.port.denied(self, PUBLISH, message.topic):
             self.close(Reason.NOT_AUTHORIZED)
-        return self._sayable(Reason.NOT_AUTHORIZED)
+        return self.sayable(Reason.NOT_AUTHORIZED)
 
-    def _sayable(self, reason: int) -> int:
+    def sayable(self, reason: int) -> int:
         """Before 5.0 a message can't be refused, so it is acknowledged and goes nowhere [MQTT-3.3.5-2]."""
         return reason if self.protocol_version == 5 else Reason.SUCCESS
 
@@ -180,7 +206,7 @@ class Publisher(Paced):
         if router.is_intercepted(message.topic):
             replaced = self.port.intercept(self, message)
             if isinstance(replaced, int):
-                self._answer(message, self._sayable(replaced))
+                self._answer(message, self.sayable(replaced))
                 return
             message = replaced
         state = self._first_state(message, self.session)
@@ -219,6 +245,18 @@ class Publisher(Paced):
             self.line_paused = True
             self.pause()
         line.advance()
+        if line.is_held:
+            self._wait_for_tables()
+
+    def _wait_for_tables(self) -> None:
+        """What this node may hold is bounded, however many clients there are."""
+        router = self.router
+        router.make_room()
+        if router.held_bytes > HELD_MAX_BYTES:
+            self.close(Reason.QUOTA_EXCEEDED, "too much waits here")
+        elif router.holds_much() and not self.line_paused:
+            self.line_paused = True
+            self.pause()
 
     def permitted(self, inbound: Inbound) -> None:
         """It is the turn of a message that may be published: what is to be done with it."""
@@ -226,7 +264,7 @@ class Publisher(Paced):
         if self.router.is_intercepted(message.topic):
             replaced = self.port.intercept(self, message)
             if isinstance(replaced, int):
-                inbound.reason = self._sayable(replaced)
+                inbound.reason = self.sayable(replaced)
                 inbound.state = DONE
                 return
             inbound.message = message = replaced
@@ -253,7 +291,7 @@ class Publisher(Paced):
         line = self.line
         if line is None:
             return
-        if self.line_paused and line.has_room():
+        if self.line_paused and line.has_room() and not (line.is_held and self.router.holds_much()):
             self.line_paused = False
             self.unpause()
         if len(line) == 0:

@@ -22,6 +22,7 @@ from flockmq.bounds import (
     FANOUTS_MAX_TARGETS,
     HEADS_MAX,
     HEADS_PER_TOPIC_MAX,
+    HELD_MAX_BYTES,
     REMOTE_SHAPES_MAX,
     SINK_LIMIT_BYTES,
     TOPIC_MAX_LEVELS,
@@ -73,7 +74,8 @@ class Router:
     zones', take the ordinary road; so do topics that match `intercepts`: the node looks at them before they are routed.
     `courier` brings messages to sessions that last; `publishing` is the client id of who published the run at hand,
     where that was on another node. `seed`: of how shared messages are spread; None: of the system's.
-    `stale`: nothing of QoS ≥ 1 may be matched by these indexes now; `held` are the lines of clients that wait for it.
+    `stale`: nothing of QoS ≥ 1 may be matched by these indexes now; `held` are the lines of clients that wait for it,
+    with `held_bytes` in all; those of clients that are gone are in `left`, too.
     """
 
     def __init__(
@@ -104,6 +106,8 @@ class Router:
         self.resumed: list[Paced] = []
         self.stale: bool = False
         self.held: dict[Line, None] = {}
+        self.held_bytes: int = 0
+        self.left: dict[Line, None] = {}
         self.now_s: float = 0.0
         self.away4 = Away(self, 4)
         self.away5 = Away(self, 5)
@@ -321,17 +325,32 @@ class Router:
     ) -> int:
         """One message, to the other nodes of a fan-out, to the homes of its slots, and to one member of each of its
         groups: how many times `on_accepted` will be called; -1: some link, lane or group has no room, the others have
-        the message all the same.
+        the message all the same. A message with an origin is put where all have room (`fanout_with_room`).
         """
         waits = self.forward_to_all(fan, message, on_accepted, publisher)
         refused = waits < 0
         for group in fan.groups:
             asked = self.shared.dispatch(group, message, publisher, on_accepted)
-            if asked < 0:
-                refused = True
-            else:
+            if asked >= 0:
                 waits += asked
+            elif message.origin:  # what it just took filled it: the others have it, so this one must have it too
+                self.shared.on_refused(group, message, on_accepted)
+                waits += 1
+            else:
+                refused = True
         return -1 if refused else waits
+
+    def fanout_with_room(self, message: Publish, publisher: Publisher) -> Fanout | None:
+        """Where a message with an origin goes; None: some link, lane or group has no room, and nobody is to have it.
+        Members here of a group that has none are cut off, as they would be by the message.
+        """
+        fan = self.route(message.topic).fanout
+        if fan.groups:
+            if not self.shared.make_room(fan.groups, message):
+                return None
+            fan = self.route(message.topic).fanout  # without those who were cut off
+        _name_publisher(message, publisher)
+        return fan if self.has_room(fan, message) else None
 
     def has_room(self, fan: Fanout, message: Publish) -> bool:
         """All links and lanes of a fan-out take this message, if it is put to them now."""
@@ -375,8 +394,8 @@ class Router:
     ) -> int:
         """One message, to the sessions that last; as `Courier.put_acknowledged`."""
         courier = self._courier_for(fan, publisher)
-        if publisher is not None and publisher.protocol_version == 5:
-            message.publisher = publisher.client_id()
+        if publisher is not None:
+            _name_publisher(message, publisher)
         if message.qos == 0:
             courier.put_run(fan, message.version, message.packet, message.publisher)
             return 0
@@ -492,12 +511,49 @@ class Router:
             waiting.append(publisher)
             publisher.pause()
 
+    def hold(self, line: Line) -> None:
+        """It waits for newer tables."""
+        if not line.is_held:
+            line.is_held = True
+            self.held[line] = None
+            self.held_bytes += line.size_bytes()
+            if not line.channel.can_answer():
+                self.abandoned(line)
+
+    def abandoned(self, line: Line) -> None:
+        """The client of a line that waits is gone. What it sends again elsewhere must not come behind that."""
+        if line.channel.repeats:
+            self._let_go(line)
+            line.give_up()
+        else:
+            self.left[line] = None
+            self.make_room()
+
+    def make_room(self) -> None:
+        """Give up what clients left behind, the oldest first, while more waits than half of what may. What the log has
+        isn't: whoever subscribes gets it as retained, so whoever has subscribed is to get it, too."""
+        while self.left and self.holds_much():
+            line = next(iter(self.left))
+            del self.left[line]
+            if not line.is_logged():
+                self._let_go(line)
+                line.give_up()
+
+    def holds_much(self) -> bool:
+        return self.held_bytes * 2 > HELD_MAX_BYTES
+
+    def _let_go(self, line: Line) -> None:
+        line.is_held = False
+        self.held_bytes -= line.size_bytes()
+        del self.held[line]
+        self.left.pop(line, None)
+
     def go_on(self, most: int) -> bool:
         """The tables aren't stale any more: match what waited of some clients. Whether there are more."""
         for line in list(islice(self.held, most)):
             if self.stale:
                 break
-            del self.held[line]
+            self._let_go(line)
             line.advance()
         return len(self.held) > 0 and not self.stale
 
@@ -505,6 +561,12 @@ class Router:
         """The sink drained, lags or is gone: its publishers go on."""
         for publisher in self._paused.pop(sink, ()):
             publisher.unpause()
+
+
+def _name_publisher(message: Publish, publisher: Publisher) -> None:
+    """For No Local at homes."""
+    if publisher.protocol_version == 5:
+        message.publisher = publisher.client_id()
 
 
 def split_run(chunk: bytes, version: int) -> list[Publish]:

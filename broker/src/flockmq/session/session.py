@@ -202,6 +202,12 @@ class Session:
     def waiting_bytes(self) -> int:
         return self.queue_bytes
 
+    def takes(self, packet_bytes: int) -> bool:
+        """`send` has a place for one more packet of QoS ≥ 1."""
+        if not self.queue and (self.inflight is None or len(self.inflight) < self.window):
+            return True
+        return self.is_behind() or not self._is_full(packet_bytes)
+
     def has_room(self, packet_bytes: int) -> bool:
         """A packet more leaves most of the queue to what is published."""
         queue = self.queue
@@ -223,13 +229,17 @@ class Session:
             self.queue = queue = deque()
         size = len(packet_of(entry))
         answer = QUEUED
-        while self.waiting() >= self.limits.max_mqueue_len or self.waiting_bytes() + size > MQUEUE_MAX_BYTES:
+        while self._is_full(size):
             if not self.is_behind() or not self._forget_oldest(queue):
                 return REFUSED
             answer = REPLACED
         queue.append(entry)
         self.queue_bytes += size
         return answer
+
+    def _is_full(self, packet_bytes: int) -> bool:
+        """The queue has no room for one more packet."""
+        return self.waiting() >= self.limits.max_mqueue_len or self.waiting_bytes() + packet_bytes > MQUEUE_MAX_BYTES
 
     def deliver(self, entry: Stored | bytes) -> int:
         """A message that waited elsewhere: behind those that wait here, or to the client at once; as `enqueue`."""
@@ -376,6 +386,15 @@ class Session:
         del inflight[packet_id]
         self._send_waiting(inflight)
         return True
+
+    def contradicts(self, kind: int, packet_id: int) -> bool:
+        """A PUBACK, PUBREC or PUBCOMP isn't what the exchange under way with this packet id waits for."""
+        state = 0 if self.inflight is None else self.inflight.get(packet_id, 0)
+        if kind == frame.PUBREC:
+            return state == AWAITS_PUBACK
+        if kind == frame.PUBACK:
+            return state in (AWAITS_PUBREC, AWAITS_PUBCOMP)
+        return state in (AWAITS_PUBACK, AWAITS_PUBREC)
 
     # Away and back.
 

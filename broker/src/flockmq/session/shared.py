@@ -54,8 +54,9 @@ class Shared(Groups):
     def __init__(self, router: Router, seed: int | None) -> None:
         super().__init__(router.changed, seed)
         self._router = router
-        self.on_refused: Callable[[Group, Publish], None] = _stays_dropped
-        """Nobody of the group had room for an acknowledged message, and it was counted as dropped."""
+        self.on_refused: Callable[[Group, Publish, Callable[[], None]], None] = _stays_dropped
+        """Nobody of the group had room for a message that can't be refused, and it was counted as dropped; with whom to
+        tell when somebody has it."""
         self._returned: list[Stored] = []
         self._returning: bool = False
 
@@ -148,6 +149,30 @@ class Shared(Groups):
         counters.dropped_no_room += 1
         return -1
 
+    def make_room(self, groups: list[Group], message: Publish) -> bool:
+        """Each group has somebody who takes this message now, or nobody at all. A member here is cut off for want of
+        room where no other has any; False: some group is left without room.
+        """
+        for group in groups:
+            tries = 0
+            while self.lay_out(group) and not self._has_room(group, message):
+                here = group.members_here()
+                if not here or tries == _TRIES_MAX:
+                    return False
+                tries += 1
+                here[0].session.sink.overflow()
+        return True
+
+    def _has_room(self, group: Group, message: Publish) -> bool:
+        size = len(message.packet)
+        for peer in group.peers:
+            if peer is not None:
+                if peer.takes(_ITEM.size + len(group.filter) + size):
+                    return True
+            elif any(member.qos == 0 or member.session.takes(size) for member in group.members_here()):
+                return True
+        return False
+
     def _send(
         self, peer: Peer, group: Group, number: int, flags: int, message: Publish, on_accepted: Callable[[], None]
     ) -> bool:
@@ -208,7 +233,7 @@ class Shared(Groups):
                     self._again(self.group(item.filter), message)
             elif not self._send(target.peer, group, target.number, _HOPPED, message, _nobody_waits):
                 self._router.counters.dropped_no_room += 1
-                self.on_refused(group, message)
+                self.on_refused(group, message, _nobody_waits)
 
     def returned(self, version: int, chunk: bytes) -> None:
         """Items for a node that was purged before it accepted them: other members get them."""
@@ -217,19 +242,25 @@ class Shared(Groups):
             for packet in _packets(item.run):
                 self._again(group, _message(packet, version))
 
-    def redispatch(self, session: Session) -> None:
-        """The session ended for good, and is out of the groups: other members get its QoS 1 messages that weren't
-        acknowledged, and of QoS 2 those that were never sent [MQTT-4.8.2-5].
+    def left_by(self, session: Session) -> list[Stored]:
+        """The session is ending: its QoS 1 messages that weren't acknowledged, and of QoS 2 those that were never sent,
+        which are for other members [MQTT-4.8.2-5].
         """
+        left: list[Stored] = []
         inflight = session.inflight
         if session.kept is not None and inflight is not None:
             for packet_id, entry in session.kept.items():
                 if inflight.get(packet_id) == AWAITS_PUBACK and isinstance(entry, Stored) and entry.share:
-                    self._returned.append(entry)
+                    left.append(entry)
         if session.queue is not None:
             for entry in session.queue:
                 if isinstance(entry, Stored) and entry.share:
-                    self._returned.append(entry)
+                    left.append(entry)
+        return left
+
+    def redispatch(self, left: list[Stored]) -> None:
+        """What a session left that ended for good, and is out of the groups."""
+        self._returned += left
         if self._returning or not self._returned:
             return  # a member that gets them may end for want of room, which calls this
         self._returning = True
@@ -258,7 +289,7 @@ class Shared(Groups):
         elif self.dispatch(group, message, None, _nobody_waits) >= 0:
             self._router.counters.shared_redispatched += 1
         else:
-            self.on_refused(group, message)
+            self.on_refused(group, message, _nobody_waits)
 
 
 # Items.
@@ -336,8 +367,9 @@ def _message(packet: bytes, version: int) -> Publish:
     return parse_publish(packet, 0, body, len(packet), version)
 
 
-def _stays_dropped(group: Group, message: Publish) -> None:
+def _stays_dropped(group: Group, message: Publish, accepted: Callable[[], None]) -> None:
     """Until somebody tries it again."""
+    accepted()
 
 
 def _nobody_waits() -> None:

@@ -145,6 +145,10 @@ class Courier:
         """As `put_run`, of a shared delivery for one slot."""
         raise NotImplementedError(type(self).__name__)
 
+    def takes_shared(self, slot: int, chunk_bytes: int) -> bool:
+        """`put_shared` would take so much now."""
+        raise NotImplementedError(type(self).__name__)
+
     def put_shared(self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> bool:
         """Bring one shared delivery of QoS ≥ 1 to one slot; `on_accepted` is called once, when it is durable there.
         False: its lane has no room, nothing was taken.

@@ -46,6 +46,9 @@ class SlotPeer(Peer):
     def put_run(self, version: int, chunk: bytes) -> None:
         self.courier.put_shared_run(self.slot, version, self._addressed(chunk))
 
+    def takes(self, packet_bytes: int) -> bool:
+        return self.courier.takes_shared(self.slot, _SLOT_BYTES + packet_bytes)
+
     def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         return self.courier.put_shared(self.slot, version, self._addressed(packet), on_accepted)
 

@@ -35,7 +35,7 @@ class Metric(NamedTuple):
 
 CATALOGUE: Final = (
     Metric("gauge", "flockmq_info", "What runs here; the value is always 1.", ("version", "build", "role", "node")),
-    Metric("gauge", "flockmq_ready", "1 when the node's tables are bootstrapped and its listeners open."),
+    Metric("gauge", "flockmq_ready", "1 when the node is bootstrapped, listens, and can serve."),
     Metric("gauge", "flockmq_draining", "1 while the node is sending its clients away."),
     Metric("gauge", "flockmq_uptime_seconds", "Seconds since the node started."),
     Metric("gauge", "flockmq_connections", "MQTT clients connected now."),
@@ -52,6 +52,11 @@ CATALOGUE: Final = (
         "flockmq_home_notes_dropped",
         "What nodes and homes had to say of client ids and found no room; it is asked for again.",
         ("why",),
+    ),
+    Metric(
+        "counter",
+        "flockmq_home_wills_dropped",
+        "Wills that found no room at the homes of their clients, and are lost if the nodes of these die.",
     ),
     Metric("counter", "flockmq_sessions_expired", "Sessions that ended because their clients stayed away too long."),
     Metric("counter", "flockmq_sessions_resumed", "Connections that went on with a session that was there."),
@@ -112,6 +117,7 @@ CATALOGUE: Final = (
     ),
     Metric("gauge", "flockmq_courier_bytes", "Bytes of them."),
     Metric("gauge", "flockmq_courier_parked_messages", "Those among them whose slots have no home now."),
+    Metric("gauge", "flockmq_courier_stuck_bytes", "Messages whose homes have them, and can't make them durable."),
     Metric("gauge", "flockmq_courier_congested_lanes", "Homes that are behind: whoever publishes to them is paused."),
     Metric(
         "gauge",
@@ -130,6 +136,8 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_home_store_redis_full", "1 while Redis takes no more changes for want of memory."),
     Metric("gauge", "flockmq_rlog_lag_entries", "Entries between the shard's head and this node's tables.", ("shard",)),
     Metric("gauge", "flockmq_rlog_lag_seconds", "How long this node's tables have been behind the head.", ("shard",)),
+    Metric("gauge", "flockmq_cluster_version", "The version of the cluster's formats: all nodes understand it."),
+    Metric("gauge", "flockmq_redis_cut_off", "1 while this node doesn't reach Redis, and another node does."),
     Metric("gauge", "flockmq_stale", "1 while QoS 1 and 2 wait because this node's tables may be old."),
     Metric(
         "gauge",
@@ -156,6 +164,15 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_rlog_replayq_len", "Entries that a bootstrap under way has still to replay.", ("shard",)),
     Metric("counter", "flockmq_rlog_redis_lost_data", "Times this core began a shard's log anew that Redis had lost."),
     Metric("counter", "flockmq_rlog_digest_mismatches", "Times this node's tables were not what the cores have."),
+    Metric("counter", "flockmq_events_dropped", "Events for the nightly report that found no room on this node."),
+    Metric(
+        "counter",
+        "flockmq_events_lost_bytes",
+        "Bytes of such events that went: where they were to go was away, or full of newer ones.",
+        ("why",),
+    ),
+    Metric("gauge", "flockmq_clock_off_seconds", "How far this node's clock is ahead of the cluster's time."),
+    Metric("counter", "flockmq_cluster_time_jumps", "Times the cluster's time was set, as most cores' clocks said."),
     Metric("gauge", "flockmq_alarms", "Alarms in the cluster's log."),
     Metric("counter", "flockmq_loop_late_seconds", "By how much a timer of the event loop came late, in all."),
     Metric("gauge", "flockmq_loop_late_worst_seconds", "The longest such pause of the last one to two minutes."),
@@ -175,6 +192,7 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "connects": ("flockmq_connects", ()),
     "dropped_away": ("flockmq_messages_dropped", ("away",)),
     "dropped_expired": ("flockmq_messages_dropped", ("expired",)),
+    "dropped_left": ("flockmq_messages_dropped", ("left",)),
     "dropped_no_member": ("flockmq_messages_dropped", ("no_member",)),
     "dropped_no_room": ("flockmq_messages_dropped", ("no_room",)),
     "dropped_queue_full": ("flockmq_messages_dropped", ("queue_full",)),

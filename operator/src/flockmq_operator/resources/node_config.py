@@ -22,7 +22,8 @@ OPERATORS_OWN = (
     *(f"redis.{key}" for key in ("url", "username", "password_file", "sentinel_password_file", "min_replicas")),
     *(f"redis.{key}" for key in ("cacertfile", "certfile", "keyfile")),
 )
-"""What `spec.config` can't set though no field of the spec does; `cluster` stands for all below it."""
+"""What `spec.config` can't set though no field of the spec does; `cluster` stands for all below it but `FREE`."""
+FREE = ("cluster.max_stale", "cluster.version_settle")
 USERS_KEYS = ("bootstrap_file", "bootstrap_type", "bootstrap_replace")
 """Of cores alone: it is a core that puts users into the log."""
 
@@ -175,7 +176,8 @@ def free_config(text: str) -> Document:
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"spec.config: not valid TOML: {error}") from None
     for path, key, value in leaves(document):
-        if path in OPERATORS_OWN or path.startswith(tuple(f"{own}." for own in OPERATORS_OWN)):
+        is_own = path in OPERATORS_OWN or path.startswith(tuple(f"{own}." for own in OPERATORS_OWN))
+        if is_own and path not in FREE:
             raise SpecError(f"spec.config: {path} is the operator's to set: remove it")
         refuse_secret(key, value, f"spec.config: {path}")
         refuse_url_with_password(value, f"spec.config: {path}")

@@ -2,7 +2,7 @@
 
 from flockmq_operator.manifest import Ref
 from flockmq_operator.status.condition import Condition, Situation
-from flockmq_operator.status.workload import progress, rolled_out
+from flockmq_operator.status.workload import ordinal, progress, rolled_out
 
 TYPE = "CoresReady"
 
@@ -20,6 +20,7 @@ def judge(situation: Situation) -> Condition:
         pod["metadata"]["name"]
         for pod in observed.core_pods
         if pod["metadata"]["labels"].get("controller-revision-hash") != newest
+        and ordinal(pod) < context.spec.cores.replicas
     ]
     counted = progress(live, replicas, observed.core_pods)
     if outdated:

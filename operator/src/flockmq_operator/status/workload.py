@@ -10,6 +10,12 @@ def rolled_out(live: Manifest, replicas: int) -> bool:
     return bool(seen and status.get("readyReplicas", 0) >= replicas)
 
 
+def ordinal(pod: Manifest) -> int:
+    """Its number in its StatefulSet."""
+    name: str = pod["metadata"]["name"]
+    return int(name.rpartition("-")[2])
+
+
 def pod_ready(pod: Manifest) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from flockmq import bounds
-from flockmq.cluster.frames import COURIER, FrameReader, courier_frame, parse_courier
+from flockmq.cluster.frames import COURIER, FrameReader, addressed_frame, courier_frame, parse_addressed, parse_courier
 from flockmq.cluster.lane import Carrier, size_of
 from flockmq.cluster.lanes import Lanes
 from flockmq.cluster.slotview import SlotView
+from flockmq.home.barriers import BySlot
 from flockmq.home.intake import Intake
 from flockmq.home.marks import Marks, number_bytes
 from flockmq.mqtt import encode
@@ -44,6 +45,8 @@ class Redis:
         self.fences = [0] * SLOTS
         self.marks: list[dict[bytes, bytes]] = [{} for _ in range(SLOTS)]
         self.taken: list[list[Id]] = [[] for _ in range(SLOTS)]
+        self.dead = -1
+        """The slot whose master is."""
 
     def enqueue(self, slot: int, message: Id) -> None:
         source, number = message
@@ -62,7 +65,9 @@ class Slot:
 
 
 class Residents:
-    """As `home.residents`: what is put waits in `ops` until Redis has it, and who asked for a barrier hears then."""
+    """As `home.residents`: what is put waits in `ops` until Redis has it, and who asked for a barrier hears then; what
+    is for slots that aren't loaded is `held`.
+    """
 
     def __init__(self, me: str, redis: Redis, slot_view: SlotView) -> None:
         self.me = me
@@ -71,6 +76,8 @@ class Residents:
         self.slots: dict[int, Slot] = {}
         self.gained: set[int] = set()
         self.unloaded: dict[int, int] = {}
+        self.lost: dict[int, None] = {}
+        self.held: dict[int, list[Letter | Callable[[bool], None]]] = {}
         self.is_changed = False
         self.changed_at = 0
         self.ops: deque[tuple[int, int, Id | None, Callable[[bool], None] | None]] = deque()
@@ -82,13 +89,29 @@ class Residents:
         return self.changed_at
 
     def is_loading(self) -> bool:
-        return self.is_changed or bool(self.unloaded)
+        return self.is_changing() or bool(self.unloaded)
+
+    def is_changing(self) -> bool:
+        return self.is_changed or bool(self.lost)
+
+    @property
+    def is_holding(self) -> bool:
+        return bool(self.held)
+
+    def advance(self) -> None:
+        for slot in [slot for slot in self.held if slot in self.slots]:
+            for item in self.held.pop(slot):
+                if isinstance(item, Letter):
+                    self._put(slot, item)
+                else:
+                    self.ops.append((slot, self.slots[slot].fence, None, item))
 
     def noted(self, slot: int, owner: str) -> None:
         """Amid an entry. A slot that is lost is let go at once; whether it was had only for a moment doesn't matter."""
-        if slot in self.slots or slot in self.unloaded or slot in self.gained:
+        if slot in self.slots or slot in self.unloaded or slot in self.lost or slot in self.gained:
             self.slots.pop(slot, None)
             self.unloaded.pop(slot, None)
+            self.lost.pop(slot, None)
             self.gained.discard(slot)
             self._release(slot)
             self.is_changed = True
@@ -105,39 +128,53 @@ class Residents:
             self.gained.clear()
 
     def load(self) -> None:
-        """Set the fences, and read what is there. A slot that another owner took before stays unloaded until the log
-        tells of that owner: to go on without it would be to accept what it misses.
+        """Set the fences, and read what is there, but for slots of a master that is dead. A slot that another owner
+        took before stays lost until the log tells of that owner: to go on without it would be to accept what it misses.
         """
         for slot, gained_at in list(self.unloaded.items()):
-            if self.redis.fences[slot] < gained_at:
+            if slot == self.redis.dead:
+                continue
+            if self.redis.fences[slot] >= gained_at:
+                del self.unloaded[slot]
+                self.lost[slot] = None
+            else:
                 self.redis.fences[slot] = gained_at
                 self.slots[slot] = Slot(gained_at, gained_at)
                 assert not self.slots[slot].marks.restore(self.redis.marks[slot])
                 del self.unloaded[slot]
 
-    def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
+    def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Callable[[bool], None]) -> BySlot:
         touched: dict[int, None] = {}
         for letter in letters:
+            for number in letter.slots:
+                if (number in self.held or number in self.unloaded) and self._gained_at(number) <= epoch:
+                    self.held.setdefault(number, []).append(letter)
+                    touched[number] = None
             for number in wanted_by(letter):
                 slot = self.slots.get(number)
-                if slot is None or slot.gained_at > epoch:
-                    continue
-                touched[number] = None
-                if slot.marks.is_new(letter.source, letter.number):
-                    slot.marks.set(letter.source, letter.number)
-                    self.ops.append((number, slot.fence, (letter.source, letter.number), None))
+                if slot is not None and slot.gained_at <= epoch and number not in self.held:
+                    touched[number] = None
+                    self._put(number, letter)
+        waits = BySlot(touched, done)
         if not touched:
             done(True)
-            return
-        answers: list[bool] = []
-        answered = partial(self._answered, len(touched), answers, done)
-        for number in touched:
-            self.ops.append((number, self.slots[number].fence, None, answered))
+        for number in list(touched):
+            one = partial(waits.one, number)
+            if number in self.held:
+                self.held[number].append(one)
+            else:
+                self.ops.append((number, self.slots[number].fence, None, one))
+        return waits
 
-    def _answered(self, barriers: int, answers: list[bool], done: Callable[[bool], None], durable: bool) -> None:
-        answers.append(durable)
-        if len(answers) == barriers:
-            done(all(answers))
+    def _gained_at(self, number: int) -> int:
+        slot = self.slots.get(number)
+        return self.unloaded[number] if slot is None else slot.gained_at
+
+    def _put(self, number: int, letter: Letter) -> None:
+        slot = self.slots[number]
+        if slot.marks.is_new(letter.source, letter.number):
+            slot.marks.set(letter.source, letter.number)
+            self.ops.append((number, slot.fence, (letter.source, letter.number), None))
 
     def take_runs(self, letters: Sequence[Letter]) -> None:
         raise AssertionError("no run was put")
@@ -146,17 +183,22 @@ class Residents:
         """What wasn't durable never will be."""
         lost = [done for number, _, _, done in self.ops if number == slot and done is not None]
         self.ops = deque(op for op in self.ops if op[0] != slot)
+        lost += [item for item in self.held.pop(slot, []) if not isinstance(item, Letter)]
         for done in lost:
             done(False)
 
     def commit(self, count: int) -> None:
-        """So many ops reach Redis. A slot that is fenced has another owner, of which the log will tell: until then
-        nothing is taken."""
-        for _ in range(min(count, len(self.ops))):
-            slot, fence, message, done = self.ops.popleft()
+        """So many ops reach Redis, but for slots of a master that is dead. A slot that is fenced has another owner, of
+        which the log will tell: until then nothing is taken."""
+        for op in [op for op in self.ops if op[0] != self.redis.dead][:count]:
+            if op not in self.ops:
+                continue  # let go of
+            self.ops.remove(op)
+            slot, fence, message, done = op
             holds = self.redis.fences[slot] == fence
             if not holds and slot in self.slots:
-                self.unloaded[slot] = self.slots.pop(slot).gained_at
+                del self.slots[slot]
+                self.lost[slot] = None
             if message is not None and holds:
                 self.redis.enqueue(slot, message)
                 self.redis.marks[slot][message[0]] = number_bytes(message[1])
@@ -177,16 +219,17 @@ class Wire:
 
     def __init__(self) -> None:
         self.frames: deque[bytes] = deque()
-        self.back: deque[tuple[int, int]] = deque()
+        self.back: deque[tuple[int, int, dict[int, int]]] = deque()
         self.is_cut = False
 
     def send(self, number: int, epoch: int, letters: Sequence[Letter], size_bytes: int) -> None:
         assert size_bytes == sum(map(size_of, letters))
-        self.frames.append(b"".join(courier_frame(number, epoch, letters, size_bytes)))
+        frame = courier_frame if number % 4 == 0 else addressed_frame
+        self.frames.append(b"".join(frame(number, epoch, letters, size_bytes)))
 
-    def answer(self, number: int, view: int) -> None:
+    def answer(self, number: int, view: int, stuck: dict[int, int]) -> None:
         if not self.is_cut:
-            self.back.append((number, view))
+            self.back.append((number, view, stuck))
 
 
 class Here:
@@ -222,7 +265,7 @@ class Node:
         self.residents = Residents(name, cluster.redis, self.home_view)
         self.intake: Intake | None = None
         if name in CORES:
-            self.intake = Intake(self.residents, self.members.__contains__, self.soon.append, _no_clock)
+            self.intake = Intake(self.residents, self.members.__contains__, self.soon.append, cluster.clock)
 
     def epoch(self) -> int:
         return self.applied
@@ -273,6 +316,7 @@ class Node:
 
     def beat(self) -> None:
         """What the rim does now and then."""
+        self.cluster.now_s += bounds.TAKEN_APART_AFTER_S
         if self.lanes.is_behind():
             self.look()
         if self.intake is not None:
@@ -287,6 +331,7 @@ class Node:
 class Cluster:
     def __init__(self) -> None:
         self.redis = Redis()
+        self.now_s = 0.0
         self.log: list[list[Row]] = []
         self.nodes = {name: Node(name, self) for name in NODES}
         self.ghosts: list[tuple[str, str, Wire]] = []
@@ -297,6 +342,10 @@ class Cluster:
         self.session_sent: list[tuple[int, frozenset[int]]] = []
         """QoS 2 messages of one session that weren't accepted."""
         self.session_at = "r@1"
+
+    def clock(self) -> float:
+        """What isn't durable at one look is stuck at the next one."""
+        return self.now_s
 
     def alive(self, name: str) -> Node | None:
         node = self.nodes[name]
@@ -373,8 +422,8 @@ class Cluster:
         assert intake is not None
         if wire.frames and not self.nodes[core].is_dead:
             ((kind, body),) = FrameReader(bounds.LINK_FRAME_MAX_BYTES).feed(wire.frames.popleft())
-            assert kind == COURIER
-            intake.came(sender, wire.answer, *parse_courier(body), len(body))
+            parse = parse_courier if kind == COURIER else parse_addressed
+            intake.came(sender, wire.answer, *parse(body), len(body))
 
     def carry_back(self, sender: str, core: str) -> None:
         node = self.nodes[sender]
@@ -407,6 +456,7 @@ class Cluster:
 
     def heal(self) -> None:
         """All that lives goes on until nothing is left to do: what was put and not lost with its node is durable."""
+        self.redis.dead = -1
         living = [core for core in CORES if not self.nodes[core].is_dead]
         self.move({slot: living[slot % len(living)] for slot in range(SLOTS)})
         for sender in NODES:

@@ -70,6 +70,10 @@ class Bringing(RuleBasedStateMachine):
         if (node := self.cluster.alive(name)) is not None:
             node.residents.commit(count)
 
+    @rule(slot=st.integers(-1, SLOTS - 1))
+    def kill_master(self, slot: int) -> None:
+        self.cluster.redis.dead = slot
+
     @rule(sender=senders, core=cores)
     def carry(self, sender: str, core: str) -> None:
         self.cluster.carry(sender, core)
@@ -123,7 +127,7 @@ def step(cluster: Cluster, chance: Random) -> None:
     name, core = chance.choice(NODES), chance.choice(CORES)
     slots = frozenset(chance.sample(range(SLOTS), chance.randint(1, SLOTS)))
     node, home = cluster.alive(name), cluster.alive(core)
-    match chance.choices(range(12), (12, 4, 12, 5, 5, 5, 16, 14, 4, 2, 0.06, 4))[0]:
+    match chance.choices(range(13), (12, 4, 12, 5, 5, 5, 16, 14, 4, 2, 0.06, 4, 0.5))[0]:
         case 0:
             cluster.put(name, slots)
         case 1:
@@ -156,3 +160,5 @@ def step(cluster: Cluster, chance: Random) -> None:
             cluster.kill(name)
         case 11 if home is not None:
             home.load()
+        case 12:
+            cluster.redis.dead = chance.choice((-1, *slots))

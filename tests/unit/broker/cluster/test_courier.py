@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from flockmq.cluster import frames
 from flockmq.cluster.courier import HomeCourier
 from flockmq.cluster.link import Link
 from flockmq.cluster.membership import new_incarnation
@@ -60,10 +61,11 @@ class Core:
         self.turn: list[Sink] = []
         self.slots = {0: self.me}
         self.epoch = 1
+        self.addresses = True
         self.home = Home()
         self.links: dict[str, Link] = {}
         mesh = cast(Mesh, SimpleNamespace(link_of=self.links.get))
-        self.courier = HomeCourier(self.turn, self.me, mesh, self.slots, lambda: self.epoch)
+        self.courier = HomeCourier(self.turn, self.me, mesh, self.slots, lambda: self.epoch, lambda: self.addresses)
         self.courier.receiver = self.home
 
     async def noted(self, owner: str) -> None:
@@ -110,3 +112,22 @@ async def test_who_is_no_member_yet_counts_anew_when_its_last_link_ends(core: Co
     assert core.home.gone == []
     core.courier.link_down(second, is_member=False)
     assert core.home.gone == ["b@1"]
+
+
+async def test_letters_say_for_which_slots_they_are_once_all_nodes_understand_it(core: Core) -> None:
+    kinds: list[int] = []
+    link = SimpleNamespace(
+        peer=SimpleNamespace(incarnation="b@1"),
+        data_bytes=0,
+        send_data=lambda parts, size_bytes: kinds.append(parts[0][4]),
+    )
+    core.links["b@1"] = cast(Link, link)
+    core.addresses = False
+    await core.noted("b@1")
+    core.put(b"1")
+    core.addresses = True
+    core.put(b"2")
+    core.courier.lanes.put_run(Fanout([], [], [], [0]), 4, b"run", b"")
+    for sink in core.turn:
+        sink.flush()
+    assert kinds == [frames.COURIER, frames.ADDRESSED, frames.COURIER], "runs of QoS 0 need no answer"

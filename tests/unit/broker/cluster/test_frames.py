@@ -91,8 +91,10 @@ def test_letters_that_are_cut_are_an_error_or_fewer_letters(letters: list[Letter
     assert fields(came) == fields(letters[: len(came)])
 
 
-PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_item, frames.parse_control, frames.parse_courier)
-PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_item, frames.parse_tunnel, frames.parse_control)
+PARSERS = (
+    *(frames.parse_forward, frames.parse_numbered, frames.parse_item, frames.parse_tunnel, frames.parse_control),
+    *(frames.parse_courier, frames.parse_addressed),
+)
 
 
 @pytest.mark.parametrize("parse", PARSERS)
@@ -112,3 +114,29 @@ def test_any_bytes_are_a_control_frame_or_a_frame_error(body: bytes) -> None:
     except FrameError:
         return
     assert isinstance(message, frames.Control)
+
+
+@pytest.mark.parametrize("slots", [[7], [0, 1023], list(range(64)), list(range(0, 1024, 3)), list(range(1024))])
+def test_letters_say_for_which_slots_they_are(slots: list[int]) -> None:
+    letters = [Letter(b"source--", n, b"publisher", 5, b"packet", slots) for n in (1, 2)]
+    parts = frames.addressed_frame(3, 4, letters, sum(map(size_of, letters)))
+    ((kind, body),) = FrameReader(1 << 20).feed(b"".join(parts))
+    assert kind == frames.ADDRESSED
+    number, epoch, came = frames.parse_addressed(body)
+    assert (number, epoch) == (3, 4)
+    assert [(letter.slots, letter.number, letter.packet) for letter in came] == [(slots, n, b"packet") for n in (1, 2)]
+    for end in range(len(body)):
+        with pytest.raises(FrameError):
+            frames.parse_addressed(body[:end])
+    unaddressed = body[:16] + bytes(4) + body[20 + int.from_bytes(body[16:20], "big") :]
+    with pytest.raises(FrameError, match="no address"):
+        frames.parse_addressed(unaddressed)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_addressed_letters_or_a_frame_error(body: bytes) -> None:
+    try:
+        letters = frames.parse_addressed(body)[2]
+    except FrameError:
+        return
+    assert all(letter.slots for letter in letters)

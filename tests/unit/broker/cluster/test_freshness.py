@@ -145,3 +145,31 @@ def test_a_core_is_stale_while_it_is_in_no_majority_and_tells_nobody_anything_th
     core.freshness.look(10.1)
     assert core.changes == [True]
     assert len(core.wire.sent) == 1
+
+
+def test_who_was_out_of_touch_doubts_until_its_tables_are_where_the_log_went_meanwhile() -> None:
+    node = Fixture()
+    node.hear(10.0)
+    node.freshness.look(10.0)
+    assert not node.freshness.doubts(10.4)
+    assert node.freshness.doubts(13.0), "whether it looked since or not"
+    node.hear(13.1, late_s=2.0)
+    node.freshness.look(13.1)
+    assert node.freshness.doubts(13.1), "news of before"
+    node.hear(13.2, 9)
+    node.freshness.look(13.2)
+    assert node.freshness.doubts(13.2), "it may say in what is missing"
+    node.log.tables[ROUTE] = StreamId(1, 9)
+    node.freshness.look(13.3)
+    assert not node.freshness.doubts(13.3)
+
+
+def test_who_is_behind_but_in_touch_does_not_doubt() -> None:
+    node = Fixture()
+    node.hear(10.0)
+    node.freshness.look(10.0)
+    for tenth in range(1, 20):
+        node.hear(10.0 + tenth / 10, 9)
+        node.freshness.look(10.0 + tenth / 10)
+        assert not node.freshness.doubts(10.0 + tenth / 10)
+    assert node.freshness.is_stale

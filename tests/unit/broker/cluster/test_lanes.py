@@ -16,7 +16,7 @@ from flockmq.session.origin import origin_of, session_source
 from flockmq.session.publish import Publish, parse_publish, publication
 from flockmq.session.shared import SHARED, unwrap, wrap
 from flockmq.session.sink import CONGESTED, FLOWING, Sink
-from flockmq.session.slotted import addressed, slot_of
+from flockmq.session.slotted import SlotPeers, addressed, slot_of
 
 
 class Wire:
@@ -91,9 +91,9 @@ def test_a_message_goes_once_to_each_core_and_is_through_when_all_have_it(sender
     sender.end_turn()
     assert sender.wires["a@1"].take() == [(1, 7, packets(1, 2))]
     assert sender.wires["b@1"].take() == [(1, 7, packets(1))]
-    sender.lanes.accepted("a@1", 1, 7)
+    sender.lanes.accepted("a@1", 1, 7, {})
     assert sender.accepted == [2]
-    sender.lanes.accepted("b@1", 1, 5)
+    sender.lanes.accepted("b@1", 1, 5, {})
     assert sender.accepted == [2, 1]
     assert (sender.lanes.waiting_messages, sender.lanes.waiting_bytes) == (0, 0)
 
@@ -143,12 +143,12 @@ def test_what_has_no_owner_waits_for_one(sender: Sender) -> None:
     sender.end_turn()
     assert sender.lanes.parked_messages == 2
     sender.wires["b@1"].take()
-    sender.lanes.accepted("b@1", 1, 7)
+    sender.lanes.accepted("b@1", 1, 7, {})
     sender.lanes.look(9, {**sender.owners, 3: "b@1"})
     assert sender.lanes.parked_messages == 0
     assert sender.wires["b@1"].take() == [(2, 9, packets(1, 2))]
     assert sender.accepted == []
-    sender.lanes.accepted("b@1", 2, 9)
+    sender.lanes.accepted("b@1", 2, 9, {})
     assert sender.accepted == [1, 2]
 
 
@@ -164,7 +164,7 @@ def test_a_shared_delivery_goes_to_the_one_slot_wherever_it_moves(sender: Sender
         8, lanes.source, 1, 4 | SHARED, b"dealt",
     )  # fmt: skip
     assert sender.accepted == []
-    lanes.accepted("b@1", 1, 8)
+    lanes.accepted("b@1", 1, 8, {})
     assert sender.accepted == [1]
     assert lanes.way_to(3, b"") is lanes.way_to(2, b"")
 
@@ -184,6 +184,9 @@ def test_the_expiry_of_a_shared_delivery_runs_while_it_waits(sender: Sender) -> 
 def test_a_shared_delivery_finds_no_room_in_a_full_lane(sender: Sender) -> None:
     chunk = bytes(bounds.COURIER_LANE_MAX_BYTES * 3 // 5)
     assert sender.lanes.put_shared(0, 4 | SHARED, chunk, sender.told(1))
+    peers = SlotPeers([], sender.lanes)
+    assert peers.peer(1).takes(60)
+    assert not peers.peer(1).takes(len(chunk))
     assert not sender.lanes.put_shared(1, 4 | SHARED, chunk, sender.told(2))
     assert sender.lanes.put_shared(2, 4 | SHARED, bytes(60), sender.told(3))
 
@@ -216,10 +219,10 @@ def test_a_lane_whose_slots_stay_is_left_alone(sender: Sender) -> None:
     sender.lanes.look(9, {**sender.owners, 3: "b@1"})
     assert sender.wires["a@1"].take() == []
     assert sender.wires["b@1"].take() == [(2, 9, packets(1))]
-    sender.lanes.accepted("b@1", 1, 9)
+    sender.lanes.accepted("b@1", 1, 9, {})
     assert sender.lanes.waiting_messages == 2, "the batch it accepted was let go: the one that counts is the second"
-    sender.lanes.accepted("b@1", 2, 9)
-    sender.lanes.accepted("a@1", 1, 7)
+    sender.lanes.accepted("b@1", 2, 9, {})
+    sender.lanes.accepted("a@1", 1, 7, {})
     assert sender.accepted == [1]
 
 
@@ -227,13 +230,13 @@ def test_an_acceptance_under_a_later_view_counts_when_it_was_put_again(sender: S
     sender.put(1, 0)
     sender.end_turn()
     sender.wires["a@1"].take()
-    sender.lanes.accepted("a@1", 1, 12)
+    sender.lanes.accepted("a@1", 1, 12, {})
     assert (sender.accepted, sender.lanes.is_behind()) == ([], True)
     sender.lanes.look(11, sender.owners)
     assert sender.wires["a@1"].take() == [], "this node isn't there yet either"
     sender.lanes.look(12, sender.owners)
     assert sender.wires["a@1"].take() == [(2, 12, packets(1))]
-    sender.lanes.accepted("a@1", 2, 12)
+    sender.lanes.accepted("a@1", 2, 12, {})
     assert (sender.accepted, sender.lanes.is_behind()) == ([1], False)
 
 
@@ -248,7 +251,7 @@ def test_no_more_than_the_window_is_under_way(sender: Sender) -> None:
     while wire.batches:
         number = wire.batches[-1][0]
         wire.batches.clear()
-        sender.lanes.accepted("a@1", number, 7)
+        sender.lanes.accepted("a@1", number, 7, {})
     assert sender.accepted == list(range(count))
 
 
@@ -256,7 +259,7 @@ def test_after_a_lost_link_what_was_under_way_goes_again_under_its_numbers(sende
     for number in (1, 2, 3):
         sender.put(number, 0)
         sender.end_turn()
-    sender.lanes.accepted("a@1", 1, 7)
+    sender.lanes.accepted("a@1", 1, 7, {})
     sender.lanes.unlinked("a@1")
     sender.put(4, 0)
     sender.end_turn()
@@ -283,7 +286,7 @@ def test_a_full_lane_takes_nothing_and_long_before_it_is_congested(sender: Sende
     while sender.wires["a@1"].batches:
         number = sender.wires["a@1"].batches[-1][0]
         sender.wires["a@1"].batches.clear()
-        sender.lanes.accepted("a@1", number, 7)
+        sender.lanes.accepted("a@1", number, 7, {})
     assert (sender.drained, sender.lanes.congested) == ([slow], 0)
 
 
@@ -325,7 +328,7 @@ def test_a_purged_core_is_forgotten_when_its_slots_went(sender: Sender) -> None:
     sender.lanes.look(9, {0: "a@1", 1: "a@1", 2: "a@1"})
     assert sender.lanes.carrier_of("b@1") is None
     assert sender.wires["a@1"].take() == [(1, 9, packets(1))]
-    sender.lanes.accepted("b@1", 1, 7)
+    sender.lanes.accepted("b@1", 1, 7, {})
     assert sender.accepted == []
 
 
@@ -334,7 +337,7 @@ def test_a_core_that_was_gone_and_is_back_takes_none_for_a_repeat(sender: Sender
     sender.put(1, 2)
     sender.put(2, 2)
     sender.end_turn()
-    sender.lanes.accepted("b@1", 1, 7)
+    sender.lanes.accepted("b@1", 1, 7, {})
     sender.lanes.gone("b@1")
     sender.lanes.look(9, {0: "a@1", 1: "a@1"})
     sender.wires["b@1"].take()
@@ -353,7 +356,7 @@ def test_who_is_told_may_put_more(sender: Sender) -> None:
 
     sender.end_turn()
     sender.wires["a@1"].take()
-    sender.lanes.accepted("a@1", 1, 7)
+    sender.lanes.accepted("a@1", 1, 7, {})
     sender.end_turn()
     assert sender.wires["a@1"].take() == [(2, 7, packets(2))]
 
@@ -406,3 +409,67 @@ def test_nobody_pauses_for_its_own_slot_where_its_own_acknowledgements_may_be_wa
     fan = Fanout([], [], [], [own])
     assert sender.lanes.slow_lanes(fan, b"p") == []
     assert len(sender.lanes.slow_lanes(fan, b"q")) == 1
+
+
+def test_letters_for_a_slot_that_is_stuck_hold_up_none_for_others(sender: Sender) -> None:
+    sender.put(1, 0)
+    sender.put(2, 1)
+    sender.end_turn()
+    sender.put(3, 0, 1)
+    sender.put(4, 1)
+    sender.end_turn()
+    sender.wires["a@1"].take()
+    sender.lanes.accepted("a@1", 2, 7, {0: 1})
+    assert sender.accepted == [2, 4]
+    assert sender.lanes.waiting_messages == 2
+    assert sender.lanes.stuck_bytes == sender.lanes.waiting_bytes
+    sender.lanes.unlinked("a@1")
+    sender.lanes.linked("a@1", sender.wires["a@1"])
+    assert sender.wires["a@1"].take() == [(1, 7, packets(1)), (2, 7, packets(3))], "those that aren't durable"
+    sender.lanes.accepted("a@1", 2, 7, {0: 2})
+    assert sender.accepted == [2, 4, 1]
+    sender.put(5, 0)
+    sender.end_turn()
+    sender.lanes.accepted("a@1", 3, 7, {})
+    assert sender.accepted == [2, 4, 1, 3, 5]
+    assert (sender.lanes.waiting_messages, sender.lanes.waiting_bytes, sender.lanes.stuck_bytes) == (0, 0, 0)
+
+
+def test_what_is_stuck_goes_again_in_its_order_when_its_slot_moves(sender: Sender) -> None:
+    sender.put(1, 0)
+    sender.end_turn()
+    sender.put(2, 1)
+    sender.end_turn()
+    sender.put(3, 0)
+    sender.end_turn()
+    sender.lanes.accepted("a@1", 3, 7, {0: 1})
+    assert sender.accepted == [2]
+    sender.wires["b@1"].take()
+    sender.owners[0] = "b@1"
+    sender.lanes.look(9, sender.owners)
+    assert sender.wires["b@1"].take() == [(1, 9, packets(1, 3))]
+
+
+def test_an_acceptance_without_a_slot_that_the_core_lost_meanwhile_means_nothing(sender: Sender) -> None:
+    sender.put(1, 0)
+    sender.put(2, 1)
+    sender.end_turn()
+    sender.lanes.accepted("a@1", 1, 8, {0: 1})
+    assert sender.accepted == []
+    assert sender.lanes.is_behind()
+
+
+def test_publishers_to_a_slot_of_which_much_is_stuck_are_paused_and_no_others(sender: Sender) -> None:
+    fan = sender.put(1, 0, size=bounds.COURIER_STUCK_BYTES)
+    other = sender.put(2, 1)
+    sender.end_turn()
+    sender.lanes.accepted("a@1", 1, 7, {0: 1})
+    assert len(sender.lanes.slow_lanes(fan, b"publisher")) == 1
+    assert sender.lanes.slow_lanes(other, b"publisher") == []
+    sender.now_s += bounds.CROWDED_KEPT_S
+    sender.lanes.gauge()
+    assert len(sender.lanes.slow_lanes(fan, b"publisher")) == 1, "for as long as it is stuck"
+    sender.lanes.accepted("a@1", 1, 7, {})
+    sender.now_s += bounds.CROWDED_KEPT_S
+    sender.lanes.gauge()
+    assert sender.lanes.slow_lanes(fan, b"publisher") == []

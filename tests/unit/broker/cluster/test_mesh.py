@@ -11,6 +11,7 @@ from flockmq import bounds
 from flockmq.cluster.handshake import Identity
 from flockmq.cluster.membership import new_incarnation
 from flockmq.cluster.mesh import Mesh, Through
+from flockmq.cluster.version import ClusterVersion
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64], ids=["empty label", "long label"])
@@ -19,7 +20,7 @@ async def test_a_node_whose_host_can_not_be_a_name_is_reached_through_a_core(
 ) -> None:
     monkeypatch.setattr(bounds, "TUNNEL_AFTER_S", 0.0)
     monkeypatch.setattr(bounds, "LINK_REDIAL_MIN_S", 0.01)
-    mesh = Mesh(MagicMock(), Identity(new_incarnation("a"), "replicant"), bytes(32), [])
+    mesh = Mesh(MagicMock(), Identity(new_incarnation("a"), "replicant"), bytes(32), ClusterVersion(), [])
     other = new_incarnation("b")
     mesh.want(other, (host, 1))
     async with asyncio.timeout(10):

@@ -16,7 +16,7 @@ from flockmq.cluster.link import Link
 from flockmq.cluster.membership import new_incarnation
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings
-from flockmq.rlog.shards import NodeInfo
+from flockmq.rlog.shards import NodeInfo, Raised
 
 
 @pytest.fixture
@@ -213,3 +213,21 @@ async def test_a_node_that_was_purged_lets_publishers_wait_until_it_is_back(
     cluster._joined = True
     await asyncio.wait_for(told.wait(), 10)
     peer.purge()
+
+
+async def test_a_raise_ends_links_to_nodes_that_it_leaves_behind(cluster: Cluster) -> None:
+    (old,) = links_to(new_incarnation("b"), "", role="replicant")
+    (new,) = links_to(new_incarnation("c"), "", role="replicant")
+    old.speaks, new.speaks = 1, 2
+    for link in (old, new):
+        cluster.link_up(link)
+    cluster._versions.put("cluster", Raised(2), None)
+    assert cluster.version.at_least(2)
+    closed(old).assert_called_once()
+    closed(new).assert_not_called()
+
+
+async def test_a_raise_beyond_what_this_node_speaks_is_told(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster._versions.put("cluster", Raised(cluster.version.newest + 1), None)
+    assert not cluster.version.at_least(2)
+    assert "upgrade this node" in caplog.text

@@ -31,3 +31,16 @@ def test_slots_are_shared_evenly_and_move_only_as_much_as_they_must(history: lis
 
 def test_without_cores_nothing_moves() -> None:
     assert reassign({0: "a"}, (), SLOTS) == {}
+
+
+@given(st.dictionaries(st.integers(0, SLOTS - 1), st.sampled_from("abcdefg")), CORES, CORES)
+def test_who_is_keeping_loses_nothing_and_gets_nothing(
+    owners: dict[int, str], cores: frozenset[str], keeping: frozenset[str]
+) -> None:
+    moves = reassign(owners, cores, SLOTS, keeping)
+    kept = {slot for slot, owner in owners.items() if owner in keeping - cores}
+    assert not moves.keys() & kept
+    assert set(moves.values()) <= cores
+    counts = Counter((owners | moves)[slot] for slot in range(SLOTS) if slot not in kept)
+    share = (SLOTS - len(kept)) // len(cores)
+    assert {counts[core] for core in cores} <= {share, share + 1}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
 from flockmq.home.store import Store, StoreFenced
-from flockmq.home.taking import Taken
-from flockmq.rlog.errors import RedisUnreachable
+from flockmq.home.taking import Spoilt, Taken
+from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
 
 Fence = tuple[int, int, str]
 Change = Callable[["SlotData"], None]
@@ -21,6 +21,7 @@ class SlotData:
         self.fence: Fence | None = None
         self.sessions: dict[bytes, dict[bytes, bytes]] = {}
         self.marks: dict[bytes, bytes] = {}
+        self.spoilt = ""
 
 
 class Redis:
@@ -69,11 +70,22 @@ class Disk(Store):
     def unmark(self, slot: int, source: bytes) -> None:
         self._later(slot, lambda data: _discard(data.marks, source))
 
-    def is_full(self) -> bool:
+    def is_full(self, slot: int) -> bool:
         return self.full or self.backed_up
 
-    def is_backed_up(self) -> bool:
+    def is_any_full(self) -> bool:
+        return self.full or self.backed_up
+
+    def is_backed_up(self, slot: int) -> bool:
         return self.backed_up
+
+    def begin_anew(self, slot: int) -> None:
+        if (waiting := self._waiting.pop(slot, None)) is not None:
+            self._ending.pop(slot, None)
+            self._waiting[slot] = [(None, barrier) for _, barrier in waiting if barrier is not None]
+
+    async def apart(self, slots: Iterable[int]) -> list[list[int]]:
+        return [list(slots)]
 
     def barrier(self, slot: int, done: Barrier) -> None:
         if slot not in self._ours:
@@ -83,9 +95,16 @@ class Disk(Store):
         else:
             done(True)
 
+    async def take(self, slot: int, fence: str, *, again: bool = False) -> Taken:
+        async for _, taken in self.take_all({slot: fence}, again=again):
+            if isinstance(taken, Taken):
+                return taken
+            raise taken
+        raise LogUnavailable("released")
+
     async def take_all(
         self, fences: Mapping[int, str], *, again: bool = False
-    ) -> AsyncGenerator[tuple[int, Taken | StoreFenced]]:
+    ) -> AsyncGenerator[tuple[int, Taken | StoreFenced | Spoilt]]:
         await self.turn.wait()
         if self.redis.is_away:
             raise RedisUnreachable("away")
@@ -98,6 +117,9 @@ class Disk(Store):
             data = self.redis.slot(number)
             if data.fence is not None and data.fence > fence:
                 yield number, StoreFenced(data.fence[2])
+                continue
+            if data.spoilt:
+                yield number, Spoilt(data.spoilt)
                 continue
             if self._ours.get(number) != fence:
                 self.release(number)

@@ -99,6 +99,7 @@ class Home:
         self.routed: list[tuple[int, bytes]] = []
         self.came: list[tuple[int, bytes, list[bytes]]] = []
         self.changes = 0
+        self.alarms: dict[int, str] = {}
         self.nodes = [EDGE, SENDER]
         self.zones: dict[str, Limits] = {}
 
@@ -106,6 +107,12 @@ class Home:
 
     def slots_epoch(self) -> int:
         return self.epoch
+
+    def floor(self, slot: int) -> int:
+        return self.epoch << 58 | slot
+
+    def has_authors(self) -> bool:
+        return True
 
     def members(self) -> Collection[str]:
         return self.nodes
@@ -118,6 +125,9 @@ class Home:
         self.accepted.append(accepted)
 
     def session_ended(self, session: Session) -> None: ...
+
+    def alarm(self, slot: int, text: str, *, is_ours: bool = True) -> None:
+        self.alarms[slot] = text
 
     def changed(self) -> None:
         self.changes += 1
@@ -134,13 +144,13 @@ class Home:
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
         done({})
 
-    def release(self, filters: list[bytes]) -> None: ...
+    def release(self, client_id: bytes, filters: list[bytes]) -> None: ...
 
     def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
         self.routed += [(slot, filter) for filter in filters]
         done(0)
 
-    def unrouted_slot(self, slot: int, filters: list[bytes]) -> None:
+    def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         self.routed = [row for row in self.routed if row not in [(slot, filter) for filter in filters]]
 
     def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:

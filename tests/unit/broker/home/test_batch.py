@@ -5,7 +5,9 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from flockmq.home.batch import META, Batch, Fields, SlotKeys
+from flockmq.bounds import STORE_BATCH_MAX_BYTES
+from flockmq.home.batch import META, Batch, Fields, Line, SlotKeys, SlotQueue
+from flockmq.home.changes import Changes
 
 KEYS = SlotKeys(7)
 A, B = b"a", b"b"
@@ -31,6 +33,21 @@ def hashes_of(batch: Batch) -> dict[object, tuple[object, dict[object, object], 
         found[key] = (verb, dict(zip(flat[::2], flat[1::2], strict=True)), list(arguments[at - deletes : at]))
     assert at == len(arguments)
     return found
+
+
+class Idle(Line):
+    def arrived(self) -> None:
+        """Nobody commits."""
+
+
+def test_what_must_become_durable_at_once_is_never_in_two_batches() -> None:
+    changes, slot = Changes(), SlotQueue(7, b"fence", Idle())
+    changes._slots[7] = slot
+    while len(slot.batches) < 3:
+        changes.put_both(7, A, b"q%d" % len(slot.batches), bytes(STORE_BATCH_MAX_BYTES // 3), b"o", b"")
+        for batch in slot.batches:
+            assert {field[:1] for field in batch.sessions[A]} == {b"q", b"o"}
+    assert changes.queued_bytes == sum(batch.size for batch in slot.batches)
 
 
 def test_the_last_change_of_a_field_counts() -> None:

@@ -571,3 +571,57 @@ async def test_of_UNSUBSCRIBEs_no_more_are_kept_than_one_client_has_under_way(re
     assert len(kept) == bounds.SUBSCRIBES_WAITING_MAX
     assert home.ask(1, wire.Unsubscribe([b"a/#"], b"0")) == [wire.encode([0x11])]
     assert home.ask(1, wire.Unsubscribe([b"a/#"], b"3")) == [wire.encode([0])]
+
+
+# What can't be read.
+
+
+async def test_a_session_that_cannot_be_read_is_kept_until_its_client_wants_it_no_more(
+    redis: Redis, home: Home
+) -> None:
+    subscribed(home)
+    of_slot = redis.slot(SLOT).sessions
+    of_slot[ID][b"m"] = b"of a later version"
+    kept = of_slot[ID].copy()
+    later = await another(redis)
+    assert repr(ID.decode()) in later.alarms[SLOT]
+    answers: list[int] = []
+    assert not later.residents.open(ID, EDGE, 2, opening(2), answers.append), "it would take its place"
+    assert of_slot[ID] == kept
+    assert later.residents.open(ID, EDGE, 3, opening(3, clean=True), answers.append)
+    await later.settle()
+    assert answers == [wire.LASTS]
+    assert of_slot[ID].keys() == {b"m"}
+    assert later.alarms[SLOT] == ""
+
+
+async def test_a_session_that_cannot_be_read_ends_with_a_clean_session(redis: Redis, home: Home) -> None:
+    subscribed(home)
+    redis.slot(SLOT).sessions[ID][b"m"] = b"of a later version"
+    later = await another(redis)
+    answers: list[int] = []
+    assert later.residents.open(ID, EDGE, 2, None, answers.append)
+    await later.settle()
+    assert answers == [0]
+    assert ID not in redis.slot(SLOT).sessions
+    assert later.alarms[SLOT] == ""
+
+
+async def test_a_slot_that_cannot_be_read_waits_for_an_operator_and_holds_up_no_other(redis: Redis, home: Home) -> None:
+    subscribed(home)
+    redis.slot(SLOT).spoilt = "the key is a list"
+    other = (SLOT + 1) % bounds.SLOTS
+    later = Home(redis, "core-1@1", 2)
+    await later.own(SLOT, other)
+    assert later.residents.has_loaded(other)
+    assert not later.residents.has_loaded(SLOT)
+    assert "the key is a list" in later.alarms[SLOT]
+    redis.slot(SLOT).spoilt = ""
+    later.residents.tick()
+    await later.settle()
+    assert not later.residents.has_loaded(SLOT), "it isn't looked at all the time"
+    later.machine.forward(bounds.SLOT_SPOILT_RETRY_S)
+    later.residents.tick()
+    await later.settle()
+    assert later.residents.has_loaded(SLOT)
+    assert later.alarms[SLOT] == ""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from flockmq import bounds
+from flockmq.bounds import SINK_CONGESTED_MAX_S
 from flockmq.home import wire
 from flockmq.mqtt.reason import Reason
 from flockmq.session.letter import Letter
@@ -543,6 +544,55 @@ async def test_the_will_of_who_was_lost_while_the_slot_moved_is_published_though
     assert [message.topic for message in later.published] == [b"w"]
 
 
+async def test_who_is_back_before_its_node_says_how_it_left_waits_for_that(redis: Redis, home: Home) -> None:
+    home.open(1, opening(1, will=will()))
+    later = await another(redis)
+    answers = later.open(2, opening(2, will=will()))
+    await later.settle()
+    assert answers == []
+    later.residents.leave(ID, 1, 60, False, opening(1).nonce)
+    await later.settle()
+    assert answers == [wire.LASTS | wire.PRESENT]
+    assert later.published == [], "it left in order"
+
+
+async def test_who_is_back_and_whose_node_says_nothing_comes_behind_its_will(redis: Redis, home: Home) -> None:
+    """[MQTT-3.1.2-8]: its node, and its home, died with its connection."""
+    home.open(1, opening(1, will=will()))
+    later = await another(redis, machine := home.machine.next(1.0))
+    answers = later.open(2, opening(2, will=will()))
+    machine.forward(bounds.HOME_RETURN_S)
+    later.residents.tick()
+    await later.settle()
+    assert [message.topic for message in later.published] == [b"w"]
+    assert answers == [wire.LASTS | wire.PRESENT]
+
+
+async def test_a_CONNECT_that_is_asked_for_again_waits_for_nobody(redis: Redis, home: Home) -> None:
+    home.open(1, opening(1, will=will()))
+    later = await another(redis)
+    assert later.open(2, opening(1, will=will())) == [wire.LASTS]
+
+
+async def test_who_waits_for_its_node_and_goes_is_not_let_in(redis: Redis, home: Home) -> None:
+    home.open(1, opening(1, will=will()))
+    later = await another(redis)
+    first, second = later.open(2, opening(2)), later.open(3, opening(3))
+    later.residents.leave(ID, 2, 60, False, opening(2).nonce)
+    later.residents.leave(ID, 1, 60, True, opening(1).nonce)
+    await later.settle()
+    assert (first, second) == ([], [wire.LASTS | wire.PRESENT])
+
+
+async def test_those_who_wait_for_their_nodes_are_bounded(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "RETURNING_MAX", 0)
+    home.open(1, opening(1, will=will()))
+    later = await another(redis)
+    assert not later.residents.open(ID, EDGE, 2, opening(2), lambda _: None)
+
+
 async def test_a_connection_that_never_was_says_nothing_of_the_one_before_it(
     redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -606,7 +656,7 @@ async def test_a_will_that_was_due_is_published_though_its_client_is_back_first(
 
 
 async def test_a_connection_that_takes_no_more_is_cut_off_and_its_session_stays(home: Home) -> None:
-    overflows(home)
+    await overflows(home)
     await home.settle()
     assert home.overflown == [(EDGE, ID, 1)]
     assert home.residents.close(ID), "away"
@@ -615,7 +665,7 @@ async def test_a_connection_that_takes_no_more_is_cut_off_and_its_session_stays(
 
 async def test_a_connection_that_was_cut_off_and_did_not_hear_so_does_not_go_on(home: Home) -> None:
     """It misses the message that found no room."""
-    overflows(home)
+    await overflows(home)
     await home.settle()
     assert not home.residents.resume(ID, EDGE, 1, opening(1), b"")
     home.residents.leave(ID, 1, 60, True)
@@ -625,7 +675,7 @@ async def test_a_connection_that_was_cut_off_and_did_not_hear_so_does_not_go_on(
 
 
 async def test_a_client_that_comes_back_to_a_full_queue_is_admitted_however_much_comes_meanwhile(home: Home) -> None:
-    overflows(home)
+    await overflows(home)
     home.residents.leave(ID, 1, 60, True)
     await home.settle()
     home.disk.holds = True
@@ -636,7 +686,7 @@ async def test_a_client_that_comes_back_to_a_full_queue_is_admitted_however_much
 
 
 async def test_a_connection_of_the_home_itself_that_is_cut_off_is_gone_at_once(home: Home) -> None:
-    overflows(home, home.incarnation)
+    await overflows(home, home.incarnation)
     await home.settle()
     assert home.overflown == [(home.incarnation, ID, 1)]
     assert not home.residents._cut_off
@@ -644,7 +694,7 @@ async def test_a_connection_of_the_home_itself_that_is_cut_off_is_gone_at_once(h
 
 @pytest.mark.parametrize("goes", ["away", "for good", "elsewhere"])
 async def test_who_was_cut_off_is_forgotten_with_its_connection_or_its_session(home: Home, goes: str) -> None:
-    overflows(home)
+    await overflows(home)
     await home.settle()
     assert list(home.residents._cut_off) == [ID]
     if goes == "away":
@@ -658,12 +708,18 @@ async def test_who_was_cut_off_is_forgotten_with_its_connection_or_its_session(h
     assert not home.residents._cut_off
 
 
-def overflows(home: Home, node: str = EDGE) -> None:
+async def overflows(home: Home, node: str = EDGE) -> None:
+    """It reads nothing, for as long as publishers are paused for it."""
     home.open(1, opening(1), node=node)
     home.subscribe(1)
     limit = Limits().max_mqueue_len + Limits().max_inflight
-    for first in range(1, 2 * limit, 100):
+    for first in range(1, limit, 100):
         home.take(*range(first, first + 100))
+    await home.settle()
+    assert home.overflown == []
+    home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
+    home.residents.crowds.beat(home.router.now_s)
+    home.take(*range(limit + 100, limit + 200))
 
 
 async def test_what_was_lost_on_its_way_to_a_front_goes_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,9 @@ import pytest
 from flockmq import bounds
 from flockmq.home import service, wire
 from flockmq.home.asking import Admission, AttachError, HomeFull, HomeUnreachable, Superseded
+from flockmq.home.guests import will_origin
+from flockmq.rlog.authors import author_of
+from flockmq.session.publish import Publish, publication
 from flockmq.session.slotted import slot_of
 from unit.broker.home.network import TURNS, Network, Node
 
@@ -696,3 +699,92 @@ def fail_for(node: Node, method: str, client_id: bytes, monkeypatch: pytest.Monk
         return bool(does(asked, *rest))
 
     monkeypatch.setattr(node.sessions, method, fails_once)
+
+
+WILL = wire.WillRow(0, 4, publication(4, 1, True, b"w", b"gone", b"").packet)
+GUEST = wire.Opening(4, True, 0, 32, 0, "default", b"a nonce!", WILL)
+"""Of a session that is at its node."""
+
+
+def published(core: Node) -> list[Publish]:
+    wills: list[Publish] = []
+    core.homes.on_will = wills.append
+    return wills
+
+
+async def guest(network: Network, edge: Node, opening: wire.Opening = GUEST) -> int:
+    answers = edge.clients.connect(ID, opening)
+    await network.settle()
+    return token_of(answers)
+
+
+async def test_a_home_publishes_the_will_of_a_session_that_died_with_its_node(network: Network) -> None:
+    """[MQTT-3.1.2-8]"""
+    core, edge = await network.start("core-0", "edge-0")
+    wills = published(core)
+    token = await guest(network, edge)
+    assert core.sessions.opened == [(ID, edge.incarnation, None)], "there is none here"
+    await network.settle()
+    assert wills == []
+    network.purge(edge)
+    await network.settle()
+    ((topic, payload, origin, author),) = [(one.topic, one.payload(), one.origin, one.author) for one in wills]
+    assert (topic, payload) == (b"w", b"gone")
+    assert (origin, author) == (will_origin(GUEST.nonce), author_of(ID, token, is_will=True))
+    assert (len(core.homes.guests), core.homes.guests.waiting_bytes) == (0, 0)
+
+
+async def test_the_will_of_who_left_is_its_nodes_affair(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    wills = published(core)
+    await guest(network, edge)
+    edge.clients.let_go(ID)
+    await network.settle()
+    network.purge(edge)
+    await network.settle()
+    assert wills == []
+
+
+async def test_nodes_tell_the_next_home_which_wills_there_are(network: Network) -> None:
+    first, second, edge = await network.start("core-0", "core-1", "edge-0")
+    await guest(network, edge)
+    home = home_of(network)
+    heir = second if home is first else first
+    network.move([slot_of(ID)], heir)
+    await network.settle()
+    assert (len(home.homes.guests), len(heir.homes.guests)) == (0, 1)
+    wills = published(heir)
+    network.purge(edge)
+    await network.settle()
+    assert [will.payload() for will in wills] == [b"gone"]
+
+
+async def test_a_will_comes_before_its_client_is_let_in_whose_node_is_waited_for_in_vain(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "KICK_WAIT_S", 0.0)
+    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    wills = published(core)
+    await guest(network, first)
+    first.clients.holds_on = True
+    newer = second.clients.connect(ID)
+    await network.settle()
+    assert token_of(newer)
+    assert [will.payload() for will in wills] == [b"gone"]
+
+
+async def test_homes_are_told_of_wills_when_all_nodes_know_that_they_keep_them(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    answers = edge.clients.connect(ID)
+    await network.settle()
+    edge.clients.openings[token_of(answers)] = GUEST
+    edge.homes.register_wills()
+    await network.settle()
+    assert len(core.homes.guests) == 1
+
+
+async def test_wills_that_find_no_room_are_counted(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "HOME_WILLS_MAX", 0)
+    core, edge = await network.start("core-0", "edge-0")
+    await guest(network, edge)
+    assert (len(core.homes.guests), core.homes.guests.dropped) == (0, 1)

@@ -37,13 +37,13 @@ class Desk:
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
         self.claims.append((filters, done))
 
-    def release(self, filters: list[bytes]) -> None:
+    def release(self, client_id: bytes, filters: list[bytes]) -> None:
         self.released += filters
 
     def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
         self.routes.append((filters, done))
 
-    def unrouted_slot(self, slot: int, filters: list[bytes]) -> None:
+    def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         raise AssertionError("nobody unsubscribes")
 
     def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
@@ -202,7 +202,7 @@ def test_a_claim_waits_until_what_was_unsubscribed_before_it_is_durable(asked: A
     asked.session.add_subscription(Subscription(asked.session, EXCLUSIVE, 1))
     asked.home.settle()
     asked.session.remove_subscription(EXCLUSIVE)
-    asked.settle(partial(asked.desk.release, [EXCLUSIVE]))
+    asked.settle(partial(asked.desk.release, asked.session.client_id, [EXCLUSIVE]))
     asked.subscribe((EXCLUSIVE, 1))
     assert (asked.desk.released, asked.desk.claims) == ([], [])
     asked.home.settle()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from flockmq import bounds
+from flockmq.rlog.authors import author_of
 from flockmq.session.opening import Will
 from flockmq.session.publish import Publish, publication
 from unit.broker.home.redis import Redis
@@ -35,6 +37,25 @@ async def test_a_will_that_was_not_accepted_is_published_by_the_next_home(redis:
     later.accepted[0]()
     assert HASH not in redis.slot(SLOT).sessions
     assert (await another(redis)).published == []
+
+
+async def test_a_retained_will_keeps_its_place_among_what_its_client_wrote(redis: Redis, home: Home) -> None:
+    home.open(7, opening(7, will=Will(publication(5, 1, True, b"w", b"gone", b""), 0)))
+    home.residents.leave(ID, 7, -1, True)
+    assert home.published[-1].author == author_of(ID, 7, is_will=True)
+    assert (await another(redis)).published[-1].author == home.published[-1].author
+
+
+async def test_the_will_of_a_connection_that_its_home_did_not_see_comes_before_those_that_it_sees(
+    redis: Redis, home: Home
+) -> None:
+    home.open(7, opening(7, will=Will(publication(5, 1, True, b"w", b"gone", b""), 0)))
+    await home.commit()
+    later = await another(redis, machine := home.machine.next(1.0))
+    machine.forward(bounds.HOME_RETURN_S + 1)
+    later.residents.tick()
+    later.residents.tick()
+    assert later.published[-1].author == author_of(ID, later.floor(SLOT), is_will=True)
 
 
 async def test_a_will_is_not_published_again_once_it_was_accepted(redis: Redis, home: Home) -> None:
@@ -82,3 +103,17 @@ async def test_the_expiry_of_a_will_runs_on_from_home_to_home(
     [left] = (await another(redis)).published
     assert (left.payload(), left.expiry_s) == (b"kept", 50)
     assert len(redis.slot(SLOT).sessions[HASH]) == 2, "what expired is forgotten"
+
+
+async def test_a_will_of_another_form_stays_beside_those_that_are_published(redis: Redis, home: Home) -> None:
+    due(home)
+    redis.slot(SLOT).sessions[HASH][b"w-of-a-later-version"] = b"?"
+    later = await another(redis)
+    assert len(later.published) == 1
+    assert "a will" in later.alarms[SLOT]
+    later.accepted[0]()
+    assert redis.slot(SLOT).sessions[HASH].keys() == {b"m", b"w-of-a-later-version"}
+    redis.slots.clear()
+    later.disk.on_lost(SLOT)
+    await later.settle()
+    assert redis.slot(SLOT).sessions[HASH].keys() == {b"m", b"w-of-a-later-version"}

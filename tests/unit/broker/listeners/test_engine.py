@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from flockmq.bounds import LINGER_MAX_S, READ_MAX_BYTES, READ_MIN_BYTES, READ_WORK_MAX_S
+from flockmq.bounds import LINGER_MAX_S, READ_MAX_BYTES, READ_MIN_BYTES, READ_WORK_MAX_S, STOOD_STILL_S
 from flockmq.listeners.engine import next_read_bytes
 from flockmq.listeners.sockets import bound
-from flockmq.mqtt import encode
+from flockmq.mqtt import encode, frame
 from flockmq.mqtt.packets import Connect, Subscription
 from flockmq.mqtt.reason import Reason
 from flockmq.session.channel import Channel
@@ -39,6 +39,19 @@ def test_a_message_goes_from_one_descriptor_to_another_in_one_turn() -> None:
         served.engine.turn()
         assert subscriber.recv(100) == publish(4, "a", "x")
         assert served.router.turn == []
+
+
+def test_after_a_node_stood_still_that_is_told_before_anything_is_read() -> None:
+    with Served() as served:
+        _, client = served.client("c")
+        received = served.router.counters.packets_received
+        told: list[int] = []
+        served.engine.on_stood_still = lambda: told.append(received[frame.PINGREQ])
+        assert served.ask(client, encode.PINGREQ) == encode.PINGRESP
+        assert told == []
+        served.router.now_s -= STOOD_STILL_S + 0.1
+        assert served.ask(client, encode.PINGREQ) == encode.PINGRESP
+        assert told == [1]
 
 
 def test_a_client_whose_packets_take_long_is_read_in_smaller_pieces() -> None:

@@ -61,8 +61,11 @@ class ToldNode:
             role="core",
             version="0.1.0",
             build="interpreted",
+            ready=True,
+            state="ready",
             uptime_s=1.5,
             leader=None,
+            cluster_version=2,
             shards=[ShardStatus(shard="route", applied="1-7", lag_entries=2, lag_ms=30.0)],
         )
 

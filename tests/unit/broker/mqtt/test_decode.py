@@ -231,8 +231,8 @@ CONNECT_ERRORS = [
     ("MQTT-4.13.1-1", MALFORMED, head(V5, 0x02) + b"\0" + binary(b"id") + b"\0"),
 ]
 SUBSCRIBE_ERRORS = [
-    (V311, "MQTT-2.2.1-3", PROTOCOL, b"\0\0" + binary(b"a") + b"\0"),
-    (V5, "MQTT-2.2.1-3", PROTOCOL, b"\0\0\0" + binary(b"a") + b"\0"),
+    (V311, "MQTT-2.2.1-3", MALFORMED, b"\0\0" + binary(b"a") + b"\0"),
+    (V5, "MQTT-2.2.1-3", MALFORMED, b"\0\0\0" + binary(b"a") + b"\0"),
     (V311, "MQTT-3.8.3-2", PROTOCOL, b"\0\1"),
     (V5, "MQTT-3.8.3-2", PROTOCOL, b"\0\1\0"),
     (V311, "MQTT-3-8.3-4", MALFORMED, b"\0\1" + binary(b"a") + b"\x03"),
@@ -251,14 +251,14 @@ SUBSCRIBE_ERRORS = [
     (V5, "section 2.2.2.2", MALFORMED, b"\0\1\x03\x23\0\1" + binary(b"a") + b"\0"),
 ]
 UNSUBSCRIBE_ERRORS = [
-    (V311, "MQTT-2.2.1-3", PROTOCOL, b"\0\0" + binary(b"a")),
+    (V311, "MQTT-2.2.1-3", MALFORMED, b"\0\0" + binary(b"a")),
     (V311, "MQTT-3.10.3-2", PROTOCOL, b"\0\1"),
     (V5, "MQTT-3.10.3-2", PROTOCOL, b"\0\1\0"),
     (V5, "MQTT-4.7.1-2", MALFORMED, b"\0\1\0" + binary(b"a+")),
     (V311, "MQTT-1.5.4-1", MALFORMED, b"\0\1" + binary(b"\xff")),
 ]
 OTHER_ERRORS: list[tuple[str, Reason, Callable[[], object]]] = [
-    ("MQTT-2.2.1-3", PROTOCOL, lambda: decode.ack(frame.PUBACK, V311, b"\0\0")),
+    ("MQTT-2.2.1-3", MALFORMED, lambda: decode.ack(frame.PUBACK, V311, b"\0\0")),
     ("MQTT-4.13.1-1", MALFORMED, lambda: decode.ack(frame.PUBACK, V311, b"\0\1\0")),
     ("MQTT-4.13.1-1", MALFORMED, lambda: decode.ack(frame.PUBREL, V5, b"\0\1\0\0\0")),
     ("section 2.2.2.2", MALFORMED, lambda: decode.ack(frame.PUBREC, V5, b"\0\1\0\x02\x01\x01")),

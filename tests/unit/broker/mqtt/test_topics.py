@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flockmq.bounds import TOPIC_MAX_LEVELS
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import check_filter, check_topic_name, exclusively, matching, split_share
+from flockmq.mqtt.topics import check_filter, check_topic_name, exclusively, is_unpublishable, matching, split_share
 
 NAMES = [
     b"a",
@@ -124,6 +124,22 @@ def test_split_share(topic_filter: bytes, parts: tuple[bytes, bytes]) -> None:
 def test_what_topics_are_held_against(topic_filter: bytes, inner: bytes) -> None:
     check_filter(topic_filter)
     assert matching(topic_filter) == inner
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        (b"$SYS/broker/uptime", True),
+        (b"$share/g/t", True),
+        (b"$exclusive/t", True),
+        (b"$delayed/5/t", False),
+        (b"$other/t", False),
+        (b"$share", False),
+        (b"t/$share/g", False),
+    ],
+)
+def test_where_no_client_publishes(topic: bytes, expected: bool) -> None:
+    assert is_unpublishable(topic) == expected
 
 
 def test_who_wants_a_filter_alone_says_so() -> None:

@@ -30,6 +30,10 @@ class RouteLog:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    def asked(self) -> list[Sequence[Op]]:
+        """The writes that wait."""
+        return [ops for ops, _ in self._waiting]
+
     async def answer(self, applied: bool = True) -> None:
         """Callbacks ran when it returns."""
         ops, done = self._waiting.pop(0)

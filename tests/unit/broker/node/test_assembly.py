@@ -58,7 +58,7 @@ async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
         hooking=SimpleNamespace(plugins=SimpleNamespace(start=lambda *_: None, stop=lambda: None)),
         send_as_plugin=None,
     )
-    cluster: Any = part("cluster.start", "cluster.join", "cluster.stop")
+    node.cluster = cluster = part("cluster.start", "cluster.join", "cluster.stop")
     rlog: Any = part("rlog.start", "rlog.stop")
     config: Any = SimpleNamespace(node=SimpleNamespace(name="core"), plugins=SimpleNamespace(settings={}))
     async with Assembly(config, {}, node, cluster, rlog, asyncio.Event()).running():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
 from flockmq.clock import SYSTEM
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.home.asking import Admission, Answered, AttachError, Done, HomeUnreachable, Superseded
-from flockmq.home.wire import Opening, Question
+from flockmq.home.guests import will_origin
+from flockmq.home.wire import Opening, Question, is_guest
 from flockmq.mqtt import encode
 from flockmq.mqtt.errors import protocol_error
 from flockmq.mqtt.packets import Connect, Will
@@ -328,3 +330,69 @@ def test_a_will_is_authorized_before_its_client_is_admitted(admitting: Admitting
     else:
         reason = Reason.SERVER_UNAVAILABLE if verdict == UNTOLD else Reason.NOT_AUTHORIZED
         assert without_words(answer) == [encode.connack(5, reason)]
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [b"$SYS/x", b"$share/g/t", b"$exclusive/t", b"$delayed/0/t", b"$delayed/4294968/t", b"$delayed/5/$share/g/t"],
+)
+@pytest.mark.parametrize(("version", "reason"), [(5, Reason.TOPIC_NAME_INVALID), (4, Reason.NOT_AUTHORIZED)])
+def test_who_leaves_a_will_that_nobody_could_publish_is_refused(
+    admitting: Admitting, version: int, reason: int, topic: bytes
+) -> None:
+    channel = admitting.node.opened()
+    will = Will(topic, b"gone", 1, False, None)
+    answer = admitting.node.feed(channel, encode.connect(Connect(version, b"c", will=will)))
+    assert without_words(answer) == [encode.connack(version, reason)]
+    assert admitting.home.asked == []
+
+
+WILL = Will(b"w", b"gone", 1, False, None)
+
+
+def will_of_a_guest(admitting: Admitting) -> Opening:
+    (connection,) = admitting.clients.connections()
+    assert connection.opening is not None
+    return connection.opening
+
+
+def test_the_home_of_a_client_whose_session_is_here_has_its_will(admitting: Admitting) -> None:
+    admitting.clients.homes_keep_wills = lambda: True
+    client = admitting.connecting(will=WILL)
+    _, opening, _ = admitting.home.asked[0]
+    assert opening is not None
+    assert is_guest(opening)
+    admitting.answer(client, 7)
+    assert will_of_a_guest(admitting) == opening, "and so has the next one"
+    wills: list[LastWill | None] = []
+    admitting.clients.gone = _noting(wills, admitting.clients.gone)  # type: ignore[method-assign]
+    client.close(Reason.UNSPECIFIED_ERROR)
+    assert [will is not None and will.message.origin for will in wills] == [will_origin(opening.nonce)]
+    assert admitting.home.detached == [(b"c", 7, -1, False)]
+    assert not admitting.clients.is_will_at_home(7)
+
+
+def test_as_long_as_a_node_does_not_know_that_homes_keep_wills_none_is_told(admitting: Admitting) -> None:
+    client = admitting.connecting(will=WILL)
+    assert admitting.home.asked[0][1] is None
+    admitting.answer(client, 7)
+    assert [connection.opening for connection in admitting.clients.connections()] == [None]
+    admitting.clients.homes_keep_wills = lambda: True
+    assert is_guest(will_of_a_guest(admitting)), "from then on"
+
+
+def test_who_asked_for_a_session_and_found_none_leaves_its_will_at_its_home(admitting: Admitting) -> None:
+    admitting.clients.homes_keep_wills = lambda: True
+    client = admitting.connecting(clean=False, will=WILL)
+    admitting.answer(client, 7, lasts=False)
+    assert is_guest(will_of_a_guest(admitting))
+
+
+def _noting(
+    wills: list[LastWill | None], then: Callable[[Channel, Session, LastWill | None], None]
+) -> Callable[[Channel, Session, LastWill | None], None]:
+    def gone(channel: Channel, session: Session, will: LastWill | None) -> None:
+        then(channel, session, will)
+        wills.append(will)
+
+    return gone

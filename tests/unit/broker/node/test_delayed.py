@@ -51,6 +51,8 @@ def test_above_the_longest_interval_it_is_a_time() -> None:
         b"$delayed/99999999999999999999/t",
         b"$delayed/5/$delayed/5/t",
         b"$delayed/5/$SYS/broker",
+        b"$delayed/5/$share/g/t",
+        b"$delayed/5/$exclusive/t",
     ],
 )
 def test_what_says_no_time_or_no_topic_is_refused(topic: bytes) -> None:
@@ -153,6 +155,16 @@ async def log(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Log]:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_of_one_millisecond_the_first_taken_goes_first(log: Log) -> None:
+    """The log has them in any order, and the clock may stand still or go back."""
+    for number in range(50):
+        log.now_s -= number % 2 / 1_000_000
+        await log.hosts[1].take("$delayed/1000000100/t", str(number))
+    log.now_s = 1_000_000_100
+    log.tick(0)
+    assert [await log.hosts[0].next() for _ in range(50)] == [str(number) for number in range(50)]
 
 
 async def rest() -> None:

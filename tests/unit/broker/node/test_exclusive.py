@@ -180,6 +180,42 @@ async def test_another_client_of_the_node_is_refused_while_the_log_is_asked() ->
     assert node.answers[b"c"] == Reason.SUCCESS
 
 
+async def test_a_client_that_asks_again_while_the_log_is_asked_gets_the_same_answer() -> None:
+    log = Log(1)
+    (node,) = log.nodes
+    answers: list[int] = []
+    for _ in range(2):
+        node.exclusive.claim(T, b"c", answers.append)
+    assert answers == []
+    await log.settle()
+    assert answers == [Reason.SUCCESS] * 2
+    assert len(log.entries) == 1
+
+
+async def test_what_a_session_that_ends_asked_for_is_not_taken_from_the_next_one_of_its_client() -> None:
+    """The former has no use for it when it is granted; the later one does."""
+    log = Log(1)
+    (node,) = log.nodes
+    node.exclusive.claim(T, b"c", lambda reason: node.exclusive.release(T))
+    node.exclusive.claim(T, b"c", lambda reason: node.using.add(b"c"))
+    await log.settle()
+    assert (len(node.exclusive), len(log.entries)) == (1, 1)
+
+
+async def test_a_claim_that_was_on_its_way_when_the_node_was_purged_is_granted_to_nobody() -> None:
+    log = Log()
+    here, there = log.nodes
+    here.claim(b"c")
+    assert here.exclusive.rename("n0@1") == []
+    await log.settle()
+    assert here.answers == {b"c": Reason.UNSPECIFIED_ERROR}
+    here.exclusive.claims.delete((T, "n0@0"), b"c")  # the purge
+    there.exclusive.claims.delete((T, "n0@0"), b"c")
+    there.claim(b"d")
+    await log.settle()
+    assert there.answers == {b"d": Reason.SUCCESS}
+
+
 async def test_a_log_that_is_away_grants_nothing_and_is_told_again_what_was_given_back() -> None:
     log = Log()
     here, there = log.nodes

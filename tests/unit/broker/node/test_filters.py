@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Sequence
 
 import pytest
@@ -11,7 +12,7 @@ from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.node.filters import Filters, WriteReasons
 from flockmq.rlog.entry import DELETE, Op, StreamId
-from flockmq.rlog.errors import LogFull, LogUnavailable
+from flockmq.rlog.errors import LogFull, LogStopping, LogUnavailable
 from flockmq.rlog.shards import CLAIMS, ROUTES, SHARES
 from flockmq.session.counters import Counters
 from flockmq.session.router import Router
@@ -110,6 +111,16 @@ async def test_a_write_that_was_given_up_is_an_error(written: Written) -> None:
 
 async def test_each_kind_of_filter_has_its_table(written: Written) -> None:
     written.filters.route([b"a", SHARED], written.answers.append)
-    written.filters.claim_again(b"c", EXCLUSIVE, written.answers.append)
+    written.filters.claim(b"c", [EXCLUSIVE], lambda refused: None)
     names = [table for ops, _ in written.log.writes for table, *_ in ops]
     assert names == [SHARES.number, ROUTES.number, CLAIMS.number]
+
+
+async def test_that_a_node_stops_is_no_fault_and_any_other_failure_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    reasons = WriteReasons(SYSTEM)
+    for error in (LogStopping("this node is stopping"), LogUnavailable("Redis is away")):
+        written = asyncio.get_running_loop().create_future()
+        written.set_exception(error)
+        assert reasons.of(written) == Reason.UNSPECIFIED_ERROR
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from flockmq.clock import SYSTEM
+from flockmq.cluster.version import ClusterVersion
 from flockmq.home.edges import SlotJournal
 from flockmq.home.holding import Slot
 from flockmq.home.wills import Wills
 from flockmq.mqtt.reason import Reason
-from flockmq.node.filters import Filters, WriteReasons
+from flockmq.node.exclusive import Exclusive
+from flockmq.node.filters import WriteReasons
 from flockmq.node.hosting import Hosting
 from flockmq.node.remote import RemoteRoutes, slot_owner
 from flockmq.node.shared import RemoteShares
@@ -28,7 +29,7 @@ from flockmq.session.publish import publication
 from flockmq.session.router import Router
 from flockmq.session.shared import SHARED, wrap
 from flockmq.session.sink import Courier
-from flockmq.session.slotted import SlotPeers
+from flockmq.session.slotted import SlotPeers, slot_of
 from flockmq.session.subscription import Subscription
 from unit.broker.home.redis import Disk, Redis
 from unit.broker.node.harness import RouteLog
@@ -45,9 +46,11 @@ class Hosted:
 
     def __init__(self) -> None:
         self.log = RouteLog()
+        self.version = ClusterVersion()
+        submit, reason_of = self.log.submit, WriteReasons(SYSTEM).of
         node: Any = SimpleNamespace(
-            cluster=SimpleNamespace(nodes_table={}, courier=SimpleNamespace()),
-            filters=SimpleNamespace(),
+            cluster=SimpleNamespace(nodes_table={}, courier=SimpleNamespace(), version=self.version),
+            filters=SimpleNamespace(exclusive=Exclusive("me@0", submit, reason_of, lambda client_id, filter: True)),
             homes=SimpleNamespace(crowd=None),
             retained=SimpleNamespace(),
             retaining=SimpleNamespace(caught_up=lambda: None),
@@ -55,10 +58,10 @@ class Hosted:
             spawn=asyncio.ensure_future,
             rlog=SimpleNamespace(
                 submit=lambda shard, ops: self.log.submit(ops),
-                tables=SimpleNamespace(routes=RouteTable(ROUTES)),
+                tables=SimpleNamespace(routes=RouteTable(ROUTES), alarms={}),
             ),
             holders=self.log.holders,
-            reason_of=WriteReasons(SYSTEM).of,
+            reason_of=reason_of,
             slot_peers=SlotPeers([], Courier()),
         )
         router = Router(Counters(), 1 << 20)
@@ -81,7 +84,7 @@ class Hosted:
 
     def unsubscribe(self, subscription: Subscription) -> None:
         self.hosting.router.remove(subscription)
-        self.hosting.unrouted_slot(SLOT, [subscription.filter])
+        self.hosting.unrouted_slot(SLOT, b"c", [subscription.filter])
 
 
 @pytest.fixture
@@ -132,7 +135,7 @@ async def test_a_slot_that_went_has_its_routes_written_by_its_next_home(hosted: 
     await hosted.subscribe(b"a/#")
     hosted.hosting.slot_gone(SLOT)
     hosted.hosting.route_deleted(SLOT, b"a/#")
-    hosted.hosting.unrouted_slot(SLOT, [])
+    hosted.hosting.unrouted_slot(SLOT, b"c", [])
     await asyncio.sleep(0)
     assert hosted.log.waiting() == 0
 
@@ -278,26 +281,29 @@ async def test_routes_of_a_session_that_came_are_tried_again(hosted: Hosted) -> 
     assert hosted.log.holders(b"a/#") == {OWNER}
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("gives_up", [False, True])
 async def test_the_claim_of_a_filter_that_a_session_came_with_is_tried_until_it_stands_or_the_filter_goes(
-    hosted: Hosted,
+    hosted: Hosted, gives_up: bool, version: int
 ) -> None:
-    exclusive = b"$exclusive/e"
-    claims: list[Callable[[int], None]] = []
-    shares = SimpleNamespace(has=lambda filter: True)
-    claim_again = lambda client_id, filter, done: claims.append(done)  # noqa: E731
-    hosted.hosting._filters = cast(Filters, SimpleNamespace(claim_again=claim_again, shares=shares))
-    session = hosted.session
-    session.add_subscription(Subscription(session, exclusive, 1))
+    hosted.version.raised(version)
+    session, filter = hosted.session, b"$exclusive/e"
+    hosted.hosting.residents.holding.slots[slot_of(session.client_id)] = hosted.slot
     hosted.hosting.residents.sessions.by_id[session.client_id] = session
-    hosted.hosting.came_with(SLOT, session.client_id, [exclusive])
-    for _ in range(2):
-        claims.pop()(Reason.UNSPECIFIED_ERROR)
+    session.add_subscription(Subscription(session, filter, 1))
+    hosted.log.rows[b"e"] = {OWNER}
+    hosted.hosting.came_with(SLOT, session.client_id, [filter])
+    for applied in (False,) if gives_up else (False, False, True):
+        assert await _claims(hosted, applied) == 1
+        if gives_up:
+            session.remove_subscription(filter)
         hosted.hosting.try_again()
-    claims.pop()(Reason.SUCCESS)
-    hosted.hosting.try_again()
-    assert claims == []
-    hosted.hosting.came_with(SLOT, session.client_id, [exclusive])
-    claims.pop()(Reason.QUOTA_EXCEEDED)
-    session.remove_subscription(exclusive)
-    hosted.hosting.try_again()
-    assert claims == []
+    assert await _claims(hosted, applied=True) == 0
+
+
+async def _claims(hosted: Hosted, applied: bool) -> int:
+    """How many were written; those and what follows from them are answered."""
+    claims = sum(op[1] == PUT for ops in hosted.log.asked() for op in ops)
+    while hosted.log.waiting():
+        await hosted.log.answer(applied)
+    return claims

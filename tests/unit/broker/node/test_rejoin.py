@@ -13,7 +13,7 @@ import pytest
 
 from flockmq.node import rejoin as rejoining
 from flockmq.node.node import Node
-from flockmq.node.rejoin import come_back, rejoin
+from flockmq.node.rejoin import come_back, come_in, rejoin
 from flockmq.rlog.entry import Op
 from flockmq.rlog.errors import LogRefused, LogUnavailable
 from flockmq.rlog.shards import ROUTES
@@ -88,3 +88,24 @@ async def test_a_route_that_is_given_up_while_it_can_not_be_written_is_not_writt
     node = cast(Node, SimpleNamespace(incarnation=me, router=router, rlog=rlog))
     await rejoining._until_logged(partial(rejoining._write_wanted, node, sorted(wanted)))
     assert written == [ROUTES.put((b"kept", me), None)[3]]
+
+
+async def test_a_node_that_starts_waits_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rejoining, "LOG_RETRY_MAX_S", 0.0)
+    starting = Purged(joins=[LogUnavailable("Redis is away"), None])
+    await come_in(asyncio.Event(), starting.node, is_refused=False)
+    assert starting.cluster.join.await_count == 2
+    starting.cluster.begin_anew.assert_not_awaited()
+
+
+async def test_a_node_that_is_purged_before_it_was_a_member_comes_in_as_another() -> None:
+    starting = Purged(joins=[LogRefused("a@00000000 is purged in the log"), None])
+    await come_in(asyncio.Event(), starting.node, is_refused=False)
+    starting.rlog.rejoin.assert_awaited_once_with("a@00000001")
+
+
+async def test_a_node_that_the_log_takes_nothing_from_does_not_try() -> None:
+    starting = Purged(joins=[None])
+    await come_in(asyncio.Event(), starting.node, is_refused=True)
+    starting.rlog.rejoin.assert_awaited_once_with("a@00000001")
+    starting.cluster.join.assert_awaited_once()

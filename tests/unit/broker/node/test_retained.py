@@ -10,14 +10,27 @@ from flockmq.bounds import SINK_CONGESTED_BYTES
 from flockmq.clock import SYSTEM
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
+from flockmq.node.giving import Giving
 from flockmq.node.retained import Feeds, Retained, of_row
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.session.channel import CONNECTED
 from flockmq.session.limits import Limits
+from flockmq.session.router import Router
 from flockmq.session.subscription import Subscription
 from unit.broker.session.harness import Client, Node, Port
 
 PATIENCE_S = 30
+
+
+class Told(Giving):
+    """To sessions that end with their connections. `through`: filters of those that got all."""
+
+    def __init__(self, router: Router, through: list[bytes]) -> None:
+        super().__init__(router)
+        self._through = through
+
+    def gave_all(self, subscription: Subscription) -> None:
+        self._through.append(subscription.filter)
 
 
 class Fed(Port):
@@ -33,7 +46,7 @@ class Fed(Port):
         self.caught_up.set()
         self.through: list[bytes] = []
         self.in_vain = 0
-        self.feeds = Feeds(self.table, self.node.router, self.catch_up, self.node.turn, self.all_given, SYSTEM)
+        self.feeds = Feeds(self.table, Told(self.node.router, self.through), self.catch_up, self.node.turn, SYSTEM)
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self.feeds.owe(subscriptions, self.saw_all)
@@ -42,9 +55,6 @@ class Fed(Port):
         await self.caught_up.wait()
         self.in_vain -= 1
         return self.in_vain < 0
-
-    def all_given(self, subscription: Subscription) -> None:
-        self.through.append(subscription.filter)
 
     def hold_back(self) -> None:
         """The log is away: what is retained isn't known to be all there until `caught_up`."""
@@ -101,7 +111,7 @@ async def test_a_new_subscription_gets_all_of_it_once(fed: Fed, qos: int, count:
 async def test_what_is_retained_comes_when_the_log_is_back_however_often_it_was_asked_in_vain(
     fed: Fed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flockmq.node.retained._BACK_S", 0.0)
+    monkeypatch.setattr("flockmq.node.retained.RETAINED_BACK_S", 0.0)
     fed.hold_back()
     fed.in_vain = 2
     client = fed.node.client("c")
@@ -116,7 +126,7 @@ async def test_what_is_retained_comes_when_the_log_is_back_however_often_it_was_
 
 
 async def test_nobody_asks_the_log_for_a_subscription_that_is_gone(fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flockmq.node.retained._BACK_S", 0.0)
+    monkeypatch.setattr("flockmq.node.retained.RETAINED_BACK_S", 0.0)
     fed.hold_back()
     fed.in_vain = 1 << 30
     client = fed.node.client("c")
@@ -180,6 +190,17 @@ async def test_what_is_deleted_before_it_is_read_is_not_sent(fed: Fed) -> None:
     client.stuck = False
     client.flush()
     assert await fed.read(client) == [b"r/%05d" % number for number in range(9)]
+
+
+async def test_a_topic_that_says_that_it_was_cleared_is_not_shown(fed: Fed) -> None:
+    fed.retain_many(3)
+    fed.table.put(b"r/00001", RetainedMessage(b"", 1, b"", 5, 1, b"author"), None)
+    client = fed.node.client("c")
+    fed.node.subscribe(client, ("r/#", 1))
+    assert await fed.read(client) == [b"r/00000", b"r/00002"]
+    assert fed.table.expired(2, 10) == [b"r/00001"]
+    fed.table.delete(b"r/00001", RetainedMessage(b"", 1, b"", 5, 1, b"author"))
+    assert fed.table.expired(2, 10) == []
 
 
 async def test_what_changes_once_all_was_seen_comes_live_only(fed: Fed) -> None:

@@ -73,7 +73,9 @@ def filled(expired: int, others: int) -> Retained:
 @contextlib.contextmanager
 def watched(retained: Retained, leads: Iterable[bool] = ()) -> Iterator[Log]:
     log, still = Log(retained), iter(leads)
-    part = Retaining(cast(Rlog, log), retained, lambda: next(still, True), WriteReasons(SYSTEM).of, SYSTEM)
+    part = Retaining(
+        cast(Rlog, log), retained, lambda: next(still, True), WriteReasons(SYSTEM).of, SYSTEM, lambda: True
+    )
     watching = asyncio.ensure_future(part.watch_expired())
     yield log
     watching.cancel()

@@ -5,7 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from flockmq.clock import SYSTEM
+from flockmq.cluster.fitness import CUT_OFF, STALE
 from flockmq.cluster.lanes import Lanes
 from flockmq.node.view import View
 from flockmq.session.fanout import Fanout
@@ -43,3 +46,19 @@ def test_a_home_shows_what_waits_to_be_durable() -> None:
     assert numbers["flockmq_sessions_crowded"] == 3
     home = {name: value for name, value in numbers.items() if name.startswith("flockmq_home_")}
     assert list(home.values()) == [2, 1, 2, 4, 5, 6, 7, 8, 1]
+
+
+@pytest.mark.parametrize(
+    ("state", "unfit", "ready"),
+    [
+        ("starting", "", (False, "starting")),
+        ("starting", STALE, (False, "starting")),
+        ("ready", "", (True, "ready")),
+        ("ready", CUT_OFF, (False, CUT_OFF)),
+        ("draining", STALE, (True, "draining")),
+    ],
+)
+def test_a_node_that_cannot_serve_is_not_ready_and_says_why(state: str, unfit: str, ready: tuple[bool, str]) -> None:
+    cluster = SimpleNamespace(fitness=SimpleNamespace(unfit=unfit))
+    node: Any = SimpleNamespace(state=state, cluster=cluster)
+    assert View(node, SYSTEM).ready() == ready

@@ -2,10 +2,13 @@
 
 from typing import Self
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flockmq import bounds
+from flockmq.rlog.authors import author_of
 from flockmq.rlog.change import gather
 from flockmq.rlog.entry import (
     Op,
@@ -26,7 +29,9 @@ from flockmq.rlog.shards import (
     ROUTES,
     SLOTS,
     USERS,
+    VERSIONS,
     NodeInfo,
+    Raised,
     RetainedMessage,
     User,
 )
@@ -144,9 +149,31 @@ def test_a_registration_counts_from_zero() -> None:
     assert tables.shards[ROUTE].sequences == {A: 0}
 
 
+def test_how_far_the_latest_that_were_purged_had_come_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "LOG_PURGED_MAX_INCARNATIONS", 2)
+    shard = Tables().shards[ROUTE]
+    for number, owner in enumerate((A, B, C), start=3):
+        write(shard, ROUTES.put((b"f", owner), None), writer=owner, number=number)
+        apply(shard, encode_purge(owner))
+        apply(shard, encode_purge("stranger@1"))
+    assert (shard.sequences, shard.ended) == ({}, {B: 4, C: 5})
+
+
 def test_a_run_of_an_unknown_table_is_refused_by_name() -> None:
     with pytest.raises(LogCorrupt, match="shard route: no table has number 4"):
         write(Tables().shards[ROUTE], MESSAGES.delete(b"x"))
+
+
+def test_a_table_that_an_older_release_does_not_have_counts_once_it_has_rows() -> None:
+    """Until then digests are those that it compares with its own."""
+    shard = Tables().shards[CLUSTER]
+    assert list(shard.digests()) == ["nodes", "slots", "alarms"]
+    shard.checkpoint(StreamId(1, 1))
+    apply(shard, encode_transaction(A, 1, gather([VERSIONS.put("cluster", Raised(2))]).runs))
+    assert list(shard.digests()) == ["nodes", "slots", "alarms", "64"]
+    shard.checkpoint(StreamId(1, 3))
+    before, after = shard.checkpoints.values()
+    assert after == (*before, 64, shard.tables[64].digest) == (0, 0, 0, 64, shard.tables[64].digest)
 
 
 def test_a_value_that_does_not_decode_is_refused_by_name() -> None:
@@ -189,3 +216,62 @@ def test_a_drop_deletes_the_row_that_was_seen_and_no_later_one() -> None:
     row = table.get(b"t")
     assert row is not None
     assert row.payload == b"new"
+
+
+def said(client: bytes, token: int, payload: bytes = b"", *, is_will: bool = False) -> Op:
+    author = author_of(client, token, is_will=is_will)
+    return MESSAGES.put(b"t", RetainedMessage(payload or b"%d" % token, 1, b"", 5, 0, author))
+
+
+def test_what_a_client_left_behind_does_not_replace_what_it_wrote_since() -> None:
+    tables = Tables()
+    copy = listen(tables, "messages")
+    write(tables.shards[RETAINED], said(b"c", 2))
+    digest = tables.messages.digest
+    write(tables.shards[RETAINED], said(b"c", 1), said(b"c", 1, is_will=True), number=2)
+    message = tables.messages.get(b"t")
+    assert message is not None
+    assert message.payload == b"2"
+    assert (tables.messages.digest, len(tables.messages), copy.rows) == (digest, 1, {b"t": message})
+
+
+@pytest.mark.parametrize(
+    "later",
+    [said(b"c", 2, b"newer"), said(b"c", 2, b"newer", is_will=True), said(b"c", 3, b"newer"), said(b"d", 1, b"newer")],
+    ids=["the same connection", "its will", "a later connection", "another client"],
+)
+def test_what_was_written_later_replaces_it(later: Op) -> None:
+    tables = Tables()
+    write(tables.shards[RETAINED], said(b"c", 2), later)
+    message = tables.messages.get(b"t")
+    assert message is not None
+    assert message.payload == b"newer"
+
+
+def test_a_message_without_an_author_stands_in_the_log_as_in_the_first_cluster_version() -> None:
+    message = RetainedMessage(b"x", 1, b"", 5, 7)
+    assert MESSAGES.encode(message) == msgspec.msgpack.encode((b"x", 1, b"", 5, 7))
+    assert MESSAGES.decode(MESSAGES.encode(message)) == message
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([b"c", b"d"]), st.integers(1, 4), st.booleans()), max_size=12),
+    st.integers(0, 12),
+    st.integers(0, 12),
+)
+def test_who_is_given_rows_amid_the_log_and_reads_on_from_before_has_the_same(
+    turns: list[tuple[bytes, int, bool]], start: int, given_at: int
+) -> None:
+    """As a bootstrap does: a row is of a later place than the one that the log is replayed from."""
+    ops = [said(client, token, b"%d" % place, is_will=will) for place, (client, token, will) in enumerate(turns)]
+    start = min(start, len(ops))
+    given_at = min(max(start, given_at), len(ops))
+    whole, amid, fresh = Tables().shards[RETAINED], Tables().shards[RETAINED], Tables().shards[RETAINED]
+    for op in ops:
+        write(whole, op)
+    for op in ops[:given_at]:
+        write(amid, op)
+    fresh.apply_runs(list(amid.export()))
+    for op in ops[start:]:
+        write(fresh, op)
+    assert fresh.digests() == whole.digests()

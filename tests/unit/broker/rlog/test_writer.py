@@ -1,13 +1,17 @@
-"""A writer: what a core answered is sent again where the log goes on without it."""
+"""A writer: what a core answered is sent again where the log goes on without it; what was given up has no effect."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
+import pytest
+
+from flockmq import bounds
 from flockmq.rlog.change import gather
-from flockmq.rlog.entry import StreamId
-from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.rlog.entry import Op, StreamId, encode_transaction
+from flockmq.rlog.errors import LogError, LogRefused, LogUnavailable, LogUntried
+from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, ROUTES, RetainedMessage
 from flockmq.rlog.writer import Writer
 
 ME = "a@00000001"
@@ -84,4 +88,137 @@ async def test_within_a_generation_what_was_answered_is_on_its_way() -> None:
     writer.applied(1, StreamId(1, 3))
     assert await done == StreamId(1, 3)
     assert core.appends.empty()
+    await writer.stop()
+
+
+class FailingCore(Core):
+    """Its appends fail with what `errors` has for them, in turn; those behind are answered."""
+
+    def __init__(self, *errors: LogError) -> None:
+        super().__init__()
+        self.errors = [*errors]
+        self.sent: list[tuple[int, bytes]] = []
+
+    async def append(self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]) -> StreamId:
+        self.sent += [(first + place, data) for place, data in enumerate(transactions)]
+        if self.errors:
+            await asyncio.sleep(0)
+            raise self.errors.pop(0)
+        return await super().append(shard, incarnation, first, transactions)
+
+
+def retained(payload: bytes) -> list[Op]:
+    return [MESSAGES.put(b"t", RetainedMessage(payload, 1, b"", 4))]
+
+
+@pytest.fixture
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes are given up as soon as they may be."""
+    monkeypatch.setattr(bounds, "LOG_WRITE_DEADLINE_S", 0.0)
+
+
+async def turns(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.usefixtures("_at_once")
+async def test_what_redis_surely_was_not_given_is_withdrawn_when_it_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    core = FailingCore(LogUntried("Redis is away"))
+    writer = Writer(RETAINED, ME, core)
+    await writer.start()
+    with pytest.raises(LogUnavailable):
+        await writer.submit(gather(retained(b"refused")))
+    monkeypatch.setattr(bounds, "LOG_WRITE_DEADLINE_S", 10.0)
+    later = writer.submit(gather(retained(b"later")))
+    assert await core.appended() == 1
+    assert dict(core.sent)[1] == encode_transaction(ME, 1, ())
+    writer.applied(2, StreamId(1, 2))
+    assert await later == StreamId(1, 2)
+    assert (writer.pending_bytes, writer.pending.get(MESSAGES.number)) == (0, (0, 0))
+    await writer.stop()
+
+
+@pytest.mark.usefixtures("_at_once")
+async def test_what_redis_may_have_been_given_is_not_refused_before_that_is_known() -> None:
+    core = FailingCore(LogUnavailable("no answer"), LogUntried("Redis is away"), LogUntried("Redis is away"))
+    writer = Writer(RETAINED, ME, core)
+    await writer.start()
+    done = writer.submit(gather(retained(b"in doubt")))
+    assert await core.appended() == 1
+    assert {data for _, data in core.sent} == {core.sent[0][1]}, "it is sent again as it was"
+    await turns()
+    assert not done.done()
+    writer.applied(1, StreamId(1, 1))
+    assert await done == StreamId(1, 1)
+    await writer.stop()
+
+
+async def purged_in_doubt() -> tuple[Writer, asyncio.Future[StreamId]]:
+    """A writer whose incarnation was purged, and what Redis may have of it."""
+    writer = Writer(RETAINED, ME, FailingCore(LogUnavailable("no answer"), LogRefused("purged")))
+    await writer.start()
+    writer.applied(0, StreamId(1, 1))
+    in_doubt = writer.submit(gather(retained(b"in doubt")))
+    await turns()
+    with pytest.raises(LogRefused):
+        await writer.submit(gather(retained(b"never tried")))
+    assert writer.is_undecided
+    return writer, in_doubt
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_what_redis_may_have_of_an_incarnation_that_was_purged_is_decided_by_the_log(is_there: bool) -> None:
+    writer, in_doubt = await purged_in_doubt()
+    await writer.retire()
+    writer.applied(0, StreamId(1, 2))  # another node's
+    assert not in_doubt.done()
+    writer.applied(int(is_there), StreamId(1, 3), is_final=True)
+    if is_there:
+        assert await in_doubt == StreamId(1, 3)
+    else:
+        with pytest.raises(LogRefused):
+            await in_doubt
+    assert (writer.is_undecided, writer.pending_bytes, writer.pending.get(MESSAGES.number)) == (False, 0, (0, 0))
+
+
+async def test_what_cannot_be_decided_any_more_is_refused() -> None:
+    """The log goes on in another generation."""
+    writer, in_doubt = await purged_in_doubt()
+    writer.applied(0, StreamId(2, 0))
+    with pytest.raises(LogRefused):
+        await in_doubt
+    assert not writer.is_undecided
+
+
+async def test_who_stops_waits_for_nothing() -> None:
+    writer, in_doubt = await purged_in_doubt()
+    await writer.stop()
+    with pytest.raises(LogRefused):
+        await in_doubt
+
+
+@pytest.mark.usefixtures("_at_once")
+async def test_what_is_given_up_amid_an_append_is_withdrawn_when_that_failed_for_sure() -> None:
+    class Held(Core):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fails = asyncio.Event()
+
+        async def append(self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]) -> StreamId:
+            await self.fails.wait()
+            raise LogUntried("Redis is away")
+
+    core = Held()
+    writer = Writer(RETAINED, ME, core)
+    await writer.start()
+    done = writer.submit(gather(retained(b"refused")))
+    await turns()
+    assert not done.done()
+    core.fails.set()
+    with pytest.raises(LogUnavailable):
+        await done
+    assert writer.pending_bytes == len(encode_transaction(ME, 1, ()))
     await writer.stop()

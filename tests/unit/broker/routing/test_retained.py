@@ -44,6 +44,19 @@ def test_a_filter_finds_each_matching_topic_once(all_topics: list[bytes], topic_
     assert found == [(topic, b"value of " + topic) for topic in expected]
 
 
+@given(st.lists(topics, max_size=40, unique=True), filters, st.integers(1, 10))
+def test_a_scan_goes_on_behind_any_topic_that_it_yielded(
+    all_topics: list[bytes], topic_filter: bytes, size: int
+) -> None:
+    index = index_of(all_topics)
+    expected = sorted(topic for topic in all_topics if matches(topic_filter, topic))
+    for number, last in enumerate(expected, start=1):
+        rest = [topic for part in index.match_filter(topic_filter, size, last) for topic, _ in part]
+        assert rest == expected[number:]
+        index.remove(last)
+        assert [t for part in index.match_filter(topic_filter, size, last) for t, _ in part] == expected[number:]
+
+
 @given(
     st.lists(topics, min_size=1, max_size=40, unique=True),
     st.lists(topics, max_size=20, unique=True),

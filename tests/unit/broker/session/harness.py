@@ -84,7 +84,7 @@ class Port(NodePort):
 
     def session_ended(self, session: Session) -> None:
         self.sessions_gone.append(session.client_id)
-        self.router.shared.redispatch(session)
+        self.router.shared.redispatch(self.router.shared.left_by(session))
 
     def continued(self, channel: Channel, packet: Auth) -> None:
         self.continuations.append(packet)

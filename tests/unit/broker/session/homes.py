@@ -17,7 +17,7 @@ from flockmq.session.settling import AGAIN, SETTLED
 IDENTITY = bytes(range(16))
 CLIENT = b"c"
 WALL_S = 1_700_000_000.0
-Op = tuple[bytes, bytes, bytes | None] | Callable[[bool], None]
+Op = tuple[bytes, dict[bytes, bytes | None]] | Callable[[bool], None]
 
 
 class Disk(Journal):
@@ -29,13 +29,16 @@ class Disk(Journal):
         self.waiting: list[Op] = []
 
     def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
-        self.waiting.append((client_id, field, value))
+        self.waiting.append((client_id, {field: value}))
+
+    def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
+        self.waiting.append((client_id, {field: value, other: other_value}))
 
     def delete(self, client_id: bytes, field: bytes) -> None:
-        self.waiting.append((client_id, field, None))
+        self.waiting.append((client_id, {field: None}))
 
     def drop(self, client_id: bytes) -> None:
-        self.waiting.append((client_id, b"", None))
+        self.waiting.append((client_id, {}))
 
     def barrier(self, done: Callable[[bool], None]) -> None:
         if self.waiting:
@@ -54,12 +57,17 @@ class Disk(Journal):
             if callable(op):
                 if tells:
                     op(True)
-            elif op[1] == b"":
-                self.sessions.pop(op[0], None)
-            elif op[2] is None:
-                self.sessions.get(op[0], {}).pop(op[1], None)
             else:
-                self.sessions.setdefault(op[0], {})[op[1]] = op[2]
+                self._execute(*op)
+
+    def _execute(self, client_id: bytes, changes: dict[bytes, bytes | None]) -> None:
+        if not changes:
+            self.sessions.pop(client_id, None)
+        for field, value in changes.items():
+            if value is None:
+                self.sessions.get(client_id, {}).pop(field, None)
+            else:
+                self.sessions.setdefault(client_id, {})[field] = value
 
 
 class ToFront(HomeSink):

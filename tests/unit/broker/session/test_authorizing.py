@@ -193,6 +193,19 @@ def test_nobody_publishes_to_sys(node: Node) -> None:
     assert subscriber.packets() == []
 
 
+@pytest.mark.parametrize("topic", ["$share/g/t", "$exclusive/t"])
+@pytest.mark.parametrize(("version", "said"), [(5, Reason.TOPIC_NAME_INVALID), (4, Reason.SUCCESS)])
+def test_nobody_publishes_where_only_filters_begin(node: Node, version: int, said: int, topic: str) -> None:
+    """Before 5.0 it can't be said, and whoever is closed for it would come back and send it again."""
+    subscriber, publisher = node.client("s", 5), node.client("p", version)
+    node.subscribe(subscriber, ("t", 1))
+    for _ in range(2):
+        (answer,) = node.feed(publisher, publish(version, topic, "1", qos=1, packet_id=1))
+        assert answer == encode.pub_ack(frame.PUBACK, version, 1, said)
+    assert node.feed(publisher, publish(version, topic, "1") * 2) == []
+    assert subscriber.packets() == []
+
+
 def test_an_intercepted_message_is_replaced_or_goes_nowhere(node: Node) -> None:
     subscriber, publisher = node.client("s", 5), node.client("p", 5)
     node.subscribe(subscriber, ("#", 0))

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.bounds import MQUEUE_MAX_BYTES, NUMBERS_RESERVED, SINK_CONGESTED_MAX_S, SINK_HELD_MAX_S
+from flockmq.bounds import (
+    MQUEUE_AHEAD_MAX,
+    MQUEUE_MAX_BYTES,
+    NUMBERS_RESERVED,
+    SINK_CONGESTED_MAX_S,
+    SINK_HELD_MAX_S,
+)
 from flockmq.session.durable import PACKET_IDS, DurableSession
 from flockmq.session.journal import Ledger, Meta, decode_meta, sequence_field
 from flockmq.session.limits import Limits
@@ -180,14 +186,77 @@ def test_what_a_front_reports_of_another_home_blocks_its_packet_id_until_it_is_s
     assert heard(session) == [(QOS1, 1, b"1")]
 
 
-def test_a_client_without_room_is_cut_off(home: Home) -> None:
+def test_a_client_that_lags_is_cut_off_when_it_has_no_room(home: Home) -> None:
     session = home.opened(window=3)
     to_front(session).overflown = lambda: session.leave(home.router.away4)
     for number in range(9):
+        if number == 8:
+            lag(home, session)
         home.send(session, str(number))
         home.settle()
         assert session.is_away() == (number == 8)
     assert home.router.counters.dropped_queue_full == 1  # as if it had been away before
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_a_client_that_reads_gets_all_that_comes_before_its_publishers_pause(home: Home, is_durable: bool) -> None:
+    """So does one that the store holds up: what waited for that comes at once."""
+    session = home.opened(window=3)
+    to_front(session).overflown = lambda: pytest.fail("it does nothing but read")
+    sent = [b"%d" % number for number in range(40)]
+    for payload in sent:
+        home.send(session, payload.decode())
+        if is_durable:
+            home.settle()
+    home.router.now_s += SINK_CONGESTED_MAX_S / 2 if is_durable else 60.0
+    to_front(session).judge(session.is_held_up())
+    home.send(session, "last")
+    home.settle()
+    assert all_read(home, session) == [*sent, b"last"]
+    assert home.router.counters.dropped_queue_full == 0
+
+
+def test_what_waits_for_a_client_that_reads_is_bounded(home: Home) -> None:
+    session = home.opened(window=3)
+    to_front(session).overflown = lambda: session.leave(home.router.away4)
+    for number in range(5 + MQUEUE_AHEAD_MAX):
+        home.send(session, str(number))
+    assert not session.is_away()
+    home.send(session, "one more")
+    assert session.is_away()
+
+
+def test_of_what_is_beyond_the_queue_of_a_client_that_goes_the_oldest_goes(home: Home) -> None:
+    session = home.opened(window=3)
+    for number in range(20):
+        home.send(session, str(number))
+    home.settle()
+    session.leave(home.router.away4)
+    home.settle()
+    assert (session.waiting(), len(messages_on(home.disk))) == (5, 8)
+    assert home.router.counters.dropped_queue_full == 12
+    back(home, session, window=3)
+    assert all_read(home, session) == [b"0", b"1", b"2", b"15", b"16", b"17", b"18", b"19"]
+
+
+def lag(home: Home, session: DurableSession) -> None:
+    """It acknowledged nothing for as long as publishers are paused for it."""
+    front = to_front(session)
+    assert front.flow == CONGESTED
+    home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
+    front.judge(session.is_held_up())
+    assert front.flow == LAGGING
+
+
+def all_read(home: Home, session: DurableSession) -> list[bytes]:
+    """What its client gets when it acknowledges all that comes."""
+    received = []
+    while packets := heard(session):
+        for _, packet_id, payload in packets:
+            received.append(payload)
+            session.reported(pair(PUBACK, packet_id))
+        home.settle()
+    return received
 
 
 # Its pace.
@@ -273,19 +342,30 @@ def full(home: Home) -> DurableSession:
     return session
 
 
-def test_a_client_that_comes_back_to_a_full_queue_is_let_in_and_loses_the_oldest(home: Home) -> None:
+def test_a_client_that_comes_back_to_a_full_queue_is_let_in_and_gets_all_of_it_if_it_reads(home: Home) -> None:
     session = full(home)
     session.resume(home.fresh(window=1))
     to_front(session).overflown = lambda: session.leave(home.router.away4)
     home.send(session, "before CONNACK")
     home.settle()
     session.send_again()
+    home.send(session, "behind it")
+    home.settle()
+    assert all_read(home, session) == [b"0", b"1", b"2", b"3", b"4", b"before CONNACK", b"behind it"]
+    assert home.router.counters.dropped_queue_full == 0
+
+
+def test_a_client_that_comes_back_to_a_full_queue_and_lags_stays_in_and_loses_the_oldest(home: Home) -> None:
+    session = full(home)
+    back(home, session, window=1)
+    to_front(session).overflown = lambda: session.leave(home.router.away4)
     home.send(session, "in the room of what was sent")
+    lag(home, session)
     home.send(session, "behind it")
     home.settle()
     assert not session.is_away()
-    assert heard(session) == [(QOS1, 2, b"1")]
-    assert home.router.counters.dropped_queue_full == 2
+    assert all_read(home, session) == [b"0", b"2", b"3", b"4", b"in the room of what was sent", b"behind it"]
+    assert home.router.counters.dropped_queue_full == 1
 
 
 def test_a_client_that_came_back_and_has_read_half_of_it_is_cut_off_as_any_other(home: Home) -> None:
@@ -296,6 +376,8 @@ def test_a_client_that_came_back_and_has_read_half_of_it_is_cut_off_as_any_other
         session.reported(pair(PUBACK, packet_id))
         home.settle()
     for number in range(5):
+        if number == 4:
+            lag(home, session)
         home.send(session, str(number))
         assert session.is_away() == (number == 4)
 
@@ -517,6 +599,66 @@ def test_a_session_that_goes_on_elsewhere_stays_on_disk(home: Home) -> None:
     assert messages_on(home.disk) == [sequence_field(1)]
 
 
+# What is retained, and owed to it.
+
+
+def owed(home: Home, *given: str) -> DurableSession:
+    """A session that is owed what is retained for `a/#`, and was given the messages of these topics."""
+    session = home.opened()
+    subscription = Subscription(session, b"a/#", 2, False, False, b"")
+    session.add_subscription(subscription)
+    session.owe(subscription)
+    home.settle()
+    for topic in given:
+        session.giving(b"a/#", topic.encode())
+        home.send(session, topic)
+        session.gave_one()
+    return session
+
+
+@pytest.mark.parametrize("durable", range(4))
+def test_how_far_what_is_retained_was_given_is_durable_with_each_message(home: Home, durable: int) -> None:
+    owed(home, "a/1", "a/2", "a/3")
+    ops = [op for op in home.disk.waiting if not callable(op)]
+    home.disk.waiting[:] = [op for op in ops if b"m" not in op[1]]
+    home.disk.commit(durable)
+    later = home.restored()
+    assert len(messages_on(home.disk)) == durable
+    assert later.given_up_to(b"a/#") == [b"", b"a/1", b"a/2", b"a/3"][durable]
+
+
+def test_a_message_beside_what_is_retained_says_nothing_of_it(home: Home) -> None:
+    session = owed(home, "a/1")
+    home.send(session, "live")
+    home.settle()
+    assert home.restored().given_up_to(b"a/#") == b"a/1"
+
+
+def test_how_far_it_was_given_is_written_again(home: Home) -> None:
+    session = owed(home, "a/1")
+    home.settle()
+    home.disk.sessions.clear()
+    session.write_again()
+    home.settle()
+    assert home.restored().given_up_to(b"a/#") == b"a/1"
+
+
+@pytest.mark.parametrize("how", ["all given", "subscribed anew", "unsubscribed"])
+def test_nothing_is_noted_any_more_when_it_is_not_owed_or_is_owed_anew(home: Home, how: str) -> None:
+    session = owed(home, "a/1")
+    subscription = session.subscription(b"a/#")
+    assert subscription is not None
+    if how == "all given":
+        session.gave(subscription)
+    elif how == "subscribed anew":
+        session.owe(subscription)
+    else:
+        session.remove_subscription(b"a/#")
+    home.settle()
+    assert session.given_up_to(b"a/#") == home.restored().given_up_to(b"a/#") == b""
+    assert [field for field in home.disk.fields() if field[:1] == b"o"] == []
+
+
 def test_a_journal_that_refuses_silences_the_session(home: Home) -> None:
     session = home.opened()
     sink = to_front(session)
@@ -599,12 +741,17 @@ def test_what_is_published_before_what_comes_again_on_another_connection_makes_n
     assert source_of(session.receive(7)) == source_of(first)
 
 
-def test_where_nothing_can_come_again_a_session_publishes_under_its_source_on(home: Home) -> None:
+def test_what_is_published_on_another_connection_makes_no_repeat_of_what_is_on_its_way(
+    home: Home,
+) -> None:
+    """Its publisher knows that it was accepted, and it may come to other nodes last."""
     session = home.opened()
-    session.receive(5)
+    late = session.receive(5)
     session.reported(pair(PUBREL, 5))
     session.resume(home.fresh(identity=IDENTITY[:8] + b"CONNECT2"))
-    assert session.receive(5) == origin(2)
+    first = session.receive(5)
+    seen = Origins()
+    assert [seen.is_new(origin) for origin in (first, late)] == [True, True]
 
 
 # Another home.
@@ -638,6 +785,8 @@ def test_crashes_leave_no_more_of_a_client_that_reads_nothing_than_its_queue_and
         for number in range(1, 9):
             home.send(session, f"{crashes}.{number}")
             home.settle()
+            if to_front(session).flow == CONGESTED:
+                lag(home, session)
         assert len(messages_on(home.disk)) == 8
         assert session.is_crowded()
         home, session = elsewhere(home)
@@ -645,13 +794,7 @@ def test_crashes_leave_no_more_of_a_client_that_reads_nothing_than_its_queue_and
         to_front(session).overflown = lambda: pytest.fail("it is let in, and loses what waited longest")
         home.settle()
         session.send_again()
-    received = []
-    while packets := heard(session):
-        for _, packet_id, payload in packets:
-            received.append(payload)
-            session.reported(pair(PUBACK, packet_id))
-        home.settle()
-    assert received == [b"0.1", b"0.2", b"0.3", b"3.4", b"3.5", b"3.6", b"3.7", b"3.8"]
+    assert all_read(home, session) == [b"0.1", b"0.2", b"0.3", b"3.4", b"3.5", b"3.6", b"3.7", b"3.8"]
 
 
 def test_what_was_received_is_released_before_more_is_sent_where_the_window_is_full(home: Home) -> None:
@@ -718,9 +861,9 @@ def test_sequences_are_put_down_before_they_are_used(home: Home) -> None:
         session._last = session.meta.sequences
         home.send(session, "x")
         (op, *_) = [op for op in home.disk.waiting if not callable(op)]
-        assert op[1] == b"m"
-        assert op[2] is not None
-        assert decode_meta(op[2]).sequences == session._last + NUMBERS_RESERVED
+        meta = op[1][b"m"]
+        assert meta is not None
+        assert decode_meta(meta).sequences == session._last + NUMBERS_RESERVED
         home.settle()
 
 
@@ -835,7 +978,7 @@ def test_members_of_a_shared_subscription_get_what_a_session_that_ended_left(hom
         home.send(session, payload, share=b"$share/g/t")
     home.settle()
     other, session = elsewhere(home)
-    other.router.shared.redispatch(session)
+    other.router.shared.redispatch(other.router.shared.left_by(session))
     assert other.router.counters.dropped_no_member == 2
 
 

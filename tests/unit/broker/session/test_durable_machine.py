@@ -44,12 +44,15 @@ class Client:
 class Connection:
     """The front of one connection, what is under way on it, and what the client saw there."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, late: list[bytes]) -> None:
         self.client = client
         self.sink = Sink([], 4)
         self.front = Front(Session(self.sink, CLIENT, Limits(), WINDOW, expiry_s=100), _ignore)
+        self.front.send_again()
         self.to_client: deque[bytes] = deque()
-        self.from_client: deque[bytes] = deque()
+        self.from_client: deque[bytes] = deque(late)
+        self.late = {packet[2] << 8 | packet[3] for packet in late}
+        """Packet ids of the PUBRECs that answer the former connection: they may be said twice."""
         self.to_home: deque[bytes] = deque()
         self.under_way: dict[int, int] = {}
         """Packet id -> first byte of what the client heard last of it, until it answered the last."""
@@ -73,7 +76,8 @@ class Connection:
             return
         packet_id = packet[2] << 8 | packet[3]
         if packet[0] == 0x62:
-            assert self.under_way.get(packet_id) in (None, 2), "a PUBREL that comes again, or before its PUBREC"
+            expected = self.under_way.get(packet_id) in (None, 2) or packet_id in self.late
+            assert expected, "a PUBREL that comes again, or before its PUBREC"
             self.under_way[packet_id] = 3
             self.client.stored.discard(packet_id)
             self.from_client.append(b"\x70\x02" + packet[2:4])
@@ -82,8 +86,9 @@ class Connection:
         _, body = remaining_length(packet, 1)
         packet_id, number, qos = packet[body + 3] << 8 | packet[body + 4], int(packet[body + 5 :]), packet[0] >> 1 & 3
         client = self.client
-        assert packet_id not in self.under_way, "a packet id of something else, or a PUBLISH sent again"
-        assert len(self.under_way) < WINDOW, "more than the client takes"
+        is_late = packet_id in self.late
+        assert packet_id not in self.under_way or is_late, "a packet id of something else, or a PUBLISH sent again"
+        assert len(self.under_way) < WINDOW or is_late, "more than the client takes"
         self.under_way[packet_id] = 1 if qos == 1 else 2
         known = packet_id in client.stored if qos == 2 else number in client.got[1]
         if not known:
@@ -101,9 +106,11 @@ class Connection:
             assert self.front.acknowledged(packet_id)
             del self.under_way[packet_id]
         elif packet[0] == 0x70:
-            assert self.front.completed(packet_id)
-            del self.under_way[packet_id]
+            assert self.front.completed(packet_id) or packet_id in self.late
+            self.under_way.pop(packet_id, None)
         else:
+            if packet_id in self.late:
+                self.under_way.setdefault(packet_id, 2)
             heard = self.front.received(packet_id, False)
             assert heard != UNKNOWN
             if heard == DONE:
@@ -125,6 +132,8 @@ class DurableMachine(RuleBasedStateMachine):
         self.session.leave(self.home.router.away4)
         self.stream: deque[bytes] = deque()
         self.connection: Connection | None = None
+        self.unsaid: list[bytes] = []
+        """PUBRECs that the client had no time to say on its former connection."""
         self.number = 0
         self.promised: dict[int, set[int]] = {1: set(), 2: set()}
         self.sent: dict[int, list[int]] = {1: [], 2: []}
@@ -218,9 +227,9 @@ class DurableMachine(RuleBasedStateMachine):
     # The client.
 
     @precondition(lambda self: self.connection is None)
-    @rule()
-    def connects(self) -> None:
-        self.connection = Connection(self.client)
+    @rule(says_late=st.booleans())
+    def connects(self, says_late: bool) -> None:
+        self.connection = Connection(self.client, self.unsaid if says_late else [])
         self._attach()
 
     def _attach(self) -> None:
@@ -230,6 +239,8 @@ class DurableMachine(RuleBasedStateMachine):
 
     def connection_is_lost(self, reported: int) -> None:
         self.reports_arrive(reported)
+        assert self.connection is not None
+        self.unsaid = [packet for packet in self.connection.from_client if packet[0] == 0x50]
         self.connection = None
         self.stream.clear()
         self.session.leave(self.home.router.away4)
@@ -268,7 +279,7 @@ class DurableMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if self.connection is None:
-            self.connects()
+            self.connects(False)
         connection = self.connection
         assert connection is not None
         for _ in range(20 * (self.number + 10)):

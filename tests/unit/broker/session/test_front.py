@@ -144,6 +144,53 @@ def test_a_PUBREC_that_refuses_is_reported_as_such(front: Front) -> None:
     sent(front, qos=2)
 
 
+def test_what_contradicts_an_exchange_of_this_connection(front: Front) -> None:
+    def contradicting(packet_id: int) -> list[int]:
+        kinds = (frame.PUBACK, frame.PUBREC, frame.PUBCOMP)
+        return [kind for kind in kinds if front.contradicts(kind, packet_id)]
+
+    sent(front, 1, 1)
+    sent(front, 2, 2)
+    assert contradicting(1) == [frame.PUBREC, frame.PUBCOMP]
+    assert contradicting(2) == [frame.PUBACK, frame.PUBCOMP]
+    assert front.acknowledged(1)
+    assert front.received(2, False) == LATER
+    assert contradicting(2) == [frame.PUBACK, frame.PUBCOMP]
+    front.arrived(encode.pub_ack(frame.PUBREL, 4, 2))
+    assert contradicting(2) == [frame.PUBACK]
+    assert front.completed(2)
+    sent(front, 3, 2)
+    assert front.received(3, True) == LATER
+    for packet_id in (1, 2, 3, 9):  # over, here or on the former connection: said again, or late
+        assert contradicting(packet_id) == []
+
+
+def test_a_PUBREC_for_the_former_connection_is_the_homes_to_answer(front: Front) -> None:
+    again = publish(4, "t", "x", qos=2, packet_id=1, dup=True)
+    assert front.received(1, False) == UNKNOWN  # of a session that isn't resumed nobody knows more
+    front.send_again()
+    assert front.received(1, True) == UNKNOWN
+    assert front.received(1, False) == LATER
+    assert front.take_reports() == pair(PUBREC, 1)
+    assert front.arrived(again) == b""
+    assert front.arrived(PUBREL_1) == PUBREL_1
+    assert front.completed(1)
+    front.arrived(settled(PUBCOMP, 1))
+    assert not front._states
+    assert front._open == 0
+
+
+def test_a_PUBLISH_that_waits_is_not_sent_once_it_is_known_to_be_received(asked: Asked) -> None:
+    front = Front(Session(Sink([], 5), b"c", Limits(), 1, expiry_s=9), asked)
+    front.send_again()
+    sent(front, 4)
+    assert front.arrived(publish(4, "t", "x", qos=2, packet_id=1, dup=True)) == b""
+    assert front.received(1, False) == LATER
+    assert front.received(2, False) == UNKNOWN, "more than a former connection had"
+    assert front.acknowledged(4)
+    assert front.sink.out == []
+
+
 def test_a_connection_may_begin_with_a_PUBREL(front: Front) -> None:
     assert front.arrived(PUBREL_1) == PUBREL_1
     assert front.completed(1)

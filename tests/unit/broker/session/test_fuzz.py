@@ -19,6 +19,7 @@ TOPICS = ("a", "a/b", "c/1", "c/2", "witness/not", "long/" + "x" * 600)
 FILTERS = (b"#", b"a/#", b"c/+", b"a", b"$share/g/a", b"+/+")
 EVER_S = 1e6
 SMALL = Limits(max_packet_size=2000, max_inflight=2, max_mqueue_len=8, max_awaiting_rel=3)
+STRICT = Limits(max_packet_size=2000, max_inflight=2, max_mqueue_len=8, max_awaiting_rel=3, strict_mode=True)
 
 
 def packet(seed: random.Random, version: int) -> bytes:
@@ -108,7 +109,7 @@ def test_hostile_clients_disturb_nobody_and_leave_nothing(number: int) -> None:
         will = Will(b"a/b", b"gone", 1, seed.random() < 0.5, None) if seed.random() < 0.5 else None
         stream = encode.connect(Connect(version, b"c%d" % index, will=will))
         stream += b"".join(packet(seed, 5 if version == 5 else 4) for _ in range(30))
-        clients.append(node.opened())
+        clients.append(Client(node.router, node.port, seed.choice((SMALL, SMALL, STRICT))))
         reads.append(pieces(seed, mutated(seed, stream)))
     rounds = 0
     while any(reads):

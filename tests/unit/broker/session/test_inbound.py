@@ -9,8 +9,12 @@ import pytest
 from flockmq.bounds import INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
+from flockmq.node.shared import RemoteShares
+from flockmq.rlog.shards import Members
 from flockmq.session.channel import CLOSED
 from flockmq.session.front import Front
+from flockmq.session.inbound import Inbound
+from flockmq.session.limits import Limits
 from flockmq.session.origin import origin_of, session_source
 from flockmq.session.port import ASKED
 from flockmq.session.publish import publication
@@ -26,15 +30,18 @@ class OtherNode(Peer):
         self.taken: list[bytes] = []
         self.waiting: list[Callable[[], None]] = []
         self.has_room = True
+        self.takes_once = False
 
     def put_run(self, version: int, chunk: bytes) -> None:
         self.taken.append(chunk)
 
     def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        if self.has_room:
-            self.taken.append(packet)
-            self.waiting.append(on_accepted)
-        return self.has_room
+        if not self.has_room:
+            return False
+        self.has_room = not self.takes_once
+        self.taken.append(packet)
+        self.waiting.append(on_accepted)
+        return True
 
     def takes(self, packet_bytes: int) -> bool:
         return self.has_room
@@ -273,6 +280,73 @@ def test_what_has_an_origin_is_for_all_or_for_nobody(node: Node) -> None:
     node.turn()
     assert publisher.packets() == [b"\x50\x03\x00\x01\x97"]
     assert other_node.taken == []
+
+
+def group_of(node: Node, *peers: OtherNode) -> None:
+    """A shared subscription of the topic with a member on each of these nodes."""
+    names = {f"{number}@0": peer for number, peer in enumerate(peers)}
+    node.router.shared.find_peer = names.get
+    shares = RemoteShares(node.router, "me@0")
+    shares.go_live()
+    for name in names:
+        shares.put((b"$share/g/a", name), Members(1, 0), None)
+
+
+def with_origin(node: Node, publisher: Client) -> Inbound:
+    """A QoS 2 message that waits for the log alone."""
+    node.port.hold = True
+    node.feed(publisher, publish(5, "a", "1", qos=2, packet_id=1, retain=True))
+    inbound = node.port.inbound.pop()
+    inbound.message.origin = of_session(10)
+    return inbound
+
+
+def test_what_has_an_origin_is_for_nobody_where_a_group_has_no_room(node: Node) -> None:
+    subscriber, full, publisher = other(node, b"#"), OtherNode(node.router.turn), node.client("p", 5)
+    group_of(node, full)
+    full.has_room = False
+    with_origin(node, publisher).logged(Reason.SUCCESS)
+    node.turn()
+    assert publisher.packets() == [b"\x50\x03\x00\x01\x97"]
+    assert subscriber.taken == []
+
+
+def test_what_has_an_origin_goes_to_whoever_of_a_group_has_room(node: Node) -> None:
+    subscriber, publisher = other(node, b"#"), node.client("p", 5)
+    full, roomy = OtherNode(node.router.turn), OtherNode(node.router.turn)
+    group_of(node, full, roomy)
+    full.has_room = False
+    with_origin(node, publisher).logged(Reason.SUCCESS)
+    assert [len(peer.taken) for peer in (subscriber, full, roomy)] == [1, 0, 1]
+
+
+def test_members_without_room_are_cut_off_for_what_nobody_else_has_room_for() -> None:
+    node = Node(Limits(max_inflight=1, max_mqueue_len=1))
+    subscriber, publisher = other(node, b"#"), node.client("p", 5)
+    members = [node.client(f"m{number}") for number in range(2)]
+    for member in members:
+        node.subscribe(member, ("$share/g/a", 1))
+    for number in range(1, 5):
+        node.feed(node.client(f"fills{number}"), message(number))
+    with_origin(node, publisher).logged(Reason.SUCCESS)
+    assert len(subscriber.taken) == 5
+    assert [member.has_ended() for member in members] == [True, True], "what one leaves has no room at the other"
+
+
+def test_what_a_group_has_no_room_for_any_more_when_others_have_it_is_acknowledged_when_it_has(node: Node) -> None:
+    """The message itself may fill a link, behind which the group's member is."""
+    link, publisher, refused = other(node, b"#"), node.client("p", 5), list[Callable[[], None]]()
+    group_of(node, link)
+    node.router.shared.on_refused = lambda _group, _message, accepted: refused.append(accepted)
+    inbound = with_origin(node, publisher)
+    link.takes_once = True
+    inbound.logged(Reason.SUCCESS)
+    link.waiting[0]()
+    node.turn()
+    assert (len(link.taken), publisher.packets()) == (1, [])
+    refused[0]()
+    node.turn()
+    assert publisher.packets() == [b"\x50\x02\x00\x01"]
 
 
 def test_a_qos_2_message_refused_to_who_is_gone_may_be_sent_again(node: Node) -> None:

@@ -136,7 +136,7 @@ def test_what_a_member_here_has_no_room_for_is_anothers_or_refused() -> None:
     member = homed.client("m")
     homed.subscribe(member, (filter.decode(), 1))
     refused: list[bytes] = []
-    homed.router.shared.on_refused = lambda _, message: refused.append(message.payload())
+    homed.router.shared.on_refused = lambda _, message, _accepted: refused.append(message.payload())
     counters, given = homed.router.counters, 0
     while not member.has_ended():
         packet = publication(4, 1, False, b"a", b"%d" % given, b"").packet

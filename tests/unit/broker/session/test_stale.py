@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.bounds import INBOUND_LINE_MAX
+from flockmq.bounds import HELD_MAX_BYTES, INBOUND_BYTES, INBOUND_LINE_MAX
+from flockmq.mqtt.packets import Connect
 from unit.broker.session.harness import Client, Node, publish
 
 
@@ -106,3 +107,100 @@ def test_a_message_counts_even_if_its_client_is_gone_by_then(node: Node) -> None
     node.subscribe(subscriber, ("a", 0))
     freshen(node)
     assert [packet[-1:] for packet in subscriber.packets()] == [b"1"]
+
+
+LARGE = "x" * 1_000_000
+HALF = HELD_MAX_BYTES // 2 // len(LARGE)
+"""So many such messages are about half of what may wait."""
+
+
+def large(number: int, qos: int = 1, topic: str = "a", retain: bool = False) -> bytes:
+    return publish(4, topic, f"{number} {LARGE}", qos=qos, packet_id=number, retain=retain)
+
+
+def numbers(client: Client) -> list[int]:
+    """Of the messages that came."""
+    return [int(packet[7:20].partition(b" ")[0]) for packet in client.packets()]
+
+
+def test_of_what_clients_left_behind_the_oldest_goes_when_too_much_waits(node: Node) -> None:
+    subscriber, router = node.client("s"), node.router
+    node.subscribe(subscriber, ("a", 0))
+    for number in range(1, 2 * HALF):
+        publisher = node.client(f"p{number}")
+        node.feed(publisher, large(number))
+        publisher.lost()
+        assert router.held_bytes <= HELD_MAX_BYTES // 2
+    left = len(router.held)
+    assert HALF - 2 <= left <= HALF
+    assert router.counters.dropped_left == 2 * HALF - 1 - left
+    came = []
+    while freshen(node, at_once=1):
+        came += numbers(subscriber)
+    assert came + numbers(subscriber) == list(range(2 * HALF - left, 2 * HALF))
+    assert (router.held_bytes, len(router.left)) == (0, 0)
+
+
+def test_clients_are_not_read_when_much_waits_and_cut_off_when_too_much_does(node: Node) -> None:
+    publishers = [node.client(f"p{number}") for number in range(HALF + 10)]
+    for publisher in publishers:
+        node.feed(publisher, large(1))
+    assert not publishers[HALF - 10].paused
+    assert publishers[-1].paused
+    for publisher in publishers:
+        publisher.paused = 0
+        node.feed(publisher, large(2))
+    assert publishers[-1].has_ended()
+    assert not publishers[0].has_ended()
+    assert node.router.held_bytes <= HELD_MAX_BYTES
+    freshen(node)
+    assert answers(publishers[0]) == [(0x40, 1), (0x40, 2)]
+    assert not publishers[0].line_paused
+
+
+def test_messages_count_for_more_than_their_bytes(node: Node) -> None:
+    publisher = node.client("p")
+    node.feed(publisher, message(1))
+    node.feed(publisher, message(2, qos=0))
+    assert node.router.held_bytes == 2 * INBOUND_BYTES + len(message(1)) + len(message(2, qos=0))
+
+
+def test_qos_0_behind_a_message_that_is_given_up_is_delivered(node: Node) -> None:
+    subscriber, publisher = node.client("s"), node.client("p")
+    node.subscribe(subscriber, ("b", 0))
+    node.feed(publisher, large(1) + publish(4, "b", "7 ", qos=0))
+    publisher.lost()
+    for number in range(HALF + 1):
+        node.feed(node.client(f"p{number}"), large(1))
+    assert [packet[-2:] for packet in subscriber.packets()] == [b"7 "]
+    assert node.router.counters.dropped_left == 1
+
+
+def test_a_message_of_qos_2_that_was_given_up_may_come_again(node: Node) -> None:
+    lasting = Connect(4, b"p", clean_start=False)
+    publisher, subscriber = node.client("p", connect=lasting), node.client("s")
+    node.subscribe(subscriber, ("a", 0))
+    node.feed(publisher, large(1, qos=2))
+    publisher.lost()
+    for number in range(HALF + 1):
+        node.feed(node.client(f"p{number}"), large(2, topic="b"))
+    again = node.client("p", connect=lasting)
+    node.feed(again, large(1, qos=2))
+    freshen(node)
+    assert (0x50, 1) in answers(again)
+    assert numbers(subscriber) == [1]
+
+
+def test_what_the_log_has_is_given_up_by_nobody(node: Node) -> None:
+    """Whoever subscribes is sent it, so whoever has subscribed is to be, too."""
+    node.port.hold = True
+    subscriber, publisher = node.client("s"), node.client("p")
+    node.feed(publisher, large(1, retain=True))
+    node.port.inbound[0].logged(0)
+    publisher.lost()
+    for number in range(HALF + 1):
+        node.feed(node.client(f"p{number}"), large(2, topic="b"))
+    node.port.hold = False
+    node.subscribe(subscriber, ("a", 0))
+    freshen(node)
+    assert numbers(subscriber) == [1]

@@ -36,8 +36,11 @@ class CountingNode:
             role="replicant",
             version="0.1.0",
             build="compiled",
+            ready=True,
+            state="ready",
             uptime_s=2.0,
             leader="c@1",
+            cluster_version=2,
             shards=[ShardStatus(shard="route", applied="1-7", lag_entries=3, lag_ms=250.0)],
         )
 

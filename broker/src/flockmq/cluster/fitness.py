@@ -1,0 +1,32 @@
+"""Whether this node can serve, as it says in its readiness and to the others. Pure.
+
+It can't while it doesn't reach Redis and another node does, nor while its tables may be old: who comes to it would
+wait. A moment of either is no matter. While Redis is away for everybody no node can do better than another, and what
+can go on does: then nobody is unfit for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.bounds import UNFIT_AFTER_S
+
+CUT_OFF: Final = "it doesn't reach Redis, which other nodes reach"
+STALE: Final = "its tables may be old"
+
+
+class Fitness:
+    """`unfit`: why it can't serve, "" if it can."""
+
+    def __init__(self) -> None:
+        self.unfit = ""
+        self.is_cut_off = False
+        """It hears nothing from Redis, and another node does."""
+        self._since: dict[str, float] = {}
+
+    def look(self, now: float, *, is_cut_off: bool, is_stale: bool) -> None:
+        """Ten times a second."""
+        self.is_cut_off = is_cut_off
+        reasons = [reason for reason, holds in ((CUT_OFF, is_cut_off), (STALE, is_stale)) if holds]
+        self._since = {reason: self._since.get(reason, now) for reason in reasons}
+        self.unfit = next((reason for reason, since in self._since.items() if now - since >= UNFIT_AFTER_S), "")

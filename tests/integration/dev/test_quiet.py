@@ -1,0 +1,127 @@
+"""Who looks for WARNING in a log finds what somebody should look at: no start and no stop that went as it should."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from integration.crashing_valkey import Valkey
+from integration.dev.commands import PATIENCE_S, Command, Commands
+
+LOUD = ("WARNING", "ERROR", "CRITICAL", "Traceback")
+BUSY = "the tables may be old"
+"""True where a node gets no CPU for half a second, as on a busy machine."""
+UNWRITTEN = "flockmq.node.filters"
+"""True where all nodes stop at once: a write of one finds no core that takes it any more."""
+CORES, REPLICANTS = ("core-1", "core-2", "core-3"), ("replicant-1", "replicant-2")
+
+
+def loud(log: str) -> list[str]:
+    lines = [line for line in log.splitlines() if any(word in line for word in LOUD)]
+    return [line for line in lines if BUSY not in line and UNWRITTEN not in line]
+
+
+def stop(command: Command) -> None:
+    assert command.end(signal.SIGTERM) == 0, command.errors()
+
+
+def test_a_single_node_starts_stops_and_starts_again_without_a_warning(flockmq: Commands, tmp_path: Path) -> None:
+    for _ in range(2):
+        command, _ = flockmq.start_node("--data-dir", str(tmp_path))
+        stop(command)
+        assert loud(command.errors()) == []
+
+
+def test_a_demo_starts_and_stops_without_a_warning(flockmq: Commands, tmp_path: Path) -> None:
+    command = flockmq.start("dev", "--port", "0", "--management-port", "0", "--cores", "2")
+    command.until("Press Ctrl-C")
+    logs = list(Path(command.folder).glob("flockmq-dev-*/*.log"))
+    for log in logs:
+        os.link(log, tmp_path / log.name)  # the demo removes its own
+    stop(command)
+    assert sorted(log.name for log in logs) == ["core-1.log", "core-2.log", "replicant-1.log", "replicant-2.log"]
+    assert loud(command.errors()) == []
+    assert {log.name: loud((tmp_path / log.name).read_text()) for log in logs} == {log.name: [] for log in logs}
+
+
+@pytest.fixture
+def valkey(tmp_path: Path) -> Iterator[Valkey]:
+    server = Valkey(tmp_path / "valkey")
+    yield server
+    server.stop()
+
+
+class Cluster:
+    """Nodes as Kubernetes starts them: all at once."""
+
+    def __init__(self, flockmq: Commands, url: str, folder: Path) -> None:
+        self._flockmq = flockmq
+        self._folder = folder
+        ports = dict(zip(CORES, _free_ports(len(CORES)), strict=True))
+        self._listens = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+        self._shared = {
+            "REDIS__URL": url,
+            "CLUSTER__KEY": "a cluster key of 32 bytes or more",
+            "CLUSTER__SEEDS": ",".join(self._listens.values()),
+            "CLUSTER__CORES": str(len(CORES)),
+            "AUTHENTICATION__ALLOW_ANONYMOUS": "true",
+            "NODE__HOST": "127.0.0.1",
+        }
+
+    def start(self) -> dict[str, Command]:
+        """Returns when all are ready."""
+        begun = {name: self._begin(name) for name in (*CORES, *REPLICANTS)}
+        for command, told in begun.values():
+            self._flockmq.ready(command, told)
+        return {name: command for name, (command, _) in begun.items()}
+
+    def start_one(self, name: str) -> Command:
+        command, told = self._begin(name)
+        self._flockmq.ready(command, told)
+        return command
+
+    def _begin(self, name: str) -> tuple[Command, int]:
+        own = {
+            "ROLE": name.partition("-")[0],
+            "NODE__NAME": name,
+            "NODE__DATA_DIR": str(self._folder / name),
+            "CLUSTER__LISTEN": self._listens.get(name, "127.0.0.1:0"),
+        }
+        environment = {f"FLOCKMQ_{key}": value for key, value in (self._shared | own).items()}
+        return self._flockmq.begin_node(environment=environment)
+
+
+def test_a_cluster_starts_and_stops_at_once_and_starts_again_without_a_warning(
+    flockmq: Commands, valkey: Valkey, tmp_path: Path
+) -> None:
+    cluster = Cluster(flockmq, valkey.config.url, tmp_path)
+    for _ in range(2):
+        commands = cluster.start()
+        for command in commands.values():
+            command.process.send_signal(signal.SIGTERM)
+        assert [command.process.wait(PATIENCE_S) for command in commands.values()] == [0] * len(commands)
+        assert {name: loud(command.errors()) for name, command in commands.items()} == {name: [] for name in commands}
+
+
+def test_a_cluster_rolls_without_a_warning(flockmq: Commands, valkey: Valkey, tmp_path: Path) -> None:
+    """Each node stops, and starts again, while all others stay."""
+    cluster = Cluster(flockmq, valkey.config.url, tmp_path)
+    commands = cluster.start()
+    for name in (*REPLICANTS, *reversed(CORES)):
+        stop(commands[name])
+        assert loud(commands[name].errors()) == []
+        commands[name] = cluster.start_one(name)
+    assert {name: loud(command.errors()) for name, command in commands.items()} == {name: [] for name in commands}
+
+
+def _free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [server.getsockname()[1] for server in held]
+    for server in held:
+        server.close()
+    return ports

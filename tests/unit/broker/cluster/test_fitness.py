@@ -1,0 +1,37 @@
+"""When a node says that it can't serve."""
+
+from __future__ import annotations
+
+from flockmq.bounds import UNFIT_AFTER_S
+from flockmq.cluster.fitness import CUT_OFF, STALE, Fitness
+
+
+def looked(fitness: Fitness, now: float, *, is_cut_off: bool = False, is_stale: bool = False) -> str:
+    fitness.look(now, is_cut_off=is_cut_off, is_stale=is_stale)
+    return fitness.unfit
+
+
+def test_a_node_that_serves_is_fit() -> None:
+    assert looked(Fitness(), 10.0) == ""
+
+
+def test_a_moment_of_old_tables_or_without_redis_is_no_matter() -> None:
+    fitness = Fitness()
+    for number in range(10):
+        now = number * UNFIT_AFTER_S
+        assert looked(fitness, now, is_cut_off=True, is_stale=True) == ""
+        assert looked(fitness, now + UNFIT_AFTER_S / 2) == ""
+
+
+def test_a_node_whose_tables_stay_old_is_unfit_until_they_are_not() -> None:
+    fitness = Fitness()
+    looked(fitness, 10.0, is_stale=True)
+    assert looked(fitness, 10.0 + UNFIT_AFTER_S, is_stale=True) == STALE
+    assert looked(fitness, 10.1 + UNFIT_AFTER_S) == ""
+
+
+def test_that_redis_is_away_for_it_alone_is_what_a_node_says_first() -> None:
+    fitness = Fitness()
+    looked(fitness, 10.0, is_cut_off=True, is_stale=True)
+    assert looked(fitness, 10.0 + UNFIT_AFTER_S, is_cut_off=True, is_stale=True) == CUT_OFF
+    assert fitness.is_cut_off

@@ -1,0 +1,57 @@
+"""A session is ended by whoever has the key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from flockmq.management import access, sessions
+
+
+class Node:
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        self.why = ""
+
+    async def end_session(self, client_id: str) -> str:
+        self.ended.append(client_id)
+        return self.why
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+@pytest.fixture
+async def http(node: Node) -> AsyncIterator[aiohttp.ClientSession]:
+    app = web.Application()
+    app[sessions.SESSIONS] = node
+    app.add_routes(sessions.routes)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as session:
+        yield session
+    await runner.cleanup()
+
+
+async def test_a_session_is_ended_by_its_client_id(http: aiohttp.ClientSession, node: Node) -> None:
+    async with http.delete("/api/v1/sessions/a/device%207") as answer:
+        assert answer.status == 204
+    assert node.ended == ["a/device 7"]
+
+
+async def test_it_is_said_why_it_cannot_be_ended_now(http: aiohttp.ClientSession, node: Node) -> None:
+    node.why = "no home of 'a' answered"
+    async with http.delete("/api/v1/sessions/a") as answer:
+        assert answer.status == 503
+        assert await answer.json() == {"error": "no home of 'a' answered; try again later"}
+
+
+def test_only_who_has_the_key_ends_a_session() -> None:
+    assert "/api/v1/sessions/a".startswith(access.GUARDED)
