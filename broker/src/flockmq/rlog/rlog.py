@@ -201,7 +201,9 @@ class Rlog:
 
     def note_head(self, shard: str, head: StreamId) -> None:
         """Another node's tables are at `head`."""
-        self._lags[shard].note(head, self.applied(shard), asyncio.get_running_loop().time())
+        lag = self._lags[shard]
+        if head > lag.head:
+            lag.note(head, self.applied(shard), asyncio.get_running_loop().time())
 
     def majority_reached(self, shard: str, place: StreamId) -> None:
         """More than half of the cores have applied all up to there: whatever befalls Redis, it is kept."""
@@ -334,8 +336,9 @@ class _Lag:
         self._noted_s = self._waited_s = 0.0
 
     def note(self, head: StreamId, applied: StreamId, now_s: float) -> None:
-        if head > self.head:
-            self.head, self._noted_s = head, now_s
+        """A newer one."""
+        self._advance(applied)
+        self.head, self._noted_s = head, now_s
         self._advance(applied)
 
     def behind(self, applied: StreamId, now_s: float) -> tuple[int, float]:
