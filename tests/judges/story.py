@@ -52,7 +52,8 @@ Kind = TypeVar("Kind")
 
 
 class Story:
-    def __init__(self, events: Iterable[AnyEvent]) -> None:
+    def __init__(self, events: Iterable[AnyEvent], ended_at: float = -FOREVER) -> None:
+        """`ended_at`: nothing else came until then."""
         self.connections: dict[int, Connection] = {}
         self.by_client: dict[str, list[Connection]] = defaultdict(list)
         """In the order in which they asked."""
@@ -72,7 +73,7 @@ class Story:
         """Prefixes that ever were, or may have been."""
         self.looks: list[list[RetainedStood]] = []
         """At what is retained: those between which nothing was."""
-        self.ended_at = -FOREVER
+        self.ended_at = ended_at
         self._others: dict[type, list[Any]] = defaultdict(list)
         self._life: dict[str, Life] = {}
         self._unanswered: dict[str, list[Connection]] = defaultdict(list)

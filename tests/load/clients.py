@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from load import looks
@@ -15,8 +15,13 @@ from load.stage import Stage
 from load.waiting import until
 
 QUIET_S: Final = 1.0
+LATE_LOOK_S: Final = 2.0
 CONNECT_MAX_S: Final = 30.0
 SESSIONS: Final = ("clean", "durable")
+
+
+def _forever(_: float) -> bool:
+    return True
 
 
 class Load:
@@ -62,11 +67,14 @@ class Load:
         async with asyncio.timeout(CONNECT_MAX_S):
             await until(lambda: all(player.link is not None or player.is_away for player in self.players))
 
-    async def settle(self, patience_s: float, since: float | None = None) -> list[str]:
+    async def settle(
+        self, patience_s: float, since: float | None = None, is_owed: Callable[[float], bool] = _forever
+    ) -> list[str]:
         """When the last fault is over: go on until each feature has come once more to what it is there for, then fall
         silent; returns when everything published is acknowledged, and what is to come has come. None of the three takes
         longer than `patience_s`. What is returned is who still waits for an answer then. Played is written down for the
-        time `since` then, or since this was called."""
+        time `since` then, or since this was called. `is_owed(at)`: whether something would be lost that hasn't come at
+        that time, and hasn't come yet."""
         since = self._stage.now() if since is None else since
         await _within(patience_s, until(lambda: all(feature.times_since(since) for feature in self.features)))
         for feature in self.features:
@@ -77,11 +85,18 @@ class Load:
             player.settle()
         await _within(patience_s, until(lambda: all(player.is_settled for player in self.players)))
         unsettled = [player.name for player in self.players if not player.is_settled]
-        await asyncio.gather(*(feature.until_quiet() for feature in self.features))
+        await self._until_nothing_is_late(is_owed)
         await self._until_silent()
         if any(feature.retains for feature in self.features):
             await _within(patience_s, looks.retained(self._stage, self._chapter))
         return unsettled
+
+    async def _until_nothing_is_late(self, is_owed: Callable[[float], bool]) -> None:
+        twice_s, lost_s = (max(late_s) for late_s in zip(*(feature.late_s for feature in self.features), strict=True))
+        lost_at = self._stage.now() + lost_s
+        await asyncio.sleep(twice_s)
+        while self._stage.now() < lost_at and is_owed(lost_at):  # noqa: ASYNC110 - judged, no event
+            await asyncio.sleep(LATE_LOOK_S)
 
     async def _until_silent(self) -> None:
         heard = -1

@@ -6,7 +6,6 @@ features a load has.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -34,10 +33,8 @@ class Feature:
         """What is undone then."""
         self.retains = False
         """In the end it is looked at what every node has retained."""
-        self.quiet_at = 0.0
-        """Until then something may come that nobody waits for."""
-        self.quiet_s = 0.0
-        """And for so long after all its players were there last: what hasn't come then is lost."""
+        self.late_s = (0.0, 0.0)
+        """How long after all its players were there something may come twice; what hasn't come is lost after."""
         self.prefix = f"{chapter}-{name}"
         self._times: list[float] = []
 
@@ -64,7 +61,3 @@ class Feature:
 
     def played(self, since: float) -> Played:
         return Played(self.stage.now(), self.name, self.times_since(since))
-
-    async def until_quiet(self) -> None:
-        """When its players are there, and nothing is under way."""
-        await asyncio.sleep(max(self.quiet_at - self.stage.now(), self.quiet_s))

@@ -54,14 +54,14 @@ PROFILES: Final[dict[str, Profile]] = {
     "sentinel": Profile("base", (Shape(redis=SENTINEL),), schedule.mix_for(SENTINEL)),
     "redis-cluster": Profile("base", (Shape(redis=CLUSTER),), OF_MASTERS, weight=0.5),
     "scaled": Profile(
-        "base", kinds=(*schedule.SCALE_KINDS, "kill replicant", "kill leader", "kill redis"), weight=0.3, base_rate=20
+        "base", kinds=(*schedule.SCALE_KINDS, "kill replicant", "kill leader", "kill redis"), weight=0.3, base_rate=16
     ),
     "upgraded": Profile(
         "stored",
         (_settling("core-3"), _settling("replicant-2")),
         (*schedule.UPGRADE_KINDS, "kill core", "kill leader", "kill replicant", "kill redis", "isolate core"),
         weight=0.3,
-        base_rate=18,
+        base_rate=9,
     ),
     "flow": Profile("flow", base_rate=8),
     "overflow": Profile(

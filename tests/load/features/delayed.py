@@ -15,12 +15,13 @@ DELAYS_S: Final = (1, 3)
 AT_ONCE_MAX: Final = 5
 HERE_S: Final = (1.0, 3.0)
 AWAY_S: Final = (0.5, 2.0)
-LATE_S: Final = 11.0
-"""What is so late is lost."""
+TWICE_S: Final = 5.0
+LOST_S: Final = 11.0
+"""After it was due."""
 
 
 def play(feature: Feature) -> None:
-    feature.quiet_s = DELAYS_S[-1] + LATE_S
+    feature.late_s = DELAYS_S[-1] + TWICE_S, DELAYS_S[-1] + LOST_S
     publishers = [feature.player(f"pub{i}", terms) for i, terms in enumerate((LASTING, CLEAN_311))]
     for publisher in publishers:
         feature.act(_publish, feature, publisher, feature.rate / len(publishers))

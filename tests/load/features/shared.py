@@ -29,14 +29,14 @@ STUCK_SHARE: Final = 0.5
 CROWD: Final = 3
 STUCK_S: Final = (5.0, 10.0)
 AWAKE_S: Final = 0.5
-LATE_S: Final = 11.0
-"""What waited for a member that was away has come by then."""
+LATE_S: Final = (5.0, 11.0)
+"""What waited for a member that is away, or is gone, comes in that time."""
 TINY: Final = 1
 """The window of who is full."""
 
 
 def play(feature: Feature) -> None:
-    feature.quiet_s = LATE_S
+    feature.late_s = LATE_S
     jobs = f"{feature.root}/jobs"
     member = Wish(f"$share/workers/{jobs}/#")
     for i, terms in enumerate(MEMBERS):

@@ -30,8 +30,10 @@ STATES: Final = (("state-clean", CLEAN, 0.0), ("state-durable", LASTING, 1.0))
 HERE_S: Final = (0.3, 2.0)
 AWAY_S: Final = (0.2, 3.5)
 PATIENCE_S: Final = 2.0
-LATE_S: Final = 34.0
-"""A delay, and what it may take where a fault hid that a client went: so late a will is lost."""
+TWICE_S: Final = 9.0
+"""A delay, and what a home waits for a client whose node died, and a little."""
+LOST_S: Final = 34.0
+"""A delay, and what it may take where a fault hid that a client went."""
 
 
 def play(feature: Feature) -> None:
@@ -50,7 +52,7 @@ def play(feature: Feature) -> None:
         watcher = feature.player(name, terms, [Wish(f"{feature.root}/#")])
         watcher.taking.heard = partial(_heard, feature)
     feature.retains = True
-    feature.quiet_s = LATE_S
+    feature.late_s = TWICE_S, LOST_S
 
 
 def _heard(feature: Feature, delivered: Delivered) -> None:
