@@ -30,7 +30,7 @@ from faults.host import Host
 from faults.lab import Lab
 from faults.redis_hosts import SHAPES
 from faults.tally import Tally
-from judges.judge import Finding, Verdict
+from judges.judge import Finding, Rules, Verdict
 from load import history
 from load.clients import SESSIONS, Load
 from load.history import AnyEvent, Unwell
@@ -68,7 +68,7 @@ async def campaign(options: argparse.Namespace) -> int:
         for number, chapter in enumerate(_chapters(steps), 1):
             events.clear()
             load = Load(stage, number, options.profile, options.rate, sessions=sessions, churners=options.churners)
-            verdict = await play(lab, load, chapter, events, options.patience, say, tally.timed)
+            verdict = await play(lab, load, chapter, events, options.patience, say, tally.timed, Rules(options.cores))
             tally.add(events, verdict)
             tell(options, number, events, verdict)
             if verdict.findings and options.stop_at_first:

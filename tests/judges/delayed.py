@@ -2,7 +2,7 @@
 
 "`$delayed/SECONDS/TOPIC` is … published when it is due, whatever nodes died." That it comes at all is the judge of
 losses' affair, that it comes once that of repeats. The node that takes it says when it is due, the leader when that
-is, both by their wall clocks: within `wall_clocks_apart_s` of one another, unless a fault moves a clock.
+is, both by the cluster's time: within `times_apart_s` of one another, unless that is wrong.
 
 The order is that of the times at which messages are due, and of two of the same millisecond that of their publishing.
 Judged are messages that are due `delayed_apart_s` apart, or have the same delay and connection, each sent once, while
@@ -27,9 +27,9 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
         yield from _judge_order(story, rules, life)
         for delivered, _, _, sent in life.came:
             early_s = sent.due_at - delivered.at
-            if not sent.is_delayed or early_s <= rules.wall_clocks_apart_s:
+            if not sent.is_delayed or early_s <= rules.times_apart_s:
                 continue
-            if not story.faults.of_clocks.overlap(sent.first_sent_at, delivered.at):
+            if not story.faults.of_time.overlap(sent.first_sent_at, delivered.at):
                 yield Finding(
                     EARLY, delivered.at, f"{_named(sent)} came to {life.client} {early_s:.1f} s before it is due"
                 )

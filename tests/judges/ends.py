@@ -52,7 +52,7 @@ def must_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
     if connection.was_over:
         return _was_told(story, rules, previous, asked_at)
     left_at = life.left_before(connection)
-    if left_at > asked_at or previous.expiry_s == FOREVER or story.faults.of_clocks.overlap(left_at, asked_at):
+    if left_at > asked_at or previous.expiry_s == FOREVER or story.faults.of_time.overlap(left_at, asked_at):
         return False
     expired_at = latest(story, rules, left_at) + previous.expiry_s
     return asked_at > story.faults.any.quiet_for(expired_at, rules.session_expiry_slack_s)
@@ -60,7 +60,7 @@ def must_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
 
 def _may_have_expired(story: Story, rules: Rules, left_at: float, at: float, expiry_s: float) -> bool:
     since = earliest(story, rules, left_at)
-    return at - since >= expiry_s or (expiry_s < FOREVER and story.faults.of_clocks.overlap(since, at))
+    return at - since >= expiry_s or (expiry_s < FOREVER and story.faults.of_time.overlap(since, at))
 
 
 def _was_told(story: Story, rules: Rules, last: Connection, at: float) -> bool:

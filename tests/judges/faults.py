@@ -1,13 +1,14 @@
 """When faults ran, and on whom: what a judge must not count as time.
 
 What always holds: a fault that never ended runs for ever; two that follow one another within TOGETHER_S are one, for
-what one kept from being heard the other may keep still.
+what one kept from being heard the other may keep still. A node's clock that is wrong is no fault: the cluster's time is
+that of most cores (`cluster/clocks.py`). Only where most of them are wrong at once it counts, and so does Redis' clock.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from judges.verdict import FOREVER
@@ -17,6 +18,10 @@ PATH_FAULTS: Final = ("cut", "isolate")
 """What the kinds begin with by which nodes don't hear one another."""
 CLOCK_FAULTS: Final = ("clock", "drift")
 """What the kinds begin with by which a clock is wrong."""
+CLOCKED: Final = ("core", "replicant")
+"""What they go on with where it is a node's."""
+CLOCKS_SET_MAX_S: Final = 6.0
+"""How long the cluster's time may stay wrong when the clocks of most cores are right again."""
 
 
 class Fault(NamedTuple):
@@ -73,11 +78,14 @@ class Spans:
 
 
 class Faults:
-    """`any`: of all nodes."""
+    """`any`: of all nodes; `of_time`: that made the cluster's time wrong. `cores`: how many it is the time of."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[Fault], cores: int) -> None:
+        clocks = [fault for fault in faults if _is_of_clock(fault)]
+        wrong = list(_of_most([fault for fault in clocks if fault.kind.split()[1] == "core"], 1 + cores // 2))
+        faults = [*(fault for fault in faults if not _is_of_clock(fault)), *wrong]
         self.any = Spans(faults)
-        self.of_clocks = Spans(fault for fault in faults if fault.kind.split()[0] in CLOCK_FAULTS)
+        self.of_time = Spans(wrong)
         of: dict[str, list[Fault]] = {}
         for fault in faults:
             for node in fault.nodes:
@@ -110,3 +118,21 @@ class Faults:
         while (later := max(self.of(node).over(at) for node in nodes)) > at:
             at = later
         return at
+
+
+def _is_of_clock(fault: Fault) -> bool:
+    """Of a node's."""
+    what, *whose = fault.kind.split()
+    return what in CLOCK_FAULTS and whose[0] in CLOCKED
+
+
+def _of_most(clocks: Sequence[Fault], most: int) -> Iterator[Fault]:
+    """When so many cores' clocks were wrong at once: from where one more is, until enough of them are right."""
+    for last in clocks:
+        ends: dict[str, float] = {}
+        for fault in clocks:
+            if fault.began <= last.began <= fault.ended:
+                ends[fault.nodes[0]] = max(fault.ended, ends.get(fault.nodes[0], fault.ended))
+        if len(ends) >= most:
+            ended = sorted(ends.values())[-most] + CLOCKS_SET_MAX_S
+            yield Fault(last.began, ended, last.kind, tuple(ends))

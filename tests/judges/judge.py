@@ -87,7 +87,7 @@ JUDGES: Final[dict[str, Judge]] = {
 
 def judge(events: Iterable[AnyEvent], rules: Rules = Rules(), ended_at: float = -FOREVER) -> Verdict:  # noqa: B008
     """`ended_at`: as if nothing else came until then."""
-    story = Story(events, ended_at)
+    story = Story(events, ended_at, rules.cores)
     findings = [finding for each in JUDGES.values() for finding in each(story, rules)]
     acknowledged = sum(sent.acknowledged_at < FOREVER for sent in story.sent.values())
     return Verdict(acknowledged, sorted(findings, key=lambda finding: finding.at))

@@ -12,7 +12,7 @@ connection and topic.
 Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, for
 it can't be told; what has an expiry, unless its client was there, with no fault, long before that ran out; the oldest
 of more than `max_mqueue_len` that waited for a client that was away, or whose node was cut off; what is delayed, until
-it is due, or if a clock was wrong. Wills and shared subscriptions have judges of their own.
+it is due, or if the cluster's time was wrong. Wills and shared subscriptions have judges of their own.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def is_owed(story: Story, rules: Rules, sent: Sent) -> bool:
         return False
     if sent.is_delayed:
         due_by = story.faults.any.quiet_for(sent.owed_at, rules.delivered_max_s)
-        if due_by > story.ended_at or story.faults.of_clocks.overlap(sent.first_sent_at, sent.owed_at):
+        if due_by > story.ended_at or story.faults.of_time.overlap(sent.first_sent_at, sent.owed_at):
             return False
     return not may_have_been_denied(story, sent)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, Final
 
 from judges.judge import Rules, judge
 from load.history import (
@@ -26,6 +26,9 @@ from load.history import (
     UnsubscribeDone,
     Will,
 )
+
+ONE_CORE: Final = Rules(cores=1)
+"""Its clock is the cluster's time."""
 
 
 class Script:

@@ -97,7 +97,7 @@ class _Topic:
             return {value}
         slack_s, faults = self._rules.message_expiry_slack_s, self._story.faults
         answered_at = sent.last_sent_at if sent.acknowledged_at == FOREVER else sent.acknowledged_at
-        if faults.of_clocks.overlap(sent.first_sent_at, at):
+        if faults.of_time.overlap(sent.first_sent_at, at):
             return {value, None}
         if at < sent.first_sent_at + sent.expiry_s - slack_s:
             return {value}

@@ -52,8 +52,8 @@ Kind = TypeVar("Kind")
 
 
 class Story:
-    def __init__(self, events: Iterable[AnyEvent], ended_at: float = -FOREVER) -> None:
-        """`ended_at`: nothing else came until then."""
+    def __init__(self, events: Iterable[AnyEvent], ended_at: float = -FOREVER, cores: int = 3) -> None:
+        """`ended_at`: nothing else came until then; `cores`: that the cluster has."""
         self.connections: dict[int, Connection] = {}
         self.by_client: dict[str, list[Connection]] = defaultdict(list)
         """In the order in which they asked."""
@@ -91,7 +91,7 @@ class Story:
             self.ended_at = max(self.ended_at, event.at)
         for (kind, nodes), begins in self._running.items():
             self._faults.extend(Fault(began, FOREVER, kind, nodes) for began in begins)
-        self.faults = Faults(self._faults)
+        self.faults = Faults(self._faults, cores)
 
     def all(self, kind: type[Kind]) -> list[Kind]:
         """The events of a kind that is of no connection, message or filter."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from judges.judge import DELAYED_ORDER, EARLY
-from judges.made_up import begun
+from judges.judge import DELAYED_ORDER, EARLY, Rules
+from judges.made_up import ONE_CORE, begun
 
 
 def test_a_delayed_message_comes_when_it_is_due() -> None:
@@ -16,13 +16,16 @@ def test_a_delayed_message_comes_when_it_is_due() -> None:
     assert script.found() == {}
 
 
-@pytest.mark.parametrize(("kind", "found"), [("kill core", {EARLY: 1}), ("clock core", {})])
-def test_it_comes_no_sooner_unless_a_clock_is_wrong(kind: str, found: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "rules", "found"),
+    [("kill core", ONE_CORE, {EARLY: 1}), ("clock core", Rules(), {EARLY: 1}), ("clock core", ONE_CORE, {})],
+)
+def test_it_comes_no_sooner_unless_the_time_is_wrong(kind: str, rules: Rules, found: dict[str, int]) -> None:
     script = begun()
     script.put("pub", 1, delay_s=3.0)
     script.fault(kind, "a")
     script.deliver("sub", "pub", 1)
-    assert script.found() == found
+    assert script.found(rules) == found
 
 
 def test_what_is_due_first_comes_first() -> None:

@@ -14,6 +14,7 @@ FOREVER: Final = float("inf")
 
 
 class Rules(NamedTuple):
+    cores: int = 3
     max_stale_s: float = 0.5
     """`cluster.max_stale`: what is sent so long after a SUBACK comes."""
     clock_slack_s: float = 0.25
@@ -30,8 +31,8 @@ class Rules(NamedTuple):
     """How long a node may take to see that a client is gone, if a fault hides it: 1.5 times the keep-alive or more."""
     session_expiry_slack_s: float = 1.0
     message_expiry_slack_s: float = 1.0
-    wall_clocks_apart_s: float = 0.5
-    """Of two nodes."""
+    times_apart_s: float = 0.5
+    """What two nodes take for the cluster's time."""
     delayed_apart_s: float = 1.0
     """Messages that are due so far apart come in that order."""
     max_mqueue_len: int = 1000
