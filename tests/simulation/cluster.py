@@ -43,7 +43,7 @@ POLL_S: Final = 0.05
 READY_MAX_S: Final = 60.0
 BOUNDS: Final = bounds_of(bound_samples())
 """Of every node."""
-BOUNDS_EVERY_LOOKS: Final = 3
+SAMPLES_EVERY_LOOKS: Final = 3
 NOBODY: Final = "nobody"
 """Who has slots that have no owner, among the nodes that are seen."""
 
@@ -293,9 +293,9 @@ class SimulatedCluster:
             slots = list(made.cluster.slots.values()).count(made.cluster.incarnation)
             ready, _ = made.node.view.ready()
             seen.append(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
-            if self._looks % BOUNDS_EVERY_LOOKS == 0:
+            seen += self._queues_passed(now, node.name, made)
+            if self._looks % SAMPLES_EVERY_LOOKS == 0:
                 seen += bounds_passed(now, node.name, made.node.view.samples(), BOUNDS, len(self.nodes))
-                seen += self._queues_passed(now, node.name, made)
         absent = self._absent_owners().items()
         return [*seen, *(NodeSeen(now, owner or NOBODY, False, False, slots, False) for owner, slots in absent)]
 
