@@ -47,7 +47,9 @@ from flockmq.session.journal import (
     message_parts,
     message_value,
     received_field,
+    received_of,
     sequence_field,
+    sequence_of,
     unsubscribed_field,
 )
 from flockmq.session.journaled import HomeSink, JournaledSession
@@ -532,9 +534,9 @@ class DurableSession(JournaledSession):
         for field, value in fields.items():
             kind = field[0]
             if kind == MESSAGE:
-                messages.append((int.from_bytes(field[1:], "big"), value))
+                messages.append((sequence_of(field), value))
             elif kind == RECEIVED:
-                self._restore_origin(int.from_bytes(field[1:], "big"), value, now_s)
+                self._restore_origin(received_of(field, value), value, now_s)
             elif kind == SUBSCRIPTION:
                 self._restore_subscription(field[1:], value)
             elif kind == GIVEN:
@@ -581,7 +583,7 @@ def restored(
     limits: Callable[[str], Limits],
 ) -> DurableSession:
     """The session as it was at another home, away; its subscriptions aren't in the router yet. `limits` knows those of
-    each zone. Raises ValueError for what no home of ours put.
+    each zone. Raises ValueError, IndexError, struct.error or PacketError for what no home of ours put.
     """
     meta = decode_meta(fields.get(META, b""))
     zone = fields.get(ZONE, DEFAULT.encode()).decode()

@@ -22,10 +22,14 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
+from flockmq.mqtt import frame
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED
+from flockmq.mqtt.properties import subscription_identifier
+from flockmq.mqtt.topics import check_filter
 from flockmq.session.opening import Will
-from flockmq.session.publish import parse_publish
+from flockmq.session.origin import ORIGIN_BYTES
+from flockmq.session.publish import packet_id_offset, parse_publish
 from flockmq.session.session import Session
 from flockmq.session.subscription import Subscription
 
@@ -48,6 +52,7 @@ RELEASED: Final = 1
 
 OWED: Final = 0x80
 """Among a subscription's options: not all that is retained was put for it yet."""
+_OPTIONS: Final = 3 | NO_LOCAL | RETAIN_AS_PUBLISHED | OWED
 
 IDENTITY_BYTES: Final = 16
 
@@ -189,20 +194,46 @@ def sequence_field(sequence: int) -> bytes:
     return b"q" + sequence.to_bytes(8, "big")
 
 
+def sequence_of(field: bytes) -> int:
+    """Raises ValueError for what no version of ours wrote."""
+    if len(field) != 9:
+        raise ValueError(f"a message in a field of {len(field)} bytes")
+    return int.from_bytes(field[1:], "big")
+
+
 def message_value(state: int, qos: int, version: int, expires_ms: int, share: bytes, packet: bytes) -> bytes:
     """`expires_ms` 0: never; `share`: the shared subscription that it came by, or b""."""
     return _MESSAGE.pack(state, qos, version, expires_ms, len(share)) + share + packet
 
 
 def message_parts(value: bytes) -> tuple[int, int, int, int, bytes, bytes]:
-    """(state, QoS, version, expires_ms, share, packet)"""
+    """(state, QoS, version, expires_ms, share, packet). Raises ValueError for what no version of ours wrote."""
     state, qos, version, expires_ms, share_bytes = _MESSAGE.unpack_from(value, 0)
     packet_at = _MESSAGE.size + share_bytes
-    return state, qos, version, expires_ms, value[_MESSAGE.size : packet_at], value[packet_at:]
+    packet = value[packet_at:]
+    is_message = _is_whole(packet, qos) if state == WAITS else state == RELEASED and qos == 2 and not packet
+    if not is_message or version not in (frame.V311, frame.V5):
+        raise ValueError(f"a message of state {state}, QoS {qos}, version {version} and {len(packet)} bytes")
+    return state, qos, version, expires_ms, value[_MESSAGE.size : packet_at], packet
+
+
+def _is_whole(packet: bytes, qos: int) -> bool:
+    """A PUBLISH of this QoS, which has a packet id."""
+    if not packet or qos not in (1, 2) or packet[0] & 0xF6 != frame.PUBLISH << 4 | qos << 1:
+        return False
+    length, body = remaining_length(packet, 1, 0)
+    return body + length == len(packet) and packet_id_offset(packet) + 2 <= len(packet)
 
 
 def received_field(packet_id: int) -> bytes:
     return b"r" + packet_id.to_bytes(2, "big")
+
+
+def received_of(field: bytes, origin: bytes) -> int:
+    """The packet id. Raises ValueError for what no version of ours wrote."""
+    if len(field) != 3 or len(origin) != ORIGIN_BYTES:
+        raise ValueError(f"a QoS 2 message in a field of {len(field)} bytes, of an origin of {len(origin)}")
+    return int.from_bytes(field[1:], "big")
 
 
 def unsubscribed_field(nonce: bytes) -> bytes:
@@ -229,6 +260,17 @@ def subscription_value(subscription: Subscription, is_owed: bool) -> bytes:
 
 
 def subscription_of(session: Session, filter: bytes, value: bytes) -> Subscription:
-    options = value[0]
+    """Raises ValueError or PacketError for what no version of ours wrote."""
+    check_filter(filter)
+    options, identifiers = value[0], value[1:]
+    if options & 3 == 3 or options & ~_OPTIONS:
+        raise ValueError(f"a subscription with options {options:#04x}")
+    if identifiers and not _is_identifier(identifiers):
+        raise ValueError(f"a subscription with identifiers {identifiers!r}")
     no_local, as_published = options & NO_LOCAL != 0, options & RETAIN_AS_PUBLISHED != 0
-    return Subscription(session, filter, options & 3, no_local, as_published, value[1:])
+    return Subscription(session, filter, options & 3, no_local, as_published, identifiers)
+
+
+def _is_identifier(encoded: bytes) -> bool:
+    number, _ = remaining_length(encoded, 1)
+    return number > 0 and subscription_identifier(number) == encoded

@@ -12,14 +12,16 @@ from flockmq.home import wire
 from flockmq.home.holding import Slot
 from flockmq.home.taking import Taken
 from flockmq.session.durable import DurableSession
+from flockmq.session.journal import WAITS, message_value
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
-from flockmq.session.origin import node_source
+from flockmq.session.origin import ORIGIN_BYTES, node_source
 from flockmq.session.settling import PUBACK, pair
 from flockmq.session.subscription import Subscription
 from unit.broker.home.redis import Redis
 from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, Home, another, opening, roommates, subscribed, will
 from unit.broker.session.harness import publish
+from unit.broker.session.homes import message
 
 NEVER_RETAINED = 2 << 4
 """Retain Handling 2."""
@@ -593,6 +595,32 @@ async def test_a_session_that_cannot_be_read_is_kept_until_its_client_wants_it_n
     assert answers == [wire.LASTS]
     assert of_slot[ID].keys() == {b"m"}
     assert later.alarms[SLOT] == ""
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {b"sa/#": b"\x03"},
+        {b"sa/#/b": b"\x01"},
+        {b"q" + (1).to_bytes(8, "big"): message_value(WAITS, 3, 4, 0, b"", b"")},
+        {b"q1": message_value(WAITS, 1, 4, 0, b"", message("x", 1).packet)},
+        {b"r\0\1": b"no origin"},
+        {b"r1": bytes(ORIGIN_BYTES)},
+    ],
+)
+async def test_a_session_with_a_field_that_no_home_put_is_kept_as_it_is(
+    redis: Redis, home: Home, spoilt: dict[bytes, bytes]
+) -> None:
+    subscribed(home)
+    of_slot = redis.slot(SLOT).sessions
+    of_slot[ID].update(spoilt)
+    kept = of_slot[ID].copy()
+    later = await another(redis)
+    assert repr(ID.decode()) in later.alarms[SLOT]
+    assert ID not in later.residents.sessions.by_id
+    later.disk.on_lost(SLOT)
+    await later.settle()
+    assert of_slot[ID] == kept
 
 
 async def test_a_session_that_cannot_be_read_ends_with_a_clean_session(redis: Redis, home: Home) -> None:
