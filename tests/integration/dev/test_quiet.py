@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from integration.crashing_valkey import Valkey
 from integration.dev.commands import PATIENCE_S, Command, Commands
@@ -47,13 +44,6 @@ def test_a_demo_starts_and_stops_without_a_warning(flockmq: Commands, tmp_path: 
     assert sorted(log.name for log in logs) == ["core-1.log", "core-2.log", "replicant-1.log", "replicant-2.log"]
     assert loud(command.errors()) == []
     assert {log.name: loud((tmp_path / log.name).read_text()) for log in logs} == {log.name: [] for log in logs}
-
-
-@pytest.fixture
-def valkey(tmp_path: Path) -> Iterator[Valkey]:
-    server = Valkey(tmp_path / "valkey")
-    yield server
-    server.stop()
 
 
 class Cluster:

@@ -1,7 +1,7 @@
 """A real Valkey that keeps what it answered (AOF, fsync always), and nodes of the log upon it."""
 
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -12,13 +12,6 @@ from flockmq.rlog.port import CorePort
 from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
 from integration.crashing_valkey import Valkey
-
-
-@pytest.fixture
-def valkey(tmp_path: Path) -> Iterator[Valkey]:
-    server = Valkey(tmp_path / "valkey")
-    yield server
-    server.stop()
 
 
 class Nodes:

@@ -32,7 +32,10 @@ class Wire:
         self.peer = Identity(NODE, "core")
         self.used_at = self.heard_at = 0.0
         self.is_open = True
+        self.data_bytes = 0
         self.accepted: list[int] = []
+
+    def send_data(self, frame: list[bytes], frame_bytes: int) -> None: ...
 
     def control(self, message: frames.Accepted) -> None:
         self.accepted.append(message.number)
@@ -98,8 +101,6 @@ async def test_what_is_sent_again_while_it_waits_comes_once(doubting: Doubting) 
 
 async def test_whoever_has_messages_for_a_node_wants_a_link_when_the_nodes_own_ended(doubting: Doubting) -> None:
     forwarding, link = doubting.forwarding, cast(Link, doubting.wire)
-    doubting.wire.send_data = lambda *_: None  # type: ignore[attr-defined]
-    doubting.wire.data_bytes = 0  # type: ignore[attr-defined]
     peer = forwarding.peer(NODE)
     forwarding.resume(link, 0)
     forwarding.link_down(link)

@@ -77,17 +77,14 @@ def test_a_raise_during_the_handshake_refuses_whom_it_leaves_behind(side: str) -
 
 
 class FirstHello(msgspec.Struct, array_like=True, frozen=True, tag=0):
-    """As the first release had it, and so the Challenge, but for its tag."""
+    """As the first release had it."""
 
     protocol_version: int
     identity: Identity
     nonce: bytes
 
 
-class FirstChallenge(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    protocol_version: int
-    identity: Identity
-    nonce: bytes
+class FirstChallenge(FirstHello, tag=1): ...
 
 
 def test_the_first_release_takes_our_greetings_until_the_cluster_is_raised() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 from flockmq.cluster.version import ClusterVersion, Rollout
 
 
@@ -13,9 +15,10 @@ def test_a_cluster_begins_at_version_1_and_never_falls() -> None:
 
 
 def test_who_waits_for_a_version_is_called_once_when_it_is_reached() -> None:
-    version, called = ClusterVersion(4), []
+    version = ClusterVersion(4)
+    called: list[int] = []
     for of in (1, 2, 3):
-        version.when(of, lambda of=of: called.append(of))  # type: ignore[misc]
+        version.when(of, partial(called.append, of))
     assert called == [1]
     version.raised(2)
     assert called == [1, 2]

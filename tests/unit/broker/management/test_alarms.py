@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 import aiohttp
 import msgspec
 import pytest
-from aiohttp import web
 
 from flockmq.management import access, alarms
 from flockmq.management.view import AlarmRow
+from unit.broker.management.harness import serving
 
 LOST = AlarmRow(name="redis-lost-data/route", since_s=1.5, text="Redis at r:6379 lost entries of shard route")
 
@@ -30,16 +30,8 @@ class AlarmedNode:
 
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    app = web.Application()
-    app[alarms.ALARMS] = AlarmedNode()
-    app.add_routes(alarms.routes)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as session:
+    async with serving(alarms.routes, alarms.ALARMS, AlarmedNode()) as session:
         yield session
-    await runner.cleanup()
 
 
 async def test_an_alarm_is_shown_until_it_is_ended(http: aiohttp.ClientSession) -> None:

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 import aiohttp
 import msgspec
 import pytest
-from aiohttp import web
 
 from flockmq.management import access, plugins
 from flockmq.management.view import PluginRow
+from unit.broker.management.harness import serving
 
 FENCED = PluginRow(
     name="greeter",
@@ -40,16 +40,8 @@ class ToldNode:
 
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    app = web.Application()
-    app[plugins.PLUGINS] = ToldNode()
-    app.add_routes(plugins.routes)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as session:
+    async with serving(plugins.routes, plugins.PLUGINS, ToldNode()) as session:
         yield session
-    await runner.cleanup()
 
 
 async def test_a_fenced_plugin_is_shown_and_enabled_again(http: aiohttp.ClientSession) -> None:

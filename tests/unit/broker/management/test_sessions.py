@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from flockmq.management import access, sessions
+from unit.broker.management.harness import serving
 
 
 class Node:
@@ -28,16 +28,8 @@ def node() -> Node:
 
 @pytest.fixture
 async def http(node: Node) -> AsyncIterator[aiohttp.ClientSession]:
-    app = web.Application()
-    app[sessions.SESSIONS] = node
-    app.add_routes(sessions.routes)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as session:
+    async with serving(sessions.routes, sessions.SESSIONS, node) as session:
         yield session
-    await runner.cleanup()
 
 
 async def test_a_session_is_ended_by_its_client_id(http: aiohttp.ClientSession, node: Node) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 import pytest
 
@@ -69,6 +68,8 @@ class Admitting(Port):
         self.node.port = self.node.serving(self)
         self.home = Home()
         self.events: list[tuple[str, bytes, int, int]] = []
+        self.left: list[LastWill | None] = []
+        """The wills of connections that are gone."""
         router = self.node.router
         self.fronts = Fronts(router.turn, self.flush_soon, lambda channel, filter: None, SYSTEM_ENTROPY.token_bytes)
         self.clients = Clients(
@@ -87,6 +88,7 @@ class Admitting(Port):
         self.clients.authenticated(channel, connect, ANONYMOUS)
 
     def gone(self, channel: Channel, session: Session, will: LastWill | None) -> None:
+        self.left.append(will)
         self.clients.gone(channel, session, will)
 
     def connected(self, channel: Channel, connect: Connect, session: Session, is_present: bool) -> None: ...
@@ -364,10 +366,8 @@ def test_the_home_of_a_client_whose_session_is_here_has_its_will(admitting: Admi
     assert is_guest(opening)
     admitting.answer(client, 7)
     assert will_of_a_guest(admitting) == opening, "and so has the next one"
-    wills: list[LastWill | None] = []
-    admitting.clients.gone = _noting(wills, admitting.clients.gone)  # type: ignore[method-assign]
     client.close(Reason.UNSPECIFIED_ERROR)
-    assert [will is not None and will.message.origin for will in wills] == [will_origin(opening.nonce)]
+    assert [will is not None and will.message.origin for will in admitting.left] == [will_origin(opening.nonce)]
     assert admitting.home.detached == [(b"c", 7, -1, False)]
     assert not admitting.clients.is_will_at_home(7)
 
@@ -386,13 +386,3 @@ def test_who_asked_for_a_session_and_found_none_leaves_its_will_at_its_home(admi
     client = admitting.connecting(clean=False, will=WILL)
     admitting.answer(client, 7, lasts=False)
     assert is_guest(will_of_a_guest(admitting))
-
-
-def _noting(
-    wills: list[LastWill | None], then: Callable[[Channel, Session, LastWill | None], None]
-) -> Callable[[Channel, Session, LastWill | None], None]:
-    def gone(channel: Channel, session: Session, will: LastWill | None) -> None:
-        then(channel, session, will)
-        wills.append(will)
-
-    return gone

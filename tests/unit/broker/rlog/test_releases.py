@@ -135,9 +135,9 @@ def test_what_was_appended_is_left_out_where_it_has_its_default() -> None:
         assert LATER_NODES.decode(LATER_NODES.encode(later)) == later
 
 
-@pytest.mark.parametrize("number", [LATER - 1, NUMBER_MAX + 1])
-def test_no_table_has_a_number_that_is_not_of_a_later_release(number: int) -> None:
-    with pytest.raises(LogCorrupt, match=f"no table has number {number}"):
+@pytest.mark.parametrize("number", [MESSAGES.number, LATER - 1, NUMBER_MAX + 1])
+def test_what_is_of_no_table_of_the_shard_nor_of_a_later_release_is_refused_by_name(number: int) -> None:
+    with pytest.raises(LogCorrupt, match=f"shard cluster: no table has number {number}"):
         Tables().shards[CLUSTER].apply_runs([(number, 0, "", [b"1"], [b"1"])])
 
 
@@ -145,7 +145,7 @@ FIRST: Final[list[tuple[TableSpec[Any, Any], Any, list[object]]]] = [
     (NODES, NodeInfo("a", "core", "h", 1, 2, "9"), ["a", "core", "h", 1, 2, "9"]),
     (ALARMS, Alarm(1.0, "text"), [1.0, "text"]),
     (SHARES, Members(1, 2), [1, 2]),
-    (MESSAGES, RetainedMessage(b"p", 1, b"", 5), [b"p", 1, b"", 5, 0]),
+    (MESSAGES, RetainedMessage(b"p", 1, b"", 5, 7), [b"p", 1, b"", 5, 7]),
     (DELAYED, DelayedMessage(b"t", b"p", 1, False, b"", 5), [b"t", b"p", 1, False, b"", 5, -1, b""]),
     (USERS, User("hash"), ["hash", "", False]),
     (BANS, Ban(0.0, "by", "reason", 1.0), [0.0, "by", "reason", 1.0]),

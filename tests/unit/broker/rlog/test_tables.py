@@ -2,7 +2,6 @@
 
 from typing import Self
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,11 +158,6 @@ def test_how_far_the_latest_that_were_purged_had_come_is_kept(monkeypatch: pytes
     assert (shard.sequences, shard.ended) == ({}, {B: 4, C: 5})
 
 
-def test_a_run_of_an_unknown_table_is_refused_by_name() -> None:
-    with pytest.raises(LogCorrupt, match="shard route: no table has number 4"):
-        write(Tables().shards[ROUTE], MESSAGES.delete(b"x"))
-
-
 def test_a_table_that_an_older_release_does_not_have_counts_once_it_has_rows() -> None:
     """Until then digests are those that it compares with its own."""
     shard = Tables().shards[CLUSTER]
@@ -246,12 +240,6 @@ def test_what_was_written_later_replaces_it(later: Op) -> None:
     message = tables.messages.get(b"t")
     assert message is not None
     assert message.payload == b"newer"
-
-
-def test_a_message_without_an_author_stands_in_the_log_as_in_the_first_cluster_version() -> None:
-    message = RetainedMessage(b"x", 1, b"", 5, 7)
-    assert MESSAGES.encode(message) == msgspec.msgpack.encode((b"x", 1, b"", 5, 7))
-    assert MESSAGES.decode(MESSAGES.encode(message)) == message
 
 
 @given(

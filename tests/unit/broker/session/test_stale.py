@@ -25,6 +25,13 @@ def answers(client: Client) -> list[tuple[int, int]]:
     return [(packet[0], packet[3]) for packet in client.packets()]
 
 
+def log(node: Node, publisher: Client, packet: bytes) -> None:
+    """What is retained: the log has it, and nobody was sent it."""
+    node.port.hold = True
+    node.feed(publisher, packet)
+    node.port.inbound[0].logged(0)
+
+
 def freshen(node: Node, at_once: int = 100) -> bool:
     node.router.stale = False
     more = node.router.go_on(at_once)
@@ -68,10 +75,8 @@ def test_qos_0_goes_on_at_once_but_for_what_comes_behind_a_message_that_waits(no
 
 
 def test_a_retained_message_is_logged_at_once_and_matched_later(node: Node) -> None:
-    node.port.hold = True
     publisher, subscriber = node.client("p"), node.client("s")
-    node.feed(publisher, message(1, retain=True))
-    node.port.inbound[0].logged(0)
+    log(node, publisher, message(1, retain=True))
     node.turn()
     assert publisher.packets() == []
     node.subscribe(subscriber, ("a", 0))
@@ -193,10 +198,8 @@ def test_a_message_of_qos_2_that_was_given_up_may_come_again(node: Node) -> None
 
 def test_what_the_log_has_is_given_up_by_nobody(node: Node) -> None:
     """Whoever subscribes is sent it, so whoever has subscribed is to be, too."""
-    node.port.hold = True
     subscriber, publisher = node.client("s"), node.client("p")
-    node.feed(publisher, large(1, retain=True))
-    node.port.inbound[0].logged(0)
+    log(node, publisher, large(1, retain=True))
     publisher.lost()
     for number in range(HALF + 1):
         node.feed(node.client(f"p{number}"), large(2, topic="b"))
