@@ -1,4 +1,4 @@
-"""`flockmq ctl`: users, rules, bans and sessions of a running cluster, and how it is, by the REST API of any node.
+"""`flockmq ctl`: users, rules, bans, sessions and alarms of a running cluster, and how it is, by any node's REST API.
 
 A password comes from a prompt, or from standard input where that is no terminal; the key from a file, or from
 FLOCKMQ_API_KEY. Neither is an argument, which everybody on the machine can read.
@@ -13,6 +13,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final, TextIO
@@ -22,7 +23,7 @@ import msgspec
 from msgspec import Meta
 
 from flockmq.bounds import AUTH_PAGE_MAX, CONFIG_MAX_BYTES, SECRET_MAX_BYTES
-from flockmq.config.values import HttpUrl, Kind, Secret, read
+from flockmq.config.values import Kind, Secret, http_url_fault, read
 from flockmq.errors import ConfigError, UserError
 
 DEFAULT_URL: Final = "http://127.0.0.1:18083"
@@ -46,11 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", default=DEFAULT_URL, help=f"a node's management address (default: {DEFAULT_URL})")
     parser.add_argument("--api-key-file", type=Path, metavar="FILE", help=f"holds the key (default: ${KEY_VARIABLE})")
     parser.add_argument("--json", action="store_true", help="one JSON document a line, for programs")
-    nouns = parser.add_subparsers(dest="noun", metavar="users|rules|bans|sessions|cluster|rlog", required=True)
+    nouns = parser.add_subparsers(dest="noun", metavar="users|rules|bans|sessions|alarms|cluster|rlog", required=True)
     _add_users(nouns.add_parser("users", help="who may connect with a password").add_subparsers(**_VERBS))
     _add_rules(nouns.add_parser("rules", help="who may do what").add_subparsers(**_VERBS))
     _add_bans(nouns.add_parser("bans", help="who may not connect").add_subparsers(**_VERBS))
     _add_sessions(nouns.add_parser("sessions", help="what is kept for clients").add_subparsers(**_VERBS))
+    _add_alarms(nouns.add_parser("alarms", help="what somebody should look at").add_subparsers(**_VERBS))
     _add_status(nouns.add_parser("cluster", help="its nodes"), _cluster_status)
     _add_status(nouns.add_parser("rlog", help="the replicated log, by node and shard"), _rlog_status)
 
@@ -113,9 +115,18 @@ def _add_sessions(verbs: Verbs) -> None:
     remove.add_argument("client_id", metavar="CLIENTID")
 
 
+def _add_alarms(verbs: Verbs) -> None:
+    verbs.add_parser("list", help="all of them, the oldest first; needs no key").set_defaults(
+        do=_list_alarms, keyless=True
+    )
+    end = verbs.add_parser("end", help="somebody has looked at it")
+    end.set_defaults(do=_end_alarm)
+    end.add_argument("name", metavar="NAME")
+
+
 def _add_status(noun: argparse.ArgumentParser, do: Callable[[Api, argparse.Namespace], Iterator[Row]]) -> None:
     status = noun.add_subparsers(**_VERBS).add_parser("status", help="how it is now; needs no key")
-    status.set_defaults(do=do, is_status=True)
+    status.set_defaults(do=do, keyless=True, in_columns=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -123,14 +134,13 @@ def run(options: argparse.Namespace) -> int:
     for name, value in vars(options).items():
         if isinstance(value, str):
             _check_text(value, f"{name}: {value!r}")
-    is_status = getattr(options, "is_status", False)
-    api = Api(options.url, None if is_status else _key(options.api_key_file))
+    api = Api(options.url, None if "keyless" in options else _key(options.api_key_file))
     try:
         rows = options.do(api, options)
         if options.json:
             lines: Iterator[str] = (msgspec.json.encode(row).decode() for row in rows)
         else:
-            lines = _tables(rows) if is_status else map(_line, rows)
+            lines = _tables(rows) if "in_columns" in options else map(_line, rows)
         for line in lines:
             print(line)
     except BrokenPipeError:  # of `| head`
@@ -255,6 +265,20 @@ def _remove_ban(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 
 def _remove_session(api: Api, options: argparse.Namespace) -> Iterator[Row]:
     api.ask("DELETE", _path("sessions", options.client_id))
+    return iter(())
+
+
+# --- alarms ---------------------------------------------------------------------------------------------------------
+
+
+def _list_alarms(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    for alarm in api.rows("/alarms", version="v5"):
+        since = datetime.fromtimestamp(alarm["since_s"], UTC)
+        yield {"name": alarm["name"], "since": since.isoformat(timespec="seconds"), "text": alarm["text"]}
+
+
+def _end_alarm(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    api.ask("DELETE", _path("alarms", options.name), version="v5")
     return iter(())
 
 
@@ -387,7 +411,9 @@ class Api:
     """The REST API of one node; `key` None: only what needs none."""
 
     def __init__(self, url: str, key: Secret | None) -> None:
-        parts = urlsplit(str(read(url, HttpUrl, "--url")))
+        if fault := http_url_fault(url):
+            raise ConfigError(f"--url: {fault}; a node's management address looks like {DEFAULT_URL}")
+        parts = urlsplit(url)
         assert parts.hostname is not None, "it was read"
         self._url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._open = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -396,6 +422,15 @@ class Api:
 
     def ask(self, method: str, path: str, body: object = None, version: str = "v1") -> Row:
         """The answer; {} where there is none. Raises CtlError with what the node says."""
+        answer: Row = self._exchange(method, path, body, version, dict)
+        return answer
+
+    def rows(self, path: str, version: str) -> list[Row]:
+        """A list that isn't paged. Raises CtlError."""
+        answer: list[Row] = self._exchange("GET", path, None, version, list)
+        return answer
+
+    def _exchange(self, method: str, path: str, body: object, version: str, kind: type) -> Any:
         headers: dict[str, str | bytes] = {"Content-Type": "application/json"}
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key.reveal()}".encode()
@@ -411,10 +446,10 @@ class Api:
         finally:
             connection.close()
         try:
-            answer: Row = msgspec.json.decode(text) if text else {}
+            answer = msgspec.json.decode(text) if text else {}
         except msgspec.DecodeError:
             answer = {}
-        if response.status >= 300 or not isinstance(answer, dict):
+        if response.status >= 300 or not isinstance(answer, kind):
             said = answer.get("error") if isinstance(answer, dict) else None
             raise CtlError(f"{self._url} says {response.status}: {said or 'it is no FlockMQ node, or an older one'}")
         return answer

@@ -101,9 +101,12 @@ def test_an_unreachable_redis_exits_with_3_and_never_shows_the_password() -> Non
 @pytest.mark.parametrize(
     ("arguments", "key", "expected"),
     [
-        (["--url", "http://h:99999", "users", "list"], "k", "--url: isn't an HTTP URL"),
-        (["--url", "http://[::1", "users", "list"], "k", "--url: isn't an HTTP URL"),
-        (["--url", "http://a..b:1", "users", "list"], "k", "--url: isn't an HTTP URL"),
+        (["--url", "nonsense", "users", "list"], "k", "--url: it doesn't begin with http:// or https://; a node's"),
+        (["--url", "nonsense", "users", "list"], "k", "management address looks like http://127.0.0.1:18083"),
+        (["--url", "http://:1", "users", "list"], "k", "--url: it names no host"),
+        (["--url", "http://h:99999", "users", "list"], "k", "--url: its host or its port can't be used"),
+        (["--url", "http://[::1", "users", "list"], "k", "--url: its host or its port can't be used"),
+        (["--url", "http://a..b:1", "users", "list"], "k", "--url: its host or its port can't be used"),
         (["users", "show", "\udcff"], "k", "isn't UTF-8 text"),
         (["users", "list"], "k\nX: y", "FLOCKMQ_API_KEY: the key must be one line"),
         (["--url", "http://127.0.0.1:1", "users", "list"], "ключ", "can't be asked: Connection refused"),

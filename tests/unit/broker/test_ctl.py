@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from flockmq.ctl import _state
+from flockmq import ctl
+from flockmq.ctl import KEY_VARIABLE, CtlError, _state
+from flockmq.management import alarms
+from unit.broker.management.harness import serving
+from unit.broker.management.test_alarms import LOST, AlarmedNode
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+async def run() -> AsyncIterator[Run]:
+    """`flockmq ctl` at a node, with these arguments."""
+    parser = argparse.ArgumentParser()
+    ctl.add_arguments(parser)
+    async with serving(alarms.routes, alarms.ALARMS, AlarmedNode()) as http, http.get("/api/v5/alarms") as answer:
+        url = str(answer.url.origin())
+        yield lambda *arguments: asyncio.to_thread(ctl.run, parser.parse_args(["--url", url, *arguments]))
+
+
+async def test_alarms_are_listed_and_ended(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run("alarms", "list")
+    assert capsys.readouterr().out == f"name={LOST.name}\tsince=1970-01-01T00:00:01+00:00\ttext={LOST.text}\n"
+    monkeypatch.setenv(KEY_VARIABLE, "key")
+    await run("alarms", "end", LOST.name)
+    await run("alarms", "list")
+    assert capsys.readouterr().out == ""
+    with pytest.raises(CtlError, match=f"there is no alarm {LOST.name!r}"):
+        await run("alarms", "end", LOST.name)
 
 
 @pytest.mark.parametrize(

@@ -179,10 +179,19 @@ def _any_redis_url(value: object) -> str:
 
 
 def _http_url(value: object) -> str:
-    parts = _url_parts(value)
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("isn't an HTTP URL; for example https://auth.example.com/mqtt")
+    if fault := http_url_fault(value):
+        raise ValueError(f"isn't an HTTP URL: {fault}; for example https://auth.example.com/mqtt")
     return str(value)
+
+
+def http_url_fault(value: object) -> str:
+    """What is wrong with it, and nothing of what it says, which may be a secret; "": nothing is."""
+    if not isinstance(value, str) or not value.lower().startswith(("http://", "https://")):
+        return "it doesn't begin with http:// or https://"
+    parts = _url_parts(value)
+    if parts is None:
+        return "its host or its port can't be used"
+    return "" if parts.hostname else "it names no host"
 
 
 def _url_parts(value: object) -> Any:

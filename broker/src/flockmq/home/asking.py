@@ -55,11 +55,13 @@ class Superseded(AttachError):
 
 
 class Admission(NamedTuple):
-    """The connection holds the client id. `lasts`: its session runs at its home; `present`: it was there before."""
+    """The connection holds the client id. `lasts`: its session runs at its home; `present`: it was there before;
+    `absent`: there was nothing that had to end."""
 
     token: int
     lasts: bool
     present: bool
+    absent: bool = False
 
 
 Done = Callable[["Admission | AttachError"], None]
@@ -266,7 +268,8 @@ class Asking:
         elif status == wire.SUPERSEDED or token <= kicked:
             pending.done(Superseded(f"a newer connection has the client id {pending.client_id!r}"))
         else:
-            pending.done(Admission(token, bool(flags & wire.LASTS), bool(flags & wire.PRESENT)))
+            lasts, present, absent = (bool(flags & flag) for flag in (wire.LASTS, wire.PRESENT, wire.ABSENT))
+            pending.done(Admission(token, lasts, present, absent))
 
     def told(self, number: int, answer: bytes) -> None:
         question = self._questions.get(number)

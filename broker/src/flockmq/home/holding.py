@@ -107,7 +107,11 @@ class Slot:
             return ""
         client_id, why = next(iter(self.unread.items()))
         what = repr(client_id.decode(errors="backslashreplace")) if client_id != WILLS else "a will"
-        return f"{len(self.unread)} sessions of slot {self.number} can't be read, and are kept: {what} ({why}), …"
+        number = len(self.unread)
+        if number == 1:
+            return f"a session of slot {self.number} can't be read, and is kept: {what} ({why})"
+        said = f"{number} sessions of slot {self.number} can't be read, and are kept"
+        return f"{said}: {what} ({why}), and {number - 1} more"
 
     def lose(self, now_s: float) -> None:
         self.loaded = False
@@ -454,12 +458,14 @@ class Holding:
         held = self.slots.get(slot)
         return held is not None and client_id in held.unread
 
-    def drop_unread(self, client_id: bytes, slot: int) -> None:
-        """Its client, or an operator, wants it no more."""
+    def drop_unread(self, client_id: bytes, slot: int) -> bool:
+        """Its client, or an operator, wants it no more. Returns whether there was one."""
         held = self.slots.get(slot)
-        if held is not None and held.unread.pop(client_id, None) is not None:
-            held.journal.drop(client_id)
-            self._host.alarm(slot, held.unreadable())
+        if held is None or held.unread.pop(client_id, None) is None:
+            return False
+        held.journal.drop(client_id)
+        self._host.alarm(slot, held.unreadable())
+        return True
 
     # --- marks of nodes that went -------------------------------------------------------------------------------------
 

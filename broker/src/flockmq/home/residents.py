@@ -191,7 +191,7 @@ class Residents:
         answer: Callable[[int], None],
     ) -> None:
         slot = self.holding.slots[slot_of(client_id)]
-        self.holding.drop_unread(client_id, slot.number)
+        had_unread = self.holding.drop_unread(client_id, slot.number)
         if client_id in self._left:
             self._gone(client_id)
         self._expected.pop(client_id, None)
@@ -203,7 +203,7 @@ class Residents:
             if self._store.is_ending(slot.number, client_id):
                 self.holding.settle(slot.number, partial(answer, 0))
             else:
-                answer(0)
+                answer(wire.ABSENT if known is None and not had_unread else 0)
             return
         source = session_source(opening.nonce)
         fresh = self._made(slot.journal, source, opening, incarnation, client_id, token)

@@ -351,6 +351,8 @@ class Homes:
         is_there = self.registry.holds(client_id, incarnation, waiting.token)
         if waiting.opening is not None and not flags & wire.LASTS and is_there:
             self.guests.keep(client_id, incarnation, waiting.token, waiting.opening)
+        if waiting.kick is not None:
+            flags &= ~wire.ABSENT
         token = wire.pack_token(waiting.token)
         self.say(waiting.incarnation, wire.ANSWER, (waiting.number, wire.ADMITTED, token, flags))
 

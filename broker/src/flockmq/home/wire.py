@@ -38,6 +38,8 @@ LASTS: Final = 1
 """The session runs at its home; without it, on the node of its connection."""
 PRESENT: Final = 2
 """It was there before this connection."""
+ABSENT: Final = 4
+"""There was neither a session nor a connection that had to end. A home of an earlier release doesn't say."""
 
 
 class WillRow(msgspec.Struct, frozen=True, array_like=True):
@@ -105,7 +107,7 @@ Attach = tuple[int, bytes, Opening | None]
 """(number of the request at its node, client id, what it opens; None: a session that starts and ends with it and has no
 will)"""
 Answer = tuple[int, int, bytes, int]
-"""(number of the request, ADMITTED | SUPERSEDED | NOT_HOME | FULL, token, LASTS | PRESENT)"""
+"""(number of the request, ADMITTED | SUPERSEDED | NOT_HOME | FULL, token, LASTS | PRESENT, or ABSENT)"""
 ClientToken = tuple[bytes, bytes]
 """(client id, token): of KICK and OVERFLOW"""
 Detach = tuple[bytes, bytes, int, bool, bytes]

@@ -189,11 +189,16 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[Member]
 
 
+class CannotEnd(Exception):
+    """A session can't be ended now; its text says why."""
+
+
 class SessionsView(Protocol):
     """The cluster's sessions."""
 
-    async def end_session(self, client_id: str) -> str:
-        """With its connection, wherever they are; "" when that is durable, or why it can't be done."""
+    async def end_session(self, client_id: str) -> bool:
+        """With its connection, wherever they are; returns when that is durable. False: there was neither. Raises
+        CannotEnd."""
 
 
 class OverviewView(Protocol):

@@ -12,6 +12,7 @@ from flockmq.clock import Clock
 from flockmq.home.asking import Admission, AttachError
 from flockmq.management.view import (
     AlarmRow,
+    CannotEnd,
     ClusterState,
     LogState,
     NodeLog,
@@ -131,17 +132,21 @@ class View:
             await self._node.rlog.end_alarm(name)
         return is_there
 
-    async def end_session(self, client_id: str) -> str:
+    async def end_session(self, client_id: str) -> bool:
         """As a CONNECT that wants none does, by a connection that is gone at once."""
-        answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._node.homes.attach(client_id.encode(), None, partial(self._ended, client_id.encode(), answered))
         return await answered
 
-    def _ended(self, client_id: bytes, answered: asyncio.Future[str], answer: Admission | AttachError) -> None:
+    def _ended(self, client_id: bytes, answered: asyncio.Future[bool], answer: Admission | AttachError) -> None:
         if isinstance(answer, Admission):
             self._node.homes.detach(client_id, answer.token)
-        if not answered.done():
-            answered.set_result("" if isinstance(answer, Admission) else str(answer))
+        if answered.done():
+            return
+        if isinstance(answer, Admission):
+            answered.set_result(not answer.absent)
+        else:
+            answered.set_exception(CannotEnd(str(answer)))
 
     def _log_samples(self) -> Iterator[Sample]:
         """What Mria calls them, in our log."""

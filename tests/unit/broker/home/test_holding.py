@@ -586,7 +586,8 @@ async def test_a_session_that_cannot_be_read_is_kept_until_its_client_wants_it_n
     of_slot[ID][b"m"] = b"of a later version"
     kept = of_slot[ID].copy()
     later = await another(redis)
-    assert repr(ID.decode()) in later.alarms[SLOT]
+    assert later.alarms[SLOT].startswith(f"a session of slot {SLOT} can't be read, and is kept: {ID.decode()!r} (")
+    assert later.alarms[SLOT].endswith(")")
     answers: list[int] = []
     assert not later.residents.open(ID, EDGE, 2, opening(2), answers.append), "it would take its place"
     assert of_slot[ID] == kept
@@ -631,6 +632,8 @@ async def test_a_session_that_cannot_be_read_ends_with_a_clean_session(redis: Re
     assert later.residents.open(ID, EDGE, 2, None, answers.append)
     await later.settle()
     assert answers == [0]
+    assert later.residents.open(ID, EDGE, 3, None, answers.append)
+    assert answers == [0, wire.ABSENT]
     assert ID not in redis.slot(SLOT).sessions
     assert later.alarms[SLOT] == ""
 

@@ -8,17 +8,21 @@ import aiohttp
 import pytest
 
 from flockmq.management import access, sessions
+from flockmq.management.view import CannotEnd
 from unit.broker.management.harness import serving
 
 
 class Node:
     def __init__(self) -> None:
         self.ended: list[str] = []
+        self.was_there = True
         self.why = ""
 
-    async def end_session(self, client_id: str) -> str:
+    async def end_session(self, client_id: str) -> bool:
         self.ended.append(client_id)
-        return self.why
+        if self.why:
+            raise CannotEnd(self.why)
+        return self.was_there
 
 
 @pytest.fixture
@@ -36,6 +40,13 @@ async def test_a_session_is_ended_by_its_client_id(http: aiohttp.ClientSession, 
     async with http.delete("/api/v1/sessions/a/device%207") as answer:
         assert answer.status == 204
     assert node.ended == ["a/device 7"]
+
+
+async def test_it_is_said_that_there_was_none(http: aiohttp.ClientSession, node: Node) -> None:
+    node.was_there = False
+    async with http.delete("/api/v1/sessions/a") as answer:
+        assert answer.status == 404
+        assert await answer.json() == {"error": "there is no session of 'a'"}
 
 
 async def test_it_is_said_why_it_cannot_be_ended_now(http: aiohttp.ClientSession, node: Node) -> None:
