@@ -307,10 +307,12 @@ def _cluster_status(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 def _state(node: Row) -> str:
     if not node["heard"]:
         return "unheard"
-    if node["draining"] or node["ready"]:
-        return "draining" if node["draining"] else "ready"
+    if node["draining"]:
+        return "draining"
     if node.get("hears_redis") is False:
-        return "cut off from Redis"
+        return "ready, without Redis" if node["ready"] else "cut off from Redis"
+    if node["ready"]:
+        return "ready"
     return "stale" if node.get("stale") else "starting"
 
 

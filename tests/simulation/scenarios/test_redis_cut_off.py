@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from flockmq.management.view import REDIS_AWAY, ClusterState
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.scenario import Client, is_answered, scenario
 from simulation.topology import CLUSTER
@@ -47,7 +48,7 @@ async def check_nothing_changes(cluster: SimulatedCluster, for_s: float) -> None
     while cluster.loop.time() < until:
         assert shares(cluster) == owned
         assert all(cluster.says_ready(node) for node in cluster.nodes)
-        assert not await cluster.alarms()
+        assert {name for name, _ in await cluster.alarms()} <= {REDIS_AWAY}
         await asyncio.sleep(LOOK_S)
 
 
@@ -83,6 +84,23 @@ async def test_a_core_that_is_cut_off_gives_up_its_slots(cluster: SimulatedClust
     cut_off(cluster, CORE)
     await asyncio.sleep(GIVEN_UP_S)
     assert cluster.slots_of(CORE) == 0
+
+
+@scenario()
+async def test_whichever_node_is_asked_it_is_told_who_has_the_slots(cluster: SimulatedCluster) -> None:
+    cut_off(cluster, CORE, REPLICANT)
+    await asyncio.sleep(GIVEN_UP_S)
+    for node in cluster.nodes:
+        state = await told(cluster, node)
+        assert not state.stale
+        assert {member.name: member.slots for member in state.nodes}[CORE] == 0
+
+
+async def told(cluster: SimulatedCluster, name: str) -> ClusterState:
+    """As /api/v5/cluster of that node has it."""
+    node = cluster.nodes[name]
+    assert node.process is not None
+    return await asyncio.create_task(node.running.node.view.members(), context=node.process.context)
 
 
 @scenario()
@@ -197,9 +215,11 @@ async def test_nothing_changes_while_redis_is_away_for_everybody(cluster: Simula
     assert await client.subscribe("t") == 1
     cut_off(cluster, *cluster.nodes)
     await check_nothing_changes(cluster, AWAY_S)
+    assert [name for name, _ in await cluster.alarms()] == [REDIS_AWAY]
     await check_given(cluster, client)
     mend(cluster, *cluster.nodes)
     await check_nothing_changes(cluster, AWAY_S)
+    assert not await cluster.alarms()
 
 
 @scenario()

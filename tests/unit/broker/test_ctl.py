@@ -51,7 +51,7 @@ async def test_alarms_are_listed_and_ended(
         ({"hears_redis": None}, "starting"),
         ({"hears_redis": False}, "cut off from Redis"),
         ({"hears_redis": True, "stale": True}, "stale"),
-        ({"hears_redis": False, "stale": True, "ready": True}, "ready"),
+        ({"hears_redis": False, "ready": True}, "ready, without Redis"),
     ],
 )
 def test_the_state_of_a_node_says_why_it_is_not_ready(said: dict[str, Any], state: str) -> None:

@@ -6,7 +6,7 @@ The structs are what goes over HTTP and into metrics: plain numbers that the nod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -121,6 +121,10 @@ class PluginsView(Protocol):
 
     def enable_plugin(self, name: str) -> PluginRow | None:
         """Call it again; None: no plugin of this name."""
+
+
+REDIS_AWAY: Final = "redis-away"
+"""An alarm that isn't in the log, for that is in Redis: a node has it while neither it nor another one reaches that."""
 
 
 class AlarmRow(msgspec.Struct, frozen=True, kw_only=True):

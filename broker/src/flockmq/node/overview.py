@@ -1,7 +1,8 @@
 """The whole cluster as any of its nodes can tell it: a core asks every node over its link, others ask a core.
 
-A core is linked with every node, so what it has heard and is answered is all there is to know; a replicant that reaches
-no core tells what it knows itself. Nodes that don't answer within OVERVIEW_WAIT_S are in the answer without their log.
+A core is linked with every node, so what it has heard and is answered is all there is to know, unless its tables may be
+old: then another core is asked. A replicant that reaches no core tells what it knows itself. Nodes that don't answer
+within OVERVIEW_WAIT_S are in the answer without their log.
 """
 
 from __future__ import annotations
@@ -60,9 +61,20 @@ class Overview:
         return _encode(self._known())
 
     async def _asked_core(self, method: str) -> bytes | None:
-        """What a core says; None: this is one, or none answers."""
+        """What a core says; None: this one is to say it, or none answers."""
+        teller = self._teller()
+        return None if teller == self._cluster.incarnation else await self._answer(teller, method, 2 * OVERVIEW_WAIT_S)
+
+    def _teller(self) -> str:
+        """This core, or the one that this node writes through; another one if that one's tables may be old."""
         cluster = self._cluster
-        return None if cluster.is_core else await self._answer(cluster.core_port.core, method, 2 * OVERVIEW_WAIT_S)
+        nearest = cluster.incarnation if cluster.is_core else cluster.core_port.core
+        others = (core for core, info in cluster.nodes_table.items() if info.role in CORE_ROLES)
+        return next((core for core in (nearest, *others) if self._is_up_to_date(core)), nearest)
+
+    def _is_up_to_date(self, core: str) -> bool:
+        status = self._cluster.status_of(core)
+        return status is not None and not status.stale and status.hears_redis is not False
 
     async def _answer(self, incarnation: str, method: str, within_s: float) -> bytes | None:
         try:

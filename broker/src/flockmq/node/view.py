@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flockmq import __version__, build
 from flockmq.clock import Clock
 from flockmq.home.asking import Admission, AttachError
 from flockmq.management.view import (
+    REDIS_AWAY,
     AlarmRow,
     CannotEnd,
     ClusterState,
@@ -27,6 +28,12 @@ from flockmq.telemetry.metrics import counter_samples
 
 if TYPE_CHECKING:
     from flockmq.node.node import Node
+
+
+_REDIS_AWAY_TEXT: Final = (
+    "no node reaches Redis, or one of its servers: what is subscribed to, and what is for sessions that last, waits; "
+    "look at Redis"
+)
 
 
 class View:
@@ -124,7 +131,12 @@ class View:
             AlarmRow(name=name, since_s=alarm.since_s, text=alarm.text)
             for name, alarm in self._node.rlog.tables.alarms.items()
         ]
-        return sorted(rows, key=lambda row: row.since_s)
+        return sorted([*rows, *self._redis_away()], key=lambda row: row.since_s)
+
+    def _redis_away(self) -> Iterator[AlarmRow]:
+        if not self._node.rlog.hears_redis() and not self._node.cluster.fitness.is_cut_off:
+            since_s = self._clock.wall() - self._node.rlog.unheard_s()
+            yield AlarmRow(name=REDIS_AWAY, since_s=since_s, text=_REDIS_AWAY_TEXT)
 
     async def end_alarm(self, name: str) -> bool:
         is_there = self._node.rlog.tables.alarms.get(name) is not None
@@ -242,7 +254,7 @@ class View:
             *(Sample("flockmq_events_lost_bytes", n, (why,)) for why, n in node.cluster.events.lost_bytes.items()),
             Sample("flockmq_clock_off_seconds", node.cluster.time.off_s),
             Sample("flockmq_cluster_time_jumps", node.cluster.time.jumps),
-            Sample("flockmq_alarms", len(node.rlog.tables.alarms)),
+            Sample("flockmq_alarms", len(self.alarms())),
             Sample("flockmq_forward_dropped_bytes", node.cluster.dropped_bytes),
             Sample("flockmq_tunnelled_links", sum(bool(link.through) for link in node.cluster.mesh.links())),
             Sample("flockmq_tunnel_queue_bytes", sum(link.tunnelled_bytes for link in node.cluster.mesh.links())),

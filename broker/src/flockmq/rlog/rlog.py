@@ -238,7 +238,11 @@ class Rlog:
 
     def hears_redis(self) -> bool:
         """Each server that has some of the log answered within LOG_UNHEARD_MAX_S."""
-        return self._replica.unheard_s() <= bounds.LOG_UNHEARD_MAX_S
+        return self.unheard_s() <= bounds.LOG_UNHEARD_MAX_S
+
+    def unheard_s(self) -> float:
+        """For how long the server that is silent for longest has said nothing."""
+        return self._replica.unheard_s()
 
     def stats(self, shard: str) -> ShardStats:
         """How this node keeps up with the shard."""

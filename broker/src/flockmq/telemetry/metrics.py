@@ -173,7 +173,7 @@ CATALOGUE: Final = (
     ),
     Metric("gauge", "flockmq_clock_off_seconds", "How far this node's clock is ahead of the cluster's time."),
     Metric("counter", "flockmq_cluster_time_jumps", "Times the cluster's time was set, as most cores' clocks said."),
-    Metric("gauge", "flockmq_alarms", "Alarms in the cluster's log."),
+    Metric("gauge", "flockmq_alarms", "Alarms, as /api/v5/alarms lists them."),
     Metric("counter", "flockmq_loop_late_seconds", "By how much a timer of the event loop came late, in all."),
     Metric("gauge", "flockmq_loop_late_worst_seconds", "The longest such pause of the last one to two minutes."),
     Metric("gauge", "flockmq_plugin_running", "0 while the plugin is fenced off because it failed.", ("plugin",)),
