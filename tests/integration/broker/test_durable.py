@@ -9,6 +9,7 @@ from collections.abc import Callable
 import paho.mqtt.client as paho
 import pytest
 
+from flockmq.bounds import SLOTS
 from integration.broker.clients import PATIENCE_S, V5, Client, await_route
 from integration.broker.conftest import Fleet, Node, eventually
 
@@ -32,9 +33,11 @@ class Cluster:
         self.here.kill()
 
     def kill_home(self) -> None:
-        home = self.home()
-        home.kill()
-        self.cores.remove(home)
+        self.kill_core(self.home())
+
+    def kill_core(self, core: Node) -> None:
+        core.kill()
+        self.cores.remove(core)
 
     def kill_all(self) -> None:
         """And start as many anew, with the same Redis."""
@@ -218,12 +221,15 @@ def test_the_will_of_a_client_is_published_when_its_node_dies(cluster: Cluster) 
 def test_a_session_expires_though_its_home_crashed(cluster: Cluster) -> None:
     with Client(cluster.here.mqtt, "brief", lasts=True, expiry_s=3) as brief:
         brief.subscribe("a/#", 1)
+        home = cluster.home()
     others = [f"long-{number}" for number in range(20)]  # of slots of both cores
     for client_id in others:
         with Client(cluster.here.mqtt, client_id, lasts=True):
             pass
-    cluster.kill_home()
+    cluster.kill_core(home)
     (core,) = cluster.cores
+    eventually(lambda: core.metric("flockmq_home_slots") == SLOTS, "all slots are its own")
+    eventually(lambda: not core.metric("flockmq_home_slots_loading"), "it has all sessions")
     eventually(lambda: core.metric("flockmq_sessions_persistent") == len(others), "one expired, the others are there")
     with Client(cluster.there.mqtt, "brief", lasts=True) as back:
         assert not back.session_present

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from flockmq.cluster.clocks import ClusterTime
 from flockmq.cluster.duties import Duties
 from flockmq.cluster.freshness import _Quickest
 from flockmq.cluster.membership import CORE_ROLES
@@ -95,3 +96,14 @@ def answer_twice(right: Function, committer: Committer, append: Any, answer: Any
     """A core answers who doesn't wait any more, and ends."""
     append.done.set_result(_answer(append.incarnation, answer))
     committer.queued_bytes -= append.size
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+@seeded(judge.EARLY, "delayed", ClusterTime._follow, kinds=("clock core", "clock replicant"))
+def follow_anybody(
+    right: Function, time: ClusterTime, target_s: float | None, offset_s: float, passed_s: float
+) -> None:
+    """A node's time goes by its own clock while others' are heard."""
+    right(time, time._own.wall() - time._own.monotonic(), offset_s, passed_s)
