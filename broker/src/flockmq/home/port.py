@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from flockmq.home import wire
 from flockmq.home.asking import Answered
@@ -41,6 +41,16 @@ class Cluster(Protocol):
     def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool: ...
 
 
+class Attach(NamedTuple):
+    """A connection that was admitted, and what it asks for. `answer` gets the flags when what follows is durable."""
+
+    client_id: bytes
+    incarnation: str
+    token: int
+    opening: wire.Opening | None
+    answer: Callable[[int], None]
+
+
 class Residents(Protocol):
     """The sessions that run at this home. `flags` are those of `wire`."""
 
@@ -54,17 +64,8 @@ class Residents(Protocol):
 
     def disown(self, slot: int) -> None: ...
 
-    def open(
-        self,
-        client_id: bytes,
-        incarnation: str,
-        token: int,
-        opening: wire.Opening | None,
-        answer: Callable[[int], None],
-    ) -> bool:
-        """A connection was admitted: `answer` gets the flags when what follows from it is durable; the session, if it
-        lasts, sends behind the answer. False: too much waits to be durable, nothing was done.
-        """
+    def open(self, attach: Attach) -> bool:
+        """The session, if it lasts, sends behind the answer. False: too much waits to be durable, nothing was done."""
         ...
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
@@ -108,14 +109,7 @@ class Nobody:
     def disown(self, slot: int) -> None:
         """It had none."""
 
-    def open(
-        self,
-        client_id: bytes,
-        incarnation: str,
-        token: int,
-        opening: wire.Opening | None,
-        answer: Callable[[int], None],
-    ) -> bool:
+    def open(self, attach: Attach) -> bool:
         raise AssertionError("only cores own slots")
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:

@@ -27,12 +27,11 @@ from flockmq.home.edges import Node, ToFront
 from flockmq.home.guests import message_of
 from flockmq.home.holding import Holding
 from flockmq.home.letters import Letters
-from flockmq.home.port import Homes, Host
+from flockmq.home.port import Attach, Homes, Host
+from flockmq.home.questions import Questions, hand_over
 from flockmq.home.returning import Returning
 from flockmq.home.slices import Slices
 from flockmq.home.store import Store
-from flockmq.home.subscribing import Subscribing
-from flockmq.mqtt.reason import Reason
 from flockmq.rlog.authors import author_of
 from flockmq.session.durable import DurableSession
 from flockmq.session.homed import HomedRouter
@@ -40,7 +39,6 @@ from flockmq.session.journal import Journal, Meta
 from flockmq.session.opening import Will
 from flockmq.session.origin import session_source
 from flockmq.session.session import Session
-from flockmq.session.sink import Sink
 from flockmq.session.slotted import slot_of
 
 log: Final = logging.getLogger(__name__)
@@ -54,6 +52,7 @@ class Residents:
         self.holding = Holding(host, store, router, self, self._slices, clock)
         self.letters = Letters(host, self.holding, store)
         self.crowds = Crowds(self._session_at, homes.crowd)
+        self._questions = Questions(host, self.holding, store, self._heard)
         self.router = router
         self.sessions = self.holding.sessions
         self._host = host
@@ -111,9 +110,10 @@ class Residents:
             session.expiry_s, with_will = left
             self.sessions.leave(session, None, session.meta.will if with_will else None, self.router.now_s)
 
-    def _must_wait(self, client_id: bytes, opening: wire.Opening | None) -> bool:
+    def _must_wait(self, attach: Attach) -> bool:
         """Nobody has said yet how its last connection ended, and its session has a will. A CONNECT that is asked for
         again is that connection."""
+        client_id, opening = attach.client_id, attach.opening
         if client_id not in self._expected or client_id in self._left or client_id not in self.sessions.away:
             return False
         session = self.sessions.by_id[client_id]
@@ -123,9 +123,9 @@ class Residents:
 
     def _let_in(self, client_id: bytes) -> None:
         """It is known how its last connection ended."""
-        go_on = self._returning.take(client_id)
-        if go_on is not None and self.holding.has_loaded(slot_of(client_id)):
-            go_on()
+        attach = self._returning.take(client_id)
+        if attach is not None and self.holding.has_loaded(slot_of(client_id)):
+            self._open(attach)
 
     # --- slots --------------------------------------------------------------------------------------------------------
 
@@ -164,32 +164,18 @@ class Residents:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def open(
-        self,
-        client_id: bytes,
-        incarnation: str,
-        token: int,
-        opening: wire.Opening | None,
-        answer: Callable[[int], None],
-    ) -> bool:
-        if opening is not None and not self._has_room(client_id, opening):
+    def open(self, attach: Attach) -> bool:
+        if not self._has_room(attach):
             return False
         self.holding.now()
-        self._cut_off.pop(client_id, None)
-        go_on = partial(self._open, client_id, incarnation, token, opening, answer)
-        if self._must_wait(client_id, opening):
-            return self._returning.put(client_id, incarnation, token, wire.size_of(client_id, opening), go_on)
-        go_on()
+        self._cut_off.pop(attach.client_id, None)
+        if self._must_wait(attach):
+            return self._returning.put(attach)
+        self._open(attach)
         return True
 
-    def _open(
-        self,
-        client_id: bytes,
-        incarnation: str,
-        token: int,
-        opening: wire.Opening | None,
-        answer: Callable[[int], None],
-    ) -> None:
+    def _open(self, attach: Attach) -> None:
+        client_id, incarnation, token, opening, answer = attach
         slot = self.holding.slots[slot_of(client_id)]
         had_unread = self.holding.drop_unread(client_id, slot.number)
         if client_id in self._left:
@@ -223,10 +209,13 @@ class Residents:
         self.holding.seal()
         self._store.barrier(slot.number, partial(self._opened, session, token, present, answer))
 
-    def _has_room(self, client_id: bytes, opening: wire.Opening) -> bool:
+    def _has_room(self, attach: Attach) -> bool:
         """For what is put at the least: of a Redis that is full those get back to their sessions who have one, for what
         they acknowledge makes room. Who has one that can't be read gets no other in its place.
         """
+        client_id, opening = attach.client_id, attach.opening
+        if opening is None:
+            return True
         slot = slot_of(client_id)
         if self.holding.is_unread(client_id, slot) and not opening.clean_start:
             return False
@@ -301,7 +290,7 @@ class Residents:
         is_attached = self._attached.get(token) is session
         self._detach(session)  # from its node, which may be another incarnation now
         if is_attached:
-            _hand_over(session.sink, fresh.sink)
+            hand_over(session.sink, fresh.sink)
             session.attach(fresh.sink, session.limits, opening.window, opening.max_packet_bytes)
             self.router.reached_anew(session)
         else:
@@ -439,79 +428,10 @@ class Residents:
         self, client_id: bytes, token: int, place: tuple[int, int], question: wire.Question, answer: Answered
     ) -> None:
         session = self._heard(token)
-        if session is None or not _is_next(session, *place):
+        if session is None:
             answer(b"")
-            return
-        sink = session.sink
-        assert isinstance(sink, ToFront)
-        if isinstance(question, wire.Receive):
-            self.holding.now()
-            origin = session.receive(question.packet_id)
-            self.holding.seal()
-            self.holding.settle(session.journal.slot, partial(answer, wire.encode(origin)))
-        elif sink.waiting is None:
-            self._change(session, sink, question, answer)
-        elif len(sink.waiting) < bounds.SUBSCRIBES_WAITING_MAX:
-            sink.waiting.append(partial(self._change, session, sink, question, answer))
         else:
-            sink.heard = 0
-            answer(b"")
-
-    def _change(
-        self, session: DurableSession, sink: ToFront, question: wire.Subscribe | wire.Unsubscribe, answer: Answered
-    ) -> None:
-        """Its subscriptions. What is asked behind a SUBSCRIBE waits while that waits for its claim."""
-        self.holding.now()
-        match question:
-            case wire.Unsubscribe(filters, nonce):
-                reasons = self.sessions.unsubscribe(session, filters)  # again, if what it stands behind was done again
-                told_before = session.unsubscribed(nonce)
-                if told_before is None:
-                    session.note_unsubscribed(nonce, reasons)
-                else:
-                    reasons = told_before
-                self.holding.seal()
-                self.holding.settle(session.journal.slot, partial(answer, wire.encode(reasons)))
-            case wire.Subscribe(wanted=wanted) if self._store.is_full(session.journal.slot):
-                answer(wire.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
-            case wire.Subscribe():
-                settle = partial(self.holding.settle, session.journal.slot)
-                sink.waiting = waiting = list[Callable[[], None]]()
-                placed = partial(self._placed, session, waiting)
-                Subscribing(self._host, self.router, session, question, settle, answer, placed).start()
-                self.holding.seal()
-
-    def _placed(self, session: DurableSession, waiting: list[Callable[[], None]]) -> None:
-        sink = session.sink
-        if not isinstance(sink, ToFront) or sink.waiting is not waiting:
-            return  # another connection has the session by now
-        sink.waiting = None
-        for change in waiting:
-            if self._heard(sink.token) is not session or session.sink is not sink:
-                return  # it is asked again, on another way to the front
-            if sink.waiting is None:
-                change()
-            else:
-                sink.waiting.append(change)
-
-
-def _hand_over(former: Sink, sink: Sink) -> None:
-    """What was asked there is asked again, and waits for the same SUBSCRIBE."""
-    assert isinstance(former, ToFront)
-    assert isinstance(sink, ToFront)
-    if former.waiting is not None:
-        former.waiting.clear()
-    sink.waiting = former.waiting
-
-
-def _is_next(session: DurableSession, number: int, behind: int) -> bool:
-    """The question before it was heard here, on this connection, or answered before: none passes another."""
-    sink = session.sink
-    assert isinstance(sink, ToFront)
-    if behind not in (0, sink.heard):
-        return False
-    sink.heard = number
-    return True
+            self._questions.ask(session, place, question, answer)
 
 
 def _will_of(opening: wire.Opening) -> Will | None:

@@ -5,50 +5,42 @@ What always holds: one a client id, the newest; as many as RETURNING_MAX, and RE
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from flockmq import bounds
-
-
-class _One(NamedTuple):
-    incarnation: str
-    token: int
-    size_bytes: int
-    go_on: Callable[[], None]
+from flockmq.home.port import Attach
+from flockmq.home.wire import size_of
 
 
 class Returning:
     def __init__(self) -> None:
         self.waiting_bytes = 0
-        self._of: dict[bytes, _One] = {}
+        self._of: dict[bytes, Attach] = {}
 
     def __len__(self) -> int:
         return len(self._of)
 
-    def put(self, client_id: bytes, incarnation: str, token: int, size_bytes: int, go_on: Callable[[], None]) -> bool:
+    def put(self, attach: Attach) -> bool:
         """The connection waits until it is taken; False: there is no room for it."""
-        self.take(client_id)
+        self.take(attach.client_id)
+        size_bytes = size_of(attach.client_id, attach.opening)
         if len(self._of) >= bounds.RETURNING_MAX or self.waiting_bytes + size_bytes > bounds.RETURNING_MAX_BYTES:
             return False
-        self._of[client_id] = _One(incarnation, token, size_bytes, go_on)
+        self._of[attach.client_id] = attach
         self.waiting_bytes += size_bytes
         return True
 
-    def take(self, client_id: bytes) -> Callable[[], None] | None:
-        """What lets it go on, if one waits."""
-        one = self._of.pop(client_id, None)
-        if one is None:
-            return None
-        self.waiting_bytes -= one.size_bytes
-        return one.go_on
+    def take(self, client_id: bytes) -> Attach | None:
+        """The one that waits, if one does."""
+        attach = self._of.pop(client_id, None)
+        if attach is not None:
+            self.waiting_bytes -= size_of(client_id, attach.opening)
+        return attach
 
     def left(self, client_id: bytes, token: int) -> None:
         """This connection is gone."""
-        one = self._of.get(client_id)
-        if one is not None and one.token == token:
+        attach = self._of.get(client_id)
+        if attach is not None and attach.token == token:
             self.take(client_id)
 
     def node_gone(self, incarnation: str) -> None:
-        for client_id in [client_id for client_id, one in self._of.items() if one.incarnation == incarnation]:
+        for client_id in [client_id for client_id, attach in self._of.items() if attach.incarnation == incarnation]:
             self.take(client_id)

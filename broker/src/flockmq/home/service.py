@@ -34,7 +34,7 @@ from flockmq.home.asking import Answered, Asking, Clients, Done
 from flockmq.home.early import Early
 from flockmq.home.guests import Guests
 from flockmq.home.outbox import Outbox
-from flockmq.home.port import Cluster, Nobody, Residents
+from flockmq.home.port import Attach, Cluster, Nobody, Residents
 from flockmq.home.registry import Attached, Kick, Registry
 from flockmq.session.publish import Publish
 from flockmq.session.slotted import slot_of
@@ -337,7 +337,7 @@ class Homes:
             return
         answer = partial(self._admitted, waiting)
         opening = None if waiting.opening is None or wire.is_guest(waiting.opening) else waiting.opening
-        if not self.residents.open(waiting.client_id, waiting.incarnation, waiting.token, opening, answer):
+        if not self.residents.open(Attach(waiting.client_id, waiting.incarnation, waiting.token, opening, answer)):
             self._no_room(waiting)
 
     def _open_alone(self, waiting: _Waiting) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from flockmq.bounds import SLOTS
 from flockmq.home import wire
 from flockmq.home.asking import Admission, Answered, AttachError, Connection
+from flockmq.home.port import Attach
 from flockmq.home.service import Homes
 
 DELIVERY = "delivery"
@@ -151,19 +152,12 @@ class Sessions:
     def disown(self, slot: int) -> None:
         self.loaded.discard(slot)
 
-    def open(
-        self,
-        client_id: bytes,
-        incarnation: str,
-        token: int,
-        opening: wire.Opening | None,
-        answer: Callable[[int], None],
-    ) -> bool:
+    def open(self, attach: Attach) -> bool:
         if self.full:
             return False
         self.on_open()
-        self.opened.append((client_id, incarnation, opening))
-        answer(0 if opening is None else wire.LASTS)
+        self.opened.append((attach.client_id, attach.incarnation, attach.opening))
+        attach.answer(0 if attach.opening is None else wire.LASTS)
         return True
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:

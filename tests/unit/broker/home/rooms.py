@@ -9,6 +9,7 @@ from itertools import islice
 from flockmq import bounds
 from flockmq.clock import Clock
 from flockmq.home import wire
+from flockmq.home.port import Attach
 from flockmq.home.residents import Residents
 from flockmq.session.counters import Counters
 from flockmq.session.homed import HomedRouter
@@ -204,7 +205,7 @@ class Home:
     def open(self, token: int, asked: wire.Opening | None, client_id: bytes = ID, node: str = EDGE) -> list[int]:
         """The flags that are answered, when they are."""
         answers: list[int] = []
-        self.residents.open(client_id, node, token, asked, answers.append)
+        self.residents.open(Attach(client_id, node, token, asked, answers.append))
         return answers
 
     def open_all(self, clients: Sequence[bytes], *, expiry_s: int = 60, will: Will | None = None) -> None:

@@ -1,0 +1,109 @@
+"""What a client asks of its session: SUBSCRIBE, UNSUBSCRIBE, and what a QoS 2 message is to be known by.
+
+What always holds: questions of a connection are heard in their order, each behind the one before it, or answered b"":
+the front asks again. What is asked behind a SUBSCRIBE waits while that waits for its claim. Nothing is answered before
+it is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from flockmq import bounds
+from flockmq.home import wire
+from flockmq.home.asking import Answered
+from flockmq.home.edges import ToFront
+from flockmq.home.holding import Holding
+from flockmq.home.port import Host
+from flockmq.home.store import Store
+from flockmq.home.subscribing import Subscribing
+from flockmq.mqtt.reason import Reason
+from flockmq.session.durable import DurableSession
+from flockmq.session.sink import Sink
+
+
+class Questions:
+    """One per core. `heard` knows the session of a connection, while it runs here."""
+
+    def __init__(
+        self, host: Host, holding: Holding, store: Store, heard: Callable[[int], DurableSession | None]
+    ) -> None:
+        self._host = host
+        self._holding = holding
+        self._store = store
+        self._heard = heard
+
+    def ask(self, session: DurableSession, place: tuple[int, int], question: wire.Question, answer: Answered) -> None:
+        """`place`: as in `port.Residents`."""
+        sink = session.sink
+        assert isinstance(sink, ToFront)
+        if not _is_next(sink, *place):
+            answer(b"")
+            return
+        if isinstance(question, wire.Receive):
+            self._holding.now()
+            origin = session.receive(question.packet_id)
+            self._holding.seal()
+            self._holding.settle(session.journal.slot, partial(answer, wire.encode(origin)))
+        elif sink.waiting is None:
+            self._change(session, sink, question, answer)
+        elif len(sink.waiting) < bounds.SUBSCRIBES_WAITING_MAX:
+            sink.waiting.append(partial(self._change, session, sink, question, answer))
+        else:
+            sink.heard = 0
+            answer(b"")
+
+    def _change(
+        self, session: DurableSession, sink: ToFront, question: wire.Subscribe | wire.Unsubscribe, answer: Answered
+    ) -> None:
+        """Its subscriptions."""
+        self._holding.now()
+        match question:
+            case wire.Unsubscribe(filters, nonce):
+                reasons = self._holding.sessions.unsubscribe(session, filters)
+                told_before = session.unsubscribed(nonce)
+                if told_before is None:
+                    session.note_unsubscribed(nonce, reasons)
+                else:
+                    reasons = told_before
+                self._holding.seal()
+                self._holding.settle(session.journal.slot, partial(answer, wire.encode(reasons)))
+            case wire.Subscribe(wanted=wanted) if self._store.is_full(session.journal.slot):
+                answer(wire.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
+            case wire.Subscribe():
+                settle = partial(self._holding.settle, session.journal.slot)
+                sink.waiting = waiting = list[Callable[[], None]]()
+                placed = partial(self._placed, session, waiting)
+                Subscribing(self._host, self._holding.router, session, question, settle, answer, placed).start()
+                self._holding.seal()
+
+    def _placed(self, session: DurableSession, waiting: list[Callable[[], None]]) -> None:
+        sink = session.sink
+        if not isinstance(sink, ToFront) or sink.waiting is not waiting:
+            return  # another connection has the session by now
+        sink.waiting = None
+        for change in waiting:
+            if self._heard(sink.token) is not session or session.sink is not sink:
+                return  # it is asked again, on another way to the front
+            if sink.waiting is None:
+                change()
+            else:
+                sink.waiting.append(change)
+
+
+def hand_over(former: Sink, sink: Sink) -> None:
+    """What was asked there is asked again, and waits for the same SUBSCRIBE."""
+    assert isinstance(former, ToFront)
+    assert isinstance(sink, ToFront)
+    if former.waiting is not None:
+        former.waiting.clear()
+    sink.waiting = former.waiting
+
+
+def _is_next(sink: ToFront, number: int, behind: int) -> bool:
+    """The question before it was heard here, on this connection, or answered before: none passes another."""
+    if behind not in (0, sink.heard):
+        return False
+    sink.heard = number
+    return True
