@@ -65,7 +65,7 @@ class Residents(Protocol):
     def disown(self, slot: int) -> None: ...
 
     def open(self, attach: Attach) -> bool:
-        """The session, if it lasts, sends behind the answer. False: too much waits to be durable, nothing was done."""
+        """The session, if it lasts, sends behind the answer. False: there is no room for it, nothing was done."""
         ...
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:

@@ -12,6 +12,7 @@ from flockmq import bounds
 from flockmq.home import service, wire
 from flockmq.home.asking import Admission, AttachError, HomeFull, HomeUnreachable, Superseded
 from flockmq.home.guests import will_origin
+from flockmq.home.port import Attach
 from flockmq.rlog.authors import author_of
 from flockmq.session.publish import Publish, publication
 from flockmq.session.slotted import slot_of
@@ -693,8 +694,8 @@ def roommates(count: int) -> list[bytes]:
 def fail_for(node: Node, method: str, client_id: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     does = getattr(node.sessions, method)
 
-    def fails_once(asked: bytes, *rest: Any) -> bool:
-        if asked == client_id:
+    def fails_once(asked: bytes | Attach, *rest: Any) -> bool:
+        if client_id == (asked.client_id if isinstance(asked, Attach) else asked):
             raise RuntimeError(client_id)
         return bool(does(asked, *rest))
 
