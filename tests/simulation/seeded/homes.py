@@ -6,8 +6,9 @@ import itertools
 from typing import Any, Final
 
 from flockmq.home import store, wire
-from flockmq.home.holding import Holding, Slot
+from flockmq.home.holding import Holding
 from flockmq.home.residents import Residents
+from flockmq.home.slot import Slot
 from flockmq.home.store import Store
 from flockmq.home.taking import Taken
 from flockmq.rlog.redis import RedisLink

@@ -6,10 +6,11 @@ from typing import Any
 
 from flockmq.home import wire
 from flockmq.home.asking import Asking
-from flockmq.home.holding import Holding, Slot
+from flockmq.home.holding import Holding
 from flockmq.home.registry import Kick
 from flockmq.home.residents import _will_of
 from flockmq.home.service import Homes
+from flockmq.home.slot import Slot
 from flockmq.node.clients import Clients
 from flockmq.session.channel import Channel
 from flockmq.session.journal import META, decode_meta

@@ -24,10 +24,12 @@ from flockmq.clock import Clock
 from flockmq.home.barriers import All, if_durable
 from flockmq.home.edges import SlotJournal
 from flockmq.home.loading import Loading
-from flockmq.home.marks import Marks, number_bytes
+from flockmq.home.marks import number_bytes
 from flockmq.home.port import Host
 from flockmq.home.slices import Slices
+from flockmq.home.slot import Slot
 from flockmq.home.store import Store, StoreFenced
+from flockmq.home.strangers import Strangers
 from flockmq.home.taking import Spoilt, Taken
 from flockmq.home.wills import HASH as WILLS
 from flockmq.home.wills import Wills
@@ -68,57 +70,6 @@ class Guests(Protocol):
         ...
 
 
-class Slot:
-    """`gained_at`: the epoch at which it became ours, at the latest; `fence` names it in the store. `is_lost`: another
-    core took it, as our own table is about to say. `clients`: whose sessions are here; `unread`: whose can't be
-    restored here, and why. `was_emptied`: Redis lost data while they came. `spoilt`: why the slot can't be read, as it
-    was looked at last, before `looked_at_s`.
-    """
-
-    __slots__ = (
-        "clients", "fence", "gained_at", "is_lost", "journal", "loaded", "looked_at_s", "lost_s", "marks", "number",
-        "spoilt", "unread", "was_emptied", "wills",
-    )  # fmt: skip
-
-    def __init__(self, number: int, gained_at: int, fence: str, journal: SlotJournal, wills: Wills) -> None:
-        self.number = number
-        self.gained_at = gained_at
-        self.fence = fence
-        self.journal = journal
-        self.wills = wills
-        self.marks = Marks()
-        self.clients: dict[bytes, None] = {}
-        self.unread: dict[bytes, str] = {}
-        self.spoilt = ""
-        self.looked_at_s = 0.0
-        self.loaded = False
-        self.is_lost = False
-        self.lost_s = 0.0
-        self.was_emptied = False
-
-    def is_blank(self) -> bool:
-        return not self.loaded and not self.is_lost
-
-    def unreadable(self) -> str:
-        """What somebody must see to; "": nothing."""
-        if self.spoilt:
-            return f"slot {self.number} of sessions can't be read, its clients wait: {self.spoilt}"
-        if not self.unread:
-            return ""
-        client_id, why = next(iter(self.unread.items()))
-        what = repr(client_id.decode(errors="backslashreplace")) if client_id != WILLS else "a will"
-        number = len(self.unread)
-        if number == 1:
-            return f"a session of slot {self.number} can't be read, and is kept: {what} ({why})"
-        said = f"{number} sessions of slot {self.number} can't be read, and are kept"
-        return f"{said}: {what} ({why}), and {number - 1} more"
-
-    def lose(self, now_s: float) -> None:
-        self.loaded = False
-        self.is_lost = True
-        self.lost_s = now_s
-
-
 class Holding:
     """One per core."""
 
@@ -145,8 +96,7 @@ class Holding:
         self._dealt_at = 0
         self._loading = Loading(store, self._blank, self._take_over, host.changed)
         self._rewriting: dict[asyncio.Task[None], None] = {}
-        self._strange: dict[bytes, float] = {}
-        """Sources of nodes that are no members any more, and until when their marks are kept."""
+        self._strangers = Strangers()
         self._sealing = False
         self._noted: dict[str, list[int]] = {}
         store.on_fenced = self._fenced
@@ -288,8 +238,7 @@ class Holding:
         self.now()
         for source in slot.marks.restore(taken.marks):
             self._store.unmark(slot.number, source)
-        for source in slot.marks.strangers({node_source(member) for member in self._host.members()}):
-            self._strange.setdefault(source, self.router.now_s + bounds.MARKS_KEPT_S)
+        self._strangers.found(slot.marks.strangers(self._sources_of_members()), self.router.now_s)
         slot.unread.update(taken.unread)
         for client_id, fields in taken.sessions.items():
             if client_id in self.sessions.by_id:
@@ -470,22 +419,18 @@ class Holding:
     # --- marks of nodes that went -------------------------------------------------------------------------------------
 
     def node_gone(self, incarnation: str) -> None:
-        """It may come back as another incarnation, and repeat what it wasn't told to be accepted."""
-        source = node_source(incarnation)
-        self._strange.pop(source, None)
-        self._strange[source] = self.router.now_s + bounds.MARKS_KEPT_S
+        self._strangers.went(node_source(incarnation), self.router.now_s)
 
     def forget_strangers(self) -> None:
-        """Nodes that went long enough ago, and of too many those that went first; those that are back aren't any."""
-        surplus = list(self._strange)[: max(0, len(self._strange) - bounds.MARKS_STRANGERS_MAX)]
-        due = [source for source, until_s in self._strange.items() if until_s <= self.router.now_s]
-        if not surplus and not due:
-            return
-        members = {node_source(member) for member in self._host.members()}
-        for source in dict.fromkeys((*surplus, *due)):
-            del self._strange[source]
-            if source not in members:
-                self._forget(source)
+        """Nodes that went long enough ago; those that are back aren't any."""
+        if due := self._strangers.take_due(self.router.now_s):
+            members = self._sources_of_members()
+            for source in due:
+                if source not in members:
+                    self._forget(source)
+
+    def _sources_of_members(self) -> set[bytes]:
+        return {node_source(member) for member in self._host.members()}
 
     def _forget(self, source: bytes) -> None:
         for slot in self.slots.values():

@@ -9,8 +9,8 @@ import pytest
 
 from flockmq import bounds
 from flockmq.home import wire
-from flockmq.home.holding import Slot
 from flockmq.home.port import Attach
+from flockmq.home.slot import Slot
 from flockmq.home.taking import Taken
 from flockmq.session.durable import DurableSession
 from flockmq.session.journal import WAITS, message_value

@@ -11,7 +11,7 @@ import pytest
 from flockmq.clock import SYSTEM
 from flockmq.cluster.version import ClusterVersion
 from flockmq.home.edges import SlotJournal
-from flockmq.home.holding import Slot
+from flockmq.home.slot import Slot
 from flockmq.home.wills import Wills
 from flockmq.mqtt.reason import Reason
 from flockmq.node.exclusive import Exclusive
