@@ -10,6 +10,7 @@ import pytest
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.node import SimulatedNode
 from simulation.scenario import Client, is_answered, scenario
+from simulation.scenarios.test_redis_cut_off import cut_off, leader_of, mend
 
 RAISED_S: Final = 10.0
 """By then a cluster whose nodes all speak a version is at it."""
@@ -120,6 +121,31 @@ async def test_until_the_rollout_has_settled_it_can_be_rolled_back(cluster: Simu
     assert versions(cluster) == {2}
 
 
+@scenario(Shape(old=OLDER, settings=SETTLES))
+async def test_a_core_that_leads_again_begins_the_time_anew(cluster: SimulatedCluster) -> None:
+    cluster.shape = cluster.shape._replace(old=())
+    for name in OLDER:
+        await replace(cluster, name, 2)
+    while not all(node.is_ready for node in cluster.nodes.values()):  # noqa: ASYNC110 - simulated time
+        await asyncio.sleep(0.1)
+    first = leader_of(cluster)
+    await asyncio.sleep(25.0)
+    cut_off(cluster, first)
+    await asyncio.sleep(5.0)
+    mend(cluster, first)
+    await asyncio.sleep(15.0)
+    others = [core.name for core in cluster.cores if core.name != first]
+    assert leader_of(cluster) in others
+    cut_off(cluster, *others)
+    await asyncio.sleep(5.0)
+    mend(cluster, *others)
+    assert leader_of(cluster) == first
+    await asyncio.sleep(40.0)
+    assert versions(cluster) == {1}
+    await asyncio.sleep(30.0)
+    assert versions(cluster) == {2}
+
+
 @scenario(Shape(old=ALL, settings=SETTLES))
 async def test_a_cluster_whose_nodes_are_all_upgraded_at_once_is_not_a_new_one(cluster: SimulatedCluster) -> None:
     """Redis starts anew, too: its log goes on in another generation."""
@@ -137,15 +163,17 @@ async def test_a_cluster_whose_nodes_are_all_upgraded_at_once_is_not_a_new_one(c
     assert versions(cluster) == {2}
 
 
+@pytest.mark.parametrize("older", ["replicant-2", "core-3"])
 @scenario()
 async def test_a_node_of_an_older_release_that_comes_late_is_refused_and_hurts_nobody(
-    cluster: SimulatedCluster, caplog: pytest.LogCaptureFixture
+    cluster: SimulatedCluster, caplog: pytest.LogCaptureFixture, older: str
 ) -> None:
-    await replace(cluster, "replicant-2", 1)
+    await replace(cluster, older, 1)
     await asyncio.sleep(RAISED_S)
-    assert not cluster.nodes["replicant-2"].is_ready
+    assert not cluster.nodes[older].is_ready
+    assert older not in [view.name for view in cluster.nodes["core-1"].running.cluster.nodes()]
     assert "the cluster is at version 2 of its protocol" in caplog.text
     sub = await Client.connect(cluster, "sub", at="replicant-1", expiry_s=600)
     assert await is_answered(sub.subscribe("t"))
-    await upgrade(cluster, "replicant-2")
+    await upgrade(cluster, older)
     assert versions(cluster) == {2}

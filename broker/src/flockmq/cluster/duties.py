@@ -16,7 +16,7 @@ from flockmq.cluster.beats import Beats
 from flockmq.cluster.membership import CORE_ROLES, Membership, condemned, electorate, may_lead, name_of, outvoted
 from flockmq.cluster.serving import Serving
 from flockmq.cluster.slots import reassign
-from flockmq.cluster.version import OLDEST, Rollout
+from flockmq.cluster.version import FIRST, Rollout
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import START
 from flockmq.rlog.generation import reached_by_majority
@@ -58,6 +58,7 @@ class Duties:
         self._rollout = rollout
         self._spoken = spoken
         self._met_older = False
+        self._fence = 0
         self._serving = Serving()
         self._trimmed_at = 0.0
         self._checkpoint_at = 0.0
@@ -91,6 +92,9 @@ class Duties:
 
     async def run(self, now: float, fence: int) -> None:
         """One beat of the leader with this fence. Raises LogError; what is left is done at the next."""
+        if fence != self._fence:
+            self._fence = fence
+            self._rollout.begin()
         purged = await self._purge(now, fence)
         self._serving.look(now, {node: self._hears_redis(node) for node in self._nodes if node not in purged})
         await self._assign_slots(purged)
@@ -148,7 +152,7 @@ class Duties:
         away = self._nodes.keys() - spoken.keys() - {self._rlog.incarnation}
         missing = bool(away) or len(set(cores)) < electorate(self._configured, cores)
         raised = self._rlog.tables.versions.get("cluster")
-        logged = OLDEST if raised is None else raised.version  # what this node knows may have been lost with Redis
+        logged = FIRST if raised is None else raised.version  # what this node knows may have been lost with Redis
         is_new = self.is_new() or any(self._beats.of(core).is_new for core in self._other_cores())
         version = self._rollout.judge(now, logged, spoken.values(), missing, is_new=is_new)
         if version:

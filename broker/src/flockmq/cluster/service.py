@@ -193,8 +193,11 @@ class Cluster:
         self._keep(tasks.vital(self._beats.run(), "cluster-beats"))
 
     async def join(self) -> None:
-        """Become a member; returns when this node's own tables say so. Raises LogError."""
+        """Become a member; returns when this node's own tables say so: never, if its release is too old. Raises
+        LogError."""
         assert self._rlog is not None
+        while self.version.is_passed:  # noqa: ASYNC110 - whoever upgrades it ends it
+            await asyncio.sleep(bounds.LINK_LOOK_S)
         me = self.settings
         info = NodeInfo(me.name, me.role, me.host, self.link_port, me.mqtt_port, me.version)
         await self._rlog.write(CLUSTER, [NODES.put(self.incarnation, info)])
@@ -569,10 +572,8 @@ class Cluster:
                 raised.version,
                 self.version.newest,
             )
-            return
-        if raised.version <= self.version.current:
-            return
-        log.info("the cluster is at version %d: all nodes speak it", raised.version)
+        elif raised.version > self.version.current:
+            log.info("the cluster is at version %d: all nodes speak it", raised.version)
         self.version.raised(raised.version)
         for link in self.mesh.links():
             if link.speaks < raised.version:

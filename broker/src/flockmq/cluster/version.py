@@ -7,7 +7,7 @@ log (table `versions`). What always holds:
 - Whoever writes a format of version N asks `at_least(N)` first; whoever reads understands it without asking, for
   another node may know of the raise earlier. So until the raise nobody who doesn't speak N meets it.
 - From then on who doesn't speak N is refused at the handshake, with the reason (handshake.py), and links to such nodes
-  are closed. A node of an older release stops at the row: it knows no such table.
+  are closed. A node of an older release doesn't join. One of the first stops at the row: it knows no such table.
 
 ARCHITECTURE.md, "Two versions in one cluster", says how a field, a table, a message, a function is added.
 """
@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
+FIRST: Final = 1
+"""Of a cluster whose log says none."""
 OLDEST: Final = 1
 NEWEST: Final = 2
 
@@ -28,6 +30,8 @@ class ClusterVersion:
     def __init__(self, newest: int = NEWEST) -> None:
         self.current = OLDEST
         self.newest = newest
+        self.is_passed = False
+        """The cluster is at a version that this node doesn't speak: it takes no part."""
         self._waiting: list[tuple[int, Callable[[], None]]] = []
 
     def at_least(self, version: int) -> bool:
@@ -47,7 +51,8 @@ class ClusterVersion:
 
     def raised(self, version: int) -> None:
         """The log says so."""
-        if version <= self.current:
+        self.is_passed = version > self.newest
+        if self.is_passed or version <= self.current:
             return
         self.current = version
         due = [callback for of, callback in self._waiting if of <= version]
@@ -69,6 +74,10 @@ class Rollout:
         self._settle_s = settle_s
         self._lowest = 0
         self._since = 0.0
+
+    def begin(self) -> None:
+        """This core leads from now on: another one may have heard meanwhile what this one didn't."""
+        self._lowest = 0
 
     def judge(self, now: float, logged: int, spoken: Iterable[int], missing: bool, *, is_new: bool = False) -> int:
         """The version to raise the cluster to; 0: none yet. `logged`: the one that the log has; `spoken`: the highest

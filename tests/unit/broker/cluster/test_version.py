@@ -27,6 +27,13 @@ def test_who_waits_for_a_version_is_called_once_when_it_is_reached() -> None:
     assert called == [1, 2, 3]
 
 
+def test_a_version_that_this_node_does_not_speak_is_none_that_it_writes() -> None:
+    version = ClusterVersion(2)
+    version.raised(3)
+    assert version.is_passed
+    assert not version.at_least(2)
+
+
 def test_a_gate_opens_with_the_raise() -> None:
     version = ClusterVersion(2)
     gate = version.gate(2)
@@ -60,6 +67,14 @@ def test_one_node_of_an_older_release_holds_the_raise_and_begins_the_time_anew()
     assert rollout.judge(61.0, 1, [2, 2], missing=False) == 0
     assert rollout.judge(120.0, 1, [2, 2], missing=False) == 0
     assert rollout.judge(121.0, 1, [2, 2], missing=False) == 2
+
+
+def test_who_leads_again_begins_the_time_anew() -> None:
+    """Another core led meanwhile, and heard of nodes that this one didn't."""
+    rollout = Rollout(2, 60.0)
+    assert rollout.judge(0.0, 1, [2], missing=False) == 0
+    rollout.begin()
+    assert [rollout.judge(now, 1, [2], missing=False) for now in (70.0, 129.0, 130.0)] == [0, 0, 2]
 
 
 def test_a_new_cluster_waits_for_nobody_but_who_is_missing() -> None:
