@@ -92,7 +92,6 @@ class Faults:
                 of.setdefault(node, []).append(fault)
         self._all = faults
         self._of = {node: Spans(some) for node, some in of.items()}
-        self._of_others: dict[str, Spans] = {}
         self._of_paths = {
             node: Spans(fault for fault in some if fault.kind.split()[0] in PATH_FAULTS) for node, some in of.items()
         }
@@ -102,12 +101,17 @@ class Faults:
         """Those that it could feel itself."""
         return self._of.get(node, self._none)
 
-    def of_others(self, node: str) -> Spans:
-        """Those that another node could feel."""
-        if node not in self._of_others:
-            others = [fault for fault in self._all if any(other != node for other in fault.nodes)]
-            self._of_others[node] = Spans(others)
-        return self._of_others[node]
+    def met(self, node: str, apart_s: float, since: float, until: float) -> bool:
+        """Whether between these times a fault of its and one that another node could feel were so near, or one was of
+        both."""
+        near = [fault for fault in self._all if fault.began <= until and fault.ended >= since]
+        own = [fault for fault in near if node in fault.nodes]
+        others = [fault for fault in near if any(other != node for other in fault.nodes)]
+        return any(
+            theirs.began <= fault.ended + apart_s and fault.began <= theirs.ended + apart_s
+            for fault in own
+            for theirs in others
+        )
 
     def of_paths(self, node: str) -> Spans:
         """Those that kept it from hearing others, or being heard, though it ran."""

@@ -6,8 +6,13 @@ topic, the last that was acknowledged, or one that was sent behind it and got no
 clears, or has expired. All nodes show the same. And who subscribes is never sent what was overwritten before
 ("SUBSCRIBE appends its route and then reads up to where `retained` ends").
 
-Lawful: what was acknowledged just before Redis lost its data may be gone with its writer. Topics with a retained will,
-or a delayed retained message, have writers that nobody orders: of these it is judged that all nodes show the same.
+"Of a client's retained messages on a topic, its will's included, the last counts": a will comes behind what its
+connection published, and before what a later connection of its client publishes.
+
+Lawful: what was acknowledged just before Redis lost its data may be gone with its writer; a will of a connection that
+came at once with another one, or that nobody answered, may stand in any order. Topics with a delayed retained message,
+or with the will of one of several clients, have writers that nobody orders: of these it is judged that all nodes show
+the same.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final
 
-from judges.life import Came, Sent
+from judges.life import Came, Connection, Sent
 from judges.losses import may_have_been_denied
 from judges.story import Story
 from judges.verdict import FOREVER, Finding, Rules
@@ -27,6 +32,20 @@ from load.history import Message, RetainedStood
 RETAINED: Final = "retained"
 
 _place = attrgetter("place")
+
+
+def _rank(sent: Sent) -> tuple[int, bool, int]:
+    """Of one client's messages: by its connections."""
+    return sent.connections[-1].place, sent.is_will, sent.place
+
+
+def _is_raced(story: Story, connection: Connection) -> bool:
+    """Nobody knows which of its client's connections came behind it."""
+    connected = connection.connected
+    later = story.by_client[connection.asked.client][connection.place + 1 :]
+    unsure = connected is None or connection.is_rival or any(not other.is_refused for other in connection.unsure)
+    return unsure or any(other.asked.at < connected.at for other in later if connected is not None)
+
 
 REWRITTEN_MAX_S: Final = 1.0
 """How long Redis may have had what was acknowledged before nobody else needs its writer any more."""
@@ -47,22 +66,27 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
 
 
 class _Topic:
-    """What was retained there, in the order in which it was sent last."""
+    """What was retained there, in the order in which it was sent last; `_unordered`: wills that may stand anywhere."""
 
     def __init__(self, story: Story, rules: Rules, writes: list[Sent]) -> None:
         self._story = story
         self._rules = rules
-        self._writes = sorted((sent for sent in writes if not sent.had_no_effect), key=_place)
+        self._unordered = [sent for sent in writes if sent.is_will and _is_raced(story, sent.connections[0])]
+        has_wills = any(sent.is_will for sent in writes)
+        self._rank = _rank if has_wills else _place
+        in_order = (sent for sent in writes if not sent.had_no_effect and sent not in self._unordered)
+        self._writes = sorted(in_order, key=self._rank)
         first = FOREVER
         self._first_acknowledged = [first := min(first, sent.acknowledged_at) for sent in reversed(self._writes)][::-1]
         """Of each and those behind it."""
-        self.is_ordered = not any(sent.is_will or sent.is_delayed for sent in writes)
+        is_of_one = len({sent.connections[0].asked.client for sent in writes}) == 1
+        self.is_ordered = not any(sent.is_delayed for sent in writes) and (is_of_one or not has_wills)
         """Its writers take turns."""
         self.may_expire = any(sent.expiry_s >= 0.0 for sent in writes)
 
     def may_show(self, at: float) -> set[Message | None]:
         """None: nothing."""
-        shown: set[Message | None] = set()
+        shown: set[Message | None] = {sent.message for sent in self._unordered if sent.first_sent_at <= at}
         for sent in reversed(self._writes):
             if sent.first_sent_at > at:
                 continue
@@ -73,7 +97,9 @@ class _Topic:
 
     def overwritten_by(self, sent: Sent, before: float) -> Sent | None:
         """What was sent behind it, and acknowledged before that time."""
-        first = bisect_right(self._writes, sent.place, key=_place)
+        if sent in self._unordered:
+            return None
+        first = bisect_right(self._writes, self._rank(sent), key=self._rank)
         for write, first_acknowledged in zip(self._writes[first:], self._first_acknowledged[first:], strict=True):
             if first_acknowledged >= before:
                 return None

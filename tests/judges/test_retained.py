@@ -118,6 +118,25 @@ def test_of_writers_that_nobody_orders_all_nodes_show_the_same() -> None:
         assert shows(script, *numbers) == found
 
 
+@pytest.mark.parametrize(
+    ("shown", "raced", "found"),
+    [("pub 2", False, 0), ("pub! 2", False, 0), ("pub! 1", False, 1), ("pub! 1", True, 0)],
+)
+def test_a_will_comes_before_what_a_later_connection_publishes(shown: str, raced: bool, found: int) -> None:
+    script = Script(tells=True)
+    for number in (1, 2):
+        first = script.ask("pub", will=Will(number, "t", 1, retain=True))
+        if raced:
+            script.told("pub", script.ask("pub"), present=False)
+        script.told("pub", first, present=False)
+        script.put("pub", number, retain=True)
+        script.close("pub", first)
+    script.tick(60.0)
+    publisher, number_shown = shown.split()
+    script.events.append(RetainedStood(script.tick(), "a", {"t": Message(publisher, int(number_shown))}))
+    assert script.found().get(RETAINED, 0) == found
+
+
 def test_a_node_may_be_looked_at_in_parts() -> None:
     script = written(1)
     script.put("pub", 2, "s", retain=True)

@@ -230,16 +230,26 @@ def test_a_will_of_qos_0_may_be_lost_and_so_may_what_overflows() -> None:
     assert script.found(Rules(max_mqueue_len=2)) == {}
 
 
-def test_a_clean_session_may_take_it_with_its_node_and_another_one() -> None:
-    for nodes, found in ((("a", "core"), {}), (("a",), {WILL_LOST: 1}), (("core",), {WILL_LOST: 1})):
-        script = alive(lasts=False)
-        script.tick(20.0)
-        for node in nodes:
-            script.fault("kill", node)
-        script.close("c", by_server=True)
-        assert later(script, after_s=60.0) == found
-        if nodes == ("a",):
-            assert script.found(Rules(homes_keep_wills=False)) == {}
+@pytest.mark.parametrize(
+    ("before", "behind_s", "found"),
+    [("core", 0.0, {}), ("", 4.0, {}), ("", 8.0, {WILL_LOST: 1}), ("", 0.0, {WILL_LOST: 1})],
+)
+def test_a_clean_session_may_take_it_with_its_node_and_its_home(
+    before: str, behind_s: float, found: dict[str, int]
+) -> None:
+    """Another node fails before its own, or so long behind that."""
+    script = alive(lasts=False)
+    script.tick(20.0)
+    if before:
+        script.fault("kill", before)
+    script.fault("kill", "a")
+    script.close("c", by_server=True)
+    if behind_s:
+        script.tick(behind_s)
+        script.fault("kill", "core")
+    assert later(script, after_s=60.0) == found
+    if not before:
+        assert script.found(Rules(homes_keep_wills=False)) == {}
 
 
 def test_that_of_a_session_that_lasts_survives_its_node_but_not_redis() -> None:

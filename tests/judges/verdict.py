@@ -25,6 +25,8 @@ class Rules(NamedTuple):
     """How long, without a fault, what is acknowledged or due takes to a client that is there."""
     purged_min_s: float = 2.5
     """A node that is cut off for less stays a member."""
+    purged_max_s: float = 6.0
+    """A node that died is none by then."""
     silent_max_s: float = 5.0
     """How long a client may take to see that its node is gone."""
     gone_noticed_max_s: float = 20.0

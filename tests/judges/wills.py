@@ -6,8 +6,9 @@ will is … tried again until everybody who is to have it accepted it", and "the
 the same origin, so nobody has it twice."
 
 So a will is owed to each subscriber at QoS 1 or 2 that was there before, stays, and is whole at the end. Lawful: the
-will of a clean session as whose end faults touched its node and another one, for that is in the memory of the node and
-of its client id's home (before all nodes are of cluster version 2 in that of its node alone); the will of a client that
+will of a clean session as whose end faults touched its node and another one, within `purged_max_s` of each other, for
+that is in the memory of the node and of its client id's home, until the node is purged (before all nodes are of cluster
+version 2 in that of its node alone); the will of a client that
 was admitted amid a fault and never came back (a known limit); one that Redis lost. Where a fault ran while the
 connection was there its node may have been taken for dead, or its DISCONNECT not have been heard: then the will may
 come, and needn't.
@@ -123,8 +124,9 @@ def _may_be_lost(story: Story, rules: Rules, connection: Connection, later: list
     ended_at = min(connection.until, story.ended_at)
     if not asked.lasts:
         since = ended_at - rules.silent_max_s
-        is_lone = rules.homes_keep_wills and not faults.of_others(asked.node).overlap(since, by)
-        return faults.of(asked.node).overlap(since, by) and not is_lone
+        if rules.homes_keep_wills:
+            return faults.met(asked.node, rules.purged_max_s, since, by)
+        return faults.of(asked.node).overlap(since, by)
     if story.lost_by_redis(connected.at, by):
         return True
     admitted_amid = faults.any.overlap(asked.at - _NEAR_S, connected.at + rules.silent_max_s)

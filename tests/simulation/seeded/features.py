@@ -17,6 +17,7 @@ from flockmq.node.node import DelayedHost, Node
 from flockmq.node.reauthorizing import Reauthorizing
 from flockmq.node.retained import Retained
 from flockmq.node.retaining import Retaining
+from flockmq.rlog.authors import is_overtaken
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.session.publish import Publish
 from flockmq.session.shared import SHARED
@@ -76,6 +77,12 @@ def clear_nothing(right: Function, retained: Retained, key: bytes, value: Retain
     """What is cleared is shown on."""
     if value.payload:
         right(retained, key, value, old)
+
+
+@seeded(judge.RETAINED, "wills", is_overtaken, kinds=("kill replicant", "stop replicant", "isolate replicant"))
+def keep_the_last_of_the_log(right: Function, author: bytes, by: bytes) -> bool:
+    """What a client's former connection left, or its will, replaces what a later one wrote."""
+    return False
 
 
 @seeded(judge.REFUSED, "retained", Retaining.retain)
