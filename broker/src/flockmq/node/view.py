@@ -245,7 +245,7 @@ class View:
             Sample("flockmq_queue_length", node.rlog.pending_bytes, ("log_pending_bytes",)),
             Sample("flockmq_queue_length", len(node.publishing), ("offered_messages",)),
             Sample("flockmq_queue_length", node.publishing.waiting_bytes, ("offered_bytes",)),
-            Sample("flockmq_queue_length", node.router.held_bytes, ("held_bytes",)),
+            Sample("flockmq_queue_length", node.router.held.bytes, ("held_bytes",)),
             *self._home_samples(),
             *self._log_samples(),
             Sample("flockmq_rlog_redis_lost_data", node.rlog.redis_lost_data),

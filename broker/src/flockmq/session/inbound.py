@@ -122,7 +122,7 @@ class Line:
         self._checking.append(inbound)
         self._bytes += inbound.size_bytes
         if self.is_held:
-            self.channel.router.held_bytes += inbound.size_bytes + INBOUND_BYTES
+            self.channel.router.held.bytes += inbound.size_bytes + INBOUND_BYTES
 
     def size_bytes(self) -> int:
         return self._bytes + INBOUND_BYTES * len(self)
@@ -181,7 +181,7 @@ class Line:
         while logging and logging[0].state != LOGGING:
             inbound = logging[0]
             if channel.router.stale and inbound.state == READY and inbound.message.qos and not self._is_broken:
-                channel.router.hold(self)
+                channel.router.held.put(self)
                 break
             logging.popleft()
             delivered.append(inbound)
@@ -203,7 +203,7 @@ class Line:
     def _acknowledge(self, inbound: Inbound) -> None:
         self._bytes -= inbound.size_bytes
         if self.is_held:
-            self.channel.router.held_bytes -= inbound.size_bytes + INBOUND_BYTES
+            self.channel.router.held.bytes -= inbound.size_bytes + INBOUND_BYTES
         message, reason = inbound.message, inbound.reason
         if message.qos == 2 and reason >= 0x80 and inbound.session is not None:
             inbound.session.unremember(message.packet_id)  # whoever comes back to the session may send it again

@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import ALLOWED_HEADS_MAX, HELD_MAX_BYTES
+from flockmq.bounds import ALLOWED_HEADS_MAX
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.reason import Reason
@@ -82,7 +82,7 @@ class Publisher(Paced):
         self.repeats = isinstance(session, Front)
         line = self.line
         if line is not None and line.is_held:
-            self.router.abandoned(line)
+            self.router.held.abandoned(line)
 
     def peer(self) -> PeerInfo:
         """Where the client comes from; a listener knows."""
@@ -250,11 +250,11 @@ class Publisher(Paced):
 
     def _wait_for_tables(self) -> None:
         """What this node may hold is bounded, however many clients there are."""
-        router = self.router
-        router.make_room()
-        if router.held_bytes > HELD_MAX_BYTES:
+        held = self.router.held
+        held.make_room()
+        if held.is_too_much():
             self.close(Reason.QUOTA_EXCEEDED, "too much waits here")
-        elif router.holds_much() and not self.line_paused:
+        elif held.is_much() and not self.line_paused:
             self.line_paused = True
             self.pause()
 
@@ -291,7 +291,7 @@ class Publisher(Paced):
         line = self.line
         if line is None:
             return
-        if self.line_paused and line.has_room() and not (line.is_held and self.router.holds_much()):
+        if self.line_paused and line.has_room() and not (line.is_held and self.router.held.is_much()):
             self.line_paused = False
             self.unpause()
         if len(line) == 0:

@@ -14,7 +14,6 @@ replaces the parse and the match.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from flockmq.bounds import (
@@ -22,7 +21,6 @@ from flockmq.bounds import (
     FANOUTS_MAX_TARGETS,
     HEADS_MAX,
     HEADS_PER_TOPIC_MAX,
-    HELD_MAX_BYTES,
     REMOTE_SHAPES_MAX,
     SINK_LIMIT_BYTES,
     TOPIC_MAX_LEVELS,
@@ -36,6 +34,7 @@ from flockmq.session.away import Away
 from flockmq.session.counters import Counters
 from flockmq.session.fanout import Fanout
 from flockmq.session.groups import Elsewhere
+from flockmq.session.held import Held
 from flockmq.session.origin import ORIGIN, Origins
 from flockmq.session.publish import NO_EXPIRY, Publish, Stored, transcode_run
 from flockmq.session.session import REFUSED, SENT, Session
@@ -44,7 +43,6 @@ from flockmq.session.sink import AWAY, CONGESTED, FLOWING, LAGGING, Courier, Pee
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
-    from flockmq.session.inbound import Line
     from flockmq.session.pacing import Paced
     from flockmq.session.publisher import Publisher
 
@@ -74,8 +72,7 @@ class Router:
     zones', take the ordinary road; so do topics that match `intercepts`: the node looks at them before they are routed.
     `courier` brings messages to sessions that last; `publishing` is the client id of who published the run at hand,
     where that was on another node. `seed`: of how shared messages are spread; None: of the system's.
-    `stale`: nothing of QoS ≥ 1 may be matched by these indexes now; `held` are the lines of clients that wait for it,
-    with `held_bytes` in all; those of clients that are gone are in `left`, too.
+    `stale`: nothing of QoS ≥ 1 may be matched by these indexes now; `held` has the lines of clients that wait for it.
     """
 
     def __init__(
@@ -105,9 +102,7 @@ class Router:
         self._paused: dict[Sink, list[Publisher]] = {}
         self.resumed: list[Paced] = []
         self.stale: bool = False
-        self.held: dict[Line, None] = {}
-        self.held_bytes: int = 0
-        self.left: dict[Line, None] = {}
+        self.held = Held()
         self.now_s: float = 0.0
         self.away4 = Away(self, 4)
         self.away5 = Away(self, 5)
@@ -511,51 +506,14 @@ class Router:
             waiting.append(publisher)
             publisher.pause()
 
-    def hold(self, line: Line) -> None:
-        """It waits for newer tables."""
-        if not line.is_held:
-            line.is_held = True
-            self.held[line] = None
-            self.held_bytes += line.size_bytes()
-            if not line.channel.can_answer():
-                self.abandoned(line)
-
-    def abandoned(self, line: Line) -> None:
-        """The client of a line that waits is gone. What it sends again elsewhere must not come behind that."""
-        if line.channel.repeats:
-            self._let_go(line)
-            line.give_up()
-        else:
-            self.left[line] = None
-            self.make_room()
-
-    def make_room(self) -> None:
-        """Give up what clients left behind, the oldest first, while more waits than half of what may. What the log has
-        isn't: whoever subscribes gets it as retained, so whoever has subscribed is to get it, too."""
-        while self.left and self.holds_much():
-            line = next(iter(self.left))
-            del self.left[line]
-            if not line.is_logged():
-                self._let_go(line)
-                line.give_up()
-
-    def holds_much(self) -> bool:
-        return self.held_bytes * 2 > HELD_MAX_BYTES
-
-    def _let_go(self, line: Line) -> None:
-        line.is_held = False
-        self.held_bytes -= line.size_bytes()
-        del self.held[line]
-        self.left.pop(line, None)
-
     def go_on(self, most: int) -> bool:
         """The tables aren't stale any more: match what waited of some clients. Whether there are more."""
-        for line in list(islice(self.held, most)):
-            if self.stale:
+        held = self.held
+        for _ in range(most):
+            if self.stale or not held.lines:
                 break
-            self._let_go(line)
-            line.advance()
-        return len(self.held) > 0 and not self.stale
+            held.take_first().advance()
+        return len(held.lines) > 0 and not self.stale
 
     def release(self, sink: Sink) -> None:
         """The sink drained, lags or is gone: its publishers go on."""

@@ -6,6 +6,7 @@ import pytest
 
 from flockmq.bounds import HELD_MAX_BYTES, INBOUND_BYTES, INBOUND_LINE_MAX
 from flockmq.mqtt.packets import Connect
+from flockmq.session.limits import Limits
 from unit.broker.session.harness import Client, Node, publish
 
 
@@ -135,15 +136,15 @@ def test_of_what_clients_left_behind_the_oldest_goes_when_too_much_waits(node: N
         publisher = node.client(f"p{number}")
         node.feed(publisher, large(number))
         publisher.lost()
-        assert router.held_bytes <= HELD_MAX_BYTES // 2
-    left = len(router.held)
+        assert router.held.bytes <= HELD_MAX_BYTES // 2
+    left = len(router.held.lines)
     assert HALF - 2 <= left <= HALF
     assert router.counters.dropped_left == 2 * HALF - 1 - left
     came = []
     while freshen(node, at_once=1):
         came += numbers(subscriber)
     assert came + numbers(subscriber) == list(range(2 * HALF - left, 2 * HALF))
-    assert (router.held_bytes, len(router.left)) == (0, 0)
+    assert (router.held.bytes, len(router.held.left)) == (0, 0)
 
 
 def test_clients_are_not_read_when_much_waits_and_cut_off_when_too_much_does(node: Node) -> None:
@@ -157,17 +158,35 @@ def test_clients_are_not_read_when_much_waits_and_cut_off_when_too_much_does(nod
         node.feed(publisher, large(2))
     assert publishers[-1].has_ended()
     assert not publishers[0].has_ended()
-    assert node.router.held_bytes <= HELD_MAX_BYTES
+    assert node.router.held.bytes <= HELD_MAX_BYTES
     freshen(node)
     assert answers(publishers[0]) == [(0x40, 1), (0x40, 2)]
     assert not publishers[0].line_paused
+
+
+def test_who_is_cut_off_by_what_another_had_waiting_holds_up_nobody() -> None:
+    """What it had waiting itself is given up, because much waits."""
+    node = Node(Limits(max_inflight=1, max_mqueue_len=1))
+    node.router.stale = True
+    publisher, subscriber = node.client("p"), node.client("s")
+    node.subscribe(subscriber, ("a", 1))
+    node.feed(publisher, message(1) + message(2) + message(3))
+    node.feed(subscriber, large(1, topic="b"))
+    others = [node.client(f"p{number}") for number in range(HALF + 1)]
+    for other in others:
+        node.feed(other, large(1, topic="b"))
+    freshen(node)
+    assert subscriber.has_ended()
+    assert node.router.counters.dropped_left == 1
+    assert [answers(other) for other in others] == [[(0x40, 1)]] * len(others)
+    assert node.router.held.bytes == 0
 
 
 def test_messages_count_for_more_than_their_bytes(node: Node) -> None:
     publisher = node.client("p")
     node.feed(publisher, message(1))
     node.feed(publisher, message(2, qos=0))
-    assert node.router.held_bytes == 2 * INBOUND_BYTES + len(message(1)) + len(message(2, qos=0))
+    assert node.router.held.bytes == 2 * INBOUND_BYTES + len(message(1)) + len(message(2, qos=0))
 
 
 def test_qos_0_behind_a_message_that_is_given_up_is_delivered(node: Node) -> None:
