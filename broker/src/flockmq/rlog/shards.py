@@ -14,7 +14,17 @@ import msgspec
 
 from flockmq import bounds
 from flockmq.rlog.authors import is_overtaken
-from flockmq.rlog.spec import TableSpec, join_owned, no_value, nothing, split_owned
+from flockmq.rlog.spec import (
+    TableSpec,
+    join_owned,
+    join_plain,
+    join_text,
+    no_value,
+    nothing,
+    split_owned,
+    split_plain,
+    split_text,
+)
 
 CLUSTER: Final = "cluster"
 ROUTE: Final = "route"
@@ -164,8 +174,7 @@ SLOTS: Final[TableSpec[int, str]] = TableSpec(
 
 ALARMS: Final[TableSpec[str, Alarm]] = TableSpec(
     30, "alarms", CLUSTER,
-    split=lambda key, _: ("", key.encode()),
-    join=lambda _, raw: raw.decode(),
+    split=split_text, join=join_text,
     encode=_pack, decode=msgspec.msgpack.Decoder(Alarm).decode, fields=_fields(Alarm),
     max_rows=bounds.ALARMS_MAX,
 )  # fmt: skip
@@ -173,8 +182,7 @@ ALARMS: Final[TableSpec[str, Alarm]] = TableSpec(
 
 VERSIONS: Final[TableSpec[str, Raised]] = TableSpec(
     64, "versions", CLUSTER,
-    split=lambda key, _: ("", key.encode()),
-    join=lambda _, raw: raw.decode(),
+    split=split_text, join=join_text,
     encode=_pack, decode=msgspec.msgpack.Decoder(Raised).decode, fields=_fields(Raised),
 )  # fmt: skip
 """"cluster" → Raised, from version 2 on; outlives nodes."""
@@ -206,8 +214,7 @@ Of sessions that last, since cluster version 2: a key of `node.claims.lasting_ke
 
 MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(
     4, "messages", RETAINED,
-    split=lambda key, _: ("", key),
-    join=lambda _, raw: raw,
+    split=split_plain, join=join_plain,
     encode=_pack_retained, decode=msgspec.msgpack.Decoder(RetainedMessage).decode, fields=_fields(RetainedMessage),
     buckets=1024, max_bytes=bounds.MAX_RETAINED_BYTES, keeps=_keeps_retained,
 )  # fmt: skip
@@ -215,8 +222,7 @@ MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(
 
 DELAYED: Final[TableSpec[bytes, DelayedMessage]] = TableSpec(
     12, "delayed", RETAINED,
-    split=lambda key, _: ("", key),
-    join=lambda _, raw: raw,
+    split=split_plain, join=join_plain,
     encode=_pack, decode=msgspec.msgpack.Decoder(DelayedMessage).decode, fields=_fields(DelayedMessage),
     buckets=256, max_rows=bounds.DELAYED_MAX_MESSAGES, max_bytes=bounds.DELAYED_MAX_BYTES,
 )  # fmt: skip
@@ -225,8 +231,7 @@ have none) and 8 random bytes → message; outlives nodes."""
 
 USERS: Final[TableSpec[str, User]] = TableSpec(
     5, "users", AUTH,
-    split=lambda key, _: ("", key.encode()),
-    join=lambda _, raw: raw.decode(),
+    split=split_text, join=join_text,
     encode=_pack, decode=msgspec.msgpack.Decoder(User).decode, fields=_fields(User),
     buckets=256, max_rows=bounds.USERS_MAX,
 )  # fmt: skip
@@ -252,8 +257,7 @@ BANS: Final[TableSpec[tuple[str, str], Ban]] = TableSpec(
 
 IMPORTS: Final[TableSpec[str, Import]] = TableSpec(
     22, "imports", AUTH,
-    split=lambda key, _: ("", key.encode()),
-    join=lambda _, raw: raw.decode(),
+    split=split_text, join=join_text,
     encode=_pack, decode=msgspec.msgpack.Decoder(Import).decode, fields=_fields(Import),
 )  # fmt: skip
 """SHA-256 of a bootstrap file, in hex → Import."""

@@ -79,7 +79,7 @@ def carried(number: int, shard: str) -> TableSpec[object, bytes]:
     if number >= OWNED:
         spec = TableSpec(number, str(number), shard, split=split_owned, join=join_owned, encode=bytes, decode=bytes)
     else:
-        spec = TableSpec(number, str(number), shard, split=_split_plain, join=_join_plain, encode=bytes, decode=bytes)
+        spec = TableSpec(number, str(number), shard, split=split_plain, join=join_plain, encode=bytes, decode=bytes)
     return cast(TableSpec[object, bytes], spec)
 
 
@@ -108,12 +108,22 @@ def join_owned(owner: str, raw: bytes) -> tuple[bytes, str]:
     return raw, owner
 
 
-def _split_plain(key: bytes, _: object) -> tuple[str, bytes]:
+def split_plain(key: bytes, _: object) -> tuple[str, bytes]:
+    """Of rows that outlive nodes."""
     return "", key
 
 
-def _join_plain(_: str, raw: bytes) -> bytes:
+def join_plain(_: str, raw: bytes) -> bytes:
     return raw
+
+
+def split_text(key: str, _: object) -> tuple[str, bytes]:
+    """Of rows that outlive nodes, and whose keys are texts."""
+    return "", key.encode()
+
+
+def join_text(_: str, raw: bytes) -> str:
+    return raw.decode()
 
 
 def no_value(_: None) -> bytes:

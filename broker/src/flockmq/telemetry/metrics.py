@@ -165,12 +165,7 @@ CATALOGUE: Final = (
     Metric("counter", "flockmq_rlog_redis_lost_data", "Times this core began a shard's log anew that Redis had lost."),
     Metric("counter", "flockmq_rlog_digest_mismatches", "Times this node's tables were not what the cores have."),
     Metric("counter", "flockmq_events_dropped", "Events for the nightly report that found no room on this node."),
-    Metric(
-        "counter",
-        "flockmq_events_lost_bytes",
-        "Bytes of such events that went: where they were to go was away, or full of newer ones.",
-        ("why",),
-    ),
+    Metric("counter", "flockmq_events_lost_bytes", "Bytes of such events that were lost on their way.", ("why",)),
     Metric("gauge", "flockmq_clock_off_seconds", "How far this node's clock is ahead of the cluster's time."),
     Metric("counter", "flockmq_cluster_time_jumps", "Times the cluster's time was set, as most cores' clocks said."),
     Metric("gauge", "flockmq_alarms", "Alarms, as /api/v5/alarms lists them."),
