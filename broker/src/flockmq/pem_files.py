@@ -64,8 +64,13 @@ class PemFiles(Generic[T]):
                 with file.open("rb"):
                     pass
             except OSError as error:
-                raise ConfigError(f"{self._key}.{name}: {str(file)!r} can't be read: {error.strerror}") from None
+                raise unreadable(f"{self._key}.{name}", file, error) from None
         return self._make()
+
+
+def unreadable(key: str, file: Path, error: OSError) -> ConfigError:
+    mend = "name a PEM file there that the user of this process may read"
+    return ConfigError(f"{key}: {str(file)!r} can't be read: {error.strerror}; {mend}")
 
 
 def load_chain(context: ssl.SSLContext, key: str, certfile: Path, keyfile: Path, password: str = "") -> None:

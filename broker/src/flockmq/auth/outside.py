@@ -19,6 +19,7 @@ from flockmq.bounds import ANSWER_MAX_BYTES, ASKED_MAX
 from flockmq.clock import SYSTEM, Clock
 from flockmq.errors import ConfigError
 from flockmq.logs import Sparing
+from flockmq.pem_files import reason, unreadable
 
 log: Final = logging.getLogger(__name__)
 WARNINGS_PER_S: Final = 1
@@ -65,8 +66,11 @@ class Service:
         if settings.cacertfile is not None:
             try:
                 self._tls = ssl.create_default_context(cafile=settings.cacertfile)
-            except (OSError, ssl.SSLError) as error:
-                raise ConfigError(f"{where}.cacertfile: {str(settings.cacertfile)!r} can't be used: {error}") from None
+            except ssl.SSLError as error:
+                why = f"{str(settings.cacertfile)!r} can't be used: {reason(error)}"
+                raise ConfigError(f"{where}.cacertfile: {why}") from None
+            except OSError as error:
+                raise unreadable(f"{where}.cacertfile", settings.cacertfile, error) from None
 
     async def start(self) -> None:
         timeout = aiohttp.ClientTimeout(total=self.settings.request_timeout, connect=self.settings.connect_timeout)

@@ -19,6 +19,7 @@ from redis.asyncio.connection import AbstractConnection, Connection, SSLConnecti
 from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermissionError, RedisError, ResponseError
 
 from flockmq import bounds
+from flockmq.pem_files import unreadable
 from flockmq.redis_url import RedisPlace, Server, parse_redis_url
 from flockmq.rlog.errors import RedisRefused, RedisUnreachable
 
@@ -179,7 +180,7 @@ def _tls(config: RedisConfig) -> ssl.SSLContext:
             with file.open("rb"):
                 pass
         except OSError as error:
-            raise RedisRefused(f"redis.{key}: {str(file)!r} can't be read: {error.strerror}") from None
+            raise RedisRefused(str(unreadable(f"redis.{key}", file, error))) from None
     try:
         context = ssl.create_default_context(cafile=config.cacertfile)
         if config.certfile is not None:

@@ -157,7 +157,9 @@ def test_settings_that_cant_be_used_are_refused() -> None:
         Service(Http(url="http://a/${x}"), ("clientid",), "here")
     with pytest.raises(ConfigError, match=r"here\.headers: 'A\\nB' can't be the name"):
         Service(Http(url="https://a", body={}, headers={"A\nB": "x"}), (), "here")
-    with pytest.raises(ConfigError, match=r"here\.cacertfile: '/nowhere' can't be used"):
+    with pytest.raises(
+        ConfigError, match=r"here\.cacertfile: '/nowhere' can't be read: No such file or directory; name a PEM"
+    ):
         Service(Http(url="https://a", body={}, cacertfile=Path("/nowhere")), (), "here")
 
 

@@ -230,7 +230,10 @@ def test_files_that_cannot_be_used_are_named_with_their_key(pki: Pki) -> None:
     _, other = pki.server("other.example.com", name="other")
     missing = pki.folder / "none.pem"
     for changed, expected in (
-        ({"certfile": missing, "keyfile": missing}, f"certfile: '{missing}' can't be read: No such file"),
+        (
+            {"certfile": missing, "keyfile": missing},
+            f"listeners.ssl.a.certfile: '{missing}' can't be read: No such file or directory; name a PEM file",
+        ),
         ({"certfile": certificate, "keyfile": other}, "can't be used: key values mismatch"),
         ({"ciphers": "NONE"}, "listeners.ssl.a.ciphers: 'NONE' names no cipher of OpenSSL"),
         ({"verify": "peer", "cacertfile": other}, f"listeners.ssl.a.cacertfile: '{other}' can't be used"),
