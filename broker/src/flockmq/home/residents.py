@@ -402,17 +402,6 @@ class Residents:
             token, session = node.sessions.popitem()
             yield partial(self.leave, session.client_id, token, -1, True)
 
-    def close(self, client_id: bytes) -> bool:
-        """End a session whose client is away; False if there is none."""
-        session = self.sessions.by_id.get(client_id)
-        if not isinstance(session, DurableSession) or client_id not in self.sessions.away:
-            return False
-        if not self.holding.holds(session):
-            return False
-        self.sessions.end(session)
-        self.holding.seal()
-        return True
-
     # --- what clients say ---------------------------------------------------------------------------------------------
 
     def report(self, incarnation: str, token: int, pairs: bytes) -> None:

@@ -152,7 +152,6 @@ async def test_the_sessions_of_a_slot_that_is_let_go_of_leave_some_a_turn_and_co
     home.machine.forward(1e9)
     for token, client_id in enumerate(clients, start=1):
         home.residents.leave(client_id, token, -1, True)
-        assert not home.residents.close(client_id)
     home.residents.tick()
     assert home.published == [], "the next home's affair"
     left = [len(home.residents)]

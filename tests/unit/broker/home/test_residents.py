@@ -515,8 +515,7 @@ async def test_a_connection_that_takes_no_more_is_cut_off_and_its_session_stays(
     await overflows(home)
     await home.settle()
     assert home.overflown == [(EDGE, ID, 1)]
-    assert home.residents.close(ID), "away"
-    assert not home.residents.close(ID)
+    assert ID in home.residents.sessions.away
 
 
 async def test_a_connection_that_was_cut_off_and_did_not_hear_so_does_not_go_on(home: Home) -> None:
@@ -558,7 +557,8 @@ async def test_who_was_cut_off_is_forgotten_with_its_connection_or_its_session(h
     elif goes == "elsewhere":
         home.residents.disown(SLOT)
     else:
-        assert home.residents.close(ID)
+        sessions = home.residents.sessions
+        sessions.end(sessions.by_id[ID])
         home.residents.tick()
     await home.settle()
     assert not home.residents._cut_off
