@@ -108,7 +108,7 @@ class Residents:
         else:
             self.sessions.come_back(session)
             session.expiry_s, with_will = left
-            self.sessions.leave(session, None, session.meta.will if with_will else None, self.router.now_s)
+            self.sessions.leave(session, session.meta.will if with_will else None, self.router.now_s)
 
     def _must_wait(self, attach: Attach) -> bool:
         """Nobody has said yet how its last connection ended, and its session has a will. A CONNECT that is asked for
@@ -275,7 +275,7 @@ class Residents:
             will = session.meta.will if with_will else None
             if will is not None:
                 will.message.author = author_of(client_id, token, is_will=True)
-            self.sessions.leave(session, token, will, self.router.now_s)
+            self.sessions.leave(session, will, self.router.now_s)
         self.holding.seal()
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:

@@ -191,7 +191,7 @@ class Clients:
             if not isinstance(session, Front):
                 if will is not None and isinstance(token, int):
                     will.message.author = author_of(client_id, token, is_will=True)
-                self._sessions.leave(session, token, will, self._clock.monotonic())
+                self._sessions.leave(session, will, self._clock.monotonic())
             self._on_event("disconnected", client_id, channel.close_reason, channel.protocol_version)
             if self.watcher is not None:
                 self.watcher.disconnected(channel, session)

@@ -8,7 +8,6 @@ session, and is published once: when its delay or its session ends, whichever co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -28,13 +27,12 @@ _NEVER_S: Final = float("inf")
 
 @mypyc_attr(acyclic=True)
 class Absence:
-    """A lasting session without a connection. Times are monotonic seconds; `token` is what the home knows it by."""
+    """A lasting session without a connection. Times are monotonic seconds."""
 
-    __slots__ = ("expires_s", "session", "token", "will", "will_s")
+    __slots__ = ("expires_s", "session", "will", "will_s")
 
-    def __init__(self, session: Session, token: object, expires_s: float, will: Will | None, will_s: float) -> None:
+    def __init__(self, session: Session, expires_s: float, will: Will | None, will_s: float) -> None:
         self.session = session
-        self.token = token
         self.expires_s = expires_s
         self.will = will
         self.will_s = will_s
@@ -87,7 +85,7 @@ class Sessions:
         if self.away.pop(session.client_id, None) is not None:
             self._router.counters.sessions_away -= 1
 
-    def leave(self, session: Session, token: object, will: Will | None, now_s: float) -> bool:
+    def leave(self, session: Session, will: Will | None, now_s: float) -> bool:
         """Its connection ended; True if the session lasts. A will without a delay is published at once."""
         delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
         if will is not None and delay_s == 0:
@@ -99,29 +97,19 @@ class Sessions:
         session.leave(self._router.away5 if session.sink.protocol_version == 5 else self._router.away4, will)
         self._router.reached_anew(session)
         self.by_id[session.client_id] = session
-        self._keep_away(session, token, will, now_s, now_s + delay_s)
+        self._keep_away(session, will, now_s, now_s + delay_s)
         return True
 
-    def _keep_away(self, session: Session, token: object, will: Will | None, left_s: float, will_s: float) -> None:
+    def _keep_away(self, session: Session, will: Will | None, left_s: float, will_s: float) -> None:
         expires_s = _NEVER_S if session.expiry_s == NEVER_EXPIRES else left_s + session.expiry_s
-        absence = Absence(session, token, expires_s, will, will_s)
+        absence = Absence(session, expires_s, will, will_s)
         self.away[session.client_id] = absence
         self._router.counters.sessions_away += 1
         self._schedule(absence)
         if len(self.away) > self._away_max:
             self.end(self._first_due().session)
 
-    def keep(self, client_id: bytes, token: object) -> bool:
-        """A connection took over the client id and is gone before it had the session: the session, if one waits here,
-        has its token from now on.
-        """
-        absence = self.away.get(client_id)
-        if absence is None:
-            return False
-        absence.token = token
-        return True
-
-    def restore(self, session: Session, token: object, will: Will | None, left_s: float) -> None:
+    def restore(self, session: Session, will: Will | None, left_s: float) -> None:
         """A session that ran elsewhere, and waits for its connection. Its client left at `left_s`, or will have by then
         if it hasn't come back. Raises ShapeLimitError, and nothing of it is kept here.
         """
@@ -138,7 +126,7 @@ class Sessions:
         self._router.counters.subscriptions += len(placed)
         self.by_id[session.client_id] = session
         delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
-        self._keep_away(session, token, will, left_s, left_s + delay_s)
+        self._keep_away(session, will, left_s, left_s + delay_s)
 
     def depart(self, session: Session) -> None:
         """It goes on elsewhere: nothing of it is kept here, and no will is published."""
@@ -186,20 +174,16 @@ class Sessions:
             self._port.unrouted(session, unrouted)
         return reasons
 
-    def tick(self, now_s: float) -> list[tuple[bytes, object]]:
-        """Publish wills that are due, end sessions that expired, so many a tick: (client id, token) of the latter."""
-        expired: list[tuple[bytes, object]] = []
+    def tick(self, now_s: float) -> None:
+        """Publish wills that are due, end sessions that expired, so many a tick."""
         for _ in range(SESSIONS_EXPIRED_PER_TICK_MAX):
             if not self._due or self._due[0][0] > now_s:
                 break
             _, _, client_id, absence = heappop(self._due)
             if self.away.get(client_id) is not absence:
                 continue  # it came back, or ended
-            if self._act(absence, now_s):
-                expired.append((client_id, absence.token))
-            else:
+            if not self._act(absence, now_s):
                 self._schedule(absence)
-        return expired
 
     def _act(self, absence: Absence, now_s: float) -> bool:
         """True: the session expired."""
@@ -212,18 +196,6 @@ class Sessions:
             absence.will = None
             absence.session.will_published()
         return False
-
-    def publish_wills(self) -> None:
-        """The node stops, and all its sessions end with it: no will waits any longer."""
-        for absence in self.away.values():
-            if absence.will is not None:
-                self._port.publish(absence.will.message, absence.session)
-                absence.will = None
-
-    def tokens(self) -> Iterator[tuple[bytes, object]]:
-        """(client id, token) of the sessions that are away."""
-        for client_id, absence in list(self.away.items()):
-            yield client_id, absence.token
 
     def _drop(self, subscription: Subscription, unrouted: list[bytes]) -> None:
         router = self._router

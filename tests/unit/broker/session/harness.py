@@ -80,7 +80,7 @@ class Port(NodePort):
     def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
         self.ended.append(channel)
         if channel.admitted_once:
-            self.sessions.leave(session, channel.token, will, self.router.now_s)
+            self.sessions.leave(session, will, self.router.now_s)
 
     def session_ended(self, session: Session) -> None:
         self.sessions_gone.append(session.client_id)

@@ -333,7 +333,7 @@ def test_a_session_that_ran_elsewhere_waits_for_its_client_from_when_it_left(nod
     session = Session(node.router.away5, b"s", node.limits, 0, expiry_s=100)
     session.add_subscription(Subscription(session, b"a", 1))
     will = Waiting(publication(5, 1, False, b"will", b"gone", b""), 10)
-    node.port.sessions.restore(session, None, will, 50.0)
+    node.port.sessions.restore(session, will, 50.0)
     node.feed(node.client("p"), publish(4, "a", "x", qos=1, packet_id=1))
     assert session.queue
     at(node, 59.9)
@@ -351,7 +351,7 @@ def test_a_session_for_which_there_are_too_many_shapes_is_not_kept_here(node: No
     for number in range(FILTER_SHAPES_MAX + 1):
         session.add_subscription(Subscription(session, b"/" * number + b"+/x", 1))
     with pytest.raises(ShapeLimitError):
-        node.port.sessions.restore(session, None, None, 0.0)
+        node.port.sessions.restore(session, None, 0.0)
     assert (node.router.counters.subscriptions, node.port.sessions.by_id) == (0, {})
     assert not node.router.has_local(b"+/x")
 
@@ -380,17 +380,6 @@ def test_beyond_the_bound_the_session_that_would_expire_first_ends(node: Node) -
     lasting(node, "never too", 5, 0xFFFF_FFFF)[0].lost()
     lasting(node, "never as well", 5, 0xFFFF_FFFF)[0].lost()
     assert list(sessions.away) == [b"never too", b"never as well"], "later first, which expires, then the oldest"
-
-
-def test_wills_that_wait_are_published_when_the_node_stops(node: Node) -> None:
-    for client_id, will in (("a", delayed_will(60)), ("b", None)):
-        client, _ = lasting(node, client_id, 5, will=will)
-        client.lost()
-    assert published(node) == []
-    node.port.sessions.publish_wills()
-    assert published(node) == [b"will"]
-    at(node, 1000.0)
-    assert published(node) == [b"will"]
 
 
 def test_what_finds_no_room_at_all_is_lost_to_a_client_that_is_away_and_counted() -> None:
