@@ -273,7 +273,7 @@ class Mesh:
         if dialer.itself:
             target.incarnation = self._me.incarnation
         if not link.up:
-            return _NoLink(link.reason, is_away=link.reason == PEER_CLOSED)
+            return _NoLink(link.reason, is_away=link.reason == PEER_CLOSED or isinstance(way, Through))
         target.incarnation = link.peer.incarnation
         return link
 
