@@ -31,6 +31,7 @@ from typing import Final
 from flockmq import bounds, tasks
 from flockmq.home import wire
 from flockmq.home.asking import Answered, Asking, Clients, Done
+from flockmq.home.attaches import Unloaded, Waiting
 from flockmq.home.early import Early
 from flockmq.home.guests import Guests
 from flockmq.home.outbox import Outbox
@@ -43,27 +44,6 @@ log: Final = logging.getLogger(__name__)
 
 BEAT_S: Final = 0.1
 SWEEP_S: Final = 1.0
-
-
-class _Waiting:
-    """An attach at this home, until the connection it waits for is gone, or the slot's sessions are there."""
-
-    __slots__ = ("client_id", "deadline", "incarnation", "kick", "number", "opening", "token")
-
-    def __init__(
-        self, client_id: bytes, incarnation: str, number: int, opening: wire.Opening | None, token: int
-    ) -> None:
-        self.client_id = client_id
-        self.incarnation = incarnation
-        self.number = number
-        self.opening = opening
-        self.token = token
-        self.kick: Kick | None = None
-        self.deadline = 0.0
-
-    def size(self) -> int:
-        """What it counts for, in bytes."""
-        return wire.size_of(self.client_id, self.opening)
 
 
 class Homes:
@@ -83,11 +63,8 @@ class Homes:
         self._loop = asyncio.get_running_loop()
         self._asking = Asking(self, clients)
         self._outbox = Outbox(cluster, self._asking.untold, self._link_lost)
-        self._waiting: dict[int, _Waiting] = {}
-        self._loading: dict[int, dict[int, _Waiting]] = {}
-        """Slot -> token -> who waits for the slot's sessions."""
-        self._loading_count = 0
-        self._loading_bytes = 0
+        self._waiting: dict[int, Waiting] = {}
+        self._unloaded = Unloaded()
         self._early = Early(self._loop.time)
         self._mourned: list[Iterator[list[Publish]]] = []
         """Of nodes that were purged: their wills, a slot a step."""
@@ -186,7 +163,7 @@ class Homes:
     def loaded(self, slot: int) -> None:
         """The slot's sessions are here: whoever left is gone, whoever waited goes on."""
         self._hear(slot)
-        for waiting in self._loading_of(slot):
+        for waiting in self._unloaded.take(slot):
             self._open_alone(waiting)
         self._ask_again(slot)
 
@@ -282,7 +259,7 @@ class Homes:
             self.say(incarnation, wire.ANSWER, (number, wire.NOT_HOME, b"", 0))
             return
         attached: Attached = self.registry.attach(client_id, incarnation, self._cluster.epoch())
-        waiting = _Waiting(client_id, incarnation, number, opening, attached.token)
+        waiting = Waiting(client_id, incarnation, number, opening, attached.token)
         if attached.admitted:
             self._admit(waiting)
             return
@@ -302,35 +279,17 @@ class Homes:
         """A purged node may still be linked, and may not know yet."""
         return self._cluster.is_surely_member and (incarnation == self._me or incarnation in self._cluster.nodes_table)
 
-    def _admit(self, waiting: _Waiting) -> None:
-        slot = slot_of(waiting.client_id)
-        if self.residents.has_loaded(slot):
+    def _admit(self, waiting: Waiting) -> None:
+        if self.residents.has_loaded(waiting.slot()):
             self._open_alone(waiting)
-        elif self._loading_count >= bounds.ATTACHES_MAX or self._loading_bytes >= bounds.ATTACHES_MAX_BYTES:
+        elif not self._unloaded.put(waiting):
             self._no_room(waiting)
-        else:
-            self._loading.setdefault(slot, {})[waiting.token] = waiting
-            self._loading_count += 1
-            self._loading_bytes += waiting.size()
 
-    def _loading_of(self, slot: int) -> list[_Waiting]:
-        """Who waited for the slot's sessions, and doesn't any more."""
-        waiting = list(self._loading.pop(slot, {}).values())
-        self._loading_count -= len(waiting)
-        self._loading_bytes -= sum(one.size() for one in waiting)
-        return waiting
-
-    def _loading_ended(self, slot: int, token: int) -> None:
-        waiting = self._loading.get(slot, {}).pop(token, None)
-        if waiting is not None:
-            self._loading_count -= 1
-            self._loading_bytes -= waiting.size()
-
-    def _no_room(self, waiting: _Waiting) -> None:
+    def _no_room(self, waiting: Waiting) -> None:
         self.say(waiting.incarnation, wire.ANSWER, (waiting.number, wire.FULL, b"", 0))
         self._free(waiting.client_id, waiting.token)
 
-    def _open(self, waiting: _Waiting) -> None:
+    def _open(self, waiting: Waiting) -> None:
         if not self._may_attach(waiting.incarnation):
             self.say(waiting.incarnation, wire.ANSWER, (waiting.number, wire.NOT_HOME, b"", 0))
             self._free(waiting.client_id, waiting.token)
@@ -340,13 +299,13 @@ class Homes:
         if not self.residents.open(Attach(waiting.client_id, waiting.incarnation, waiting.token, opening, answer)):
             self._no_room(waiting)
 
-    def _open_alone(self, waiting: _Waiting) -> None:
+    def _open_alone(self, waiting: Waiting) -> None:
         try:
             self._open(waiting)
         except Exception:  # the others that are admitted with it have no part in it
             log.exception("the session of %r could not be opened", waiting.client_id)
 
-    def _admitted(self, waiting: _Waiting, flags: int) -> None:
+    def _admitted(self, waiting: Waiting, flags: int) -> None:
         client_id, incarnation = waiting.client_id, waiting.incarnation
         is_there = self.registry.holds(client_id, incarnation, waiting.token)
         if waiting.opening is not None and not flags & wire.LASTS and is_there:
@@ -363,7 +322,7 @@ class Homes:
     def _detach_here(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes) -> None:
         slot = slot_of(client_id)
         waiting = self._waiting.pop(token, None)
-        self._loading_ended(slot, token)
+        self._unloaded.end(slot, token)
         self.guests.drop(slot, token)
         if waiting is None:
             self.residents.leave(client_id, token, expiry_s, with_will, nonce)
@@ -421,7 +380,7 @@ class Homes:
         tokens = [token for _, (_, token) in self.registry.disown(slot)]
         self.residents.disown(slot)
         self.guests.let_go(slot)
-        for waiting in self._loading_of(slot):
+        for waiting in self._unloaded.take(slot):
             self._waiting[waiting.token] = waiting
             tokens.append(waiting.token)
         for token in tokens:
@@ -433,9 +392,7 @@ class Homes:
         self.residents.node_gone(incarnation)
         self._mourned.append(self.guests.node_gone(incarnation))
         self._mourning.set()
-        for slot, loading in self._loading.items():
-            for token in [token for token, waiting in loading.items() if waiting.incarnation == incarnation]:
-                self._loading_ended(slot, token)
+        self._unloaded.node_gone(incarnation)
         for token in [token for token, waiting in self._waiting.items() if waiting.incarnation == incarnation]:
             del self._waiting[token]
         for _, (_, token) in self.registry.node_gone(incarnation):
@@ -481,7 +438,7 @@ class Homes:
         for waiting in [waiting for waiting in self._waiting.values() if waiting.kick and waiting.deadline <= now]:
             assert waiting.kick is not None
             log.warning("%s did not close %r in time", waiting.kick.incarnation, waiting.client_id)
-            will = self.guests.take(slot_of(waiting.client_id), waiting.kick.token)
+            will = self.guests.take(waiting.slot(), waiting.kick.token)
             if will is not None:  # before what its client publishes now
                 self.on_will(will)
             self._detach_here(waiting.client_id, waiting.kick.token, -1, True, b"")
