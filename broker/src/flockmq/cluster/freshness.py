@@ -89,6 +89,7 @@ class Freshness:
     def heard(self, now: float, core: str, body: bytes) -> None:
         """A core's note. Raises msgspec.MsgspecError."""
         note = _decode.decode(body)
+        self.doubts(now)  # with this note it is in touch again, and its tables may not have what it missed
         heads = note.heads
         if self.rlog is not None:
             for shard in SHARDS:
@@ -111,6 +112,7 @@ class Freshness:
         rlog = self.rlog
         if rlog is None:
             return
+        self.doubts(now)
         if self._settled is None:
             self._look_at_notes(rlog)
             stale = now - self._reached_at > self._max_stale_s - SAID_ROUND_S
@@ -120,7 +122,7 @@ class Freshness:
             stale = behind_s > self._max_stale_s - BEHIND_ROUND_S
         else:
             stale = True
-        if not stale and not self._is_out_of_touch(now):
+        if not stale and not self._is_out_of_touch(now) and self._has_caught_up(rlog):
             self._doubts = False
         if stale != self.is_stale:
             self.is_stale = stale
@@ -130,6 +132,10 @@ class Freshness:
         """This node may have been purged, and not know it."""
         self._doubts = self._doubts or (self.rlog is not None and self._is_out_of_touch(now))
         return self._doubts
+
+    def _has_caught_up(self, rlog: Rlog) -> bool:
+        """A core isn't stale as soon as it is behind; another node is until its tables have reached what was said."""
+        return self._settled is None or rlog.lag(CLUSTER)[0] == 0
 
     def _is_out_of_touch(self, now: float) -> bool:
         return now - self._said_at > self._max_stale_s if self._settled is None else not self._settled(now)

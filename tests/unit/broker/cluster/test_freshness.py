@@ -28,7 +28,7 @@ class Log:
     noted: dict[str, StreamId] = field(default_factory=dict)
 
     def lag(self, shard: str) -> tuple[int, float]:
-        return 1, self.behind.get(shard, 0.0)
+        return int(shard in self.behind), self.behind.get(shard, 0.0)
 
     def head(self, shard: str) -> StreamId:
         return HEADS.get(shard, StreamId(0, 0))
@@ -162,6 +162,33 @@ def test_who_was_out_of_touch_doubts_until_its_tables_are_where_the_log_went_mea
     node.log.tables[ROUTE] = StreamId(1, 9)
     node.freshness.look(13.3)
     assert not node.freshness.doubts(13.3)
+
+
+def test_who_was_out_of_touch_doubts_though_it_was_not_asked_meanwhile() -> None:
+    for looks in (False, True):
+        node = Fixture()
+        node.hear(10.0)
+        node.freshness.look(10.0)
+        if looks:
+            node.freshness.look(12.9)
+        node.hear(13.0, 9)
+        assert node.freshness.doubts(13.0), "its tables haven't reached what it just heard of"
+        node.log.tables[ROUTE] = StreamId(1, 9)
+        node.freshness.look(13.1)
+        assert not node.freshness.doubts(13.1)
+
+
+def test_a_core_that_was_in_no_majority_doubts_though_it_was_not_asked_meanwhile() -> None:
+    core = Fixture(core=True)
+    core.is_settled = False
+    core.freshness.look(10.0)
+    core.is_settled = True
+    core.log.behind[CLUSTER] = 1.0
+    core.freshness.look(10.1)
+    assert core.freshness.doubts(10.1), "what its tables lack may be that it was purged"
+    del core.log.behind[CLUSTER]
+    core.freshness.look(10.2)
+    assert not core.freshness.doubts(10.2)
 
 
 def test_who_is_behind_but_in_touch_does_not_doubt() -> None:
