@@ -93,6 +93,9 @@ class Store(Changes):
         """Turns that failed and were tried again."""
         self._links = RedisLinks(redis, self._load_functions)
         self._servers: dict[RedisLink, _Server] = {}
+        self._parts = 0
+        """Servers that share what may wait: new ones, and those that have slots. A master that is started anew may have
+        another address each time."""
         self._numbers = count(1)
         self._is_running = False
 
@@ -125,13 +128,16 @@ class Store(Changes):
 
     def is_any_full(self) -> bool:
         """Of some slot `is_full` may hold."""
-        return self.redis_full or self.queued_bytes >= bounds.STORE_QUEUE_MAX_BYTES // max(1, len(self._servers))
+        return self.redis_full or self.queued_bytes >= self._part_bytes()
 
     def is_backed_up(self, slot: int) -> bool:
-        """Take nothing for the slot that adds to what waits, but acknowledgements and deletes. Each server has its part
-        of what may wait in all."""
+        """Take nothing for the slot that adds to what waits, but acknowledgements and deletes."""
         state = self._slots.get(slot)
-        return state is not None and state.line.waiting_bytes >= bounds.STORE_QUEUE_MAX_BYTES // len(self._servers)
+        return state is not None and state.line.waiting_bytes >= self._part_bytes()
+
+    def _part_bytes(self) -> int:
+        """What may wait for one server."""
+        return bounds.STORE_QUEUE_MAX_BYTES // max(1, self._parts)
 
     # --- whose a slot is ----------------------------------------------------------------------------------------------
 
@@ -247,6 +253,7 @@ class Store(Changes):
         server = self._servers.get(link)
         if server is None:
             server = self._servers[link] = _Server(link)
+            self._parts += 1
             if self._is_running:
                 self._run_at(server)
         return server
@@ -363,9 +370,11 @@ class Store(Changes):
     # --- watching Redis -----------------------------------------------------------------------------------------------
 
     async def _watch(self, server: _Server) -> None:
-        """Find out, without a change to write, that Redis was replaced or lost data, or has room again."""
+        """Find out, without a change to write, that Redis was replaced or lost data, or has room again; and how many
+        servers have slots."""
         while True:
             await asyncio.sleep(bounds.STORE_WATCH_EVERY_S)
+            self._parts = len({state.line for state in self._slots.values()})
             try:
                 async with server.turn:
                     await self._look(server)
