@@ -50,8 +50,8 @@ from flockmq.session.sessions import Sessions
 log: Final = logging.getLogger(__name__)
 
 
-class Guests(Protocol):
-    """Who looks after the connections of the sessions."""
+class Connections(Protocol):
+    """Those of the sessions, at their nodes."""
 
     def slot_loaded(self, slot: int) -> None: ...
 
@@ -74,7 +74,7 @@ class Holding:
     """One per core."""
 
     def __init__(
-        self, host: Host, store: Store, router: HomedRouter, guests: Guests, slices: Slices, clock: Clock
+        self, host: Host, store: Store, router: HomedRouter, connections: Connections, slices: Slices, clock: Clock
     ) -> None:
         self.router = router
         self.sessions = Sessions(router, _Port(self))
@@ -84,7 +84,7 @@ class Holding:
         self._clock = clock
         self._host = host
         self._store = store
-        self._guests = guests
+        self._connections = connections
         self._unloaded: set[int] = set()
         """Those among them that aren't `loaded`."""
         self._leaving: dict[int, Slot] = {}
@@ -224,7 +224,7 @@ class Holding:
             self._unloaded.discard(number)
             if slot.was_emptied:
                 self._data_lost(number)
-            self._guests.slot_loaded(number)
+            self._connections.slot_loaded(number)
             self._host.alarm(number, slot.unreadable())
 
     def _spoil(self, slot: Slot, why: str) -> None:
@@ -274,7 +274,7 @@ class Holding:
         self.sessions.restore(session, meta.will, left_s)
         slot.clients[client_id] = None
         if not meta.left_ms:
-            self._guests.came(session, left_s)
+            self._connections.came(session, left_s)
         subscriptions = session.all_subscriptions()
         self._host.came_with(slot.number, client_id, [subscription.filter for subscription in subscriptions])
         if owed := [subscription for subscription in subscriptions if session.is_owed(subscription.filter)]:
@@ -289,7 +289,7 @@ class Holding:
         self._unloaded.discard(number)
         self._host.alarm(number, "", is_ours=False)
         self._store.release(number)
-        self._guests.slot_left(number)
+        self._connections.slot_left(number)
         slot.wills.let_go()
         self.router.give_up_shared(number)
         slot.journal.close()
@@ -308,7 +308,7 @@ class Holding:
 
     def depart(self, session: DurableSession) -> None:
         """Of a slot that was let go of."""
-        self._guests.went(session)
+        self._connections.went(session)
         self.sessions.depart(session)
 
     def tick(self) -> None:
@@ -330,7 +330,7 @@ class Holding:
             if slot.is_lost and slot.lost_s <= since_s:
                 self.disown(number)
                 self.own(number)
-                self._guests.slot_retaken(number)
+                self._connections.slot_retaken(number)
 
     def _sessions_of(self, slot: Slot) -> list[DurableSession]:
         sessions = [self.sessions.by_id.get(client_id) for client_id in slot.clients]
