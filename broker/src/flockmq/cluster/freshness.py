@@ -73,7 +73,8 @@ class Freshness:
         self.rlog: Rlog | None = None
         self.on_change: Callable[[bool], None] = _ignore
         """The node is stale now, or isn't any more."""
-        self.is_stale = False
+        self.is_stale = True
+        """Until it was looked at."""
         self._mesh = mesh
         self._settled = settled
         self._max_stale_s = max_stale_s

@@ -47,6 +47,7 @@ class Arrivals:
         cluster.on_drained = self._drained
         cluster.courier.on_drained = self._drained
         cluster.freshness.on_change = self._stale
+        self._router.stale = cluster.freshness.is_stale
 
     def stood_still(self) -> None:
         """Before what came meanwhile is read: are the tables old?"""

@@ -72,17 +72,21 @@ class Fixture:
         return self.freshness.is_stale
 
 
+def test_a_node_is_stale_until_it_has_looked() -> None:
+    assert Fixture().freshness.is_stale
+
+
 def test_a_replicant_that_hears_of_no_core_is_stale_until_it_does() -> None:
     node = Fixture()
     node.hear(10.0)
     node.freshness.look(10.0 + MAX_STALE_S - 3 * LINK_LOOK_S)
-    assert node.changes == []
+    assert node.changes == [False]
     node.freshness.look(10.0 + MAX_STALE_S)
     node.freshness.look(11.0)
-    assert node.changes == [True]
+    assert node.changes == [False, True]
     node.hear(11.1)
     node.freshness.look(11.1)
-    assert node.changes == [True, False]
+    assert node.changes == [False, True, False]
     assert node.log.noted == HEADS
     assert node.wire.sent == []
 
@@ -123,7 +127,7 @@ def test_the_clock_of_a_core_may_drift() -> None:
     for second in range(200):
         node.hear(1000.0 + second, late_s=second / 100)
         node.freshness.look(1000.0 + second)
-    assert node.changes == [], "a hundredth of a second a second is far more than clocks do"
+    assert node.changes == [False], "a hundredth of a second a second is far more than clocks do"
 
 
 def test_a_node_that_is_always_a_little_behind_is_as_fresh_as_the_last_note_that_it_reached() -> None:
@@ -132,7 +136,7 @@ def test_a_node_that_is_always_a_little_behind_is_as_fresh_as_the_last_note_that
         node.log.tables[ROUTE] = StreamId(1, 7 + note)
         node.hear(10.0 + note / 10, 8 + note)
         node.freshness.look(10.0 + note / 10)
-    assert node.changes == [True, False], "since it reached its first note"
+    assert node.changes == [False], "since it reached its first note"
     node.hear(12.0, 50)
     assert node.looks(12.4)
 
@@ -143,7 +147,7 @@ def test_a_core_is_stale_while_it_is_in_no_majority_and_tells_nobody_anything_th
     assert len(core.wire.sent) == 1
     core.is_settled = False
     core.freshness.look(10.1)
-    assert core.changes == [True]
+    assert core.changes == [False, True]
     assert len(core.wire.sent) == 1
 
 
