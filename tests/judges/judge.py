@@ -8,6 +8,7 @@ from typing import Final
 from judges import (
     connections,
     delayed,
+    dropped,
     exclusive,
     expiry,
     invented,
@@ -27,6 +28,7 @@ from judges import (
 )
 from judges.connections import TWO_CONNECTIONS
 from judges.delayed import DELAYED_ORDER, EARLY
+from judges.dropped import DROPPED
 from judges.exclusive import NOT_GRANTED, REFUSED_ITS_OWN, TWO_HOLDERS
 from judges.expiry import EXPIRED
 from judges.invented import INVENTED
@@ -49,8 +51,8 @@ from judges.wills import WILL_LOST, WILL_TWICE, WILL_UNDUE
 from load.history import AnyEvent
 
 __all__ = [
-    "ALARM", "BANNED", "BOUND", "DELAYED_ORDER", "DIGESTS", "DUPLICATED", "EARLY", "ECHOED", "EXPIRED", "FILTERS",
-    "INVENTED", "JUDGES", "LET_THROUGH", "LOST", "NOT_GRANTED", "NO_PROGRESS", "REFUSED", "REFUSED_ITS_OWN",
+    "ALARM", "BANNED", "BOUND", "DELAYED_ORDER", "DIGESTS", "DROPPED", "DUPLICATED", "EARLY", "ECHOED", "EXPIRED",
+    "FILTERS", "INVENTED", "JUDGES", "LET_THROUGH", "LOST", "NOT_GRANTED", "NO_PROGRESS", "REFUSED", "REFUSED_ITS_OWN",
     "REORDERED", "REPEATED", "RETAINED", "ROUTES_LEFT", "SESSION_PRESENT", "SHARED_LOST", "SHARED_TWICE", "STALE_READY",
     "TWO_CONNECTIONS", "TWO_HOLDERS", "UNASKED", "UNSERVED", "UNWELL", "WILL_LOST", "WILL_TWICE", "WILL_UNDUE",
     "Finding", "Judge", "Rules", "Verdict", "judge", "matches",
@@ -68,6 +70,7 @@ JUDGES: Final[dict[str, Judge]] = {
     "a client gets what it subscribed to": subscriptions.judge,
     "CONNACK is right about the session": sessions.judge,
     "one connection a client id": connections.judge,
+    "a connection that no fault touches stays": dropped.judge,
     "one member of a group gets a message": shared.judge,
     "one client has an exclusive filter": exclusive.judge,
     "a will comes once": wills.judge,

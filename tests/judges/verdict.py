@@ -27,6 +27,8 @@ class Rules(NamedTuple):
     """A node that is cut off for less stays a member."""
     purged_max_s: float = 6.0
     """A node that died is none by then."""
+    recovered_max_s: float = 10.0
+    """A node that a fault touched serves its clients by then, or has closed them."""
     silent_max_s: float = 5.0
     """How long a client may take to see that its node is gone."""
     gone_noticed_max_s: float = 20.0

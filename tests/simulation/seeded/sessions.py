@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from flockmq.home import wire
@@ -15,6 +16,7 @@ from flockmq.node.clients import Clients
 from flockmq.session.channel import Channel
 from flockmq.session.journal import META, decode_meta
 from flockmq.session.opening import Will
+from flockmq.session.slotted import slot_of
 from judges import judge
 from simulation.seeded.bug import Function, seeded
 
@@ -39,6 +41,15 @@ def kick_here_only(right: Function, homes: Homes, kick: Kick) -> None:
     """An older connection is closed only if it is on the node that is its client's home."""
     if kick.incarnation == homes._me:
         right(homes, kick)
+
+
+@seeded(judge.DROPPED, "base", Asking.slots_moved, kinds=("kill core", "drain core"))
+def close_who_moves(right: Function, asking: Asking, slots: Collection[int]) -> None:
+    """A client whose home ends is closed."""
+    for connection in list(asking._clients.connections()):
+        if slot_of(connection.client_id) in slots:
+            asking._clients.kick(connection.client_id, connection.token)
+    right(asking, slots)
 
 
 @seeded(judge.WILL_LOST, "wills", Asking.detach)

@@ -1,0 +1,47 @@
+"""A connection that no fault touches stays.
+
+"A replicant can be killed at any time; a core or Redis can restart without a connection being dropped elsewhere." So a
+node ends no connection of its own accord that lasts, unless a fault touched that node, at the end or `recovered_max_s`
+before: one that was cut off, or stood still, closes whom it can't serve as if nothing had been.
+
+Lawful: the end of one of several connections of one client at once, of which one may have got no answer, and be heard
+late; of one whose client was to be banned; and of one that is told that it didn't keep up (0x97).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from judges.life import Connection
+from judges.story import LATE_CONNECT_MAX_S, Story
+from judges.verdict import Finding, Rules
+from load.history import ChangeAsked
+
+DROPPED: Final = "dropped"
+
+DID_NOT_KEEP_UP: Final = 0x97
+
+
+def judge(story: Story, rules: Rules) -> Iterator[Finding]:
+    banned = {change.of for change in story.changes if isinstance(change, ChangeAsked) and change.what == "ban"}
+    for connection in story.connections.values():
+        closed, node = connection.closed, connection.asked.node
+        if closed is None or not closed.by_server or connection.connected is None or connection.disconnected:
+            continue
+        if closed.client in banned or closed.reason == DID_NOT_KEEP_UP or _has_others(story, connection):
+            continue
+        if not story.faults.of(node).overlap(closed.at - rules.recovered_max_s, closed.at):
+            text = f"{node} ended the connection of {closed.client} (reason {closed.reason:#x})"
+            yield Finding(DROPPED, closed.at, text)
+
+
+def _has_others(story: Story, connection: Connection) -> bool:
+    """Its client had another one meanwhile, or asked for one that was heard late."""
+    assert connection.connected is not None
+    began, ended = connection.connected.at, connection.until
+    for other in story.by_client[connection.asked.client]:
+        until = other.until + (LATE_CONNECT_MAX_S if other.connected is None and not other.is_refused else 0.0)
+        if other is not connection and other.asked.at < ended and until > began:
+            return True
+    return False

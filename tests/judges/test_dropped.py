@@ -1,0 +1,48 @@
+"""The judge of connections that end though no fault touches them."""
+
+from __future__ import annotations
+
+import pytest
+
+from judges.judge import DROPPED, judge
+from judges.made_up import Script
+from load.history import ChangeAsked
+
+
+def connected(*, fault_at: str = "", later_s: float = 0.0) -> Script:
+    """To node `a`, for a while; then a fault."""
+    script = Script()
+    script.connect("c")
+    script.tick(30.0)
+    if fault_at:
+        script.fault("stop core", fault_at)
+    script.tick(later_s)
+    return script
+
+
+def dropped(script: Script) -> int:
+    return judge(script.events).count(DROPPED)
+
+
+@pytest.mark.parametrize(
+    ("fault_at", "later_s", "found"), [("", 0.0, 1), ("core", 0.0, 1), ("a", 5.0, 0), ("a", 15.0, 1)]
+)
+def test_a_node_ends_a_connection_only_where_a_fault_touched_it(fault_at: str, later_s: float, found: int) -> None:
+    script = connected(fault_at=fault_at, later_s=later_s)
+    script.close("c", by_server=True)
+    assert dropped(script) == found
+
+
+def test_who_ends_it_itself_or_has_another_or_is_banned_is_dropped_by_nobody() -> None:
+    script = connected()
+    script.close("c")
+    assert dropped(script) == 0
+    script = connected()
+    first = script.connect("d")
+    script.connect("d", node="b", present=True)
+    script.close("d", first, by_server=True)
+    assert dropped(script) == 0
+    script = connected()
+    script.events.append(ChangeAsked(script.tick(), "ban", "c"))
+    script.close("c", by_server=True)
+    assert dropped(script) == 0
