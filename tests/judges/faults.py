@@ -16,6 +16,10 @@ from judges.verdict import FOREVER
 TOGETHER_S: Final = 1.0
 PATH_FAULTS: Final = ("cut", "isolate")
 """What the kinds begin with by which nodes don't hear one another."""
+APART_FAULTS: Final = ("isolate", "stop", "slow", "lossy")
+"""By which what a node sends to another one may be under way for long; and a cut of the two."""
+LINKED_MAX_S: Final = 6.0
+"""How long two nodes may have no link when nothing keeps them apart any more."""
 CLOCK_FAULTS: Final = ("clock", "drift")
 """What the kinds begin with by which a clock is wrong."""
 CLOCKED: Final = ("core", "replicant")
@@ -113,6 +117,17 @@ class Faults:
             for theirs in others
         )
 
+    def died_with_it(self, node: str, other: str, since: float, until: float) -> bool:
+        """Whether what `node` had for `other` between these times may have: they were apart then, and it was killed
+        before they can have had a link again."""
+        apart = [
+            fault.ended + LINKED_MAX_S
+            for fault in self._all
+            if fault.began <= until and fault.ended >= since and _keeps_apart(fault, node, other)
+        ]
+        killed = [fault.began for fault in self._all if fault.kind.startswith("kill") and node in fault.nodes]
+        return any(since <= at <= max(apart, default=since) for at in killed)
+
     def of_paths(self, node: str) -> Spans:
         """Those that kept it from hearing others, or being heard, though it ran."""
         return self._of_paths.get(node, self._none)
@@ -122,6 +137,13 @@ class Faults:
         while (later := max(self.of(node).over(at) for node in nodes)) > at:
             at = later
         return at
+
+
+def _keeps_apart(fault: Fault, node: str, other: str) -> bool:
+    what = fault.kind.split()[0]
+    if what == "cut":
+        return {node, other} == set(fault.nodes)
+    return what in APART_FAULTS and (node in fault.nodes or other in fault.nodes)
 
 
 def _is_of_clock(fault: Fault) -> bool:

@@ -12,7 +12,9 @@ connection and topic.
 Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, for
 it can't be told; what has an expiry, unless its client was there, with no fault, long before that ran out; the oldest
 of more than `max_mqueue_len` that waited for a client that was away, or whose node was cut off; what is delayed, until
-it is due, or if the cluster's time was wrong. Wills and shared subscriptions have judges of their own.
+it is due, or if the cluster's time was wrong; for a session that ends with its connection what stood in a resend
+buffer of a node that was killed while it was cut off from the client's (a known limit). Wills and shared subscriptions
+have judges of their own.
 """
 
 from __future__ import annotations
@@ -125,7 +127,15 @@ def _is_excused(story: Story, rules: Rules, life: Life, window: Window, sent: Se
         return True
     if sent.expiry_s >= 0.0 and _may_have_expired(story, rules, life, sent):
         return True
-    return may_have_overflowed(story, rules, life, sent)
+    return _may_have_died_with_its_node(story, life, sent) or may_have_overflowed(story, rules, life, sent)
+
+
+def _may_have_died_with_its_node(story: Story, life: Life, sent: Sent) -> bool:
+    if life.lasts:
+        return False
+    by, to = sent.connections[-1].asked.node, {connection.asked.node for connection in life.connections}
+    since, until = sent.last_sent_at, sent.acknowledged_at
+    return any(story.faults.died_with_it(by, node, since, until) for node in to if node != by)
 
 
 def _may_have_expired(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:

@@ -383,3 +383,35 @@ def test_what_came_to_a_session_that_may_be_the_next_one_is_not_lost_to_the_one_
     script.connect("c", expiry_s=2.0, present=True)
     script.deliver("c", "pub", 1)
     assert script.found() == {}
+
+
+APART = ("cut replicant replicant", ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("lasts", "apart", "killed", "found"),
+    [
+        (False, APART, "a", {}),
+        (False, ("stop replicant", ("b",)), "a", {}),
+        (False, APART, "", {LOST: 1}),
+        (False, APART, "b", {LOST: 1}),
+        (False, ("cut replicant core", ("a", "c")), "a", {LOST: 1}),
+        (True, APART, "a", {LOST: 1}),
+    ],
+)
+def test_what_was_for_a_node_that_is_cut_off_may_die_with_the_one_that_took_it(
+    lasts: bool, apart: tuple[str, tuple[str, ...]], killed: str, found: dict[str, int]
+) -> None:
+    kind, nodes = apart
+    script = Script()
+    script.connect("pub", node="a")
+    script.connect("sub", lasts=lasts, node="b")
+    script.subscribe("sub")
+    script.tick(1.0)
+    script.events.append(FaultBegan(script.tick(), kind, nodes))
+    script.put("pub", 1)
+    script.events.append(FaultEnded(script.tick(2.0), kind, nodes))
+    if killed:
+        script.fault("kill replicant", killed)
+    script.tick(20.0)
+    assert script.found(ONE_CORE) == found

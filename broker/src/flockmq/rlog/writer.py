@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from flockmq import bounds, tasks
+from flockmq.logs import Retrying
 from flockmq.rlog.change import Change, Puts
 from flockmq.rlog.entry import START, StreamId, encode_transaction
 from flockmq.rlog.errors import LogError, LogFull, LogGap, LogRefused, LogStopping, LogUnavailable, LogUntried
@@ -79,12 +80,13 @@ class Writer:
     async def start(self) -> None:
         """Register, waiting for a core as long as it takes, then send. Raises LogRefused."""
         retry_s = bounds.LOG_RETRY_MIN_S
+        retrying = Retrying(log, asyncio.get_running_loop().time)
         while True:
             try:
                 await self._port.register(self.shard, self.incarnation)
                 break
             except LogUnavailable as error:
-                log.warning("registration in shard %s: %s; trying again", self.shard, error)
+                retrying.failed("registration in shard %s: %s; trying again", self.shard, error)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
         self._sender = tasks.vital(self._send(), f"rlog-writer-{self.shard}")
