@@ -118,3 +118,26 @@ async def test_who_got_a_filter_from_an_older_release_keeps_it_behind_an_upgrade
         assert await owner.unsubscribe(f"$exclusive/{owner.name}") == 0
         await asyncio.sleep(1.0)
         assert await rival.subscribe(f"$exclusive/{owner.name}") == GRANTED
+
+
+@scenario(Shape(old=("core-3",)))
+async def test_what_a_session_that_moved_gives_back_is_anothers_amid_an_upgrade(cluster: SimulatedCluster) -> None:
+    """Its former home lives, and claims are nodes'."""
+    back = cluster.nodes["core-2"]
+    await back.drain()
+    await asyncio.sleep(MOVED_S)
+    names = [*cluster.clients_of("core-1", 6), *cluster.clients_of("core-3", 6)]
+    owners = [await Client.connect(cluster, name, at="replicant-1", expiry_s=600) for name in names]
+    rival = await Client.connect(cluster, "rival", at="replicant-2", clean=True)
+    for owner in owners:
+        assert await owner.subscribe(f"$exclusive/{owner.name}") == GRANTED
+    await back.start()
+    await asyncio.sleep(MOVED_S)
+    moved = [owner for owner in owners if cluster.home_of(owner.name) == "core-2"]
+    assert moved
+    for owner in moved:
+        assert set(await asked_again(rival, f"$exclusive/{owner.name}", 0.1)) == {TAKEN}
+        assert await owner.unsubscribe(f"$exclusive/{owner.name}") == 0
+    await asyncio.sleep(1.0)
+    for owner in moved:
+        assert await rival.subscribe(f"$exclusive/{owner.name}") == GRANTED

@@ -54,9 +54,9 @@ def filter_of(key: Key) -> bytes:
 
 
 class Claims:
-    """Listens to `claims`; `on_put` hears of each."""
+    """Listens to `claims`; `on_put` hears of each, with its client id."""
 
-    def __init__(self, on_put: Callable[[Key], None]) -> None:
+    def __init__(self, on_put: Callable[[Key, bytes], None]) -> None:
         self._claims: dict[bytes, dict[Key, bytes]] = {}
         self._of_slots: dict[int, dict[Key, bytes]] = {}
         self._on_put = on_put
@@ -64,6 +64,11 @@ class Claims:
     def is_contested(self, filter: bytes, client_id: bytes) -> bool:
         """Another client has a claim."""
         return any(other != client_id for other in self._claims.get(filter, {}).values())
+
+    def stands_elsewhere(self, filter: bytes, client_id: bytes, owner: str) -> bool:
+        """The client has a claim of another owner."""
+        claims = self._claims.get(filter, {})
+        return any(key[1] != owner and claimant == client_id for key, claimant in claims.items())
 
     def of_slot(self, slot: int) -> Collection[tuple[Key, bytes]]:
         """The claims of its sessions, with their client ids."""
@@ -81,7 +86,7 @@ class Claims:
         slot = slot_of_owner(key[1])
         if slot >= 0:
             self._of_slots.setdefault(slot, {})[key] = value
-        self._on_put(key)
+        self._on_put(key, value)
 
     def delete(self, key: Key, old: bytes) -> None:
         _discard(self._claims, filter_of(key), key)
@@ -112,10 +117,11 @@ class _Bid:
 
 
 class Bids:
-    """Claims of this node that are on their way to its table."""
+    """Claims of this node that are on their way to its table. `on_put` hears of every claim that comes there."""
 
-    def __init__(self, submit: Submit, reason: ReasonOf) -> None:
+    def __init__(self, submit: Submit, reason: ReasonOf, on_put: Callable[[Key, bytes], None]) -> None:
         self.claims = Claims(self._heard)
+        self._on_put = on_put
         self._submit = submit
         self._reason = reason
         self._bids: dict[Key, _Bid] = {}
@@ -149,10 +155,11 @@ class Bids:
         for bid in self._bids.values():
             bid.is_void = True
 
-    def _heard(self, key: Key) -> None:
+    def _heard(self, key: Key, client_id: bytes) -> None:
         bid = self._bids.get(key)
         if bid is not None:
             bid.is_free = not self.claims.is_contested(bid.filter, bid.client_id)
+        self._on_put(key, client_id)
 
     def _written(self, key: Key, written: asyncio.Future[StreamId]) -> None:
         bid = self._bids[key]
@@ -171,7 +178,7 @@ class Bids:
             bid.ended(reason, bid.is_released)
 
 
-def _unheard(key: Key) -> None:
+def _unheard(key: Key, client_id: bytes) -> None:
     """Nobody waits for a table that is being filled."""
 
 

@@ -4,8 +4,8 @@ The node's claims go with it: a purge takes them away. Sessions that last have c
 but while a node of version 1 is a member: then their homes claim here, too.
 
 What always holds: one client of this node at most has a claim of a filter here; the same client may have one on two
-nodes. What no session here uses is given back, whyever nobody said so: that is seen at two looks in a row, so that a
-session which moved has claimed it at its new home before.
+nodes. What no session here uses is given back, whyever nobody said so: when its session, which moved, has claimed it at
+its new home; else when two looks in a row saw that, by which time it would have.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from functools import partial
 
 from flockmq.bounds import REJOIN_SLICE_FILTERS
 from flockmq.mqtt.reason import Reason
-from flockmq.node.claims import Bids, Done, Key, ReasonOf, Submit
+from flockmq.node.claims import Bids, Done, Key, ReasonOf, Submit, filter_of
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.shards import CLAIMS
 
 InUse = Callable[[bytes, bytes], bool]
 """The client (its id) has a session here that has the filter by a claim of this node."""
+IsHere = Callable[[bytes], bool]
+"""The client (its id) has a session here, or this is the home of one that lasts."""
 
 
 class Exclusive:
     """This node's claims. `reason` says what a write came to."""
 
-    def __init__(self, me: str, submit: Submit, reason: ReasonOf, in_use: InUse) -> None:
-        self.bids = Bids(submit, reason)
+    def __init__(self, me: str, submit: Submit, reason: ReasonOf, in_use: InUse, is_here: IsHere) -> None:
+        self.bids = Bids(submit, reason, self._heard)
         self.claims = self.bids.claims
         self._me = me
         self._submit = submit
         self._reason = reason
         self._in_use = in_use
+        self._is_here = is_here
         self._own: dict[bytes, bytes] = {}
         """Filter → client id, of what was granted, or asked for."""
         self._in_doubt: dict[bytes, None] = {}
@@ -93,6 +96,19 @@ class Exclusive:
 
     def _is_asked(self, filter: bytes) -> bool:
         return (filter, self._me) in self.bids
+
+    def _heard(self, key: Key, client_id: bytes) -> None:
+        """Amid an entry, of each claim of the cluster."""
+        filter, owner = filter_of(key), key[1]
+        if owner != self._me and self._own.get(filter) == client_id:
+            asyncio.get_running_loop().call_soon(self._leave, filter, client_id)
+
+    def _leave(self, filter: bytes, client_id: bytes) -> None:
+        """To the node that has a claim for the same client, if its session went on there."""
+        stands = self.claims.stands_elsewhere(filter, client_id, self._me)
+        is_ours = self._own.get(filter) == client_id and not self._is_asked(filter)
+        if is_ours and stands and not self._is_here(client_id):
+            self._give_back(filter)
 
     def _claimed(self, key: Key, reason: int, is_released: bool) -> None:
         filter, me = key

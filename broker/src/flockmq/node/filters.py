@@ -18,7 +18,7 @@ from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.claims import Done, ReasonOf, Submit
-from flockmq.node.exclusive import Exclusive, InUse
+from flockmq.node.exclusive import Exclusive, InUse, IsHere
 from flockmq.node.routes import OwnRoutes
 from flockmq.node.shared import OwnShares
 from flockmq.rlog.entry import StreamId
@@ -34,11 +34,18 @@ class Filters:
     """`submit` writes to the shard of routes; `holders` gives the owners that its table has a filter for."""
 
     def __init__(
-        self, me: str, submit: Submit, holders: Holders, router: Router, in_use: InUse, reason_of: ReasonOf
+        self,
+        me: str,
+        submit: Submit,
+        holders: Holders,
+        router: Router,
+        in_use: InUse,
+        is_here: IsHere,
+        reason_of: ReasonOf,
     ) -> None:
         self.routes = OwnRoutes(me, submit, holders, router.has_local, reason_of)
         self.shares = OwnShares(me, submit, router.shared.count, reason_of)
-        self.exclusive = Exclusive(me, submit, reason_of, in_use)
+        self.exclusive = Exclusive(me, submit, reason_of, in_use, is_here)
         self._router = router
         router.shared.me = me
         router.shared.on_count = self.shares.changed

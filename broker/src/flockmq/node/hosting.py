@@ -34,6 +34,7 @@ from flockmq.session.limits import Limits
 from flockmq.session.publish import Publish
 from flockmq.session.router import Router
 from flockmq.session.session import Session
+from flockmq.session.slotted import slot_of
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class Hosting:
         )
         self._claims_by_slot = node.cluster.version.gate(2)
         submit = partial(node.rlog.submit, ROUTE)
-        self.claims = LastingClaims(node.filters.exclusive.bids, submit, node.reason_of, _Home(self.residents))
+        self._home = _Home(self.residents)
+        self.claims = LastingClaims(node.filters.exclusive.bids, submit, node.reason_of, self._home)
         self._alarms: dict[int, str] = {}
         """Slot -> what of it can't be read, of those that are this core's."""
         self._unclaimed: dict[tuple[bytes, bytes], None] = {}
@@ -231,6 +233,10 @@ class Hosting:
     def has_by_node(self, client_id: bytes, filter: bytes) -> bool:
         """A session that runs here has `$exclusive/FILTER`, and no claim that outlives this node."""
         return _has_exclusively(self.residents, client_id, filter) and not self.claims.stands(filter, client_id)
+
+    def is_home_of(self, client_id: bytes) -> bool:
+        """Its session runs here, if it has one that lasts."""
+        return self._home.gained_at(slot_of(client_id)) >= 0
 
     def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
         routes, shares = self._routes_of(slot), self._shares_of(slot)

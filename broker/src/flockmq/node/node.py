@@ -169,7 +169,13 @@ class Node(NodePort):
             on_swap=self._routes_swapped,
         )
         self.filters = Filters(
-            self.incarnation, partial(rlog.submit, ROUTE), self.holders, router, self._has_alone, self.reason_of
+            self.incarnation,
+            partial(rlog.submit, ROUTE),
+            self.holders,
+            router,
+            self._has_alone,
+            self._is_here,
+            self.reason_of,
         )
         self.remote_shares = RemoteShares(router, self.incarnation, self._slot_share_written)
         self.slot_peers = SlotPeers(router.turn, cluster.courier.lanes)
@@ -319,11 +325,21 @@ class Node(NodePort):
 
     def _has_alone(self, client_id: bytes, filter: bytes) -> bool:
         """By a claim of this node, not by one of the slot that the session is in."""
-        channel = self.clients.by_id.get(client_id)
-        session = None if channel is None else channel.session
-        if session is not None and not isinstance(session, Front) and session.subscription(exclusively(filter)):
+        session = self._passing_session(client_id)
+        if session is not None and session.subscription(exclusively(filter)):
             return True
         return self.hosting is not None and self.hosting.has_by_node(client_id, filter)
+
+    def _is_here(self, client_id: bytes) -> bool:
+        if self._passing_session(client_id) is not None:
+            return True
+        return self.hosting is not None and self.hosting.is_home_of(client_id)
+
+    def _passing_session(self, client_id: bytes) -> Session | None:
+        """Of a client of this node, that ends with its connection."""
+        channel = self.clients.by_id.get(client_id)
+        session = None if channel is None else channel.session
+        return None if isinstance(session, Front) else session
 
     def unrouted(self, session: Session, filters: list[bytes]) -> None:
         self.filters.unrouted(filters)

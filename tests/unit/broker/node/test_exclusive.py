@@ -18,19 +18,25 @@ T = b"t"
 
 
 class Node:
-    """Reads the log at its own pace; `answers` are what its claims came to, by client, `using` who uses the filter."""
+    """Reads the log at its own pace; `answers` are what its claims came to, by client, `using` who uses the filter,
+    `here` whose sessions are here."""
 
     def __init__(self, log: Log, name: str) -> None:
         self.log = log
         self.name = name
         self.read = 0
         self.using: set[bytes] = set()
-        self.exclusive = Exclusive(name, self._submit, _reason, lambda client_id, filter: client_id in self.using)
+        self.here: set[bytes] = set()
+        in_use, is_here = self._is_using, self.here.__contains__
+        self.exclusive = Exclusive(name, self._submit, _reason, in_use, is_here)
         self.waiting: list[tuple[int, asyncio.Future[StreamId]]] = []
         self.answers: dict[bytes, int] = {}
 
     def claim(self, client_id: bytes) -> None:
         self.exclusive.claim(T, client_id, lambda reason: self.answers.__setitem__(client_id, reason))
+
+    def _is_using(self, client_id: bytes, filter: bytes) -> bool:
+        return client_id in self.using
 
     async def step(self) -> None:
         """Apply the next entry."""
@@ -131,6 +137,41 @@ async def test_what_nobody_uses_is_given_back_when_it_was_seen_twice() -> None:
     here.claim(b"d")
     await log.settle()
     assert here.answers[b"d"] == Reason.SUCCESS
+
+
+async def test_what_a_session_left_behind_is_given_back_when_it_is_claimed_where_the_session_went_on() -> None:
+    log = Log(3)
+    here, there, third = log.nodes
+    here.claim(b"c")
+    await log.settle()
+    there.claim(b"c")
+    await log.settle()
+    third.claim(b"d")
+    assert third.answers.pop(b"d") == Reason.QUOTA_EXCEEDED
+    there.exclusive.release(T)
+    await log.settle()
+    third.claim(b"d")
+    await log.settle()
+    assert third.answers[b"d"] == Reason.SUCCESS
+
+
+@pytest.mark.parametrize("ends", ["session is here", "claim is taken back"])
+async def test_who_has_no_claim_elsewhere_or_is_here_keeps_it(ends: str) -> None:
+    log = Log()
+    here, there = log.nodes
+    here.claim(b"c")
+    await log.settle()
+    there.claim(b"c")
+    await there.catch_up()
+    if ends == "session is here":
+        here.here.add(b"c")
+    else:
+        there.exclusive.release(T)
+        here.exclusive.claims.put((T, there.name), b"c", None)
+        here.exclusive.claims.delete((T, there.name), b"c")
+        here.read = len(log.entries)
+    await log.settle()
+    assert len(here.exclusive) == 1
 
 
 async def test_what_is_asked_for_is_not_unused() -> None:

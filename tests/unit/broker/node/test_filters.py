@@ -42,7 +42,13 @@ class Written:
         self.router = Router(Counters(), 1 << 20)
         self.reason_of = WriteReasons(SYSTEM).of
         self.filters = Filters(
-            ME, self.log.submit, self.log.holders, self.router, lambda client_id, filter: False, self.reason_of
+            ME,
+            self.log.submit,
+            self.log.holders,
+            self.router,
+            lambda client_id, filter: False,
+            lambda client_id: False,
+            self.reason_of,
         )
         self.answers: list[int] = []
 

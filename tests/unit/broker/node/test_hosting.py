@@ -50,7 +50,9 @@ class Hosted:
         submit, reason_of = self.log.submit, WriteReasons(SYSTEM).of
         node: Any = SimpleNamespace(
             cluster=SimpleNamespace(nodes_table={}, courier=SimpleNamespace(), version=self.version),
-            filters=SimpleNamespace(exclusive=Exclusive("me@0", submit, reason_of, lambda client_id, filter: True)),
+            filters=SimpleNamespace(
+                exclusive=Exclusive("me@0", submit, reason_of, lambda client_id, filter: True, lambda client_id: True)
+            ),
             homes=SimpleNamespace(crowd=None),
             retained=SimpleNamespace(),
             retaining=SimpleNamespace(caught_up=lambda: None),

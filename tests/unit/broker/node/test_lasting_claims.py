@@ -51,7 +51,7 @@ class Home:
         self.answers: list[tuple[bytes, int]] = []
         self.on_its_way: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
         self.waiting: list[tuple[int, asyncio.Future[StreamId]]] = []
-        self.bids = Bids(self._submit, _reason)
+        self.bids = Bids(self._submit, _reason, lambda key, client_id: None)
         self.claims = LastingClaims(self.bids, self._submit, _reason, self)
 
     # what claims ask
