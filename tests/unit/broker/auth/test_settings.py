@@ -9,18 +9,25 @@ from pathlib import Path
 import pytest
 
 from flockmq.auth.settings import Authentication, Authorization, Flapping
+from flockmq.config.schema import Management
 from flockmq.config.values import read
 from flockmq.errors import ConfigError
 
 DOCUMENTATION = Path(__file__).parents[4] / "docs" / "access.md"
-SECTIONS = {"authentication": Authentication, "authorization": Authorization, "flapping": Flapping}
+SECTIONS = {
+    "authentication": Authentication,
+    "authorization": Authorization,
+    "management": Management,
+    "flapping": Flapping,
+}
 
 
-def test_what_the_documentation_shows_can_be_used() -> None:
+def test_what_the_documentation_shows_can_be_used(tmp_path: Path) -> None:
+    (tmp_path / "api-key").write_text("k" * 32)
     shown = re.findall(r"```toml\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
     assert len(shown) == len(SECTIONS)
     for text in shown:
-        for name, value in tomllib.loads(text).items():
+        for name, value in tomllib.loads(text.replace("/etc/flockmq/api-key", str(tmp_path / "api-key"))).items():
             made = read(value, SECTIONS[name], name)
             assert made != SECTIONS[name]()
 
