@@ -65,8 +65,6 @@ class Residents:
         """Nodes to which everything goes again soon."""
         self._expected: dict[bytes, float] = {}
         """Clients that were connected when their sessions came here, and until when their fronts may say so."""
-        self._left: dict[bytes, tuple[int, bool]] = {}
-        """Those among them that are gone, as their nodes said meanwhile: the expiry, and whether with their wills."""
         self._returning = Returning()
         """Those among them that are back elsewhere, and wait for what their nodes say."""
         self._cut_off: dict[bytes, int] = {}
@@ -98,26 +96,35 @@ class Residents:
 
     def _gone(self, client_id: bytes) -> None:
         """Its client did not come back: say when it left, or its expiry would start anew with each crash."""
+        session = self._expected_at(client_id)
         del self._expected[client_id]
-        session = self.sessions.by_id.get(client_id)
-        left = self._left.pop(client_id, None)
-        if not isinstance(session, DurableSession) or client_id not in self.sessions.away or session.meta.left_ms:
-            return
-        if left is None:
+        if session is not None:
             session.leave(session.sink, session.meta.will)
-        else:
-            self.sessions.come_back(session)
-            session.expiry_s, with_will = left
-            self.sessions.leave(session, session.meta.will if with_will else None, self.router.now_s)
+
+    def _expected_at(self, client_id: bytes) -> DurableSession | None:
+        """The session here whose former home had a connection of it, of which nobody has said yet what became of it."""
+        absence = self.sessions.away.get(client_id) if client_id in self._expected else None
+        if absence is None or not isinstance(absence.session, DurableSession) or absence.session.meta.left_ms:
+            return None
+        return absence.session if self.holding.holds(absence.session) else None
+
+    def _left(self, session: DurableSession, expiry_s: int, with_will: bool) -> None:
+        """As its node says, who knows how the connection ended that a former home had."""
+        del self._expected[session.client_id]
+        self.holding.now()
+        self.sessions.come_back(session)
+        session.expiry_s = expiry_s
+        self.sessions.leave(session, session.meta.will if with_will else None, self.router.now_s)
+        self.holding.seal()
+        self._let_in(session.client_id)
 
     def _must_wait(self, attach: Attach) -> bool:
         """Nobody has said yet how its last connection ended, and its session has a will. A CONNECT that is asked for
         again is that connection."""
         client_id, opening = attach.client_id, attach.opening
-        if client_id not in self._expected or client_id in self._left or client_id not in self.sessions.away:
+        session = self._expected_at(client_id)
+        if session is None:
             return False
-        session = self.sessions.by_id[client_id]
-        assert isinstance(session, DurableSession)
         asked_before = opening is not None and session.meta.will_source == opening.nonce
         return session.meta.will is not None and not asked_before
 
@@ -157,7 +164,6 @@ class Residents:
 
     def went(self, session: DurableSession) -> None:
         self._expected.pop(session.client_id, None)
-        self._left.pop(session.client_id, None)
         self._returning.take(session.client_id)  # its node asks the other home
         self._cut_off.pop(session.client_id, None)
         self._detach(session)
@@ -178,8 +184,6 @@ class Residents:
         client_id, incarnation, token, opening, answer = attach
         slot = self.holding.slots[slot_of(client_id)]
         had_unread = self.holding.drop_unread(client_id, slot.number)
-        if client_id in self._left:
-            self._gone(client_id)
         self._expected.pop(client_id, None)
         known = self._without_connection(client_id)
         if opening is None:
@@ -253,11 +257,9 @@ class Residents:
         if session is None:
             if self._cut_off.get(client_id) == token:
                 del self._cut_off[client_id]
-            known = self.sessions.by_id.get(client_id)
-            is_its_last = isinstance(known, DurableSession) and known.meta.will_source == nonce
-            if client_id in self._expected and expiry_s >= 0 and is_its_last:
-                self._left[client_id] = expiry_s, with_will  # unless a newer connection of it says that it is there
-                self._let_in(client_id)
+            expected = self._expected_at(client_id)
+            if expected is not None and expected.meta.will_source == nonce and expiry_s >= 0:
+                self._left(expected, expiry_s, with_will)
             else:
                 self._returning.left(client_id, token)
             return
@@ -297,7 +299,6 @@ class Residents:
             self.sessions.open(fresh, False)
         self._attach(session, token).is_told = True
         self._expected.pop(client_id, None)
-        self._left.pop(client_id, None)
         session.reported(pairs)
         session.send_again()
         self.holding.seal()

@@ -164,6 +164,15 @@ async def test_who_left_in_order_while_the_slot_moved_and_is_back_has_what_it_le
     assert later.payloads() == [b"1"]
 
 
+async def test_a_session_whose_client_left_while_the_slot_moved_expires_from_then_on(redis: Redis, home: Home) -> None:
+    """[MQTT-3.1.2-23]: not only from the end of the return window on."""
+    home.open(1, opening(1, expiry_s=1))
+    later = await another(redis, machine := home.machine.next(1.0))
+    later.residents.leave(ID, 1, 1, False, opening(1).nonce)
+    machine.forward(2.0)
+    assert later.open(2, opening(2)) == [wire.LASTS]
+
+
 @pytest.mark.parametrize("expiry_s", [0, 60])
 async def test_what_an_older_connection_said_as_it_left_is_nothing_to_the_session_of_a_newer_one(
     redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch, expiry_s: int
