@@ -262,6 +262,8 @@ SHARED_SHAPES_MAX: Final = 1_000_000
 SHARED_COUNTS_S: Final = 0.1
 """How many members a group has here is written at most so often."""
 SHARED_RETRY_S: Final = 1.0
+SHARED_HOPS_MAX: Final = 16
+"""How often a shared delivery is passed on to another node, or slot, that had members when it was last heard of."""
 EXCLUSIVE_MAX: Final = 1_000_000
 DELAYED_MAX_MESSAGES: Final = 1_000_000
 DELAYED_MAX_BYTES: Final = 256 * 1024 * 1024

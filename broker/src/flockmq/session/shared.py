@@ -4,7 +4,7 @@ section 4.8.2), wherever in the cluster that member is.
 Where the member is on another node the message is forwarded as an *item*: the group's filter, the number that was
 picked, flags, and whole PUBLISH packets; that node gives it to its member of that number. Where the member's session
 lasts the item goes to its slot, by the courier (`session.slotted`). If there is no member any more the item is passed
-on, once.
+on, SHARED_HOPS_MAX times: while the log takes nothing, nobody hears where members left.
 
 What always holds: a message is put to one member, or counted as dropped; one that is acknowledged is with a member,
 durably where its session lasts, or in the resend buffer of the link to its node. Pure.
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from flockmq.bounds import SHARED_HOPS_MAX
 from flockmq.mqtt import frame
 from flockmq.mqtt.errors import malformed
 from flockmq.mqtt.frame import remaining_length, varint
@@ -42,6 +43,8 @@ SHARED: Final = 0x80
 """Added to the MQTT version of what is forwarded: its chunks are items."""
 _HOPPED: Final = 1
 _PLAIN: Final = 2
+_HOPS_SHIFT: Final = 2
+"""How often it was passed on stands above these; the first release knows that it was, alone."""
 _TRIES_MAX: Final = 16
 
 _ITEM: Final = Struct(">HIBI")
@@ -218,20 +221,22 @@ class Shared(Groups):
             self._again(self.group(item.filter), message)
 
     def pass_on(self, item: Item, version: int, here: Peer | None) -> None:
-        """No member is `here` any more (None: on this node): the items go to another, once. Raises PacketError."""
+        """No member is `here` any more (None: on this node): the items go to another. Raises PacketError."""
         packets = _packets(item.run)
-        group = None if item.flags & _HOPPED else self.group(item.filter)
+        hops = item.flags >> _HOPS_SHIFT
+        group = self.group(item.filter) if hops < SHARED_HOPS_MAX else None
         target = None if group is None else self.another(group, [] if here is None else [here])
         if group is None or target is None:
             self._router.counters.dropped_no_member += len(packets)
             return
+        flags = _HOPPED | hops + 1 << _HOPS_SHIFT
         for packet in packets:
             message = _message(packet, version)
             if target.peer is None:
                 assert target.subscription is not None
                 if not self._put(group, target.subscription, message, None):
                     self._again(self.group(item.filter), message)
-            elif not self._send(target.peer, group, target.number, _HOPPED, message, _nobody_waits):
+            elif not self._send(target.peer, group, target.number, flags, message, _nobody_waits):
                 self._router.counters.dropped_no_room += 1
                 self.on_refused(group, message, _nobody_waits)
 

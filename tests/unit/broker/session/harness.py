@@ -151,9 +151,9 @@ class Port(NodePort):
 class Node:
     """One router and its clients."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, seed: int | None = None) -> None:
         self.limits = limits or Limits()
-        self.router = Router(Counters(), self.limits.max_packet_size)
+        self.router = Router(Counters(), self.limits.max_packet_size, seed=seed)
         self.port = self.serving(Port())
 
     def serving(self, port: Port) -> Port:

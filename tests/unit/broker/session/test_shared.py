@@ -58,7 +58,7 @@ class Cluster:
     """Nodes that know of each other's members what `tell` told them."""
 
     def __init__(self, count: int, strategy: str = "round_robin", limits: Limits | None = None) -> None:
-        self.nodes = {f"n{number}@0": Node(limits) for number in range(count)}
+        self.nodes = {f"n{number}@0": Node(limits, number) for number in range(count)}
         self.links = {
             (here, there): Link(self.nodes[there]) for here in self.nodes for there in self.nodes if here != there
         }
@@ -192,7 +192,7 @@ def test_the_sticky_member_on_another_node_stays_the_same() -> None:
     assert sorted(len(payloads(member)) for member in members) == [0, 0, 0, 0, 35]
 
 
-def test_what_finds_no_member_goes_to_another_node_once_and_is_counted_then() -> None:
+def test_what_finds_no_member_goes_to_another_node_and_is_counted_when_there_is_none() -> None:
     cluster = Cluster(3)
     gone, stays = cluster[1].client("gone"), cluster[2].client("stays")
     cluster[1].subscribe(gone, (GROUP, 1))
@@ -212,6 +212,37 @@ def test_what_finds_no_member_goes_to_another_node_once_and_is_counted_then() ->
     stays.lost()
     cluster.settle()
     assert cluster.dropped() == 3
+
+
+def test_what_finds_no_member_goes_on_until_it_finds_one() -> None:
+    """The log takes nothing, so nobody heard that members left."""
+    cluster = Cluster(6)
+    members = [cluster[number].client(f"m{number}") for number in range(1, 6)]
+    for number, member in enumerate(members):
+        cluster[number + 1].subscribe(member, (GROUP, 1))
+    cluster.tell()
+    *left, stays = members
+    for member in left:
+        member.lost()
+    publisher = cluster[0].client("p")
+    for number in range(5):
+        cluster[0].feed(publisher, publish(4, "t/0", str(number), qos=1, packet_id=number + 1))
+    cluster.settle()
+    assert sorted(payloads(stays)) == list("01234")
+    assert cluster.dropped() == 0
+    stays.lost()
+    cluster.settle()
+    assert cluster.dropped() == 5, "nobody is left, and nothing goes round for ever"
+
+
+def test_what_the_first_release_passed_on_goes_on() -> None:
+    node = Node()
+    member = node.client("m")
+    node.subscribe(member, (GROUP, 1))
+    (item,) = unwrap(wrap(GROUP.encode(), 0, 1, publish(4, "t/0", "x", qos=1, packet_id=1)))
+    node.router.shared.pass_on(item, 4, None)
+    node.turn()
+    assert payloads(member) == ["x"]
 
 
 def test_a_full_link_sends_it_elsewhere_and_refuses_it_when_there_is_nowhere() -> None:
