@@ -131,12 +131,18 @@ class Registry:
         if old is None or old[0] in self._gone:
             held[client_id] = (incarnation, token)
             return None
-        if old[1] == token and client_id not in self._waiting:
-            return None
-        if old[1] > token or client_id in self._waiting:
+        if self.has_newer(client_id, token):
             return Kick(incarnation, client_id, token)
+        if old[1] == token:
+            return None
         held[client_id] = (incarnation, token)
         return Kick(old[0], client_id, old[1])
+
+    def has_newer(self, client_id: bytes, token: int) -> bool:
+        """A newer connection than this one has the client id, or waits for it."""
+        old = self._slots.get(slot_of(client_id), {}).get(client_id)
+        is_older = old is not None and old[0] not in self._gone and old[1] > token
+        return is_older or client_id in self._waiting
 
     def node_gone(self, incarnation: str) -> list[tuple[bytes, Holder]]:
         """The node was purged: its connections hold nothing; returns who is admitted. `sweep` frees the memory."""

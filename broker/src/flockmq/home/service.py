@@ -342,7 +342,10 @@ class Homes:
     ) -> None:
         slot, token = slot_of(client_id), wire.unpack_token(raw)
         if not self._hears(slot, incarnation):
-            self._early.put(slot, incarnation, wire.REGISTER, (client_id, raw, opening, pairs))
+            if self.registry.has_newer(client_id, token):  # whatever else is heard of it, it has to go
+                self._kick(Kick(incarnation, client_id, token))
+            else:
+                self._early.put(slot, incarnation, wire.REGISTER, (client_id, raw, opening, pairs))
             return
         kick = self.registry.register(client_id, incarnation, token)
         if kick is not None:

@@ -348,6 +348,23 @@ async def test_what_a_node_says_before_it_is_known_as_a_member_is_heard_when_it_
     assert token_of(answers)
 
 
+async def test_of_two_connections_the_older_goes_before_its_node_is_known_as_a_member(network: Network) -> None:
+    """A purged node may take long to be one again, and its home to hear so."""
+    core, edge, other = await network.start("core-0", "edge-0", "edge-1")
+    token = token_of(await connected(network, edge))
+    network.cut(core, edge)
+    network.purge(edge)
+    newer = token_of(await connected(network, other))
+    network.mend(core, edge)
+    edge.homes.rename(edge.incarnation)  # registers all
+    await network.settle()
+    assert edge.clients.kicked == [(ID, token)]
+    network.members.add(edge.incarnation)
+    await network.settle()
+    assert other.clients.held == {ID: newer}
+    assert core.sessions.resumed == []
+
+
 async def test_who_would_wait_for_a_store_that_is_full_is_refused_and_holds_nothing(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     core.sessions.full = True
