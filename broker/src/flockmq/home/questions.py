@@ -72,11 +72,16 @@ class Questions:
             case wire.Subscribe(wanted=wanted) if self._store.is_full(session.journal.slot):
                 answer(wire.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
             case wire.Subscribe():
+                is_there = partial(self._is_there, session, sink.token)
                 settle = partial(self._holding.settle, session.journal.slot)
                 sink.waiting = waiting = list[Callable[[], None]]()
                 placed = partial(self._placed, session, waiting)
-                Subscribing(self._host, self._holding.router, session, question, settle, answer, placed).start()
+                router = self._holding.router
+                Subscribing(self._host, router, session, is_there, question, settle, answer, placed).start()
                 self._holding.seal()
+
+    def _is_there(self, session: DurableSession, token: int) -> bool:
+        return self._heard(token) is session
 
     def _placed(self, session: DurableSession, waiting: list[Callable[[], None]]) -> None:
         sink = session.sink
@@ -84,7 +89,7 @@ class Questions:
             return  # another connection has the session by now
         sink.waiting = None
         for change in waiting:
-            if self._heard(sink.token) is not session or session.sink is not sink:
+            if not self._is_there(session, sink.token) or session.sink is not sink:
                 return  # it is asked again, on another way to the front
             if sink.waiting is None:
                 change()

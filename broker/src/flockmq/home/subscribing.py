@@ -4,7 +4,8 @@
 
 What always holds: the answer comes when this node's own tables route by the filters, the subscription is durable and
 all that was retained before is here; a filter that the cluster did not take is out of the session again, unless the
-session had it before.
+session had it before. Whose connection is gone before its claim is there comes to nothing: what a later one asked, an
+UNSUBSCRIBE too, was done meanwhile.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class Desk(Protocol):
 
 
 class Subscribing:
-    """`settle(then)` calls when all that was put for the session is durable; `placed` is called when the session has
-    the filters, or won't.
+    """`is_there`: the connection that asks has the session; `settle(then)` calls when all that was put for the session
+    is durable; `placed` is called when the session has the filters, or won't.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Subscribing:
         desk: Desk,
         router: Router,
         session: DurableSession,
+        is_there: Callable[[], bool],
         question: wire.Subscribe,
         settle: Callable[[Callable[[], None]], None],
         answer: Answered,
@@ -77,6 +79,7 @@ class Subscribing:
         self._desk = desk
         self._router = router
         self._session = session
+        self._is_there = is_there
         self._question = question
         self._settle = settle
         self._answer = answer
@@ -97,18 +100,25 @@ class Subscribing:
             self._placed()
 
     def _claimed(self, refused: dict[bytes, int]) -> None:
-        self._place(refused)
+        if self._is_there():
+            self._place(refused)
+        self._release_unused(refused)
+        self._placed()
+
+    def _release_unused(self, refused: dict[bytes, int]) -> None:
+        session = self._session
         claimed = dict.fromkeys(wanted.filter for wanted in self._question.wanted if is_exclusive(wanted.filter))
         granted = [filter for filter in claimed if filter not in refused]
-        unused = [filter for filter in granted if self._session.subscription(filter) is None]
+        unused = [filter for filter in granted if session.subscription(filter) is None]
         if unused:
-            self._desk.release(self._session.client_id, unused)
-        self._placed()
+            release = partial(self._desk.release, session.client_id, unused)
+            if session.has_ended():
+                release()
+            else:
+                self._settle(release)
 
     def _place(self, refused: dict[bytes, int]) -> None:
         session = self._session
-        if session.has_ended():
-            return
         for position, wanted in enumerate(self._question.wanted):
             older = session.subscription(wanted.filter)
             placed = refused.get(wanted.filter) or place(

@@ -162,3 +162,15 @@ async def test_a_SUBSCRIBE_that_is_asked_again_waits_for_the_claim_that_it_made(
     claims[1]({})
     assert [wire.decode_reasons(answer) for answered in answers for answer in answered] == [[1], [0]]
     assert home.residents.sessions.by_id[ID].subscription(exclusive) is None
+
+
+async def test_a_SUBSCRIBE_of_a_former_connection_undoes_no_UNSUBSCRIBE_of_the_next_one(
+    home: Home, claims: Claims
+) -> None:
+    exclusive = b"$exclusive/x"
+    home.open(1, opening(1))
+    assert home.subscribe(1, exclusive) == []
+    home.open(2, opening(2))
+    assert home.ask(2, wire.Unsubscribe([exclusive], b"1")) != []
+    claims[0]({})
+    assert home.residents.sessions.by_id[ID].subscription(exclusive) is None

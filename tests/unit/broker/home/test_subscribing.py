@@ -67,10 +67,16 @@ class Asked:
         self.session = self.home.opened(version=5)
         self.desk = Desk()
         self.answers: list[list[int]] = []
+        self.is_connected = True
 
     def subscribe(self, *wanted: tuple[bytes, int]) -> None:
         question = wire.Subscribe([wire.Wanted(*one) for one in wanted], b"")
-        Subscribing(self.desk, self.router, self.session, question, self.settle, self.answer, self.placed).start()
+        Subscribing(
+            self.desk, self.router, self.session, self.is_there, question, self.settle, self.answer, self.placed
+        ).start()
+
+    def is_there(self) -> bool:
+        return self.is_connected and not self.session.has_ended()
 
     def settle(self, then: Callable[[], None]) -> None:
         self.session.journal.barrier(lambda durable: then() if durable else None)
@@ -182,6 +188,21 @@ def test_a_claim_that_comes_when_the_session_runs_elsewhere_places_nothing_here(
     asked.session.journal.is_closed = True
     asked.desk.claims[0][1]({})
     assert (asked.filters(), asked.desk.routes, asked.desk.released) == ([], [], [EXCLUSIVE])
+
+
+def test_a_claim_that_comes_when_its_connection_is_gone_is_released_when_what_a_later_one_asked_is_durable(
+    asked: Asked,
+) -> None:
+    asked.session.limits.exclusive_subscription = True
+    asked.session.add_subscription(Subscription(asked.session, EXCLUSIVE, 1))
+    asked.home.settle()
+    asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
+    asked.is_connected = False
+    asked.session.remove_subscription(EXCLUSIVE)
+    asked.desk.claims[0][1]({})
+    assert (asked.filters(), asked.desk.routes, asked.desk.released) == ([], [], [])
+    asked.home.settle()
+    assert asked.desk.released == [EXCLUSIVE]
 
 
 def test_a_claim_whose_filter_the_log_did_not_take_is_released_when_it_is_durable_that_it_is_out_again(
