@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
@@ -55,10 +54,12 @@ def stale_ready(story: Story, rules: Rules) -> Iterator[Finding]:
 def slots_unserved(story: Story, rules: Rules) -> Iterator[Finding]:
     runs = _Runs(rules.slots_unserved_max_s)
     cores = {seen.node for seen in story.all(NodeSeen) if seen.slots}
-    serving: dict[str, bool] = defaultdict(bool)
+    served_at: dict[str, float] = {}
     for seen in story.all(NodeSeen):
-        serving[seen.node] = seen.serves and seen.node in cores
-        others_serve = any(serves for node, serves in serving.items() if node != seen.node)
+        served_at.pop(seen.node, None)
+        if seen.serves and seen.node in cores:
+            served_at[seen.node] = seen.at
+        others_serve = any(seen.at - at <= SEEN_EVERY_MAX_S for node, at in served_at.items() if node != seen.node)
         if held_s := runs.passes(seen, seen.slots > 0 and not seen.serves and others_serve):
             text = f"{seen.node} has had {seen.slots} slots for {held_s:.1f} s, and can't write; another core can"
             yield Finding(UNSERVED, seen.at, text)

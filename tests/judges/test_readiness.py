@@ -48,6 +48,12 @@ def test_a_core_that_cant_write_gives_its_slots_away_while_another_can() -> None
     assert judge(by_time(seen("a", 60, slots=512, serves=False), well)).by_kind() == {UNSERVED: 1}
 
 
+def test_a_core_that_died_serves_no_more() -> None:
+    """Who owns slots and doesn't run is named by its incarnation."""
+    died = by_time(seen("a", 5, slots=512), seen("b", 5), seen("b", 55, since=5, serves=False))
+    assert judge(by_time(died, seen("a@1", 55, since=5, slots=512, serves=False))).findings == []
+
+
 def test_where_no_core_can_write_it_is_no_matter_who_has_the_slots() -> None:
     both = by_time(seen("a", 60, slots=512, serves=False), seen("b", 60, slots=512, serves=False))
     assert judge(both).findings == []

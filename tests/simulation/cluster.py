@@ -282,13 +282,13 @@ class SimulatedCluster:
         return made is not None and any(row.name == node and row.ready for row in made.node.view.nodes())
 
     async def look(self) -> list[NodeSeen | BoundPassed]:
-        """How each node is."""
+        """How each node is that answers."""
         self._looks += 1
         now = self.loop.time()
         seen: list[NodeSeen | BoundPassed] = []
         for node in self.nodes.values():
             made = node.assembly
-            if made is None or not node.is_running:
+            if made is None or not node.answers:
                 continue
             slots = list(made.cluster.slots.values()).count(made.cluster.incarnation)
             ready, _ = made.node.view.ready()

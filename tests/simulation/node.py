@@ -20,7 +20,7 @@ from flockmq.errors import UserError
 from flockmq.node.assembly import Assembly, Machine, assemble
 from flockmq.rlog.connection import RedisConfig
 from simulation.disk import SimulatedDisk
-from simulation.loop import Process, SimulatedLoop
+from simulation.loop import RUNNING, Process, SimulatedLoop
 from simulation.network import Network
 from simulation.reactor import SimulatedReactor
 from simulation.wall_clock import WallClock
@@ -86,6 +86,11 @@ class SimulatedNode:
     @property
     def is_running(self) -> bool:
         return self._task is not None and not self._task.done()
+
+    @property
+    def answers(self) -> bool:
+        """It runs, and doesn't stand still."""
+        return self.is_running and self.process is not None and self.process.state == RUNNING
 
     @property
     def is_ready(self) -> bool:

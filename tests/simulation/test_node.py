@@ -103,6 +103,15 @@ async def test_a_node_that_stands_still_answers_later(cluster: SimulatedCluster)
     assert await subscribing == 1
 
 
+@scenario()
+async def test_a_node_that_stands_still_is_not_seen(cluster: SimulatedCluster) -> None:
+    node = cluster.nodes["replicant-1"]
+    node.pause()
+    assert all(seen.node != node.name for seen in await cluster.look())
+    node.resume()
+    assert any(seen.node == node.name for seen in await cluster.look())
+
+
 # --- in order ---------------------------------------------------------------------------------------------------------
 
 
