@@ -20,6 +20,9 @@ APART_FAULTS: Final = ("isolate", "stop", "slow", "lossy")
 """By which what a node sends to another one may be under way for long; and a cut of the two."""
 LINKED_MAX_S: Final = 6.0
 """How long two nodes may have no link when nothing keeps them apart any more."""
+RESENT_MAX_S: Final = 6.0
+"""How long what was lost on its way, and all behind it, may be under way when nothing is lost any more: TCP waits longer
+and longer until it sends again."""
 CLOCK_FAULTS: Final = ("clock", "drift")
 """What the kinds begin with by which a clock is wrong."""
 CLOCKED: Final = ("core", "replicant")
@@ -82,7 +85,9 @@ class Spans:
 
 
 class Faults:
-    """`any`: of all nodes; `of_time`: that made the cluster's time wrong. `cores`: how many it is the time of."""
+    """`any`: of all nodes; `of_time`: that made the cluster's time wrong; `of_loss`: by which something is under way for
+    long, until it is there. `cores`: how many the cluster's time is the time of.
+    """
 
     def __init__(self, faults: Sequence[Fault], cores: int) -> None:
         clocks = [fault for fault in faults if _is_of_clock(fault)]
@@ -90,6 +95,8 @@ class Faults:
         faults = [*(fault for fault in faults if not _is_of_clock(fault)), *wrong]
         self.any = Spans(faults)
         self.of_time = Spans(wrong)
+        lossy = [fault for fault in faults if fault.kind.startswith("lossy")]
+        self.of_loss = Spans(fault._replace(ended=fault.ended + RESENT_MAX_S) for fault in lossy)
         of: dict[str, list[Fault]] = {}
         for fault in faults:
             for node in fault.nodes:

@@ -59,7 +59,9 @@ def test_of_a_delayed_message_it_counts_from_when_it_is_due() -> None:
 
 def test_a_fault_holds_up_what_is_on_its_way() -> None:
     assert comes_after(2.0, fault="stop replicant").found() == {}
-    assert comes_after(8.0, fault="stop replicant").found() == {EXPIRED: 1}
+    assert comes_after(5.0, fault="stop replicant").found() == {EXPIRED: 1}
+    assert comes_after(5.0, fault="lossy replicant").found() == {}
+    assert comes_after(8.0, fault="lossy replicant").found() == {EXPIRED: 1}
     assert comes_after(3.0, fault="clock core").found() == {EXPIRED: 1}
 
 
