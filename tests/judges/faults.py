@@ -21,8 +21,8 @@ APART_FAULTS: Final = ("isolate", "stop", "slow", "lossy")
 LINKED_MAX_S: Final = 6.0
 """How long two nodes may have no link when nothing keeps them apart any more."""
 RESENT_MAX_S: Final = 6.0
-"""How long what was lost on its way, and all behind it, may be under way when nothing is lost any more: TCP waits longer
-and longer until it sends again."""
+"""How long what was lost, and all behind it, may be under way when nothing is lost any more: TCP waits longer each time
+until it sends again."""
 CLOCK_FAULTS: Final = ("clock", "drift")
 """What the kinds begin with by which a clock is wrong."""
 CLOCKED: Final = ("core", "replicant")
@@ -85,8 +85,8 @@ class Spans:
 
 
 class Faults:
-    """`any`: of all nodes; `of_time`: that made the cluster's time wrong; `of_loss`: by which something is under way for
-    long, until it is there. `cores`: how many the cluster's time is the time of.
+    """`any`: of all nodes; `of_time`: that made the cluster's time wrong, which is that of so many `cores`; `of_loss`:
+    that lost packets, until these are there.
     """
 
     def __init__(self, faults: Sequence[Fault], cores: int) -> None:
