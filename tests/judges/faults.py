@@ -86,7 +86,7 @@ class Spans:
 
 class Faults:
     """`any`: of all nodes; `of_time`: that made the cluster's time wrong, which is that of so many `cores`; `of_loss`:
-    that lost packets, until these are there.
+    that lost packets, until these are there; `unheard`: `any`, and until what a path held back is there.
     """
 
     def __init__(self, faults: Sequence[Fault], cores: int) -> None:
@@ -94,6 +94,7 @@ class Faults:
         wrong = list(_of_most([fault for fault in clocks if fault.kind.split()[1] == "core"], 1 + cores // 2))
         faults = [*(fault for fault in faults if not _is_of_clock(fault)), *wrong]
         self.any = Spans(faults)
+        self.unheard = Spans(map(_until_heard, faults))
         self.of_time = Spans(wrong)
         lossy = [fault for fault in faults if fault.kind.startswith("lossy")]
         self.of_loss = Spans(fault._replace(ended=fault.ended + RESENT_MAX_S) for fault in lossy)
@@ -144,6 +145,11 @@ class Faults:
         while (later := max(self.of(node).over(at) for node in nodes)) > at:
             at = later
         return at
+
+
+def _until_heard(fault: Fault) -> Fault:
+    holds_back = fault.kind.split()[0] in (*PATH_FAULTS, "lossy")
+    return fault._replace(ended=fault.ended + RESENT_MAX_S) if holds_back else fault
 
 
 def _keeps_apart(fault: Fault, node: str, other: str) -> bool:

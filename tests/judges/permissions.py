@@ -70,7 +70,7 @@ def _changes(story: Story, kind: type[Banned | RulesChanged], begin: str, end: s
 
 def _held(story: Story, rules: Rules, slack_s: float, changes: list[_Change]) -> Iterator[tuple[float, float]]:
     """From when to when every node knew of it, and nobody may have undone it."""
-    faults = story.faults.any
+    faults = story.faults.unheard
     tells = any(not change.is_done for change in changes)
     since, holds = -FOREVER, False
     unanswered: list[float] = []

@@ -60,6 +60,17 @@ def test_a_ban_that_a_fault_kept_from_being_heard_holds_when_it_is_over() -> Non
     assert script.found() == {}
 
 
+def test_a_node_that_was_cut_off_hears_of_a_ban_when_tcp_sends_again() -> None:
+    for sent_away_s, found in ((5.0, {}), (10.0, {BANNED: 1})):
+        script = banned()
+        script.fault("cut", "a", "redis", lasts_s=5.0)
+        script.tick(sent_away_s)
+        script.close("sub", by_server=True)
+        script.tick(1.0)
+        script.connect("pub", present=True)
+        assert script.found() == found
+
+
 def test_a_lift_that_somebody_was_asked_for_may_be_done_at_once_or_late() -> None:
     script = banned(asked=True)
     script.close("sub", by_server=True)
