@@ -128,6 +128,10 @@ class Forwarding:
         """QoS ≥ 1 messages that other nodes have not accepted yet."""
         return sum(peer.resend_messages for peer in self._peers.values())
 
+    def awaited(self) -> list[str]:
+        """Which nodes have not accepted all of them."""
+        return [incarnation for incarnation, peer in self._peers.items() if peer.resend_messages]
+
     @property
     def dropped_bytes(self) -> int:
         """QoS 0 messages that found no room on their way to nodes that are members now."""

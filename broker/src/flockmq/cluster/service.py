@@ -229,6 +229,14 @@ class Cluster:
             await asyncio.sleep(bounds.LINK_LOOK_S)
         return self.incarnation
 
+    async def until_forwarded(self) -> None:
+        """Returns when no node that stays is still to accept a message of QoS 1 or 2, or FORWARDED_MAX_S later."""
+        deadline = self._loop.time() + bounds.FORWARDED_MAX_S
+        while self._loop.time() < deadline:
+            if all(self._members.has_left(incarnation) for incarnation in self._forwarding.awaited()):
+                return
+            await asyncio.sleep(bounds.FORWARDED_LOOK_S)
+
     async def stop(self) -> None:
         """Leave. What was not forwarded is lost; stop serving clients first."""
         self._joined = False

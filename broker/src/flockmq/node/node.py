@@ -418,7 +418,8 @@ class Node(NodePort):
             self.cluster.hand_events("lag", samples)
 
     async def close_clients(self) -> None:
-        """Send every client away; a 5.0 client hears 0x8B or 0x9C. Returns when their wills are on their way."""
+        """Send every client away; a 5.0 client hears 0x8B or 0x9C. Returns when their wills are on their way, and other
+        nodes have what was acknowledged to them."""
         self.state = "draining"
         self.reactor.stop_accepting()
         for connection in list(self.reactor.channels()):
@@ -428,6 +429,7 @@ class Node(NodePort):
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=WILLS_MAX_S)
             self.reactor.end_turn()
+        await self.cluster.until_forwarded()
 
     def _connection_event(self, kind: str, client_id: bytes, reason: int, version: int) -> None:
         at_ms = self.clock.wall_ms()
