@@ -70,14 +70,18 @@ format: $(VENV)/.dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test-interpreted: $(VENV)/.dev ## unit and integration tests, from the sources
-	EXPECT_BUILD=interpreted PYTHONPATH=broker/src $(PYTEST)
+# More than processor cores: many tests wait for nodes that start.
+WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) * 3 / 2)))
+IN_PARALLEL := --numprocesses $(WORKERS) --dist loadfile
+
+test-interpreted: $(VENV)/.dev ## unit and integration tests, from the sources, WORKERS=3 files at a time (1.5 a processor core)
+	EXPECT_BUILD=interpreted PYTHONPATH=broker/src $(PYTEST) $(IN_PARALLEL)
 
 # The compiled tree is put before the sources by PYTHONPATH: what .venv runs stays as it was.
 test-compiled: $(VENV)/.dev ## the broker's tests once more, on the compiled modules
 	@if $(BIN)/python broker/can_compile.py; then \
 	  $(MAKE) --no-print-directory build/compiled && \
-	  EXPECT_BUILD=compiled PYTHONPATH=build/compiled $(PYTEST) $(BROKER_TESTS); \
+	  EXPECT_BUILD=compiled PYTHONPATH=build/compiled $(PYTEST) $(IN_PARALLEL) $(BROKER_TESTS); \
 	else \
 	  printf '\n*** NOT TESTED: the compiled broker (see the line above).\n\n'; [ -z "$$CI" ]; \
 	fi

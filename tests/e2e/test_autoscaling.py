@@ -36,8 +36,7 @@ def test_load_adds_a_replicant(demo: MqttCluster) -> None:
         stop.set()
         load.join()
     assert demo.object()["spec"]["replicants"]["replicas"] == 3
-    demo.patch({"autoscaling": None, "replicants": {"replicas": 2}})
-    demo.wait_ready_pods("replicant", 2)
+    back_to_two(demo)
 
 
 def test_connections_raise_the_floor(demo: MqttCluster) -> None:
@@ -47,7 +46,14 @@ def test_connections_raise_the_floor(demo: MqttCluster) -> None:
             clients.enter_context(demo.service_client())
         until(lambda: demo.object()["status"].get("autoscalingFloor") == 3, "five connections ask for three", 60)
         demo.wait_ready_pods("replicant", 3, timeout_s=120)
-    demo.patch({"autoscaling": None, "replicants": {"replicas": 2}})
+    back_to_two(demo)
+
+
+def back_to_two(demo: MqttCluster) -> None:
+    """First no autoscaler, then the number: an autoscaler that still stands would write its own over it."""
+    demo.patch({"autoscaling": None})
+    until(lambda: not demo.namespace.list("hpa", demo.selector), "the autoscaler is gone", 60)
+    demo.patch({"replicants": {"replicas": 2}})
     demo.wait_ready_pods("replicant", 2)
 
 

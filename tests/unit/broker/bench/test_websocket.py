@@ -58,11 +58,11 @@ ACCEPT = base64.b64encode(hashlib.sha1(websocket.KEY + websocket.MAGIC).digest()
 @pytest.mark.parametrize(
     ("answer", "refusal"),
     [
-        (f"HTTP/1.1 101 X\r\nsec-websocket-accept: {ACCEPT}\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n", None),
-        (f"HTTP/1.1 101 X\r\nSec-WebSocket-Accept: {ACCEPT}\r\n\r\n", "the subprotocol mqtt wasn't chosen"),
+        ("HTTP/1.1 101 X\r\nsec-websocket-accept: ACCEPT\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n", None),
+        ("HTTP/1.1 101 X\r\nSec-WebSocket-Accept: ACCEPT\r\n\r\n", "the subprotocol mqtt wasn't chosen"),
         ("HTTP/1.1 101 X\r\n\r\n", "Sec-WebSocket-Accept doesn't answer this request"),
         ("HTTP/1.1 404 Not Found\r\n\r\n", "HTTP/1.1 404 Not Found"),
     ],
 )
 def test_an_answer_opens_a_websocket_or_says_why_not(answer: str, refusal: str | None) -> None:
-    assert websocket.refusal(answer.encode()) == refusal
+    assert websocket.refusal(answer.replace("ACCEPT", ACCEPT).encode()) == refusal
