@@ -331,7 +331,9 @@ HELD_LINES_PER_TURN: Final = 8
 SUBSCRIBES_WAITING_MAX: Final = 64
 """SUBSCRIBEs of one client that wait for the log; then it is not read until one of them is answered."""
 ORIGINS_MAX: Final = 100_000
-"""Sessions that publish at QoS 2, and last, whose last number a node knows; of others it takes a repeat for new."""
+"""Sessions that publish at QoS 2, and last, whose last numbers a node knows; of others it takes a repeat for new."""
+ORIGINS_WINDOW: Final = 4096
+"""How many numbers of each are known one by one: so many may be on their way from a node that its client left."""
 PARTIAL_CHUNKS_MAX: Final = 256
 """Reads that the beginning of one packet is kept as; then they are joined."""
 PARTIALS_MAX_BYTES: Final = 512 * 1024 * 1024

@@ -2,8 +2,9 @@
 
 A source is a node, from its start to its end, or a session whose QoS 2 messages keep their numbers when they are sent
 again from another node; what its client publishes on a new connection has another source, for it may come before what
-is still on its way from the former one, or sent again. Messages of one source come in the order of their numbers, so
-whoever remembers the last number that it took knows a repeat. Pure.
+is still on its way from the former one, or sent again. Messages of one source are sent in the order of their numbers,
+and come to slots in it (`home.marks`). To a node one that is sent again from another node may come before those that
+were acknowledged before it, and are still on their way from the former one. Pure.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import ORIGINS_MAX
+from flockmq.bounds import ORIGINS_MAX, ORIGINS_WINDOW
 
 ORIGIN: Final = 0x40
 """Added to the MQTT version of what is forwarded: each packet comes behind its origin."""
 SOURCE_BYTES: Final = 8
 ORIGIN_BYTES: Final = 16
 PROCESS_DIGITS: Final = 16
+_WINDOW_BITS: Final = (1 << ORIGINS_WINDOW) - 1
 
 
 def origin_of(source: bytes, number: int) -> bytes:
@@ -64,26 +66,30 @@ def is_node_source(source: bytes) -> bool:
 
 @mypyc_attr(acyclic=True)
 class Origins:
-    """The last number of each source, of the `most` sources that were heard last."""
+    """Which numbers were seen of each of the `most` sources that were heard last: the last one, and, bit by bit, those
+    of the ORIGINS_WINDOW up to it. What is below these counts as seen.
+    """
 
-    __slots__ = ("_last", "_most")
+    __slots__ = ("_most", "_seen")
 
     def __init__(self, most: int = ORIGINS_MAX) -> None:
-        self._last: dict[bytes, int] = {}
+        self._seen: dict[bytes, tuple[int, int]] = {}
         self._most = most
 
     def __len__(self) -> int:
-        return len(self._last)
+        return len(self._seen)
 
     def is_new(self, origin: bytes) -> bool:
         """The message was not seen before; from now on it was."""
         source = origin[:8]
         number = number_of(origin)
-        last = self._last.pop(source, -1)
-        if number <= last:
-            self._last[source] = last
-            return False
-        self._last[source] = number
-        if len(self._last) > self._most:
-            del self._last[next(iter(self._last))]
-        return True
+        last, bits = self._seen.pop(source, (number, 0))
+        if number > last:
+            bits = bits << min(number - last, ORIGINS_WINDOW) & _WINDOW_BITS
+            last = number
+        bit = 1 << last - number if last - number < ORIGINS_WINDOW else 0
+        is_new = bit > 0 and not bits & bit
+        self._seen[source] = (last, bits | bit)
+        if len(self._seen) > self._most:
+            del self._seen[next(iter(self._seen))]
+        return is_new

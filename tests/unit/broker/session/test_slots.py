@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from flockmq.bounds import ORIGINS_WINDOW
 from flockmq.mqtt.packets import Connect
 from flockmq.session import forwarded
 from flockmq.session.channel import CLOSED
@@ -216,5 +217,17 @@ def test_of_many_sources_those_are_known_that_were_heard_last() -> None:
     one, two, three = (session_source(bytes((n,)) * 8) for n in (1, 2, 3))
     assert [origins.is_new(origin_of(source, 5)) for source in (one, two, one, three)] == [True, True, False, True]
     assert len(origins) == 2
-    assert not origins.is_new(origin_of(one, 4))
+    assert not origins.is_new(origin_of(one, 5))
     assert origins.is_new(origin_of(two, 5))
+
+
+def test_what_comes_behind_a_later_one_is_new_once() -> None:
+    """Its client sent that again at another node."""
+    origins = Origins()
+    numbers = (7, 20, 9, 8, 9, 7, 20, 21)
+    seen = [number for number in numbers if not origins.is_new(origin_of(SESSION, number))]
+    assert seen == [9, 7, 20]
+    assert origins.is_new(origin_of(SESSION, 21 + ORIGINS_WINDOW))
+    assert not origins.is_new(origin_of(SESSION, 21)), "too long ago to be known"
+    assert origins.is_new(origin_of(SESSION, 22))
+    assert origins.is_new(origin_of(SESSION, 2**64 - 1))
