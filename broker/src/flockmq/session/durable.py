@@ -177,6 +177,7 @@ class DurableSession(JournaledSession):
             return
         self._sends_again_later = self._unwritten_returns > 0
         if self._sends_again_later:
+            self._send_qos0()
             return
         self._held = False
         self.sink.put(AGAIN)
@@ -185,9 +186,12 @@ class DurableSession(JournaledSession):
         again += [i for i, state in inflight.items() if state not in (AWAITS_PUBCOMP, _AWAITS_RELEASE)]
         self._unsent = dict.fromkeys(reversed(again))
         self._send_waiting(inflight)
+        self._send_qos0()
+
+    def _send_qos0(self) -> None:
         if self._queued_qos0:
             self._queued_qos0 = 0
-            self._send_qos0()
+            super()._send_qos0()
 
     def leave(self, away: Sink, will: Will | None = None) -> None:
         now_s = self.sink.now_s()

@@ -65,6 +65,7 @@ def messages_on(disk: Disk) -> list[bytes]:
 def back(home: Home, session: DurableSession, version: int = 4, *, window: int = 32, max_packet_bytes: int = 0) -> None:
     """A connection takes the session over, and hears it all."""
     session.resume(home.fresh(version, window=window, max_packet_bytes=max_packet_bytes))
+    home.settle()
     session.send_again()
     home.settle()
 
@@ -512,6 +513,18 @@ def test_MQTT_4_6_0_6_what_waited_at_QoS_0_is_not_overtaken_where_the_window_is_
     session.reported(pair(PUBACK, 1))
     assert heard(session) == [(QOS1, 2, b"B")]
     assert (session.waiting(), session.waiting_bytes()) == (0, 0)
+
+
+def test_MQTT_4_6_0_6_nor_where_the_return_of_the_client_is_not_durable_yet(home: Home) -> None:
+    session = home.opened()
+    session.leave(home.router.away4)
+    home.send(session, "old", 0)
+    home.settle()
+    session.resume(home.fresh())
+    session.send_again()
+    home.send(session, "new", 0)
+    home.settle()
+    assert [payload for _, _, payload in heard(session)] == [b"old", b"new"]
 
 
 def test_without_QoS_0_in_the_queue_none_of_it_is_put_there() -> None:
