@@ -113,6 +113,11 @@ class Faults:
         """Those that it could feel itself."""
         return self._of.get(node, self._none)
 
+    def kept_away(self, node: str, since: float, until: float) -> bool:
+        """Whether others may have taken its clients for away between these times: a fault of its ran, or it hadn't a
+        link again yet."""
+        return self.of(node).overlap(since - LINKED_MAX_S, until)
+
     def met(self, node: str, apart_s: float, since: float, until: float) -> bool:
         """Whether between these times a fault of its and one that another node could feel were so near, or one was of
         both."""
@@ -126,12 +131,12 @@ class Faults:
         )
 
     def died_with_it(self, node: str, other: str, since: float, until: float) -> bool:
-        """Whether what `node` had for `other` between these times may have: they were apart then, and it was killed
-        before they can have had a link again."""
+        """Whether what `node` had for `other` between these times may have: they were apart then, or had no link again
+        yet, and it was killed before they can have had one."""
         apart = [
             fault.ended + LINKED_MAX_S
             for fault in self._all
-            if fault.began <= until and fault.ended >= since and _keeps_apart(fault, node, other)
+            if fault.began <= until and fault.ended + LINKED_MAX_S >= since and _keeps_apart(fault, node, other)
         ]
         killed = [fault.began for fault in self._all if fault.kind.startswith("kill") and node in fault.nodes]
         return any(since <= at <= max(apart, default=since) for at in killed)

@@ -11,10 +11,10 @@ connection and topic.
 
 Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, for
 it can't be told; what has an expiry, unless its client was there, with no fault, long before that ran out; the oldest
-of more than `max_mqueue_len` that waited for a client that was away, or whose node was cut off; what is delayed, until
-it is due, or if the cluster's time was wrong; for a session that ends with its connection what stood in a resend
-buffer of a node that was killed while it was cut off from the client's (a known limit). Wills and shared subscriptions
-have judges of their own.
+of more than `max_mqueue_len` that waited for a client that was away, or whose node was cut off, or not back yet; what
+is delayed, until it is due, or if the cluster's time was wrong; for a session that ends with its connection what stood
+in a resend buffer of a node that was killed while it had no link to the client's, or one that brought nothing (a known
+limit). Wills and shared subscriptions have judges of their own.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _may_have_expired(story: Story, rules: Rules, life: Life, sent: Sent) -> boo
 
 
 def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
-    """Its client was away, or a fault kept the client's node from hearing, which is as if it were; and so many messages
+    """Its client was away, or its node cut off, or not back yet, which is as if it were; and so many messages
     may have come behind it, before any of them passed it, that it had to go. What was published before it may have too,
     if it was acknowledged later: it may have waited at its own node."""
     others = story.meant_for(life)
@@ -168,4 +168,4 @@ def _was_cut_off(story: Story, connection: Connection, since: float, until: floa
     if connection.connected is None:
         return False
     since, until = max(since, connection.connected.at), min(until, connection.until)
-    return since <= until and story.faults.of(connection.asked.node).overlap(since, until)
+    return since <= until and story.faults.kept_away(connection.asked.node, since, until)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from judges.faults import LINKED_MAX_S
 from judges.judge import LOST, SESSION_PRESENT, Rules
 from judges.made_up import ONE_CORE, Script, begun
 from load.history import FaultBegan, FaultEnded, RulesChanged
@@ -249,6 +250,18 @@ def test_the_oldest_of_too_many_go_also_where_it_is_the_clients_node_that_is_awa
     assert script.found(Rules(max_mqueue_len=2)) == found
 
 
+@pytest.mark.parametrize(("since_s", "found"), [(1.0, {}), (LINKED_MAX_S + 1.0, {LOST: 3})])
+def test_a_clients_node_that_was_away_may_be_back_later_than_its_path(since_s: float, found: dict[str, int]) -> None:
+    script = begun()
+    script.fault("isolate replicant", "a")
+    script.tick(since_s)
+    for number in range(1, 6):
+        script.put("pub", number)
+    for number in range(4, 6):
+        script.deliver("sub", "pub", number)
+    assert script.found(Rules(max_mqueue_len=2)) == found
+
+
 @pytest.mark.parametrize(("qos", "found"), [(0, {}), (1, {LOST: 1})])
 def test_only_qos_0_passes_what_waits(qos: int, found: dict[str, int]) -> None:
     script = begun()
@@ -413,5 +426,22 @@ def test_what_was_for_a_node_that_is_cut_off_may_die_with_the_one_that_took_it(
     script.events.append(FaultEnded(script.tick(2.0), kind, nodes))
     if killed:
         script.fault("kill replicant", killed)
+    script.tick(20.0)
+    assert script.found(ONE_CORE) == found
+
+
+@pytest.mark.parametrize(("since_s", "found"), [(1.0, {}), (LINKED_MAX_S + 1.0, {LOST: 1})])
+def test_what_was_for_a_node_that_has_no_link_again_may_die_with_the_one_that_took_it(
+    since_s: float, found: dict[str, int]
+) -> None:
+    script = Script()
+    script.connect("pub", node="a")
+    script.connect("sub", lasts=False, node="b")
+    script.subscribe("sub")
+    kind, nodes = APART
+    script.fault(kind, *nodes)
+    script.tick(since_s)
+    script.put("pub", 1)
+    script.fault("kill replicant", "a")
     script.tick(20.0)
     assert script.found(ONE_CORE) == found
