@@ -1,7 +1,7 @@
 """An acknowledged message isn't lost.
 
-"An acknowledged QoS 1 or 2 message was put to every matching subscriber … What waits for a client that is away is
-bounded (`max_mqueue_len`): beyond it the oldest goes."
+"An acknowledged QoS 1 or 2 message was put to every matching subscriber … What waits for a client that is away, or
+whose node is cut off, is bounded (`max_mqueue_len`): beyond it the oldest goes."
 
 So each message that was sent `max_stale_s` after a SUBACK, and acknowledged, comes by that subscription to a life that
 is still there at the end. A connection that ended may have had anything under way, and so may a session that its
