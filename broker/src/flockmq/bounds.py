@@ -110,6 +110,8 @@ before a majority may purge it."""
 SLOTS_UNSERVED_MAX_S: Final = 5.0
 """A core that hears nothing from Redis for so long, while the leader does, loses its slots; and gets some again when it
 has heard it for as long."""
+SLOTS_WRITTEN_ANEW_S: Final = 10.0
+"""When Redis lost data its homes write it anew; for so long no slot leaves one that can."""
 UNFIT_AFTER_S: Final = 5.0
 """A node whose tables are old for so long, or that Redis is away for while another node hears it, isn't ready."""
 LEAVE_MAX_S: Final = 1.0

@@ -127,7 +127,8 @@ class Duties:
 
     async def _assign_slots(self, purged: set[str]) -> None:
         """A core that is unreachable but isn't purged keeps what it has: its link may be back in a moment. So does one
-        that Redis is away for, for a while; if it is so for all that are there, it is no matter who has them."""
+        that Redis is away for, for a while; if it is so for all that are there, it is no matter who has them. While
+        homes write anew what Redis lost, no slot leaves one that can: the next one would find nothing."""
         owners = set(self._slots.values())
         there = [
             core for core in self._other_cores() if core not in purged and (core in owners or self._is_linked(core))
@@ -139,8 +140,12 @@ class Duties:
                 draining.add(self._rlog.incarnation)
         staying = [core for core in there if core not in draining] or there
         able = [core for core in staying if not self._serving.is_deaf(core)] or staying
-        keeping = [core for core in staying if not self._serving.is_unable(core)]
+        unable = {core for core in there if self._serving.is_unable(core)}
+        keeping = [core for core in staying if core not in unable]
         moves = reassign(self._slots, able, bounds.SLOTS, keeping)
+        if self._rlog.lost_data_s() < bounds.SLOTS_WRITTEN_ANEW_S:
+            writing = {core for core in there if core not in unable}
+            moves = {slot: owner for slot, owner in moves.items() if self._slots.get(slot) not in writing}
         if moves:
             log.info("%d slots of client ids go to %s", len(moves), ", ".join(sorted(set(moves.values()))))
             await self._rlog.write(CLUSTER, [SLOTS.put(slot, owner) for slot, owner in sorted(moves.items())])

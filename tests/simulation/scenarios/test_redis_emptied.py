@@ -1,0 +1,40 @@
+"""Redis loses all that it had: homes have it, and write it anew."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from simulation.cluster import SimulatedCluster
+from simulation.scenario import Client, scenario
+
+CLIENTS: Final = 12
+MOMENT_S: Final = 0.01
+LINKED_S: Final = 2.0
+SETTLED_S: Final = 15.0
+
+
+async def _until_slots(cluster: SimulatedCluster, node: str, *, has: bool) -> None:
+    async with asyncio.timeout(SETTLED_S):
+        while bool(cluster.slots_of(node)) != has:  # noqa: ASYNC110 - simulated time
+            await asyncio.sleep(MOMENT_S)
+
+
+@scenario()
+async def test_no_session_is_lost_though_a_core_comes_that_is_to_have_slots(cluster: SimulatedCluster) -> None:
+    """It would find nothing, and what their former homes write behind that isn't taken."""
+    (redis,) = cluster.redis
+    newcomer = cluster.nodes["core-3"]
+    await newcomer.kill()
+    await _until_slots(cluster, newcomer.name, has=False)
+    clients = [await Client.connect(cluster, f"c{i}", at="replicant-1", expiry_s=60) for i in range(CLIENTS)]
+    for client in clients:
+        assert await client.subscribe("t") == 1
+    await redis.kill()
+    redis.empty()
+    await newcomer.start()
+    await asyncio.sleep(LINKED_S)
+    await redis.start()
+    await _until_slots(cluster, newcomer.name, has=True)
+    await asyncio.sleep(LINKED_S)
+    assert all(client.is_open for client in clients)
