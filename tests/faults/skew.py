@@ -167,7 +167,7 @@ async def skew(options: argparse.Namespace) -> int:
         with tally.timed("lab"):
             await lab.start()
         load = Load(stage, 1, options.profile, options.rate)
-        rules = Rules(homes_keep_wills=False)
+        rules = Rules(is_one_release=False)
         verdict = await play_while(lab, load, upgrade.happen, events, options.patience, tally.timed, rules)
         verdict = Verdict(verdict.acknowledged, [found for found in verdict.findings if upgrade.is_owed(found)])
         tally.add(events, verdict)

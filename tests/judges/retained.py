@@ -10,7 +10,8 @@ clears, or has expired. All nodes show the same. And who subscribes is never sen
 connection published, and before what a later connection of its client publishes.
 
 Lawful: what was acknowledged just before Redis lost its data may be gone with its writer; a will of a connection that
-came at once with another one, or that nobody answered, may stand in any order. Topics with a delayed retained message,
+came at once with another one, or that nobody answered, may stand in any order, and so may, while nodes of an older
+release are there, one whose client is back at once, or while a fault runs. Topics with a delayed retained message,
 or with the will of one of several clients, have writers that nobody orders: of these it is judged that all nodes show
 the same.
 """
@@ -47,6 +48,15 @@ def _is_raced(story: Story, connection: Connection) -> bool:
     return unsure or any(other.asked.at < connected.at for other in later if connected is not None)
 
 
+def _is_overtaken(story: Story, connection: Connection) -> bool:
+    """Its client was back before its will was surely written."""
+    later = story.by_client[connection.asked.client][connection.place + 1 :]
+    written_at = story.faults.any.quiet_for(connection.until, WRITTEN_MAX_S)
+    return any(other.asked.at < written_at for other in later)
+
+
+WRITTEN_MAX_S: Final = 1.0
+"""How long a will that is due takes into the log while no fault runs."""
 REWRITTEN_MAX_S: Final = 1.0
 """How long Redis may have had what was acknowledged before nobody else needs its writer any more."""
 
@@ -71,7 +81,7 @@ class _Topic:
     def __init__(self, story: Story, rules: Rules, writes: list[Sent]) -> None:
         self._story = story
         self._rules = rules
-        self._unordered = [sent for sent in writes if sent.is_will and _is_raced(story, sent.connections[0])]
+        self._unordered = [sent for sent in writes if sent.is_will and self._may_stand_anywhere(sent.connections[0])]
         has_wills = any(sent.is_will for sent in writes)
         self._rank = _rank if has_wills else _place
         in_order = (sent for sent in writes if not sent.had_no_effect and sent not in self._unordered)
@@ -83,6 +93,11 @@ class _Topic:
         self.is_ordered = not any(sent.is_delayed for sent in writes) and (is_of_one or not has_wills)
         """Its writers take turns."""
         self.may_expire = any(sent.expiry_s >= 0.0 for sent in writes)
+
+    def _may_stand_anywhere(self, of_will: Connection) -> bool:
+        if _is_raced(self._story, of_will):
+            return True
+        return not self._rules.is_one_release and _is_overtaken(self._story, of_will)
 
     def may_show(self, at: float) -> set[Message | None]:
         """None: nothing."""

@@ -137,6 +137,21 @@ def test_a_will_comes_before_what_a_later_connection_publishes(shown: str, raced
     assert script.found().get(RETAINED, 0) == found
 
 
+@pytest.mark.parametrize(("away_s", "is_one_release", "found"), [(0.5, False, 0), (0.5, True, 1), (2.0, False, 1)])
+def test_amid_an_upgrade_a_will_may_come_behind_what_a_client_publishes_that_is_back_at_once(
+    away_s: float, is_one_release: bool, found: int
+) -> None:
+    script = Script()
+    for number in (1, 2):
+        script.connect("pub", will=Will(number, "t", 1, retain=True))
+        script.put("pub", number, retain=True)
+        if number == 1:
+            script.close("pub")
+            script.tick(away_s)
+    script.events.append(RetainedStood(script.tick(), "a", {"t": Message("pub!", 1)}))
+    assert script.found(Rules(is_one_release=is_one_release)).get(RETAINED, 0) == found
+
+
 def test_a_node_may_be_looked_at_in_parts() -> None:
     script = written(1)
     script.put("pub", 2, "s", retain=True)

@@ -249,7 +249,7 @@ def test_a_clean_session_may_take_it_with_its_node_and_its_home(
         script.fault("kill", "core")
     assert later(script, after_s=60.0) == found
     if not before:
-        assert script.found(Rules(homes_keep_wills=False)) == {}
+        assert script.found(Rules(is_one_release=False)) == {}
 
 
 def test_that_of_a_session_that_lasts_survives_its_node_but_not_redis() -> None:

@@ -41,8 +41,9 @@ class Rules(NamedTuple):
     """Messages that are due so far apart come in that order."""
     max_mqueue_len: int = 1000
     """Messages that wait for one session; of more the oldest go."""
-    homes_keep_wills: bool = True
-    """Those of sessions that end with their nodes: all nodes are of a release whose homes do, from the beginning on."""
+    is_one_release: bool = True
+    """All nodes are of this release from the beginning on: homes keep the wills of sessions that end with their nodes,
+    and what is retained says which connection wrote it."""
     granted_max_s: float = 10.0
     """How long a client asks in vain for an exclusive filter that is free."""
     ban_max_s: float = 2.0

@@ -124,7 +124,7 @@ def _may_be_lost(story: Story, rules: Rules, connection: Connection, later: list
     ended_at = min(connection.until, story.ended_at)
     if not asked.lasts:
         since = ended_at - rules.silent_max_s
-        if rules.homes_keep_wills:
+        if rules.is_one_release:
             return faults.met(asked.node, rules.purged_max_s, since, by)
         return faults.of(asked.node).overlap(since, by)
     if story.lost_by_redis(connected.at, by):

@@ -77,7 +77,7 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
     events, profile = cluster.events, PROFILES[case.profile]
     stage = Stage(cluster.record, cluster.fronts, cluster.chance("load"), cluster.admin, Limits(profile.max_mqueue_len))
     is_new = not any(shape.old for shape in profile.shapes)
-    rules = Rules(max_mqueue_len=profile.max_mqueue_len, homes_keep_wills=is_new)
+    rules = Rules(max_mqueue_len=profile.max_mqueue_len, is_one_release=is_new)
     load = Load(stage, 1, profile.load, profile.rate)
     began_s, cpu_s = cluster.loop.time(), time.process_time()
     with Defects(cluster):
