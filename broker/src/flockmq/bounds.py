@@ -39,7 +39,8 @@ LINK_LEAVE_MAX_S: Final = 1.0
 """How long a node that stops waits until its peers have read everything and close; once for its tunnels, and then for
 the links that may have carried them."""
 FORWARDED_MAX_S: Final = 10.0
-"""How long a node that stops waits for nodes that it has messages for: until a link is back, or they are purged."""
+"""How long a node that stops waits for nodes and homes that it has messages for: until a link is back, or they are
+purged."""
 FORWARDED_LOOK_S: Final = 0.05
 LINK_REDIAL_MIN_S: Final = 0.1
 LINK_REDIAL_MAX_S: Final = 2.0

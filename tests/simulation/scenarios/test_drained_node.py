@@ -48,3 +48,22 @@ async def test_a_node_that_stops_waits_for_none_that_left_or_is_dead(cluster: Si
     began_s = cluster.loop.time()
     await cluster.nodes["replicant-2"].drain()
     assert cluster.loop.time() - began_s < DRAINED_MAX_S
+
+
+@scenario()
+async def test_what_a_member_of_a_node_that_stops_left_goes_to_one_whose_home_it_was_cut_off_from(
+    cluster: SimulatedCluster,
+) -> None:
+    leaves = await Client.connect(cluster, "leaves", at="replicant-2", clean=True)
+    leaves.answers = False
+    publisher = await Client.connect(cluster, "pub", at="replicant-2", clean=True)
+    assert await leaves.subscribe("$share/g/t") == 1
+    assert await publisher.publish("t", b"1") == 0
+    assert await leaves.receives(b"1")
+    stays = await Client.connect(cluster, "stays", at="replicant-1", expiry_s=600)
+    assert await stays.subscribe("$share/g/t") == 1
+    await asyncio.sleep(SOON_S)
+    home = cluster.home_of("stays")
+    cluster.cut("replicant-2", home)
+    await cluster.nodes["replicant-2"].drain()
+    assert await stays.receives(b"1")

@@ -230,12 +230,18 @@ class Cluster:
         return self.incarnation
 
     async def until_forwarded(self) -> None:
-        """Returns when no node that stays is still to accept a message of QoS 1 or 2, or FORWARDED_MAX_S later."""
+        """Returns when no home, and no node that stays, is still to accept a message of QoS 1 or 2, or FORWARDED_MAX_S
+        later."""
         deadline = self._loop.time() + bounds.FORWARDED_MAX_S
         while self._loop.time() < deadline:
-            if all(self._members.has_left(incarnation) for incarnation in self._forwarding.awaited()):
+            if not self._is_awaited():
                 return
             await asyncio.sleep(bounds.FORWARDED_LOOK_S)
+
+    def _is_awaited(self) -> bool:
+        return self.courier.lanes.waiting_messages > 0 or not all(
+            self._members.has_left(incarnation) for incarnation in self._forwarding.awaited()
+        )
 
     async def stop(self) -> None:
         """Leave. What was not forwarded is lost; stop serving clients first."""
