@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from load.player import Player
@@ -14,6 +14,9 @@ BACKLOG_MAX_S: Final = 10.0
 """What a publisher would have sent in so many seconds it sends as soon as it may, if something held it up."""
 CHURN_S: Final = (0.2, 2.0)
 ROVE_S: Final = (2.0, 6.0)
+
+SELDOM: Final = (0.5, 1.5)
+"""Of the mean: by chance alone what is seldom would be away for a multiple of it at times."""
 
 Range = tuple[float, float]
 """Of seconds, to draw from."""
@@ -31,6 +34,15 @@ async def publish(player: Player, rate: float, letter: Callable[[int], Letter], 
         player.sending.publish(letter(number))
         due += 1 / rate if steadily else dice.expovariate(rate)
         due = max(due, now() - BACKLOG_MAX_S)
+
+
+async def seldom(player: Player, rate: float, do: Callable[[], Awaitable[None]]) -> None:
+    """So often a second, evenly; the first time may be at once."""
+    dice = player.stage.random
+    await asyncio.sleep(dice.random() / rate)
+    while True:
+        await do()
+        await asyncio.sleep(dice.uniform(*SELDOM) / rate)
 
 
 async def churn(player: Player, every_s: Range = CHURN_S) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
+from functools import partial
+from itertools import cycle
 from typing import Final
 
 from load import habits
@@ -18,18 +20,16 @@ AWAY_S: Final = (0.5, 1.5)
 
 def play(feature: Feature) -> None:
     for i, terms in enumerate((LASTING, CLEAN_311)):
-        feature.act(_publish, feature.player(f"pub{i}", terms), feature.root, feature.rate / 2)
+        publisher = feature.player(f"pub{i}", terms)
+        publish = partial(_publish, publisher, feature.root, cycle((2, 1)))
+        feature.act(habits.seldom, publisher, feature.rate / 2, publish)
     wishes = [Wish(f"{feature.root}/#")]
     for i, terms in enumerate((CLEAN, LASTING)):
         feature.counts(feature.player(f"stays{i}", terms, wishes))
     feature.act(habits.leave_and_return, feature.player("leaves", LASTING_311, wishes), HERE_S, AWAY_S)
 
 
-async def _publish(publisher: Player, root: str, rate: float) -> None:
-    dice, number = publisher.stage.random, 0
-    while True:
-        await asyncio.sleep(dice.expovariate(rate))
-        await publisher.sending.room()
-        number += 1
-        qos, size = 1 + number % 2, dice.randint(*SIZES_BYTES)
-        publisher.sending.publish(Letter(f"{root}/{publisher.name}/{qos}", qos, size=size))
+async def _publish(publisher: Player, root: str, levels: Iterator[int]) -> None:
+    await publisher.sending.room()
+    qos, size = next(levels), publisher.stage.random.randint(*SIZES_BYTES)
+    publisher.sending.publish(Letter(f"{root}/{publisher.name}/{qos}", qos, size=size))

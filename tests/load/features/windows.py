@@ -4,7 +4,7 @@ their windows, and connections that end while a window is full.
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import Final
 
 from load import habits
@@ -25,7 +25,8 @@ SLOW: Final = (("one", 1, LASTING), ("four", 4, LASTING), ("two", 2, CLEAN))
 def play(feature: Feature) -> None:
     publishers = [feature.player("pub0", LASTING), feature.player("pub1", CLEAN)]
     for publisher in publishers:
-        feature.act(_bursts, publisher, feature.root, feature.rate / len(publishers))
+        burst = partial(_burst, publisher, feature.root)
+        feature.act(habits.seldom, publisher, feature.rate / len(publishers) / BURST, burst)
     for name, window, terms in SLOW:
         subscriber = _slow(feature, name, window, terms)
         if terms.lasts:
@@ -44,11 +45,7 @@ def _slow(feature: Feature, name: str, window: int, terms: Terms) -> Player:
     return made
 
 
-async def _bursts(publisher: Player, root: str, rate: float) -> None:
-    dice, number = publisher.stage.random, 0
-    while True:
-        await asyncio.sleep(dice.expovariate(rate / BURST))
-        for _ in range(BURST):
-            await publisher.sending.room()
-            number += 1
-            publisher.sending.publish(Letter(f"{root}/{publisher.name}/{1 + number % 2}", 1 + number % 2))
+async def _burst(publisher: Player, root: str) -> None:
+    for number in range(BURST):
+        await publisher.sending.room()
+        publisher.sending.publish(Letter(f"{root}/{publisher.name}/{1 + number % 2}", 1 + number % 2))
