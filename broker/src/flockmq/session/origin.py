@@ -66,14 +66,14 @@ def is_node_source(source: bytes) -> bool:
 
 @mypyc_attr(acyclic=True)
 class Origins:
-    """Which numbers were seen of each of the `most` sources that were heard last: the last one, and, bit by bit, those
-    of the ORIGINS_WINDOW up to it. What is below these counts as seen.
+    """Which numbers were seen of each of the `most` sources that were heard last: the first, the last, and, bit by bit,
+    which of the ORIGINS_WINDOW up to the last were not. What is below these counts as seen.
     """
 
     __slots__ = ("_most", "_seen")
 
     def __init__(self, most: int = ORIGINS_MAX) -> None:
-        self._seen: dict[bytes, tuple[int, int]] = {}
+        self._seen: dict[bytes, tuple[int, int, int]] = {}
         self._most = most
 
     def __len__(self) -> int:
@@ -83,13 +83,22 @@ class Origins:
         """The message was not seen before; from now on it was."""
         source = origin[:8]
         number = number_of(origin)
-        last, bits = self._seen.pop(source, (number, 0))
+        first, last, missing = self._seen.pop(source, (number, number - 1, 0))
         if number > last:
-            bits = bits << min(number - last, ORIGINS_WINDOW) & _WINDOW_BITS
+            is_new = True
+            ahead = min(number - last, ORIGINS_WINDOW)
+            missing = (missing << ahead | (1 << ahead) - 2) & _WINDOW_BITS
             last = number
-        bit = 1 << last - number if last - number < ORIGINS_WINDOW else 0
-        is_new = bit > 0 and not bits & bit
-        self._seen[source] = (last, bits | bit)
+        elif number >= first:
+            bit = 1 << min(last - number, ORIGINS_WINDOW)
+            is_new = missing & bit > 0
+            missing &= ~bit
+        else:
+            is_new = last - number < ORIGINS_WINDOW
+            if is_new:
+                missing |= (1 << last - number) - (2 << last - first)
+                first = number
+        self._seen[source] = (first, last, missing)
         if len(self._seen) > self._most:
             del self._seen[next(iter(self._seen))]
         return is_new

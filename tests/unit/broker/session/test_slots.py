@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flockmq.bounds import ORIGINS_WINDOW
 from flockmq.mqtt.packets import Connect
@@ -231,3 +233,12 @@ def test_what_comes_behind_a_later_one_is_new_once() -> None:
     assert not origins.is_new(origin_of(SESSION, 21)), "too long ago to be known"
     assert origins.is_new(origin_of(SESSION, 22))
     assert origins.is_new(origin_of(SESSION, 2**64 - 1))
+
+
+@given(st.lists(st.integers(0, 20) | st.integers(0, 2 * ORIGINS_WINDOW)))
+def test_each_number_is_new_once_and_those_long_before_the_last_never(numbers: list[int]) -> None:
+    origins, seen = Origins(), set[int]()
+    for number in numbers:
+        is_known = number in seen or max(seen, default=0) - number >= ORIGINS_WINDOW
+        assert origins.is_new(origin_of(SESSION, number)) != is_known
+        seen.add(number)
