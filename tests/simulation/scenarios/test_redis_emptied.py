@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import pytest
+
 from simulation.cluster import SimulatedCluster
 from simulation.scenario import Client, scenario
 
 CLIENTS: Final = 12
 MOMENT_S: Final = 0.01
 LINKED_S: Final = 2.0
+NOTICED_S: Final = 1.0
 SETTLED_S: Final = 15.0
 
 
@@ -20,9 +23,13 @@ async def _until_slots(cluster: SimulatedCluster, node: str, *, has: bool) -> No
             await asyncio.sleep(MOMENT_S)
 
 
+@pytest.mark.parametrize("behind_s", [0.0, 7200.0])
 @scenario()
-async def test_no_session_is_lost_though_a_core_comes_that_is_to_have_slots(cluster: SimulatedCluster) -> None:
-    """It would find nothing, and what their former homes write behind that isn't taken."""
+async def test_no_session_is_lost_though_a_core_comes_that_is_to_have_slots(
+    cluster: SimulatedCluster, behind_s: float
+) -> None:
+    """It would find nothing, and what their former homes write behind that isn't taken. It gets its slots then, though
+    a core's clock is far behind that of who noticed it."""
     (redis,) = cluster.redis
     newcomer = cluster.nodes["core-3"]
     await newcomer.kill()
@@ -35,6 +42,9 @@ async def test_no_session_is_lost_though_a_core_comes_that_is_to_have_slots(clus
     await newcomer.start()
     await asyncio.sleep(LINKED_S)
     await redis.start()
+    await asyncio.sleep(NOTICED_S)
+    for core in ("core-1", "core-2"):
+        cluster.hosts[core].shift_clock(-behind_s)
     await _until_slots(cluster, newcomer.name, has=True)
     await asyncio.sleep(LINKED_S)
     assert all(client.is_open for client in clients)

@@ -7,21 +7,24 @@ good by the next.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Final
 
 from flockmq import bounds
 from flockmq.cluster.beats import Beats
 from flockmq.cluster.membership import CORE_ROLES, Membership, condemned, electorate, may_lead, name_of, outvoted
+from flockmq.cluster.rows import Rows
 from flockmq.cluster.serving import Serving
 from flockmq.cluster.slots import reassign
 from flockmq.cluster.version import FIRST, Rollout
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import START
 from flockmq.rlog.generation import reached_by_majority
-from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import CLUSTER, SHARDS, SLOTS, VERSIONS, NodeInfo, Raised
+from flockmq.rlog.rlog import LOST_DATA, Rlog
+from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, SLOTS, VERSIONS, Alarm, NodeInfo, Raised
 
 log: Final = logging.getLogger(__name__)
 
@@ -60,8 +63,16 @@ class Duties:
         self._met_older = False
         self._fence = 0
         self._serving = Serving()
+        self._lost_data_at = -inf
+        """When this core heard that Redis had lost data: by its own clock, for the alarm's is another node's."""
+        alarms: Rows[str, Alarm] = Rows(self._alarm_raised, lambda _: None)
+        rlog.on_change(ALARMS.name, alarms)
         self._trimmed_at = 0.0
         self._checkpoint_at = 0.0
+
+    def _alarm_raised(self, name: str, _: Alarm) -> None:
+        if name.startswith(LOST_DATA):
+            self._lost_data_at = asyncio.get_running_loop().time()
 
     def unreachable(self, now: float) -> set[str]:
         """The members, and others that are registered in the log, that this node can't reach: its vote. A purge that
@@ -97,7 +108,7 @@ class Duties:
             self._rollout.begin()
         purged = await self._purge(now, fence)
         self._serving.look(now, {node: self._hears_redis(node) for node in self._nodes if node not in purged})
-        await self._assign_slots(purged)
+        await self._assign_slots(now, purged)
         await self._raise_version(now)
         await self._tell_who_is_cut_off()
         if now - self._trimmed_at > bounds.TRIM_EVERY_S:
@@ -125,7 +136,7 @@ class Duties:
         else:
             log.warning("purging %s: it can't be reached", incarnation)
 
-    async def _assign_slots(self, purged: set[str]) -> None:
+    async def _assign_slots(self, now: float, purged: set[str]) -> None:
         """A core that is unreachable but isn't purged keeps what it has: its link may be back in a moment. So does one
         that Redis is away for, for a while; if it is so for all that are there, it is no matter who has them. While
         homes write anew what Redis lost, no slot leaves one that can: the next one would find nothing."""
@@ -143,7 +154,7 @@ class Duties:
         unable = {core for core in there if self._serving.is_unable(core)}
         keeping = [core for core in staying if core not in unable]
         moves = reassign(self._slots, able, bounds.SLOTS, keeping)
-        if self._rlog.lost_data_s() < bounds.SLOTS_WRITTEN_ANEW_S:
+        if now - self._lost_data_at < bounds.SLOTS_WRITTEN_ANEW_S:
             writing = {core for core in there if core not in unable}
             moves = {slot: owner for slot, owner in moves.items() if self._slots.get(slot) not in writing}
         if moves:

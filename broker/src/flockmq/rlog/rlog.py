@@ -22,8 +22,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from math import inf
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from flockmq import bounds
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
@@ -49,7 +48,8 @@ from flockmq.rlog.writer import Writer
 
 log = logging.getLogger(__name__)
 
-_LOST_DATA = "redis-lost-data/"
+LOST_DATA: Final = "redis-lost-data/"
+"""What alarms of that begin with."""
 
 
 class ShardStats(NamedTuple):
@@ -283,15 +283,9 @@ class Rlog:
         """Writes of this node that its own tables have not reached."""
         return sum(writer.pending_bytes for writer in self._writers.values())
 
-    def lost_data_s(self) -> float:
-        """How long ago Redis lost data, as the alarms say."""
-        alarms = self.tables.alarms.items()
-        lost_at = max((alarm.since_s for name, alarm in alarms if name.startswith(_LOST_DATA)), default=-inf)
-        return self._clock.wall() - lost_at
-
     def _redis_lost(self, shard: str, text: str) -> None:
         self.redis_lost_data += 1
-        self.raise_alarm(f"{_LOST_DATA}{shard}", text)
+        self.raise_alarm(f"{LOST_DATA}{shard}", text)
 
     def _digests_differ(self, name: str, text: str) -> None:
         name = f"{name}/{self.incarnation.rpartition('@')[0]}"
