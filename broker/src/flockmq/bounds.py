@@ -231,6 +231,8 @@ LOG_RETRY_MAX_S: Final = 1.0
 LOG_WATCH_EVERY_S: Final = 1.0
 LOG_CLOSED_LOOK_S: Final = 0.05
 """How often a node looks whether a log that it can't go on with yet has been agreed upon."""
+LOG_CLOSED_MAX_S: Final = 2.0
+"""A server whose log is no such one for so long may have been replaced, and not know it."""
 BALLOT_WAIT_S: Final = 1.0
 """How long a core may take to report where its tables are."""
 BALLOT_TURN_S: Final = 0.25
@@ -259,6 +261,8 @@ LOG_RETENTION_BYTES: Final = 64 * 1024 * 1024
 SNAPSHOT_EVERY_S: Final = 60.0
 SNAPSHOT_FRAME_MAX_BYTES: Final = 64 * 1024 * 1024
 REDIS_CONNECT_MAX_S: Final = 2.0
+SENTINELS_WORD_MAX_S: Final = 0.5
+"""Whom Sentinels named as the primary that long ago is asked for again."""
 
 # --- shared, exclusive and delayed ----------------------------------------------------------------------------------
 SHARED_TURNS_MAX: Final = 65_536

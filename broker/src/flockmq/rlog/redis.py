@@ -127,6 +127,8 @@ class RedisLink:
         replicas = replies[-1]
         assert isinstance(replicas, int)
         if replicas < wanted:
+            if self.config.place.kind == "sentinel":  # it may have been replaced, and not know it: they are asked again
+                await self.close()
             raise LogUnavailable(
                 f"Redis at {self._server}: {replicas} of the {wanted} replicas that redis.min_replicas asks for had "
                 f"the write within {wait_s:g} s"

@@ -51,10 +51,16 @@ class Filling:
 
 class Replica:
     """`source` gives a core's tables; `on_applied(shard, size)` is called after entries of so many bytes, or a
-    bootstrap (0), were applied to it. `votes`: it is a core's."""
+    bootstrap (0), were applied to it; `head` gives how far a shard's log is known to reach. `votes`: it is a core's."""
 
     def __init__(
-        self, config: RedisConfig, source: Source | None, on_applied: Callable[[str, int], None], *, votes: bool
+        self,
+        config: RedisConfig,
+        source: Source | None,
+        on_applied: Callable[[str, int], None],
+        head: Callable[[str], StreamId],
+        *,
+        votes: bool,
     ) -> None:
         self.tables = Tables()
         self.bootstraps = 0
@@ -62,6 +68,7 @@ class Replica:
         self._votes = votes
         self._source = source
         self._on_applied = on_applied
+        self._head = head
         self._tail_links = [
             (RedisLink(config, log_key(group[0]), by_hand=True), group) for group in config.apart(SHARDS)
         ]
@@ -180,11 +187,12 @@ class Replica:
         while True:
             try:
                 await link.connect()
+                connected_at = asyncio.get_running_loop().time()
                 for shard in shards:
                     self._ends.pop(shard, None)
                 self._looks.forget()
                 while True:
-                    await self._look_at_closed(link, shards)
+                    await self._look_at_closed(link, shards, connected_at)
                     self._note_caught_up()
                     await self._read_once(link, shards)
                     retry_s = bounds.LOG_RETRY_MIN_S
@@ -224,6 +232,7 @@ class Replica:
                 await asyncio.sleep(block_s)
             return
         asked_from = {shard: self.tables.shards[shard].applied for shard in shards}
+        goes_on = [shard for shard in shards if self._head(shard) > asked_from[shard]]
         reply = await self._read_reply(
             link,
             *("XREAD", "COUNT", bounds.LOG_READ_MAX_ENTRIES, "BLOCK", int(block_s * 1000), "STREAMS"),
@@ -232,6 +241,8 @@ class Replica:
         )
         self._heard_from(of)
         if reply is None:
+            if goes_on:
+                raise LogUnavailable(f"shard {goes_on[0]}: Redis at {link.address} has less of it than another node")
             return
         assert isinstance(reply, list)
         names = {log_key(shard).encode(): shard for shard in shards}
@@ -275,9 +286,10 @@ class Replica:
         ends = self._ends.get(shard, START)
         return ends >= self.tables.shards[shard].applied and ends.generation >= self._barred.get(shard, 0)
 
-    async def _look_at_closed(self, link: RedisLink, shards: Sequence[str]) -> None:
+    async def _look_at_closed(self, link: RedisLink, shards: Sequence[str], connected_at: float) -> None:
         """See whether logs that were closed are open by now. Where Redis lost something the cores seed the next
-        generation. If none does for long, they know less than this node, and they are right: unless it is one."""
+        generation. If none does for long, they know less than this node, and they are right: unless it is one. They may
+        have done so at another server, which took this one's place. Raises LogUnavailable: look for it."""
         now = asyncio.get_running_loop().time()
         for shard in shards:
             if shard in self._bootstrapping or (shard in self._ends and self._is_open(shard)):
@@ -293,6 +305,8 @@ class Replica:
                 log.warning("shard %s: the log ends at %s, before %s: waiting for the cores", shard, ends, applied)
             elif not self._votes and now - self._behind_since[shard] >= bounds.LOG_BEHIND_REDIS_MAX_S:
                 self.bootstrap(shard)
+            if not self._is_open(shard) and now - connected_at > bounds.LOG_CLOSED_MAX_S:
+                raise LogUnavailable(f"shard {shard}: its log at Redis at {link.address} isn't the one that goes on")
 
     async def _look_at_end(self, link: RedisLink, shard: str) -> StreamId:
         """Where its log ends."""

@@ -85,7 +85,7 @@ class Rlog:
         self.incarnation = incarnation
         self._clock = clock
         source = None if port is None else port.bootstrap
-        self._replica = Replica(redis, source, self._on_applied, votes=disk is not None)
+        self._replica = Replica(redis, source, self._on_applied, self.head, votes=disk is not None)
         self.core: Core | None = None
         if disk is not None:
             name = incarnation.rpartition("@")[0]

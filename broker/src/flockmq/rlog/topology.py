@@ -50,8 +50,8 @@ class SlotMap(NamedTuple):
 
 async def open_primary(config: RedisConfig) -> tuple[Server, RedisConnection]:
     """The primary that the sentinels name, and that says itself that it is one. Raises RedisUnreachable."""
-    place = config.place
-    named = await _most_said(config, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", place.primary), _named_primary)
+    loop = asyncio.get_running_loop()
+    named, said_at = await _named(config), loop.time()
     errors = []
     for server in named:
         try:
@@ -61,6 +61,8 @@ async def open_primary(config: RedisConfig) -> tuple[Server, RedisConnection]:
             continue
         try:
             await _check_primary(connection, server)
+            if loop.time() - said_at > bounds.SENTINELS_WORD_MAX_S:
+                await _check_named(config, server)
         except RedisUnreachable as error:
             errors.append(error)
             await connection.close()
@@ -69,12 +71,23 @@ async def open_primary(config: RedisConfig) -> tuple[Server, RedisConnection]:
             raise
         else:
             return server, connection
-    raise _all_failed(place, "has no primary that can be used", errors)
+    raise _all_failed(config.place, "has no primary that can be used", errors)
 
 
 async def slot_map(config: RedisConfig) -> SlotMap:
     """As most of the cluster's nodes that the URL names see it. Raises RedisUnreachable."""
     return (await _most_said(config, ("CLUSTER", "SLOTS"), _slots))[0]
+
+
+async def _named(config: RedisConfig) -> list[Server]:
+    """As primaries, whom most sentinels name first."""
+    return await _most_said(config, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", config.place.primary), _named_primary)
+
+
+async def _check_named(config: RedisConfig, server: Server) -> None:
+    """One that couldn't be reached may have been replaced meanwhile, and not know it when it is back."""
+    if (await _named(config))[0] != server:
+        raise RedisUnreachable(f"Redis at {server}: the sentinels name another primary by now")
 
 
 async def _check_primary(connection: RedisConnection, server: Server) -> None:
