@@ -2,7 +2,8 @@
 
 - Two holders: a client is granted a filter that another one was granted, and hasn't given back: by UNSUBSCRIBE, or by
   the end of its session. Who holds it by a clean session can't know for how long while a fault touches its node: a
-  purge frees what its node had claimed.
+  purge frees what its node had claimed. Where releases are mixed that goes for a session that lasts and its home (a
+  known limit).
 - Refused its own: who holds a filter and asks again isn't refused, while no fault runs.
 - Not granted: a client that asks for a filter again and again, which nobody has, gets it within `granted_max_s` in
   which no fault runs. A connection that broke before the answer may have got it.
@@ -50,7 +51,8 @@ class _Refusal:
 def judge(story: Story, rules: Rules) -> Iterator[Finding]:
     for filter, events in story.locks.items():
         holdings, refusals = _read(story, rules, events)
-        yield from _judge_holders(filter, [holding for holding in holdings if holding.granted_at < FOREVER])
+        granted = [holding for holding in holdings if holding.granted_at < FOREVER]
+        yield from _judge_holders(story, rules, filter, granted)
         taken = [refusal for refusal in refusals if _says_taken(story, refusal)]
         yield from _judge_own(story, rules, filter, taken)
         yield from _judge_progress(story, rules, filter, holdings, taken)
@@ -96,12 +98,13 @@ def _says_taken(story: Story, refusal: _Refusal) -> bool:
     return event.reason == FAILED_311 and not story.was_ever_denied(event.filter)
 
 
-def _judge_holders(filter: str, holdings: list[_Holding]) -> Iterator[Finding]:
+def _judge_holders(story: Story, rules: Rules, filter: str, holdings: list[_Holding]) -> Iterator[Finding]:
     held: list[_Holding] = []
     for newer in sorted(holdings, key=lambda holding: holding.granted_at):
         held = [older for older in held if older.held_until > newer.granted_at]
         for older in held:
-            if older.life.client != newer.life.client:
+            may_be_freed = not rules.is_one_release and story.faults.any.overlap(older.granted_at, newer.granted_at)
+            if older.life.client != newer.life.client and not may_be_freed:
                 text = f"{newer.life.client} was granted {filter}, which {older.life.client} has"
                 yield Finding(TWO_HOLDERS, newer.granted_at, f"{text} since {older.granted_at:.3f}")
         held.append(newer)

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from judges.judge import NOT_GRANTED, REFUSED_ITS_OWN, TWO_HOLDERS
+from judges.judge import NOT_GRANTED, REFUSED_ITS_OWN, TWO_HOLDERS, Rules
 from judges.made_up import Script
 from load.history import RedisLost, RulesChanged
 
@@ -39,9 +39,22 @@ def test_another_hears_no_until_it_is_given_back() -> None:
 
 
 def test_two_holders_are_one_too_many() -> None:
+    assert held_by_both().found() == {TWO_HOLDERS: 1}
+
+
+@pytest.mark.parametrize(("is_one_release", "found"), [(False, {}), (True, {TWO_HOLDERS: 1})])
+def test_where_releases_are_mixed_it_goes_with_its_home(is_one_release: bool, found: dict[str, int]) -> None:
+    script = held()
+    script.fault("upgrade core", "core-1")
+    script.subscribe("two", LOCK)
+    assert script.found(Rules(is_one_release=is_one_release)) == found
+    assert held_by_both().found(Rules(is_one_release=False)) == {TWO_HOLDERS: 1}
+
+
+def held_by_both() -> Script:
     script = held()
     script.subscribe("two", LOCK)
-    assert script.found() == {TWO_HOLDERS: 1}
+    return script
 
 
 def test_each_filter_has_a_holder_of_its_own() -> None:
