@@ -83,7 +83,7 @@ def cut(stream: bytes, places: Sequence[int]) -> list[bytes]:
     return [stream[start:end] for start, end in itertools.pairwise(edges)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(places=st.lists(st.integers(0, 1 << 16), max_size=5), rounds=st.integers(1, 3))
 def test_all_that_arrives_in_order_is_delivered_wherever_it_is_cut(places: list[int], rounds: int) -> None:
     subscriber = Subscriber(qos=0)
@@ -96,7 +96,7 @@ def test_all_that_arrives_in_order_is_delivered_wherever_it_is_cut(places: list[
         subscriber.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(order=st.lists(st.integers(0, PUBLISHERS - 1), min_size=1, max_size=PUBLISHERS * COUNT))
 def test_publishers_may_alternate_in_any_way(order: list[int]) -> None:
     subscriber = Subscriber(qos=0, publishers=PUBLISHERS)
@@ -113,7 +113,7 @@ def test_publishers_may_alternate_in_any_way(order: list[int]) -> None:
         subscriber.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(dropped=st.sets(st.integers(1, COUNT // 3), max_size=8), places=st.lists(st.integers(0, 1 << 16), max_size=3))
 def test_what_is_missing_is_lost(dropped: set[int], places: list[int]) -> None:
     subscriber = Subscriber(qos=0)
@@ -160,7 +160,7 @@ def test_each_packet_id_is_answered_in_order(qos: int, answer: int, subscribers:
     assert subscriber.answers() == b"".join(encode.pub_ack(answer, frame.V311, packet_id) for packet_id in IDS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     releases=st.lists(st.integers(0, len(IDS)), min_size=4, max_size=4),
     places=st.lists(st.integers(0, 1 << 16), max_size=4),

@@ -21,7 +21,7 @@ def server_frame(payload: bytes) -> bytes:
     ) + payload
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     lengths=st.lists(st.integers(0, 300) | st.integers(65_530, 66_000), max_size=5),
     size=st.integers(7, 300),

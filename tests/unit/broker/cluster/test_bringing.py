@@ -107,7 +107,7 @@ class Bringing(RuleBasedStateMachine):
 
 
 TestBringing = Bringing.TestCase
-TestBringing.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestBringing.settings = settings(max_examples=60, stateful_step_count=60)
 
 
 @pytest.mark.parametrize("seed", range(30))

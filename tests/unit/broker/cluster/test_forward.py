@@ -41,7 +41,7 @@ def end_turn(turn: list[Sink]) -> None:
     turn.clear()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(ACTIONS)
 def test_whatever_is_cut_each_message_is_accepted_once_and_in_order(actions: list[str]) -> None:
     async def play() -> None:

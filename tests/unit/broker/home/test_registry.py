@@ -164,4 +164,4 @@ class Takeovers(RuleBasedStateMachine):
 
 
 TestTakeovers = Takeovers.TestCase
-TestTakeovers.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestTakeovers.settings = settings(max_examples=100, stateful_step_count=40)

@@ -299,7 +299,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(STEPS)
 def test_never_two_at_once(steps: list[tuple[str, int, int]]) -> None:
     async def play() -> None:

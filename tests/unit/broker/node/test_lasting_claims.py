@@ -311,7 +311,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(STEPS)
 def test_never_two_at_once_whoever_is_home(steps: list[tuple[str, int, bytes]]) -> None:
     """What a client has is what Redis has of its session: a client is answered behind that alone."""

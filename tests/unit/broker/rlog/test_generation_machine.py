@@ -198,7 +198,7 @@ class Generations(RuleBasedStateMachine):
 
 
 TestGenerations = Generations.TestCase
-TestGenerations.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestGenerations.settings = settings(max_examples=100, stateful_step_count=40)
 
 
 def three_that_wrote() -> Generations:

@@ -59,7 +59,7 @@ class BesideAnIndex(RuleBasedStateMachine):
 
 
 TestBesideAnIndex = BesideAnIndex.TestCase
-TestBesideAnIndex.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestBesideAnIndex.settings = settings(max_examples=100, stateful_step_count=50)
 
 TOPICS = [b"a", b"a/b", b"a/b/c", b"a/b/d", b"a/c", b"a/c/d", b"b", b"b/b/c", b"a0/b", b"/", b"$SYS/a"]
 

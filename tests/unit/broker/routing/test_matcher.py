@@ -124,7 +124,7 @@ class AgainstDict(RuleBasedStateMachine):
 
 
 TestAgainstDict = AgainstDict.TestCase
-TestAgainstDict.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAgainstDict.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 @pytest.mark.parametrize("count", [1, 2, 8, 9, 100])

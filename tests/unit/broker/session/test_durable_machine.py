@@ -308,4 +308,4 @@ def _ignore() -> None:
 
 
 TestDurableMachine = DurableMachine.TestCase
-TestDurableMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestDurableMachine.settings = settings(max_examples=100, stateful_step_count=30)

@@ -94,7 +94,7 @@ def check_gone(node: Node, clients: list[Client]) -> None:
     assert all(client.state == CLOSED and client.session is None and client.line is None for client in clients)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 2**64))
 @example(1_041_619_807)  # whose third client's session lasts
 def test_hostile_clients_disturb_nobody_and_leave_nothing(number: int) -> None:

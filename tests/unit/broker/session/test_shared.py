@@ -471,7 +471,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestMachine.settings = settings(max_examples=150, stateful_step_count=30)
 
 
 @given(st.binary(min_size=1, max_size=20), st.integers(0, 2**32 - 1), st.integers(0, 3), st.binary(max_size=20))
@@ -484,7 +484,6 @@ def test_items_are_read_as_they_were_written(name: bytes, number: int, flags: in
             unwrap(chunk[:cut])
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 268_435_455), max_size=3), st.sampled_from([1, 2]), st.binary(max_size=200))
 def test_identifiers_are_taken_out_of_a_packet(identifiers: list[int], qos: int, payload: bytes) -> None:
     rest = b"\x01\x01"
