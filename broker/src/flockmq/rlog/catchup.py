@@ -1,8 +1,8 @@
 """Seeing all that was written before now: ask Redis where a shard's log ends, wait until the own tables are there.
 
 Those who ask while a question is under way share the next one, so any number of them costs one question a round trip.
-Reads only, so a replicant may. An end before what the tables had when it was asked for is a former primary's, to which
-a connection that lay idle may lead: another connection is asked.
+Reads only, so a replicant may. An end before what was known of the log when it was asked for is a former primary's, to
+which a connection that lay idle may lead: another connection is asked.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from flockmq.rlog.redis import RedisConfig, RedisLink
 
 
 class CatchUp:
-    """One shard's. `applied` gives the place that the tables are at."""
+    """One shard's. `applied` gives the place that the tables are at, `head` the furthest that was heard of."""
 
-    def __init__(self, shard: str, config: RedisConfig, applied: Callable[[], StreamId]) -> None:
+    def __init__(
+        self, shard: str, config: RedisConfig, applied: Callable[[], StreamId], head: Callable[[], StreamId]
+    ) -> None:
         self._shard = shard
         self._link = RedisLink(config, log_key(shard))
         self._applied = applied
+        self._head = head
         self._asking: asyncio.Task[StreamId] | None = None
         self._next: asyncio.Task[StreamId] | None = None
         self._waiting: dict[asyncio.Future[None], StreamId] = {}
@@ -79,11 +82,11 @@ class CatchUp:
     async def _ask(self) -> StreamId:
         retry_s = bounds.LOG_RETRY_MIN_S
         while True:
-            applied = self._applied()
+            head = self._head()
             try:
                 reply = await self._link.call("XREVRANGE", log_key(self._shard), "+", "-", "COUNT", 1)
                 end = next((entry.stream_id for entry in entries_of(reply)), START)
-                if end >= applied:
+                if end >= head:
                     return end
                 await self._link.close()
             except ResponseError as error:

@@ -102,7 +102,9 @@ class Rlog:
         """How often this core found that Redis had lost what the cores know, and gave it back."""
         distrust = self._replica.distrust if self.core is None else self.core.distrust
         self._mending = Mending(self._replica, self.core is not None, distrust, self._digests_differ, entropy.random)
-        self._catch_ups = {shard: CatchUp(shard, redis, partial(self.applied, shard)) for shard in SHARDS}
+        self._catch_ups = {
+            shard: CatchUp(shard, redis, partial(self.applied, shard), partial(self.head, shard)) for shard in SHARDS
+        }
 
     @property
     def tables(self) -> Tables:

@@ -18,11 +18,11 @@ class Log:
     """It ends at 1-9, and the tables are somewhere before."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.applied = START
+        self.applied = self.head = START
         self.ends: list[bytes] = []
         """The next answers."""
         self.asked, self.closed = asyncio.Event(), asyncio.Event()
-        self.catch_up = CatchUp(ROUTE, RedisConfig("redis://127.0.0.1:1"), lambda: self.applied)
+        self.catch_up = CatchUp(ROUTE, RedisConfig("redis://127.0.0.1:1"), lambda: self.applied, lambda: self.head)
         monkeypatch.setattr(self.catch_up._link, "call", self.call)
         monkeypatch.setattr(self.catch_up._link, "close", self.close)
 
@@ -50,9 +50,10 @@ async def test_it_waits_for_the_end_of_the_log(log: Log) -> None:
     assert not log.catch_up._waiting
 
 
-async def test_an_end_before_the_own_tables_is_a_former_primarys(log: Log) -> None:
-    """Which was frozen, and answers on a connection that lay idle since."""
-    log.applied = StreamId(2, 5)
+@pytest.mark.parametrize("applied", [StreamId(1, 150), StreamId(2, 5)])
+async def test_an_end_before_what_is_known_of_the_log_is_a_former_primarys(log: Log, applied: StreamId) -> None:
+    """Which was frozen, and answers on a connection that lay idle since. The tables may be at its end, too."""
+    log.applied, log.head = applied, StreamId(2, 5)
     log.ends[:] = [b"1-150", b"2-6"]
     waiting = asyncio.ensure_future(log.catch_up.wait())
     await asyncio.wait_for(log.closed.wait(), 10)
