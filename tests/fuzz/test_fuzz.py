@@ -41,7 +41,7 @@ def mutations(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=800)
+@settings(max_examples=800, deadline=None)
 @given(mutations())
 @example(b"")
 def test_a_mutated_packet_is_refused_or_means_what_it_says(data: bytes) -> None:
