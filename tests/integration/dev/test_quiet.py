@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from pathlib import Path
 
 from flockmq.bounds import RETRIED_QUIETLY_MAX_S
 from integration.crashing_valkey import Valkey
 from integration.dev.commands import PATIENCE_S, Command, Commands
+from ports import free_port
 
 LOUD = ("WARNING", "ERROR", "CRITICAL", "Traceback")
 PATIENT = {"FLOCKMQ_CLUSTER__MAX_STALE": "60s"}
@@ -54,8 +54,7 @@ class Cluster:
         self._flockmq = flockmq
         self._folder = folder
         self._long_away = False
-        ports = dict(zip(CORES, _free_ports(len(CORES)), strict=True))
-        self._listens = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+        self._listens = {name: f"127.0.0.1:{free_port()}" for name in CORES}
         self._shared = {
             "REDIS__URL": url,
             "CLUSTER__KEY": "a cluster key of 32 bytes or more",
@@ -119,11 +118,3 @@ def test_a_cluster_rolls_without_a_warning(flockmq: Commands, valkey: Valkey, tm
         stopped, commands[name] = commands[name], cluster.restart(name, commands[name])
         assert cluster.loud(stopped) == []
     assert {name: cluster.loud(command) for name, command in commands.items()} == {name: [] for name in commands}
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [server.getsockname()[1] for server in held]
-    for server in held:
-        server.close()
-    return ports

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -24,6 +23,7 @@ import trustme
 from flockmq.embedded import server_binary
 from flockmq.processes import die_with_parent
 from flockmq.rlog.redis import Reply
+from ports import free_port
 
 PATIENCE_S: Final = 30.0
 PRIMARY: Final = "main"
@@ -43,12 +43,6 @@ def until(condition: Callable[[], object], within_s: float = PATIENCE_S) -> None
                 return
         assert time.monotonic() < deadline, "what was waited for didn't come"
         time.sleep(0.01)  # what is waited for has no event
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port: int = held.getsockname()[1]
-        return port
 
 
 class Server:

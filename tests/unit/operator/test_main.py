@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flockmq_operator.settings import SettingsError, read_settings
+from ports import free_port
 
 ENVIRONMENT = {
     "POD_NAME": "operator-0",
@@ -17,12 +18,6 @@ ENVIRONMENT = {
     "FLOCKMQ_REDIS_IMAGE": "r",
     "FLOCKMQ_ANALYTICS_IMAGE": "a",
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def run(**environment: str) -> tuple[int, str]:
