@@ -70,11 +70,10 @@ format: $(VENV)/.dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# More than processor cores: many tests wait for nodes that start.
-WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) * 3 / 2)))
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 IN_PARALLEL := --numprocesses $(WORKERS) --dist loadfile
 
-test-interpreted: $(VENV)/.dev ## unit and integration tests, from the sources, WORKERS=3 files at a time (1.5 a processor core)
+test-interpreted: $(VENV)/.dev ## unit and integration tests, from the sources, WORKERS=2 files at a time (default: as many as processor cores)
 	EXPECT_BUILD=interpreted PYTHONPATH=broker/src $(PYTEST) $(IN_PARALLEL)
 
 # The compiled tree is put before the sources by PYTHONPATH: what .venv runs stays as it was.

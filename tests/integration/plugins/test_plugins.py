@@ -40,7 +40,8 @@ def test_an_installed_plugin_greets_shouts_and_keeps_strangers_out(place: Place,
         host.subscribe("hall/#")
         host.subscribe("garden")
         with Client(node.mqtt, "guest", version) as guest:
-            assert host.receive()[:2] == ("hall/greetings", "welcome, guest from 127.0.0.1")
+            heard = iter(lambda: host.receive()[:2], None)  # perhaps its own greeting first
+            assert ("hall/greetings", "welcome, guest from 127.0.0.1") in heard
             for qos in (0, 1, 2):
                 guest.publish("hall/talk", "hello", qos)
                 assert host.receive()[:2] == ("hall/talk", "HELLO")
