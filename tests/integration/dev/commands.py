@@ -1,7 +1,7 @@
 """Real `flockmq` commands, each with a temporary folder of its own, by which every process it leaves is found.
 
-A process belongs to a command if its TMPDIR is that folder, or if it works in a folder below (a Valkey overwrites its
-environment with its title).
+A process belongs to a command if its TMPDIR is that folder, if it works in a folder below (a Valkey overwrites its
+environment with its title), or if it is a child of the command's own process (a Valkey may have its data elsewhere).
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Command:
                 environment = set((process / "environ").read_bytes().split(b"\0"))
                 ours = f"TMPDIR={self.folder}".encode() in environment
                 ours = ours or str((process / "cwd").readlink()).startswith(self.folder)
+                ours = ours or _parent(process) == self.process.pid
                 if ours and wanted <= environment:
                     found.append(int(process.name))
         return found
@@ -65,12 +66,15 @@ class Command:
     def wait_until_none_is_left(self) -> None:
         """Await the end of every process of it; fails when one stays."""
         for pid in self.pids():
+            _wait_for_end(pid)
+
+    def kill_all(self) -> None:
+        """SIGKILL, for every process of it; they have ended then."""
+        for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
-                descriptor = os.pidfd_open(pid)
-                try:
-                    assert select.select([descriptor], [], [], PATIENCE_S)[0], f"process {pid} is left"
-                finally:
-                    os.close(descriptor)
+                os.kill(pid, signal.SIGKILL)
+            _wait_for_end(pid)
+        self.process.wait(PATIENCE_S)
 
     def until(self, text: str) -> str:
         """Read standard output up to the line that holds `text`."""
@@ -97,6 +101,20 @@ class Command:
         """Send a signal; gives the exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
+
+
+def _parent(process: Path) -> int:
+    """The parent's pid. The name in `stat` may hold spaces and brackets: fields are counted behind it."""
+    return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _wait_for_end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            assert select.select([descriptor], [], [], PATIENCE_S)[0], f"process {pid} is left"
+        finally:
+            os.close(descriptor)
 
 
 class Commands:
@@ -147,9 +165,6 @@ class Commands:
     def end_all(self) -> None:
         """Prints the end of each one's log, which pytest shows where the test failed."""
         for command in self._started:
-            for pid in command.pids():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            command.process.wait(PATIENCE_S)
+            command.kill_all()
             print(f"--- {' '.join(command.arguments)}\n{command.errors()[-LOG_SHOWN:]}")
             command.forget()
