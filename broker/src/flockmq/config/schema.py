@@ -121,7 +121,20 @@ class Inet(Listener, frozen=True, kw_only=True):
     deny: tuple[Network, ...] = ()
     proxy_protocol: bool = False
     """A load balancer says who the client is (PROXY protocol, version 1 or 2); whoever doesn't say it is refused."""
+    proxy_protocol_from: tuple[Network, ...] = ()
+    """The load balancers' addresses: nobody else is believed, or let in."""
+    proxy_protocol_common_name: bool = False
+    """The common name of a certificate that the load balancer verified counts as the client's."""
     proxy_protocol_timeout: Some = 3.0
+
+    def __post_init__(self) -> None:
+        if self.proxy_protocol and not self.proxy_protocol_from:
+            raise ValueError(
+                "proxy_protocol = true needs proxy_protocol_from: the networks of the load balancers, which alone may "
+                'say who a client is; for example proxy_protocol_from = ["10.0.0.0/24"]'
+            )
+        if not self.proxy_protocol and (self.proxy_protocol_from or self.proxy_protocol_common_name):
+            raise ValueError("proxy_protocol_from and proxy_protocol_common_name need proxy_protocol = true")
 
 
 class TcpListener(Inet, frozen=True, kw_only=True):
@@ -156,6 +169,7 @@ class SslListener(Inet, frozen=True, kw_only=True):
     sni: tuple[ServerName, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.verify == "peer" and self.cacertfile is None:
             raise ValueError("verify = peer needs a cacertfile: who signs clients' certificates")
         if self.verify == "none" and (self.fail_if_no_peer_cert or self.crlfile is not None):

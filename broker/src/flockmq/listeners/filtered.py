@@ -45,9 +45,9 @@ class Filtered(Metered):
         self.at: int = 0
         self.header: ProxyHeader | None = None
         self.tls: Tls | None = None
-        if listener.proxy_timeout_s:
+        if listener.proxy is not None:
             self.header = ProxyHeader()
-            self.keepalive_s = listener.proxy_timeout_s
+            self.keepalive_s = listener.proxy.timeout_s
         if listener.certificates is not None:
             self.tls = Tls(listener.certificates)
             self.filters.append(self.tls)
@@ -62,8 +62,8 @@ class Filtered(Metered):
             host, port = self.origin()
         else:
             host, port = header.host, header.port
-        if header is not None and certificate is None:
-            certificate = header.certificate
+        if header is not None and certificate is None and self.listener.proxy is not None:
+            certificate = header.certificate if self.listener.proxy.names_count else None
         return PeerInfo(host, port, self.listener.name, self.limits.name, certificate)
 
     def released(self) -> None:

@@ -22,10 +22,21 @@ if TYPE_CHECKING:
     from flockmq.listeners.engine import Engine
 
 
+class Proxy:
+    """The load balancers before a listener: `peers` are their addresses. `timeout_s`: how long the PROXY header may
+    take; `names_count`: a common name in it is believed.
+    """
+
+    def __init__(self, peers: Access, timeout_s: float = 3.0, names_count: bool = False) -> None:
+        self.peers = peers
+        self.timeout_s = timeout_s
+        self.names_count = names_count
+
+
 class Listening:
     """`name` is `tcp:default`; `limits` and `client_rates` are its zone's, `meters` what all its clients share.
 
-    `proxy_timeout_s`: how long the PROXY header may take, 0: there is none. `path`: of the WebSocket, "": it is none.
+    `path`: of the WebSocket, "": it is none.
     `socket` None: descriptors come from elsewhere (`Engine.adopt`). `is_deaf`: it accepts nobody for the moment.
     """
 
@@ -40,7 +51,7 @@ class Listening:
         access: Access | None = None,
         max_connections: int = 1_000_000,
         max_conn_rate: float = 0.0,
-        proxy_timeout_s: float = 0.0,
+        proxy: Proxy | None = None,
         certificates: Certificates | None = None,
         path: str = "",
         origins: tuple[str, ...] = (),
@@ -54,7 +65,7 @@ class Listening:
         self.access: Access = access or Access()
         self.max_connections = max_connections
         self.conn_rate: Bucket | None = Bucket(max_conn_rate, 0.0, now_s) if max_conn_rate > 0.0 else None
-        self.proxy_timeout_s = proxy_timeout_s
+        self.proxy = proxy
         self.certificates = certificates
         self.path = path
         self.origins = origins
@@ -62,7 +73,7 @@ class Listening:
         self.is_deaf: bool = False
         self.socket: socket.socket | None = None
         self.family: int = socket.AF_INET
-        self.is_filtered: bool = bool(proxy_timeout_s or certificates is not None or path)
+        self.is_filtered: bool = proxy is not None or certificates is not None or bool(path)
         self.is_metered: bool = bool(self.meters) or not self.client_rates.are_off()
 
     def connection(self, fd: int) -> Connection:
@@ -76,6 +87,8 @@ class Listening:
         """Why a client from this address can't come, or ""."""
         if self.connections >= self.max_connections:
             return f"{self.name}: max_connections of {self.max_connections} reached"
-        if not self.proxy_timeout_s and not self.access.admits(host):
-            return f"{self.name}: {host} isn't allowed"
-        return ""
+        if self.proxy is None:
+            return "" if self.access.admits(host) else f"{self.name}: {host} isn't allowed"
+        if not self.proxy.peers.admits(host):
+            return f"{self.name}: {host} isn't in proxy_protocol_from"
+        return f"{self.name}: {host} is denied" if self.access.denies(host) else ""

@@ -29,7 +29,7 @@ from flockmq.listeners import rates, sockets
 from flockmq.listeners.access import Access
 from flockmq.listeners.certificates import Certificates
 from flockmq.listeners.engine import Engine
-from flockmq.listeners.listening import Listening
+from flockmq.listeners.listening import Listening, Proxy
 from flockmq.session.limits import Limits
 
 
@@ -82,7 +82,7 @@ class Bound:
             access=None if inet is None else Access(inet.allow, inet.deny),
             max_connections=settings.max_connections,
             max_conn_rate=settings.max_conn_rate,
-            proxy_timeout_s=inet.proxy_protocol_timeout if inet is not None and inet.proxy_protocol else 0.0,
+            proxy=None if inet is None or not inet.proxy_protocol else _proxy(inet),
             certificates=self._certificates.get(str(named)),
             path="" if web is None else web.path,
             origins=() if web is None else web.origins,
@@ -119,6 +119,10 @@ def _bind(named: NamedListener, key: str) -> socket.socket:
         return sockets.bound_unix(settings.bind, int(settings.mode, 8), key)
     assert isinstance(settings.bind, Address)
     return sockets.bound(settings.bind.host, settings.bind.port, key)
+
+
+def _proxy(inet: Inet) -> Proxy:
+    return Proxy(Access(inet.proxy_protocol_from), inet.proxy_protocol_timeout, inet.proxy_protocol_common_name)
 
 
 def _port(bound: socket.socket) -> int:

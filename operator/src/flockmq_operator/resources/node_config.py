@@ -104,6 +104,8 @@ def listener_table(listener: Listener) -> Document:
         "path": listener.path,
         "origins": list(listener.origins) or None,
         "proxy_protocol": listener.proxy_protocol or None,
+        "proxy_protocol_from": list(listener.proxy_protocol_from) or None,
+        "proxy_protocol_common_name": listener.proxy_protocol_common_name or None,
         "allow": list(listener.allow) or None,
         "deny": list(listener.deny) or None,
     }

@@ -132,6 +132,23 @@ def test_a_listener_that_verifies_needs_to_know_by_whom() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["tcp", "ssl", "ws", "wss"])
+def test_a_load_balancer_is_named_where_one_is_believed(kind: str) -> None:
+    where = f"FLOCKMQ_LISTENERS__{kind.upper()}__A__"
+    said = {f"{where}BIND": "h:1", f"{where}PROXY_PROTOCOL": "true"}
+    if kind in ("ssl", "wss"):
+        said |= {f"{where}CERTFILE": "/c", f"{where}KEYFILE": "/k"}
+    message = refusal(environment=said)
+    assert message.startswith(f"listeners.{kind}.a: proxy_protocol = true needs proxy_protocol_from: the networks of")
+    assert 'for example proxy_protocol_from = ["10.0.0.0/24"]' in message
+    named = whole.load(environment={**said, f"{where}PROXY_PROTOCOL_FROM": "10.0.0.0/24, 10.1.0.7"})
+    (listener,) = (each.settings for each in named_listeners(named) if each.type == kind and each.name == "a")
+    assert [str(network) for network in listener.proxy_protocol_from] == ["10.0.0.0/24", "10.1.0.7/32"]  # type: ignore[union-attr]
+    del said[f"{where}PROXY_PROTOCOL"]
+    message = refusal(environment={**said, f"{where}PROXY_PROTOCOL_COMMON_NAME": "true"})
+    assert message.endswith("proxy_protocol_from and proxy_protocol_common_name need proxy_protocol = true")
+
+
 def test_a_zone_has_what_mqtt_has_but_for_what_it_says_itself(tmp_path: Path) -> None:
     file = write(tmp_path, '[mqtt]\nmax_inflight = 7\nidle_timeout = "5s"\n[zones.slow]\nmax_inflight = 1\n')
     settings = whole.load(file=file, environment={"FLOCKMQ_MQTT__IDLE_TIMEOUT": "2m"})

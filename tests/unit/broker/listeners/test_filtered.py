@@ -19,7 +19,7 @@ from flockmq.bounds import FILTER_SLICE_MAX_BYTES, TLS_GREETINGS_PER_TURN_MAX, T
 from flockmq.listeners.access import Access
 from flockmq.listeners.certificates import Certificates
 from flockmq.listeners.filtered import Filtered
-from flockmq.listeners.listening import Listening
+from flockmq.listeners.listening import Listening, Proxy
 from flockmq.listeners.rates import Rates
 from flockmq.listeners.sockets import bound
 from flockmq.mqtt import encode
@@ -29,11 +29,13 @@ from flockmq.session.channel import CLOSED, CONNECTED, OPENED
 from flockmq.session.limits import Limits
 from unit.broker.listeners.harness import PATIENCE_S, Served
 from unit.broker.listeners.pki import Client, Pki
+from unit.broker.listeners.test_proxy import V4, tls, version2
 from unit.broker.listeners.test_websocket import BINARY, CLOSE, PING, frame, request
 from unit.broker.session.harness import publish
 
 CONNECT = encode.connect(Connect(4, b"c"))
 CONNACK = encode.connack(4, 0)
+BALANCERS = Proxy(Access([ipaddress.ip_network("127.0.0.0/8")]))
 HEADER = b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 1883\r\n"
 
 
@@ -147,7 +149,7 @@ def test_a_client_connects_over_tls_and_its_end_is_said(pki: Pki) -> None:
 
 def test_a_client_connects_over_websocket_over_tls_behind_a_balancer(pki: Pki) -> None:
     with Served() as served:
-        listener = listening(served, pki, path="/mqtt", proxy_timeout_s=3.0)
+        listener = listening(served, pki, path="/mqtt", proxy=BALANCERS)
         connection, end = filtered(served, listener)
         end.sendall(HEADER)
         client = TlsClient(served, end, pki.trusting())
@@ -210,7 +212,7 @@ def test_one_handshake_too_many_makes_room_by_closing_the_oldest(pki: Pki) -> No
 def test_who_stays_silent_or_dribbles_costs_little_and_is_closed_in_time(pki: Pki) -> None:
     with Served(Limits(idle_timeout=15.0)) as served:
         served.router.now_s = time.monotonic()
-        listeners = [listening(served, pki), listening(served, path="/mqtt"), listening(served, proxy_timeout_s=3.0)]
+        listeners = [listening(served, pki), listening(served, path="/mqtt"), listening(served, proxy=BALANCERS)]
         starts = [b"\x16\x03\x01\x02\x00\x01", b"GET /mqtt HTTP/1.1\r\n", b"PROXY TCP4 "]
         opened = [filtered(served, listener) for listener in listeners]
         for second in range(1, 15):
@@ -234,7 +236,7 @@ def test_who_stays_silent_or_dribbles_costs_little_and_is_closed_in_time(pki: Pk
 def test_behind_a_balancer_the_clients_own_address_is_judged() -> None:
     with Served() as served:
         access = Access(deny=[ipaddress.ip_network("192.0.2.0/24")])
-        listener = listening(served, proxy_timeout_s=3.0, access=access)
+        listener = listening(served, proxy=BALANCERS, access=access)
         connection, client = filtered(served, listener)
         client.sendall(HEADER + CONNECT)
         served.engine.turn()
@@ -245,12 +247,58 @@ def test_behind_a_balancer_the_clients_own_address_is_judged() -> None:
         assert served.ask(client, HEADER.replace(b"192.0.2.1", b"198.51.100.1") + CONNECT) == CONNACK
 
 
+@pytest.mark.parametrize(
+    ("peers", "denied", "answer"),
+    [
+        ("127.0.0.1/32", "192.0.2.0/24", CONNACK),
+        ("10.0.0.0/8", "192.0.2.0/24", b""),  # a stranger who says that somebody else connects through it
+        ("127.0.0.0/8", "127.0.0.1/32", b""),
+        ("127.0.0.0/8", "198.51.100.0/24", b""),
+    ],
+)
+def test_a_header_is_believed_from_named_peers_only_and_both_addresses_are_judged(
+    peers: str, denied: str, answer: bytes
+) -> None:
+    proxy = Proxy(Access([ipaddress.ip_network(peers)]))
+    access = Access(deny=[ipaddress.ip_network(denied)])
+    with Served() as served, bound("127.0.0.1", 0, "here") as port:
+        served.engine.listen(listening(served, proxy=proxy, access=access), port)
+        with socket.create_connection(port.getsockname(), PATIENCE_S) as client:
+            with contextlib.suppress(OSError):  # closed before it was written
+                client.sendall(HEADER.replace(b"192.0.2.1", b"198.51.100.1") + CONNECT)
+            for _ in range(3):
+                served.engine.turn()
+            with contextlib.suppress(ConnectionResetError):
+                assert client.recv(100) == answer
+        served.engine.stop_accepting()
+
+
+def test_clients_that_are_allowed_come_through_a_balancer_that_is_none_of_them() -> None:
+    with Served() as served, bound("127.0.0.1", 0, "here") as port:
+        access = Access(allow=[ipaddress.ip_network("192.0.2.0/24")])
+        served.engine.listen(listening(served, proxy=BALANCERS, access=access), port)
+        with socket.create_connection(port.getsockname(), PATIENCE_S) as client:
+            served.engine.turn()
+            assert served.ask(client, HEADER + CONNECT) == CONNACK
+        served.engine.stop_accepting()
+
+
+@pytest.mark.parametrize("names_count", [True, False])
+def test_a_common_name_in_a_header_counts_only_where_that_was_asked_for(names_count: bool) -> None:
+    with Served() as served:
+        proxy = Proxy(BALANCERS.peers, names_count=names_count)
+        connection, client = filtered(served, listening(served, proxy=proxy))
+        assert served.ask(client, version2(V4 + tls(0x07, 0, b"admin")) + CONNECT) == CONNACK
+        certificate = connection.peer().certificate
+        assert (certificate is not None and certificate.common_name == "admin") is names_count
+
+
 def test_a_balancer_that_speaks_for_itself_is_judged_by_its_own_address() -> None:
     with Served() as served:
         for denied, answer in (("127.0.0.0/8", b""), ("192.0.2.0/24", CONNACK)):
             access = Access(deny=[ipaddress.ip_network(denied)])
             with bound("127.0.0.1", 0, "here") as port:
-                served.engine.listen(listening(served, proxy_timeout_s=3.0, access=access), port)
+                served.engine.listen(listening(served, proxy=BALANCERS, access=access), port)
                 with socket.create_connection(port.getsockname(), PATIENCE_S) as client:
                     served.engine.turn()
                     assert served.ask(client, b"PROXY UNKNOWN\r\n" + CONNECT) == answer
@@ -259,7 +307,7 @@ def test_a_balancer_that_speaks_for_itself_is_judged_by_its_own_address() -> Non
 
 def test_without_a_header_nobody_comes_in() -> None:
     with Served() as served:
-        connection, client = filtered(served, listening(served, proxy_timeout_s=3.0))
+        connection, client = filtered(served, listening(served, proxy=BALANCERS))
         client.sendall(CONNECT)
         served.engine.turn()
         assert client.recv(1) == b""
@@ -270,7 +318,7 @@ def test_without_a_header_nobody_comes_in() -> None:
 def test_after_the_header_the_client_has_the_zones_time() -> None:
     with Served(Limits(idle_timeout=15.0)) as served:
         served.router.now_s = time.monotonic()
-        connection, client = filtered(served, listening(served, proxy_timeout_s=3.0))
+        connection, client = filtered(served, listening(served, proxy=BALANCERS))
         client.sendall(HEADER)
         served.engine.turn()
         assert not connection.overdue(served.router.now_s + 10.0)
