@@ -24,6 +24,8 @@ bind = "127.0.0.1:0"
 proxy_protocol = true
 proxy_protocol_from = ["127.0.0.0/8"]
 deny = ["127.0.0.1"]
+[listeners.ws.page]
+bind = "127.0.0.1:0"
 """
 CONNECT = connect(V311, "pretender")
 CONNACK = b"\x20\x02\x00\x00"
@@ -73,3 +75,16 @@ def test_who_is_denied_hides_behind_no_header(ask: Ask) -> None:
     assert ask("tcp:balanced", header("192.0.2.66") + CONNECT, "127.0.0.2") == b""
     assert ask("tcp:strangers", header("198.51.100.1") + CONNECT, "127.0.0.2") == CONNACK
     assert ask("tcp:strangers", header("198.51.100.1") + CONNECT, "127.0.0.1") == b""
+
+
+@pytest.mark.parametrize(
+    ("origin", "answer"),
+    [("Origin: https://evil.example\r\n", b"403"), ("Origin: http://here:8083\r\n", b"101"), ("", b"101")],
+)
+def test_a_page_of_somebody_else_opens_no_websocket(ask: Ask, origin: str, answer: bytes) -> None:
+    head = (
+        f"GET /mqtt HTTP/1.1\r\nHost: here:8083\r\n{origin}Upgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+    )
+    assert ask("ws:page", head.encode())[9:12] == answer

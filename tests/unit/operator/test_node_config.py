@@ -120,7 +120,7 @@ def test_a_listener_has_its_certificates_as_files(tmp_path: Path) -> None:
     }  # fmt: skip
     limits = {"maxConnections": 9, "maxConnRate": "5/s"}
     listener = {
-        "name": "wss", "type": "wss", "port": 443, "tls": tls, "path": "/ws", "origins": ["https://app.example"],
+        "name": "wss", "type": "wss", "port": 443, "tls": tls, "path": "/ws", "allowedOrigins": ["https://app.example"],
         "proxyProtocol": True, "proxyProtocolFrom": ["10.1.0.0/16"], "proxyProtocolCommonName": True,
         "zone": "devices", "allow": ["10.0.0.0/8"], "deny": ["10.9.0.0/16"], "limits": limits,
     }  # fmt: skip
@@ -132,7 +132,8 @@ def test_a_listener_has_its_certificates_as_files(tmp_path: Path) -> None:
         "tls tls.crt", "tls tls.key", "ca ca.crt", "ca ca.crl", "b tls.crt", "b tls.key",
     ]  # fmt: skip
     assert (wss.verify, wss.fail_if_no_peer_cert, wss.versions) == ("peer", True, ("tlsv1.3",))
-    assert (wss.path, wss.origins, wss.proxy_protocol, wss.zone) == ("/ws", ("https://app.example",), True, "devices")
+    assert (wss.path, wss.allowed_origins) == ("/ws", ("https://app.example",))
+    assert (wss.proxy_protocol, wss.zone) == (True, "devices")
     assert (str(wss.proxy_protocol_from[0]), wss.proxy_protocol_common_name) == ("10.1.0.0/16", True)
     assert (str(wss.allow[0]), str(wss.deny[0])) == ("10.0.0.0/8", "10.9.0.0/16")
     assert (wss.max_connections, wss.max_conn_rate) == (9, 5)

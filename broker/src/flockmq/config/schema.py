@@ -33,6 +33,14 @@ HostName = Annotated[
         description="a host's name, for example mqtt.example.com or *.example.com",
     ),
 ]
+Origin = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*|[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+)$",
+        max_length=256,
+        description="a page's origin, scheme, host and port alone, for example https://app.example.com; or * for all",
+    ),
+]
 Mode = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$", description='a mode as chmod takes it, for example "0660"')]
 Some = Annotated[float, Meta(ge=0.1, le=3600.0), Kind.DURATION]
 
@@ -180,13 +188,13 @@ class SslListener(Inet, frozen=True, kw_only=True):
 
 class WsListener(Inet, frozen=True, kw_only=True):
     path: UrlPath = "/mqtt"
-    origins: tuple[str, ...] = ()
-    """Web pages whose scripts may connect (`https://app.example.com`); empty: all."""
+    allowed_origins: tuple[Origin, ...] = ()
+    """Web pages whose scripts may connect; empty: those of the listener's own host and port."""
 
 
 class WssListener(SslListener, frozen=True, kw_only=True):
     path: UrlPath = "/mqtt"
-    origins: tuple[str, ...] = ()
+    allowed_origins: tuple[Origin, ...] = ()
 
 
 class UnixListener(Listener, frozen=True, kw_only=True):

@@ -53,7 +53,7 @@ class Filtered(Metered):
             self.filters.append(self.tls)
         self.is_shaking_hands: bool = self.tls is not None
         if listener.path:
-            self.filters.append(WebSocket(listener.path, listener.origins))
+            self.filters.append(WebSocket(listener.path, listener.allowed_origins))
 
     def peer(self) -> PeerInfo:
         header, tls = self.header, self.tls

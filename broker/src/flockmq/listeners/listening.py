@@ -36,7 +36,7 @@ class Proxy:
 class Listening:
     """`name` is `tcp:default`; `limits` and `client_rates` are its zone's, `meters` what all its clients share.
 
-    `path`: of the WebSocket, "": it is none.
+    `path`: of the WebSocket, "": it is none; `allowed_origins`: of pages, empty: its own.
     `socket` None: descriptors come from elsewhere (`Engine.adopt`). `is_deaf`: it accepts nobody for the moment.
     """
 
@@ -54,7 +54,7 @@ class Listening:
         proxy: Proxy | None = None,
         certificates: Certificates | None = None,
         path: str = "",
-        origins: tuple[str, ...] = (),
+        allowed_origins: tuple[str, ...] = (),
     ) -> None:
         now_s = engine.router.now_s
         self.engine = engine
@@ -68,7 +68,7 @@ class Listening:
         self.proxy = proxy
         self.certificates = certificates
         self.path = path
-        self.origins = origins
+        self.allowed_origins = tuple(origin.lower() for origin in allowed_origins)
         self.connections: int = 0
         self.is_deaf: bool = False
         self.socket: socket.socket | None = None

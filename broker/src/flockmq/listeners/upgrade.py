@@ -9,6 +9,8 @@ from typing import Final
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 """In the order of our choice; the name that the client sent is the one that is answered [MQTT-6.0.0-4]."""
+_PORTS: Final = {"http": "80", "https": "443"}
+"""What a browser leaves out of an origin, and of Host."""
 _REASONS: Final = {
     400: "Bad Request",
     403: "Forbidden",
@@ -36,7 +38,7 @@ class Refused(Exception):
         ).encode()
 
 
-def accept(head: bytes, path: str, origins: tuple[str, ...]) -> bytes:
+def accept(head: bytes, path: str, allowed_origins: tuple[str, ...]) -> bytes:
     """The answer 101 to a request's head, without its last empty line. Raises Refused."""
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
@@ -53,8 +55,8 @@ def accept(head: bytes, path: str, origins: tuple[str, ...]) -> bytes:
         raise Refused(426, "MQTT over WebSocket only: send Upgrade: websocket and Connection: Upgrade")
     if headers.get("sec-websocket-version") != "13":
         raise Refused(426, "WebSocket version 13 only")
-    if origins and "origin" in headers and headers["origin"] not in origins:
-        raise Refused(403, "pages of this origin may not connect")
+    if "origin" in headers and not _is_welcome(headers["origin"].lower(), headers.get("host", ""), allowed_origins):
+        raise Refused(403, "pages of this origin may not connect: it isn't in allowed_origins")
     key = headers.get("sec-websocket-key", "")
     if not _is_key(key):
         raise Refused(400, "Sec-WebSocket-Key isn't 16 bytes in base64")
@@ -68,6 +70,19 @@ def accept(head: bytes, path: str, origins: tuple[str, ...]) -> bytes:
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Accept: {sum}\r\nSec-WebSocket-Protocol: {chosen}\r\n\r\n"
     ).encode()
+
+
+def _is_welcome(origin: str, host: str, allowed: tuple[str, ...]) -> bool:
+    """Whether a page's scripts may connect. A browser says where the page is from; who sends no origin is none."""
+    if allowed:
+        return "*" in allowed or origin in allowed
+    scheme, _, place = origin.partition("://")
+    return bool(place) and _with_port(place, scheme) == _with_port(host.lower(), scheme)
+
+
+def _with_port(place: str, scheme: str) -> str:
+    name, colon, port = place.rpartition(":")
+    return place if name and colon and port.isdigit() else f"{place}:{_PORTS.get(scheme, '')}"
 
 
 def _headers(lines: list[str]) -> dict[str, str]:

@@ -43,7 +43,7 @@ _CLOSE_CODES: Final = {
 
 @mypyc_attr(acyclic=True)
 class WebSocket(Filter):
-    """One client's WebSocket, the server's side. `path` and `origins` are the listener's."""
+    """One client's WebSocket, the server's side. `path` and `allowed_origins` are the listener's."""
 
     __slots__ = (
         "_answers",
@@ -54,15 +54,15 @@ class WebSocket(Filter):
         "_mask",
         "_pong",
         "_said_goodbye",
+        "allowed_origins",
         "is_open",
-        "origins",
         "path",
     )
 
-    def __init__(self, path: str, origins: tuple[str, ...]) -> None:
+    def __init__(self, path: str, allowed_origins: tuple[str, ...]) -> None:
         super().__init__()
         self.path = path
-        self.origins = origins
+        self.allowed_origins = allowed_origins
         self._kept: bytes = b""
         self._left: int = 0
         self._mask: bytes = b""
@@ -119,7 +119,7 @@ class WebSocket(Filter):
 
     def _open(self, head: bytes) -> None:
         try:
-            self._answer(upgrade.accept(head, self.path, self.origins))
+            self._answer(upgrade.accept(head, self.path, self.allowed_origins))
         except upgrade.Refused as refused:
             self._refuse(refused)
         self.is_open = True

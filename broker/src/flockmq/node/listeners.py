@@ -85,7 +85,7 @@ class Bound:
             proxy=None if inet is None or not inet.proxy_protocol else _proxy(inet),
             certificates=self._certificates.get(str(named)),
             path="" if web is None else web.path,
-            origins=() if web is None else web.origins,
+            allowed_origins=() if web is None else web.allowed_origins,
         )
 
     def refresh(self) -> None:

@@ -102,7 +102,7 @@ def listener_table(listener: Listener) -> Document:
     optional = {
         "zone": listener.zone,
         "path": listener.path,
-        "origins": list(listener.origins) or None,
+        "allowed_origins": list(listener.allowed_origins) or None,
         "proxy_protocol": listener.proxy_protocol or None,
         "proxy_protocol_from": list(listener.proxy_protocol_from) or None,
         "proxy_protocol_common_name": listener.proxy_protocol_common_name or None,

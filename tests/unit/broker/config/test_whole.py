@@ -300,3 +300,10 @@ def test_links_have_tls_on_both_sides_or_none(tmp_path: Path) -> None:
 def test_redis_may_be_sentinels_or_a_cluster() -> None:
     for url in ("rediss+sentinel://s1,s2:1/main", "redis+cluster://r1:1,r2"):
         assert whole.load(environment={"FLOCKMQ_REDIS__URL": url}).redis.url == url
+
+
+@pytest.mark.parametrize("origin", ["app.example.com", "https://app.example.com/", "https://app.example.com/page", ""])
+def test_an_origin_is_scheme_host_and_port_alone(tmp_path: Path, origin: str) -> None:
+    said = f'[listeners.ws.a]\nbind = "h:1"\nallowed_origins = ["{origin}"]\n'
+    message = refusal(file=write(tmp_path, said))
+    assert f"listeners.ws.a.allowed_origins[0]: '{origin}' must be a page's origin, scheme, host and port" in message

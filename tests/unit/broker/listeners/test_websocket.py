@@ -114,11 +114,39 @@ def test_a_request_that_is_no_upgrade_to_mqtt_is_answered_with_what_is_wrong(
     assert why in answer
 
 
-def test_pages_of_other_origins_are_refused_where_origins_are_named() -> None:
-    for origin, answer in (("https://app.example.com", b"101"), (None, b"101"), ("https://evil.example.com", b"403")):
-        websocket = WebSocket("/mqtt", ("https://app.example.com",))
-        websocket.unwrap(request(origin=origin))
-        assert websocket.wrap(b"")[9:12] == answer
+APP = ("https://app.example.com",)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "origin", "answer"),
+    [
+        (APP, "broker.example.com", "https://app.example.com", b"101"),
+        (APP, "broker.example.com", "https://APP.example.com", b"101"),
+        (APP, "broker.example.com", None, b"101"),
+        (APP, "broker.example.com", "https://evil.example.com", b"403"),
+        (APP, "broker.example.com", "http://app.example.com", b"403"),
+        (APP, "evil.example.com", "https://evil.example.com", b"403"),  # whose name leads here
+        (("*",), "broker.example.com", "https://evil.example.com", b"101"),
+        ((), "broker.example.com", None, b"101"),
+        ((), "broker.example.com", "https://evil.example.com", b"403"),
+        ((), "broker.example.com", "https://broker.example.com", b"101"),
+        ((), "Broker.example.com:443", "https://broker.example.com", b"101"),
+        ((), "broker.example.com", "http://broker.example.com:80", b"101"),
+        ((), "broker.example.com:8083", "http://broker.example.com:8083", b"101"),
+        ((), "broker.example.com:8083", "http://broker.example.com", b"403"),
+        ((), "[::1]:8083", "http://[::1]:8083", b"101"),
+        ((), "[::1]", "http://[::1]", b"101"),
+        ((), "broker.example.com", "null", b"403"),
+        ((), None, "http://", b"403"),
+        ((), "broker.example.com", "https://broker.example.com.evil.example", b"403"),
+    ],
+)
+def test_pages_of_other_origins_are_refused(
+    allowed: tuple[str, ...], host: str | None, origin: str | None, answer: bytes
+) -> None:
+    websocket = WebSocket("/mqtt", allowed)
+    websocket.unwrap(request(host=host, origin=origin))
+    assert websocket.wrap(b"")[9:12] == answer
 
 
 # --- frames ---------------------------------------------------------------------------------------------------------
