@@ -207,7 +207,7 @@ async def test_a_client_certificate_is_enough_and_names_the_client(
     cacertfile = "{tmp_path}/ca.pem"
     verify = "peer"
     [authentication]
-    chain = [{{ mechanism = "cert", clientid = "cn" }}]
+    chain = [{{ mechanism = "cert", clientid = "${{cert_common_name}}" }}]
     [authorization]
     sources = [{{ type = "file", rules = [{{ permit = "allow", topics = ["u/${{username}}", "c/${{clientid}}"] }}] }}]
     """)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Final
 
 from flockmq.auth import hashing, scram
 from flockmq.auth.attempt import Attempt, Granted, Pass, Refused, Verdict
+from flockmq.auth.client_ids import ClientIds
 from flockmq.auth.pool import Busy, HashPool, Verified
 from flockmq.auth.settings import BuiltIn
 from flockmq.bounds import PASSWORD_MAX_BYTES
@@ -92,13 +94,17 @@ class ScramExchange:
 
     method = scram.METHOD
 
-    def __init__(self, user: Lookup, iterations: int, pepper: bytes) -> None:
+    def __init__(
+        self, user: Lookup, iterations: int, pepper: bytes, client_ids: ClientIds | None, attempt: Attempt
+    ) -> None:
+        self.attempt: Final = attempt
+        """Its user name is what the first message says."""
         self._lookup = user
         self._iterations = iterations
         self._pepper = pepper
+        self._client_ids = client_ids
         self._server: scram.Server | None = None
         self._user: User | None = None
-        self._name = ""
 
     def feed(self, data: bytes) -> bytes | tuple[Verdict, bytes]:
         try:
@@ -109,11 +115,14 @@ class ScramExchange:
             return Refused(Reason.BAD_USER_NAME_OR_PASSWORD, f"SCRAM: {error}"), b""
         if self._user is None:
             return WRONG, b""
-        return Granted(self._name.encode(), is_superuser=self._user.is_superuser), proof
+        granted: Verdict = _granted(self.attempt, self._user)
+        if self._client_ids is not None:
+            granted = self._client_ids.judged(self.attempt, granted)
+        return granted, proof
 
     def _begin(self, data: bytes) -> bytes:
         first = scram.ClientFirst.parse(data)
-        self._name = first.user
+        self.attempt.username = first.user.encode()
         user = self._lookup(first.user)
         verifier = None if user is None else _verifier(user)
         if verifier is None:

@@ -46,7 +46,7 @@ class Chain:
         self,
         links: Sequence[Authenticator],
         allow_anonymous: bool | None,
-        scram: Callable[[], ScramExchange] | None = None,
+        scram: Callable[[Attempt], ScramExchange] | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
         self.results: Counter[str] = Counter()
@@ -71,9 +71,9 @@ class Chain:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(link.stop() for link in self._links))
 
-    def exchange(self, method: bytes) -> ScramExchange | None:
+    def exchange(self, method: bytes, attempt: Attempt) -> ScramExchange | None:
         """A new exchange of enhanced authentication; None: no link offers the method [MQTT-4.12.0-1]."""
-        return self._scram() if self._scram is not None and method == ScramExchange.method else None
+        return self._scram(attempt) if self._scram is not None and method == ScramExchange.method else None
 
     def authenticate(self, attempt: Attempt, done: Done) -> None:
         """`done` is called before this returns, where the answer is in memory."""

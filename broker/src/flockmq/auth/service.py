@@ -18,13 +18,14 @@ from typing import Final
 
 from flockmq.auth import hashing
 from flockmq.auth.admin import Admin
-from flockmq.auth.attempt import Authenticator
+from flockmq.auth.attempt import Attempt, Authenticator
 from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.bans import Bans
 from flockmq.auth.bootstrap import Bootstrap
-from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
+from flockmq.auth.built_in import BuiltInAuthenticator, Lookup, Passwords, ScramExchange
 from flockmq.auth.certificate import CertificateAuthenticator
 from flockmq.auth.chain import Chain
+from flockmq.auth.client_ids import BoundToClientIds, ClientIds
 from flockmq.auth.flapping import FlappingDetector
 from flockmq.auth.http import HttpAuthenticator
 from flockmq.auth.jwt import JwtAuthenticator
@@ -32,6 +33,7 @@ from flockmq.auth.pool import Busy, HashPool, Verified
 from flockmq.auth.redis import RedisAuthenticator
 from flockmq.auth.settings import (
     Argon2id,
+    AuthenticatedAtOnce,
     Authentication,
     Authorization,
     BuiltIn,
@@ -46,6 +48,7 @@ from flockmq.auth.settings import (
     Redis,
     Scram,
 )
+from flockmq.auth.settings import Authenticator as AuthenticatorSettings
 from flockmq.auth.sources import AskedRules, LogRules, Source, file_rules
 from flockmq.bounds import AUTH_HOUSEKEEPING_S
 from flockmq.clock import SYSTEM, Clock
@@ -86,7 +89,7 @@ class Auth:
         self.chain = Chain(
             list(self._links(authentication)),
             authentication.allow_anonymous,
-            None if scram is None else partial(ScramExchange, self._user, scram.iteration_count, pepper),
+            _scram(authentication, self._user, pepper),
             clock,
         )
         self.authorizer = Authorizer(authorization, list(self._sources(authorization)), clock.monotonic)
@@ -152,21 +155,25 @@ class Auth:
 
     def _links(self, authentication: Authentication) -> Iterator[Authenticator]:
         passwords = Passwords(self.pool, self.verified, hashing.decoy(self.algorithm))
-        for place, link in enumerate(authentication.chain):
+        for place, settings in enumerate(authentication.chain):
             where = f"authentication.chain[{place}]"
-            match link:
-                case BuiltIn():
-                    yield BuiltInAuthenticator(link, self._user, passwords)
-                case Jwt():
-                    yield JwtAuthenticator(link, where, self._clock)
-                case Http():
-                    yield HttpAuthenticator(link, where, self._clock)
-                case Redis():
-                    yield RedisAuthenticator(link, where, passwords, self._clock)
-                case Certificate():
-                    yield CertificateAuthenticator(link)
-                case Scram():
-                    pass  # is asked by those who ask for the method
+            if isinstance(settings, Scram):
+                continue  # is asked by those who ask for the method
+            link, client_ids = self._link(settings, where, passwords), _client_ids(settings, where)
+            yield link if client_ids is None else BoundToClientIds(link, client_ids)
+
+    def _link(self, settings: AuthenticatedAtOnce, where: str, passwords: Passwords) -> Authenticator:
+        match settings:
+            case BuiltIn():
+                return BuiltInAuthenticator(settings, self._user, passwords)
+            case Jwt():
+                return JwtAuthenticator(settings, where, self._clock)
+            case Http():
+                return HttpAuthenticator(settings, where, self._clock)
+            case Redis():
+                return RedisAuthenticator(settings, where, passwords, self._clock)
+            case Certificate():
+                return CertificateAuthenticator(settings)
 
     def _sources(self, authorization: Authorization) -> Iterator[Source | AskedRules]:
         for place, source in enumerate(authorization.sources):
@@ -206,6 +213,24 @@ class Auth:
         await self.admin.sweep_bans()
         if self._bootstrap is not None:
             await self._bootstrap.take_in()
+
+
+def _scram(authentication: Authentication, user: Lookup, pepper: bytes) -> Callable[[Attempt], ScramExchange] | None:
+    """Makes exchanges, if the chain has SCRAM."""
+    for place, link in enumerate(authentication.chain):
+        if isinstance(link, Scram):
+            client_ids = _client_ids(link, f"authentication.chain[{place}]")
+            return partial(ScramExchange, user, link.iteration_count, pepper, client_ids)
+    return None
+
+
+def _client_ids(link: AuthenticatorSettings, where: str) -> ClientIds | None:
+    if link.clientid is None:
+        return None
+    try:
+        return ClientIds(link.clientid)
+    except ValueError as error:
+        raise ConfigError(f"{where}.clientid: {error}") from None
 
 
 def _algorithm(authentication: Authentication) -> HashAlgorithm:

@@ -35,7 +35,9 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class _Authenticator(_Section, frozen=True, kw_only=True, tag_field="mechanism"):
-    pass
+    clientid: str | None = None
+    """Which client ids its clients may have: `*` stands for any letters, `${username}`, `${cert_common_name}`, … for
+    the client's. Who gives none gets the only one there is, where there is no `*`."""
 
 
 class _Source(_Section, frozen=True, kw_only=True, tag_field="type"):
@@ -122,9 +124,11 @@ class _HttpRequest(_Section, frozen=True, kw_only=True):
     cacertfile: Path | None = None
 
 
-class Http(_Authenticator, _HttpRequest, frozen=True, kw_only=True, tag="password_based:http"):
+class Http(_HttpRequest, frozen=True, kw_only=True, tag_field="mechanism", tag="password_based:http"):
     """Another service decides: `{"result": "allow"|"deny"|"ignore", "is_superuser": …, "acl": […], "expire_at": …}`."""
 
+    clientid: str | None = None
+    """As of every authenticator, which Python can't have inherited beside a request's keys."""
     body: dict[str, str] = msgspec.field(
         default_factory=lambda: {"clientid": "${clientid}", "username": "${username}", "password": "${password}"}
     )
@@ -156,11 +160,11 @@ class Certificate(_Authenticator, frozen=True, kw_only=True, tag="cert"):
 
     username: Literal["cn", "dn"] = "cn"
     """What the user name is taken from: the common name or the whole subject."""
-    clientid: Literal["cn", "dn"] | None = None
-    """The client id must be this; who gives none gets it."""
 
 
-Authenticator = BuiltIn | Scram | Jwt | Http | Redis | Certificate
+AuthenticatedAtOnce = BuiltIn | Jwt | Http | Redis | Certificate
+"""By what CONNECT says."""
+Authenticator = AuthenticatedAtOnce | Scram
 
 
 class Authentication(_Section, frozen=True, kw_only=True):

@@ -115,7 +115,7 @@ class Access:
             self.auth.chain.authenticate(attempt, partial(self._decided, channel, connect))
 
     def _begin(self, channel: Channel, connect: Connect, method: bytes) -> None:
-        exchange = self.auth.chain.exchange(method)
+        exchange = self.auth.chain.exchange(method, Attempt(connect.client_id, None, None, channel.peer()))
         if exchange is None:
             self._refuse(channel, Reason.BAD_AUTHENTICATION_METHOD)  # [MQTT-4.12.0-1]
             return
@@ -127,7 +127,7 @@ class Access:
         method = channel.authentication_method
         assert method is not None, "the channel refuses AUTH without a method"
         if packet.reason == Reason.RE_AUTHENTICATE and channel.state == CONNECTED:
-            exchange = self.auth.chain.exchange(method)
+            exchange = self.auth.chain.exchange(method, Attempt(channel.client_id(), None, None, channel.peer()))
             if exchange is None:  # a plugin let it in, and knows nothing of this
                 channel.close(Reason.PROTOCOL_ERROR)
                 return
@@ -145,8 +145,7 @@ class Access:
             return
         verdict, proof = answer
         del self._exchanges[channel]
-        attempt = Attempt(channel.client_id(), None, None, channel.peer())
-        outcome = self.auth.chain.outcome(attempt, verdict, proof)
+        outcome = self.auth.chain.outcome(exchange.attempt, verdict, proof)
         if connect is None:
             self._reauthenticated(channel, outcome)
         else:

@@ -12,6 +12,7 @@ from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused,
 from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
 from flockmq.auth.certificate import CertificateAuthenticator
 from flockmq.auth.chain import Chain, Outcome
+from flockmq.auth.client_ids import BoundToClientIds, ClientIds
 from flockmq.auth.hashing import decoy, made
 from flockmq.auth.pool import HashPool, Verified
 from flockmq.auth.settings import BuiltIn, Certificate, Pbkdf2
@@ -124,7 +125,7 @@ def test_each_anonymous_client_is_somebody_else() -> None:
     assert first.principal is not second.principal
 
 
-def no_exchange() -> ScramExchange:
+def no_exchange(_: Attempt) -> ScramExchange:
     raise AssertionError("nobody asked for one")
 
 
@@ -253,7 +254,8 @@ def test_a_verified_certificate_is_a_user_name() -> None:
 
 def test_a_certificate_can_bind_the_client_id() -> None:
     held = PeerCertificate("meter-1", "CN=meter-1")
-    chain = Chain([CertificateAuthenticator(Certificate(clientid="cn"))], None)
+    link = CertificateAuthenticator(Certificate())
+    chain = Chain([BoundToClientIds(link, ClientIds("${cert_common_name}"))], None)
     assert at_once(chain, attempt("meter-1", certificate=held)).reason == Reason.SUCCESS
     assert at_once(chain, attempt("meter-2", certificate=held)).reason == Reason.CLIENT_IDENTIFIER_NOT_VALID
     assert at_once(chain, attempt("", certificate=held)).client_id == b"meter-1"

@@ -1,0 +1,31 @@
+"""Attacks on who may connect and do what, on real nodes: each is refused, and costs nobody else anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration.auth.conftest import Configured, api
+from integration.auth.raw import Raw
+from integration.broker.conftest import Node
+
+
+async def connects(node: Node, *credentials: str | None, version: int = 5, host: str | None = None) -> int:
+    async with await Raw.open(node.mqtt, version, host) as client:
+        return (await client.connect(*credentials)).reason
+
+
+@pytest.mark.parametrize(("version", "refused"), [(5, 0x85), (4, 2)])
+async def test_nobody_comes_by_anothers_client_id(fleet: Configured, version: int, refused: int) -> None:
+    node = fleet.single("""
+    [[authentication.chain]]
+    mechanism = "password_based:built_in_database"
+    clientid = "${username}-*"
+    """)
+    for user_id in ("victim", "mallory", "*"):
+        assert api(node, "POST", "/users", {"user_id": user_id, "password": "pw"})[0] == 201
+    async with await Raw.open(node.mqtt, version) as victim:
+        assert (await victim.connect("victim-1", "victim", "pw")).reason == 0
+        assert await connects(node, "victim-1", "mallory", "pw", version=version) == refused
+        assert await connects(node, "victim-1", "*", "pw", version=version) == refused
+        assert await connects(node, "mallory-1", "mallory", "pw", version=version) == 0
+        assert await victim.publish("still/here") in (0, 0x10)
