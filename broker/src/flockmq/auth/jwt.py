@@ -16,6 +16,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from cryptography.x509 import load_pem_x509_certificate
+from jwt.types import Options
 
 from flockmq.auth.attempt import Attempt, Granted, Pass, Refused, Verdict
 from flockmq.auth.jwks import KeySet
@@ -48,6 +49,12 @@ class JwtAuthenticator:
         self._keys = None
         if settings.endpoint is not None:
             self._keys = KeySet(settings.endpoint, settings.refresh_interval, where, clock)
+        self._demands: Options = {
+            "verify_aud": bool(settings.audience),
+            "verify_sub": False,
+            "verify_jti": False,
+            "require": ["exp"] if settings.require_exp else [],
+        }
         self._key = None if self._keys is not None else _own_key(settings, where)
         try:
             self._claims = {name: Template(text, CLAIM_VALUES) for name, text in settings.verify_claims.items()}
@@ -94,11 +101,16 @@ class JwtAuthenticator:
                 token,
                 key,  # type: ignore[arg-type]  # one of ours
                 algorithms=algorithms(key),
-                options={"verify_aud": False, "verify_sub": False, "verify_jti": False},
+                options=self._demands,
+                audience=self._settings.audience or None,
                 leeway=JWT_SKEW_MAX_S,
             )
         except jwt.ExpiredSignatureError:
             return _refused("its token ran out")
+        except jwt.MissingRequiredClaimError as error:
+            return _refused(f"its token has no {error.claim}")
+        except jwt.InvalidAudienceError:
+            return _refused("its token is for another audience")
         except (jwt.ImmatureSignatureError, jwt.InvalidIssuedAtError):
             return _refused("its token isn't valid yet")
         except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError, jwt.InvalidKeyError):

@@ -94,6 +94,10 @@ class Jwt(_Authenticator, frozen=True, kw_only=True, tag="jwt"):
     """public-key: where the issuer's key set (JWKS, RFC 7517) is fetched."""
     refresh_interval: Interval = 300.0
     taken_from: Literal["password", "username"] = "password"
+    require_exp: bool = False
+    """Refuse a token that doesn't say when it ends."""
+    audience: tuple[str, ...] = ()
+    """Refuse a token whose `aud` is none of these; empty: it isn't looked at."""
     verify_claims: dict[str, str] = {}
     """Claim → what it must be; `${clientid}` and `${username}` stand for the client's."""
     acl_claim_name: str = "acl"

@@ -46,6 +46,11 @@ def granted(answer: Verdict) -> Granted:
     return answer
 
 
+def refused(answer: Verdict) -> Refused:
+    assert isinstance(answer, Refused), answer
+    return answer
+
+
 @pytest.mark.parametrize(("algorithm", "least"), [("HS256", 32), ("HS384", 48), ("HS512", 64)])
 def test_a_token_that_we_signed_with_a_secret_long_enough_lets_in(algorithm: str, least: int) -> None:
     signed = token("s" * least, algorithm, exp=NOW_S + HOUR_S)
@@ -169,3 +174,27 @@ def test_a_public_key_is_never_taken_for_a_secret(tmp_path: Path) -> None:
 def test_settings_that_cant_be_used_are_refused(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         JwtAuthenticator(Jwt(**settings), "chain[0]")
+
+
+def test_a_token_that_never_ends_can_be_refused() -> None:
+    strict = by_hmac(require_exp=True)
+    for never in (token(sub="jo"), token(exp=None)):
+        assert refused(verdict(strict, never)).reason == Reason.BAD_USER_NAME_OR_PASSWORD
+    assert granted(verdict(strict, token(exp=NOW_S + HOUR_S))).expires_at_s == NOW_S + HOUR_S
+    assert granted(verdict(by_hmac(), token(sub="jo"))).expires_at_s == 0
+
+
+@pytest.mark.parametrize("said", [{}, {"aud": "billing"}, {"aud": ["billing", "mail"]}, {"aud": []}, {"aud": 7}])
+def test_a_token_for_another_audience_can_be_refused(said: dict[str, object]) -> None:
+    strict = by_hmac(audience=("mqtt", "mqtt-test"))
+    assert refused(verdict(strict, token(**said))).reason == Reason.BAD_USER_NAME_OR_PASSWORD
+    granted(verdict(by_hmac(), token(**said)))
+    for ours in ("mqtt", ["billing", "mqtt-test"]):
+        granted(verdict(strict, token(aud=ours)))
+
+
+def test_a_token_isnt_taken_by_who_isnt_its_subject() -> None:
+    bound = by_hmac(verify_claims={"sub": "${username}"})
+    granted(verdict(bound, token(sub="jo"), "jo"))
+    for other in ("ann", "", None):
+        assert refused(verdict(bound, token(sub="jo"), other)).reason == Reason.BAD_USER_NAME_OR_PASSWORD
