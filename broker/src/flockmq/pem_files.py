@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from cryptography import x509
+
 from flockmq.errors import ConfigError
 
 log: Final = logging.getLogger(__name__)
@@ -88,6 +90,26 @@ def load_trust(context: ssl.SSLContext, key: str, file: Path) -> None:
         context.load_verify_locations(file)
     except ssl.SSLError as error:
         raise ConfigError(f"{key}: {str(file)!r} can't be used: {reason(error)}") from None
+
+
+_LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
+
+
+def check_lists(key: str, cacertfile: Path, crlfile: Path) -> None:
+    """Each authority has a revocation list: without it OpenSSL would refuse whoever has that authority in its chain.
+    Raises ConfigError that begins with `key`, the crlfile's.
+    """
+    try:
+        lists = [x509.load_pem_x509_crl(pem) for pem in _LIST.findall(crlfile.read_bytes())]
+        authorities = x509.load_pem_x509_certificates(cacertfile.read_bytes())
+    except ValueError as error:
+        raise ConfigError(f"{key}: {str(crlfile)!r} can't be used: {error}") from None
+    listed = {one.issuer for one in lists}
+    for authority in authorities:
+        if authority.subject not in listed:
+            name = authority.subject.rfc4514_string()
+            mend = "add it, or take that authority out of cacertfile"
+            raise ConfigError(f"{key}: {str(crlfile)!r} has no list of {name!r}, who is in cacertfile: {mend}")
 
 
 def reason(error: Exception) -> str:

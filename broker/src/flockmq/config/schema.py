@@ -168,7 +168,7 @@ class SslListener(Inet, frozen=True, kw_only=True):
     cacertfile: Path | None = None
     """PEM: who signs clients' certificates."""
     crlfile: Path | None = None
-    """PEM: which of them were revoked."""
+    """PEM: what was revoked, with a list of each authority of the chain."""
     verify: Literal["none", "peer"] = "none"
     fail_if_no_peer_cert: bool = False
     versions: tuple[Literal["tlsv1.2", "tlsv1.3"], ...] = ("tlsv1.2", "tlsv1.3")

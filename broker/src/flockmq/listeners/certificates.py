@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from flockmq.config.schema import SslListener
 from flockmq.errors import ConfigError
-from flockmq.pem_files import PemFiles, load_chain, load_trust
+from flockmq.pem_files import PemFiles, check_lists, load_chain, load_trust
 from flockmq.session.peer import Certificate
 
 _VERSIONS: Final = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
@@ -79,7 +79,8 @@ class Certificates:
                 load_trust(context, f"{self.key}.crlfile", settings.crlfile)
                 if not context.cert_store_stats()["crl"]:
                     raise ConfigError(f"{self.key}.crlfile: {str(settings.crlfile)!r} has no revocation list in it")
-                context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+                check_lists(f"{self.key}.crlfile", settings.cacertfile, settings.crlfile)
+                context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
         return context
 
 

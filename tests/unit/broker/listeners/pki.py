@@ -15,12 +15,16 @@ from flockmq.config.schema import ServerName, SslListener
 
 
 class Pki:
-    """One authority, its files in `folder`."""
+    """One authority, its files in `folder`; or one that another signed, whose files lie beside."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, authority: trustme.CA | None = None) -> None:
         self.folder = folder
-        self.authority = trustme.CA()
+        self.authority = authority or trustme.CA()
         self.authority.cert_pem.write_to_path(folder / "ca.pem")
+
+    def intermediate(self, name: str) -> Pki:
+        (self.folder / name).mkdir()
+        return Pki(self.folder / name, self.authority.create_child_ca())
 
     def server(self, *hosts: str, name: str = "server") -> tuple[Path, Path]:
         """Certificate and key; written anew each time."""
@@ -45,16 +49,17 @@ class Pki:
         self.authority.configure_trust(context)
         return context
 
-    def revoking(self, *common_names: str) -> Path:
-        """A revocation list that names these clients."""
+    def revoking(self, *revoked: str | Pki) -> Path:
+        """A revocation list that names these clients and authorities."""
         issuer = x509.load_pem_x509_certificate(self.authority.cert_pem.bytes())
         now = datetime.datetime.now(datetime.UTC)
         crl = x509.CertificateRevocationListBuilder().issuer_name(issuer.subject)
         crl = crl.last_update(now - datetime.timedelta(days=1)).next_update(now + datetime.timedelta(days=1))
-        for name in common_names:
-            certificate = x509.load_pem_x509_certificate((self.folder / f"client-{name}.pem").read_bytes())
-            revoked = x509.RevokedCertificateBuilder().serial_number(certificate.serial_number).revocation_date(now)
-            crl = crl.add_revoked_certificate(revoked.build())
+        for one in revoked:
+            file = one.folder / "ca.pem" if isinstance(one, Pki) else self.folder / f"client-{one}.pem"
+            serial = x509.load_pem_x509_certificate(file.read_bytes()).serial_number
+            entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now)
+            crl = crl.add_revoked_certificate(entry.build())
         key = serialization.load_pem_private_key(self.authority.private_key_pem.bytes(), None)
         file = self.folder / "crl.pem"
         file.write_bytes(crl.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 import warnings
 from pathlib import Path
@@ -168,6 +169,51 @@ def test_a_revoked_certificate_is_refused_and_no_other(pki: Pki) -> None:
     with pytest.raises(ssl.SSLError, match=r"(?i)revoked"):
         shaken(server, Client(bad))
     assert "certificate revoked" in str(server.fault)
+
+
+def lists(folder: Path, *files: Path) -> Path:
+    """One file of several revocation lists."""
+    whole = folder / "lists.pem"
+    whole.write_bytes(b"".join(file.read_bytes() for file in files))
+    return whole
+
+
+def test_whoever_a_revoked_intermediate_signed_is_refused_and_nobody_else(pki: Pki) -> None:
+    good, bad = pki.intermediate("good"), pki.intermediate("bad")
+    crlfile = lists(pki.folder, pki.revoking(bad), good.revoking(), bad.revoking())
+    made = certificates(
+        pki, verify="peer", cacertfile=pki.folder / "ca.pem", crlfile=crlfile, fail_if_no_peer_cert=True
+    )
+    for signer, is_open in ((good, True), (bad, False)):
+        context = signer.client("device")
+        pki.authority.configure_trust(context)
+        server = Tls(made)
+        with contextlib.nullcontext() if is_open else pytest.raises(ssl.SSLError, match=r"(?i)revoked"):
+            shaken(server, Client(context))
+        assert server.is_open is is_open
+    assert "certificate revoked" in str(server.fault)
+
+
+def test_a_chain_with_an_authority_that_has_no_list_is_refused(pki: Pki) -> None:
+    """What nobody says to be good isn't taken for it."""
+    signer = pki.intermediate("silent")
+    context = signer.client("device")
+    pki.authority.configure_trust(context)
+    server = Tls(certificates(pki, verify="peer", cacertfile=pki.folder / "ca.pem", crlfile=pki.revoking()))
+    with pytest.raises(ssl.SSLError):
+        shaken(server, Client(context))
+    assert "unable to get certificate CRL" in str(server.fault)
+
+
+def test_each_authority_that_is_trusted_needs_a_list(pki: Pki) -> None:
+    signer = pki.intermediate("signer")
+    both = lists(pki.folder, pki.folder / "ca.pem", signer.folder / "ca.pem").rename(pki.folder / "both.pem")
+    with pytest.raises(
+        ConfigError,
+        match=r"ssl\.a\.crlfile: .* has no list of .*, who is in cacertfile: add it, or take that authority",
+    ):
+        certificates(pki, verify="peer", cacertfile=both, crlfile=signer.revoking())
+    certificates(pki, verify="peer", cacertfile=both, crlfile=lists(pki.folder, signer.revoking(), pki.revoking()))
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
