@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from flockmq.auth.asking import Asking
 from flockmq.auth.outside import Crowded, Unanswered
-from flockmq.auth.rules import Rules, Subject, behind
+from flockmq.auth.rules import Rules, Subject
 from flockmq.auth.settings import Authorization
 from flockmq.auth.sources import CLIENTID, AskedRules, LogRules, Source
 from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
@@ -87,10 +87,9 @@ class Authorizer:
     def check(
         self, client_id: bytes, principal: Principal, peer: Peer, action: int, topic: bytes, qos: int, retain: bool
     ) -> int:
-        """DENIED, ALLOWED, or ASKED: then `ask`."""
+        """DENIED, ALLOWED, or ASKED: then `ask`. `topic`: without `$share/…/` and the like (`mqtt.topics.unwrap`)."""
         if not self.must_check(principal):
             return ALLOWED
-        topic = behind(topic)
         kept = self._kept.get(client_id)
         if kept is not None and kept[0] is principal and (answer := kept[1].get((action, topic, qos, retain))):
             if answer[1] > self._now_s():
@@ -125,7 +124,7 @@ class Authorizer:
         """`done` is called once, in a later turn: ALLOWED, DENIED, or UNTOLD, if a source doesn't answer, or what
         `connection` asks isn't asked."""
         subject = _subject(client_id, principal, peer)
-        key = (action, behind(topic), qos, retain)
+        key = (action, topic, qos, retain)
         answers = self._answers(client_id, principal)
         question = partial(self._ask, subject, principal, key, answers, done)
         self._asking.ask(connection, question, partial(self._not_asked, done))

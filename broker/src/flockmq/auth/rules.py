@@ -222,18 +222,6 @@ def _is_system(level: bytes) -> bool:
     return level[:1] == b"$"
 
 
-def behind(topic: bytes) -> bytes:
-    """What a special topic is about: `$share/GROUP/t`, `$delayed/SECONDS/t` and `$exclusive/t` are about `t`."""
-    if topic[:1] != b"$":
-        return topic
-    kind, _, rest = topic.partition(b"/")
-    if kind == b"$exclusive":
-        return rest
-    if kind in (b"$share", b"$delayed"):
-        return rest.partition(b"/")[2]
-    return topic
-
-
 # --- who ------------------------------------------------------------------------------------------------------------
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -3,7 +3,8 @@
 Both are `bytes` everywhere on the data path. Whoever holds one that went through `check_topic_name` or `check_filter`
 may rely on it: well-formed UTF-8 without U+0000, 1 to 65,535 bytes, at most TOPIC_MAX_LEVELS levels, wildcards only
 where the specification allows them. `$share/group/filter` is a shared subscription in every protocol version,
-`$exclusive/filter` one that nobody else may have.
+`$exclusive/filter` one that nobody else may have, `$delayed/seconds/topic` a message that comes later. Whoever judges
+or changes what a client says (rules, rewriting, plugins) does so to what `unwrap` finds behind these prefixes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ MAX_LEVELS: Final = TOPIC_MAX_LEVELS
 _SYSTEM: Final = b"$SYS/"
 _SHARE: Final = b"$share/"
 _EXCLUSIVE: Final = b"$exclusive/"
+DELAYED: Final = b"$delayed/"
 
 
 def check_topic_name(topic: bytes, statement: str = "MQTT-4.7.0-1") -> None:
@@ -60,9 +62,18 @@ def is_system(topic: bytes) -> bool:
     return topic[:5] == _SYSTEM
 
 
-def is_unpublishable(topic: bytes) -> bool:
-    """No client publishes there: the topic is the broker's own, or begins as only filters do."""
+def is_reserved(topic: bytes) -> bool:
+    """The topic is the broker's own, or begins as only filters do."""
     return topic[:1] == b"$" and (is_system(topic) or is_shared(topic) or is_exclusive(topic))
+
+
+def is_unpublishable(topic: bytes) -> bool:
+    """No client's message goes there: of the names that begin with `$` clients publish to `$delayed/…` only."""
+    return topic[:1] == b"$" and not is_delayed(topic)
+
+
+def is_delayed(topic: bytes) -> bool:
+    return topic[:9] == DELAYED
 
 
 def is_shared(topic_filter: bytes) -> bool:
@@ -83,6 +94,25 @@ def matching(topic_filter: bytes) -> bytes:
     if topic_filter[:1] != b"$":
         return topic_filter
     return topic_filter[11:] if is_exclusive(topic_filter) else split_share(topic_filter)[1]
+
+
+def unwrap(said: bytes) -> tuple[bytes, bytes]:
+    """A topic or filter as (prefixes, what it is about): `$share/group/`, `$exclusive/`, `$delayed/seconds/`, nested or
+    none."""
+    at = 0
+    while said[at : at + 1] == b"$":
+        if said[at : at + 11] == _EXCLUSIVE:
+            behind = at + 11
+        elif said[at : at + 7] == _SHARE:
+            behind = said.find(b"/", at + 7) + 1
+        elif said[at : at + 9] == DELAYED:
+            behind = said.find(b"/", at + 9) + 1
+        else:
+            break
+        if not 0 < behind < len(said):
+            break
+        at = behind
+    return said[:at], said[at:]
 
 
 def split_share(topic_filter: bytes) -> tuple[bytes, bytes]:

@@ -26,6 +26,7 @@ from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import unwrap
 from flockmq.session.channel import ADMITTING, CONNECTED, Channel
 from flockmq.session.peer import UNKNOWN
 from flockmq.session.port import ASKED
@@ -47,7 +48,9 @@ class Hooks(Protocol):
     def connecting(self, channel: Channel, connect: Connect) -> int: ...
     def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None: ...
     def must_authorize(self) -> bool: ...
-    def authorize(self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool) -> int | None: ...
+    def authorize(
+        self, channel: Publisher, action: int, prefix: bytes, topic: bytes, qos: int, retain: bool
+    ) -> int | None: ...
 
 
 Admit = Callable[[Channel, Connect, Principal, Properties | None], None]
@@ -222,8 +225,9 @@ class Access:
     def authorize(
         self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        """As `NodePort.authorize`."""
-        verdict = self._hooks.authorize(channel, action, topic, qos, retain)
+        """As `NodePort.authorize`: what stands behind `$share/group/` and the like is judged."""
+        prefix, topic = unwrap(topic)
+        verdict = self._hooks.authorize(channel, action, prefix, topic, qos, retain)
         if verdict is not None:
             return verdict
         client_id, principal, peer = channel.client_id(), channel.principal, channel.peer

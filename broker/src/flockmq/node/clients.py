@@ -26,6 +26,7 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_unpublishable
 from flockmq.node.delayed import check_publishable
 from flockmq.node.fronts import Fronts
 from flockmq.rlog.authors import author_of
@@ -85,6 +86,8 @@ class Clients:
         self.homes: Homes | None = None
         self.watcher: Watcher | None = None
         self.must_authorize: Callable[[Principal], bool] = _no_rules
+        self.refuses: Callable[[bytes], bool] = is_unpublishable
+        """Nobody's will goes to this topic."""
         self.homes_keep_wills: Callable[[], bool] = _not_yet
         """All nodes know that homes keep the wills of sessions that are here."""
         self._sessions = sessions
@@ -129,7 +132,7 @@ class Clients:
     def _may_be_published(self, channel: Channel, will: Will) -> bool:
         """0x90 is said of the Will Topic [section 3.2.2.2]; before 5.0 "not authorized" comes nearest."""
         try:
-            check_publishable(will.message.topic, self._clock.wall())
+            check_publishable(will.message.topic, self._clock.wall(), self.refuses)
         except ValueError as error:
             reason = Reason.TOPIC_NAME_INVALID if channel.protocol_version == 5 else Reason.NOT_AUTHORIZED
             channel.refuse(reason, f"the will's topic: {error}")

@@ -26,7 +26,8 @@ from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S, REF
 from flockmq.clock import Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import is_unpublishable
+from flockmq.mqtt.topics import DELAYED as DELAYED_PREFIX
+from flockmq.mqtt.topics import is_delayed
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import DELAYED, DelayedMessage
 from flockmq.session.origin import derived_origin
@@ -35,19 +36,13 @@ from flockmq.session.publish import Publish, publication
 log: Final = logging.getLogger(__name__)
 TOPIC_LOGGED_BYTES: Final = 200
 
-PREFIX: Final = b"$delayed/"
-
-
-def is_delayed(topic: bytes) -> bool:
-    return topic[: len(PREFIX)] == PREFIX
-
 
 def parse(topic: bytes, now_s: float) -> tuple[int, bytes]:
     """When a message to `$delayed/N/topic` is due (milliseconds since the epoch), and its topic. Raises ValueError."""
-    interval, slash, inner = topic[len(PREFIX) :].partition(b"/")
+    interval, slash, inner = topic[len(DELAYED_PREFIX) :].partition(b"/")
     if not slash or not inner:
         raise ValueError("no topic behind the interval")
-    if is_delayed(inner) or is_unpublishable(inner):
+    if inner[:1] == b"$":
         raise ValueError("the topic behind the interval can't be published to")
     if not interval.isdigit() or len(interval) > 10:  # isdigit of bytes: ASCII only
         raise ValueError("the interval isn't a number of seconds")
@@ -61,11 +56,11 @@ def parse(topic: bytes, now_s: float) -> tuple[int, bytes]:
     return seconds * 1000, inner
 
 
-def check_publishable(topic: bytes, now_s: float) -> None:
+def check_publishable(topic: bytes, now_s: float, refuses: Callable[[bytes], bool]) -> None:
     """Raise ValueError, with a reason for the client, if no message to the topic is ever published."""
     if is_delayed(topic):
         parse(topic, now_s)
-    elif is_unpublishable(topic):
+    elif refuses(topic):
         raise ValueError("no client publishes there")
 
 

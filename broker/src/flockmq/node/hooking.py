@@ -2,8 +2,9 @@
 
 The node calls this at each point; here an event is made of a channel and handed to `plugins.hooks`, if anybody is
 hooked. What always holds: the router's `intercepts` are the topics of publish rules and of handlers of message.publish
-that are in place, and no others; a topic is rewritten first, and its handlers are those of the new topic; of what
-comes from the node itself, auto-subscriptions and plugins' own messages, nobody is asked.
+that are in place, and no others; a topic is rewritten first, and its handlers are those of the new topic; rules and
+handlers see what stands behind `$share/group/` and the like; of what comes from the node itself, auto-subscriptions and
+plugins' own messages, no handler is asked.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_HANDLING_SHIFT, Connect, Subscribe
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import check_filter, is_unpublishable
+from flockmq.mqtt.topics import check_filter, is_unpublishable, unwrap
 from flockmq.plugins import points
 from flockmq.plugins.hooks import Handler, Record
 from flockmq.plugins.points import Allow, Client, Deny
@@ -115,12 +116,21 @@ class Hooking:
     def must_authorize(self) -> bool:
         return points.CLIENT_AUTHORIZE in self._placed
 
-    def authorize(self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool) -> int | None:
+    def authorize(
+        self, channel: Publisher, action: int, prefix: bytes, topic: bytes, qos: int, retain: bool
+    ) -> int | None:
         """ALLOWED, DENIED, or None: others are to be asked."""
         if points.CLIENT_AUTHORIZE not in self._placed:
             return None
         said: Literal["publish", "subscribe"] = "publish" if action == PUBLISH else "subscribe"
-        asked = points.Access(client=client_of(channel), action=said, topic=topic.decode(), qos=qos, retain=retain)
+        asked = points.Access(
+            client=client_of(channel),
+            action=said,
+            topic=topic.decode(),
+            qos=qos,
+            retain=retain,
+            prefix=prefix.decode(),
+        )
         answer = self.hooks.ask(points.CLIENT_AUTHORIZE, asked)
         if isinstance(answer, Deny):
             return DENIED
@@ -146,7 +156,7 @@ class Hooking:
 
     def leaving(self, channel: Channel, will: Will | None) -> Will | None:
         """The will that a client leaves behind, as it is to be published."""
-        if will is None or is_unpublishable(will.message.topic):
+        if will is None or self._router.refuses(will.message.topic):
             return None
         if self._router.is_intercepted(will.message.topic):
             replaced = self.intercept(channel, will.message)
@@ -174,15 +184,19 @@ class Hooking:
         filter = self._subscribes.filter(request.filter, channel.client_id(), username)
         if not filter or points.CLIENT_SUBSCRIBE not in self._placed:
             return filter
-        asked = points.Subscription(client=client_of(channel), filter=filter.decode(), qos=request.qos)
+        prefix, inner = unwrap(filter)
+        client = client_of(channel)
+        asked = points.Subscription(client=client, filter=inner.decode(), qos=request.qos, prefix=prefix.decode())
         answer = self.hooks.ask(points.CLIENT_SUBSCRIBE, asked)
         if isinstance(answer, Deny):
             return b""
-        return filter if isinstance(answer, Allow) else answer.filter.encode()
+        return filter if isinstance(answer, Allow) else prefix + answer.filter.encode()
 
     def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
         if points.SESSION_SUBSCRIBED in self._placed:
-            event = points.Subscription(client=client_of(channel), filter=filter.decode(), qos=qos)
+            prefix, inner = unwrap(filter)
+            client = client_of(channel)
+            event = points.Subscription(client=client, filter=inner.decode(), qos=qos, prefix=prefix.decode())
             self.hooks.tell(points.SESSION_SUBSCRIBED, event)
 
     def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
@@ -190,14 +204,14 @@ class Hooking:
         rewritten = self._subscribes.filter(filter, channel.client_id(), channel.principal.username) or filter
         if points.CLIENT_UNSUBSCRIBE not in self._placed:
             return rewritten
-        asked = points.Unsubscription(client=client_of(channel), filter=rewritten.decode())
+        asked = _unsubscription(channel, rewritten)
         answer = self.hooks.ask(points.CLIENT_UNSUBSCRIBE, asked)
-        return answer.filter.encode() if isinstance(answer, points.Unsubscription) else rewritten
+        said = answer if isinstance(answer, points.Unsubscription) else asked
+        return (asked.prefix + said.filter).encode()
 
     def unsubscribed(self, channel: Channel, filter: bytes) -> None:
         if points.SESSION_UNSUBSCRIBED in self._placed:
-            event = points.Unsubscription(client=client_of(channel), filter=filter.decode())
-            self.hooks.tell(points.SESSION_UNSUBSCRIBED, event)
+            self.hooks.tell(points.SESSION_UNSUBSCRIBED, _unsubscription(channel, filter))
 
     def _subscribe_automatically(self, channel: Channel, session: Session) -> None:
         values = {
@@ -223,21 +237,30 @@ class Hooking:
         with which it goes nowhere."""
         if len(self._publishes):
             topic = self._publishes.topic(message.topic, channel.client_id(), channel.principal.username)
-            if not topic or is_unpublishable(topic):
+            if not topic or self._router.refuses(topic):
                 return Reason.TOPIC_NAME_INVALID
             if topic != message.topic:
                 encoded, expiry_s = message.properties, message.expiry_s
                 message = _remade(message, message.version, topic, message.payload(), message.retain, encoded, expiry_s)
-        handlers = {handler for handler in self._handlers.match(message.topic) if isinstance(handler, Handler)}
-        if not handlers:
-            return message
+        prefix, inner = unwrap(message.topic)
+        handlers = {handler for handler in self._handlers.match(inner) if isinstance(handler, Handler)}
+        replaced = self._handled(channel, message, prefix, inner, handlers) if handlers else message
+        if isinstance(replaced, Publish) and is_unpublishable(replaced.topic):
+            return Reason.TOPIC_NAME_INVALID
+        return replaced
+
+    def _handled(
+        self, channel: Publisher, message: Publish, prefix: bytes, topic: bytes, handlers: set[Handler]
+    ) -> Publish | int:
+        """What these handlers make of a message to `topic`, which its client said behind `prefix`; as `intercept`."""
         asked = points.Message(
             client=client_of(channel),
-            topic=message.topic.decode(),
+            topic=topic.decode(),
             payload=message.payload(),
             qos=message.qos,
             retain=message.retain,
             properties=_decoded(message.properties),
+            prefix=prefix.decode(),
         )
         answer = self.hooks.ask_all(sorted(handlers, key=_order), asked)
         if isinstance(answer, Deny):
@@ -248,7 +271,8 @@ class Hooking:
         version = 5 if encoded else message.version
         expiry = None if answer.properties is None else answer.properties.message_expiry_interval
         expiry_s = NO_EXPIRY if expiry is None else expiry
-        return _remade(message, version, answer.topic.encode(), answer.payload, answer.retain, encoded, expiry_s)
+        topic = prefix + answer.topic.encode()
+        return _remade(message, version, topic, answer.payload, answer.retain, encoded, expiry_s)
 
     # What is seen of it from outside.
 
@@ -308,6 +332,11 @@ def _remade(
         version, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=encoded
     )
     return Publish(packet, version, qos, retain, topic, packet_id, encoded, len(packet) - len(payload), expiry_s)
+
+
+def _unsubscription(channel: Channel, filter: bytes) -> points.Unsubscription:
+    prefix, inner = unwrap(filter)
+    return points.Unsubscription(client=client_of(channel), filter=inner.decode(), prefix=prefix.decode())
 
 
 def _decoded(encoded: bytes) -> mqtt_properties.Properties | None:

@@ -35,12 +35,12 @@ from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import exclusively
+from flockmq.mqtt.topics import exclusively, is_delayed
 from flockmq.node.access import Access
 from flockmq.node.arrivals import Arrivals
 from flockmq.node.clients import Clients
 from flockmq.node.clock_alarm import ClockAlarm
-from flockmq.node.delayed import Delayed, is_delayed
+from flockmq.node.delayed import Delayed
 from flockmq.node.filters import Filters, WriteReasons
 from flockmq.node.fronts import Fronts
 from flockmq.node.giving import Giving
@@ -158,6 +158,7 @@ class Node(NodePort):
             clock,
         )
         self.clients.must_authorize = self.access.must_authorize
+        self.clients.refuses = router.refuses
         reauthorizing = Reauthorizing(self._connections, self.access.must_authorize)
         auth.authorizer.on_change = reauthorizing.rules_changed
         hooking.on_change = reauthorizing.rules_changed

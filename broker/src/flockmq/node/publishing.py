@@ -25,7 +25,7 @@ from flockmq.bounds import (
     OFFERED_TOGETHER_MAX,
 )
 from flockmq.mqtt.reason import Reason
-from flockmq.node.delayed import is_delayed
+from flockmq.mqtt.topics import is_delayed
 from flockmq.session.groups import Group
 from flockmq.session.publish import Publish, waited
 from flockmq.session.router import Router

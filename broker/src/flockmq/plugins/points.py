@@ -21,7 +21,7 @@ from flockmq.bounds import PACKET_MAX_BYTES
 from flockmq.mqtt import decode, frame, properties
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import check_filter, check_topic_name, is_unpublishable
+from flockmq.mqtt.topics import check_filter, check_topic_name, is_delayed, is_unpublishable
 
 E = TypeVar("E", bound=msgspec.Struct)
 A = TypeVar("A")
@@ -53,13 +53,15 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """`topic` is a filter where the action is to subscribe."""
+    """`topic` is a filter where the action is to subscribe. `prefix`: what the client said before it, as
+    `$share/GROUP/`, `$exclusive/` or `$delayed/SECONDS/`; so it is in the events below."""
 
     client: Client
     action: Literal["publish", "subscribe"]
     topic: str
     qos: int
     retain: bool
+    prefix: str = ""
 
 
 class Connack(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,16 +79,18 @@ class Disconnected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """`filter` includes `$share/…` and the like. Only the filter can be changed."""
+    """Only the filter can be changed; the prefix stays."""
 
     client: Client
     filter: str
     qos: int
+    prefix: str = ""
 
 
 class Unsubscription(msgspec.Struct, frozen=True, kw_only=True):
     client: Client
     filter: str
+    prefix: str = ""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +100,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A PUBLISH. Topic, payload, retain and properties can be changed; the QoS is the publisher's.
+    """A PUBLISH. Topic, payload, retain and properties can be changed; QoS and prefix are the publisher's. One with a
+    prefix is delayed: it is seen when it is taken, and not again when it is due.
 
     `properties` are a copy; to change them change it and hand it back with the message.
     """
@@ -107,6 +112,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     qos: int
     retain: bool
     properties: Properties | None = None
+    prefix: str = ""
 
 
 class Allow(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,16 +154,14 @@ class Point(Generic[E, A]):
 
 
 def _check_filter(told: Subscription | Unsubscription, answered: Subscription | Unsubscription) -> None:
-    check_filter(answered.filter.encode())
+    check_filter((told.prefix + answered.filter).encode())
 
 
 def _check_message(told: Message, answered: Message) -> None:
     topic = answered.topic.encode()
-    check_topic_name(topic)
-    if is_unpublishable(topic):
-        raise ValueError(
-            "a message below $SYS, which is the broker's own, or below $share or $exclusive, which are filters'"
-        )
+    check_topic_name(told.prefix.encode() + topic)
+    if is_unpublishable(topic) or (told.prefix and is_delayed(topic)):
+        raise ValueError(f"a message to {told.prefix}{answered.topic}, where no client publishes")
     if answered.qos != told.qos:
         raise ValueError("another QoS; that is the publisher's")
     encoded = properties.encode(frame.PUBLISH, answered.properties)

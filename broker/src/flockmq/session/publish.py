@@ -16,6 +16,7 @@ from flockmq.mqtt import decode, encode, frame, properties
 from flockmq.mqtt.errors import PacketError, malformed, protocol_error
 from flockmq.mqtt.frame import remaining_length, varint
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_delayed
 
 if TYPE_CHECKING:
     from flockmq.session.aliases import IncomingAliases
@@ -162,7 +163,7 @@ class Publish:
 
     def must_be_logged(self) -> bool:
         """It is acknowledged when the log has it: retained, or delayed."""
-        return self.retain or self.topic[:9] == b"$delayed/"
+        return self.retain or is_delayed(self.topic)
 
     def form(self, version: int, qos: int, retain: bool) -> bytes:
         """The packet for a receiver of this version, QoS and RETAIN flag, under the publisher's packet id."""

@@ -14,7 +14,7 @@ from flockmq.bounds import ALLOWED_HEADS_MAX
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import check_topic_name, is_system, is_unpublishable
+from flockmq.mqtt.topics import check_topic_name, is_system
 from flockmq.session import ingress, strict
 from flockmq.session.aliases import IncomingAliases
 from flockmq.session.front import Front
@@ -129,7 +129,7 @@ class Publisher(Paced):
                     Reason.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-7", "more QoS 2 messages than may await PUBREL"
                 )
             session.remember(message.packet_id, self.router.now_s)
-        if message.topic[0] == _DOLLAR and is_unpublishable(message.topic):
+        if message.topic[0] == _DOLLAR and self.router.refuses(message.topic):
             if is_system(message.topic):
                 self._deny(message)
             else:

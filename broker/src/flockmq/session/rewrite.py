@@ -5,9 +5,12 @@ regular expression become its destination, in which `$1`, `$2`, … are what the
 `${username}` the client's. As in EMQX, the last rule whose source filter matches decides alone: where its expression
 doesn't match, the topic stays.
 
+What is rewritten is what stands behind `$share/group/`, `$exclusive/` and `$delayed/seconds/`, which stay.
+
 What always holds: the result is a topic name, or a filter, or b"": refused. A client's own name fills one level of a
-topic, neither more nor a wildcard: one that would is refused too, because to leave the topic as it was could give a
-client what the rule was to keep it from. Expressions are RE2's: a match takes time in proportion to the topic (at most
+topic, neither more nor a wildcard, and makes no name of the broker's own: one that would is refused too, because to
+leave the topic as it was could give a client what the rule was to keep it from. Nor do groups lead to `$SYS` and its
+like where neither topic nor rule says so. Expressions are RE2's: a match takes time in proportion to the topic (at most
 65,535 bytes), whatever the expression; so there are no look-arounds and no back-references.
 """
 
@@ -20,7 +23,7 @@ from typing import Final, Protocol
 import re2  # type: ignore[import-untyped]
 
 from flockmq.mqtt.errors import PacketError
-from flockmq.mqtt.topics import check_filter, check_topic_name, split_share
+from flockmq.mqtt.topics import check_filter, check_topic_name, unwrap
 from flockmq.routing.matcher import FilterIndex
 
 _VARIABLE: Final = re.compile(r"\$(?:([0-9]+)|\{([^}]*)\})")
@@ -55,12 +58,15 @@ class Template:
         self._parts.append((text[at:], ""))
 
     def fill(self, values: dict[str, str]) -> bytes:
-        """The topic; b"" where a name's value is empty, or isn't one level of a topic."""
+        """The topic; b"" where a name's value is empty, begins with `$`, or isn't one level of a topic."""
         for name in self.names:
             value = values[name]
-            if not value or "/" in value or "+" in value or "#" in value:
+            if not value or value[0] == "$" or "/" in value or "+" in value or "#" in value:
                 return b""
         return "".join([literal + (values[variable] if variable else "") for literal, variable in self._parts]).encode()
+
+    def begins_with_dollar(self) -> bool:
+        return self._parts[0][0][:1] == "$"
 
 
 class Rule:
@@ -88,7 +94,9 @@ class Rule:
         values = {CLIENT_ID: client_id.decode(), USER_NAME: username.decode()}
         for number, text in enumerate(found.groups("")):
             values[str(number + 1)] = text
-        return self.template.fill(values)
+        made = self.template.fill(values)
+        leads_astray = made[:1] == b"$" and topic[:1] != b"$" and not self.template.begins_with_dollar()
+        return b"" if leads_astray else made
 
 
 class Rules:
@@ -121,20 +129,22 @@ class Rules:
         return rewritten
 
     def filter(self, topic_filter: bytes, client_id: bytes, username: bytes) -> bytes:
-        """What a subscription to a valid filter subscribes to; b"": nothing. A share keeps its group."""
-        share, inner = split_share(topic_filter)
-        rewritten = self._apply(inner, client_id, username)
-        if rewritten == inner:
+        """What a subscription to a valid filter subscribes to; b"": nothing."""
+        rewritten = self._apply(topic_filter, client_id, username)
+        if rewritten == topic_filter:
             return topic_filter
-        if share and rewritten:
-            rewritten = b"$share/" + share + b"/" + rewritten
         try:
             check_filter(rewritten)
         except PacketError:
             return b""
         return rewritten
 
-    def _apply(self, topic: bytes, client_id: bytes, username: bytes) -> bytes:
+    def _apply(self, said: bytes, client_id: bytes, username: bytes) -> bytes:
+        prefix, topic = unwrap(said)
+        rewritten = self._rewritten(topic, client_id, username)
+        return prefix + rewritten if rewritten else b""
+
+    def _rewritten(self, topic: bytes, client_id: bytes, username: bytes) -> bytes:
         deciding = -1
         for number in self._index.match(topic):
             assert isinstance(number, int)

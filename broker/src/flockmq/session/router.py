@@ -26,7 +26,7 @@ from flockmq.bounds import (
     TOPIC_MAX_LEVELS,
 )
 from flockmq.mqtt.frame import remaining_length
-from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.mqtt.topics import is_exclusive, is_reserved, is_shared, is_unpublishable, matching, unwrap
 from flockmq.routing.cache import MatchCache
 from flockmq.routing.matcher import FilterIndex
 from flockmq.session import fanout
@@ -155,7 +155,12 @@ class Router:
         self._forget()
 
     def is_intercepted(self, topic: bytes) -> bool:
-        return len(self.intercepts) > 0 and len(self.intercepts.match(topic)) > 0
+        """A delayed message is looked at when it is taken, by the topic behind `$delayed/seconds/`."""
+        return len(self.intercepts) > 0 and len(self.intercepts.match(unwrap(topic)[1])) > 0
+
+    def refuses(self, topic: bytes) -> bool:
+        """No client publishes there. A name that begins with `$` may be one that a rule or a handler is there for."""
+        return is_unpublishable(topic) and (is_reserved(topic) or not self.is_intercepted(topic))
 
     def replace_remote(self, remote: FilterIndex, everywhere: list[Peer | Slot]) -> None:
         """Other nodes' filters, as a whole: after a bootstrap; `everywhere` get every message. Constant time."""

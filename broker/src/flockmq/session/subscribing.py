@@ -47,7 +47,7 @@ class Subscribing:
     """`filters` are those that need a route, `made` their subscriptions; `retained` the subscriptions that are owed
     retained messages; `saw_retained`: the node has all that was retained when the routes were written.
 
-    A `packet` with packet id 0 is the node's own: nobody is asked about it, and nothing is answered.
+    A `packet` with packet id 0 is the node's own: it is authorized, but neither changed nor answered.
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class Subscribing:
         position = len(self.reasons)
         self.reasons.append(_UNDECIDED)
         self._filters.append(request.filter)
-        if channel.must_authorize and self.packet.packet_id:
+        if channel.must_authorize:
             asked = _Asked(self, position)
             verdict = channel.port.authorize(channel, SUBSCRIBE, request.filter, request.qos, False, asked.decided)
             if verdict == ASKED:
@@ -102,7 +102,8 @@ class Subscribing:
     def _deny(self, position: int) -> None:
         channel = self.channel
         self.reasons[position] = Reason.NOT_AUTHORIZED
-        if channel.port.denied(channel, SUBSCRIBE, self._filters[position]):
+        is_to_go = channel.port.denied(channel, SUBSCRIBE, self._filters[position])
+        if is_to_go and self.packet.packet_id:
             channel.close(Reason.NOT_AUTHORIZED)
 
     def decided(self, position: int, verdict: int) -> None:

@@ -130,13 +130,6 @@ def test_what_is_kept_goes_with_its_client_and_with_no_other_of_its_client_id() 
     assert authorizer.kept == 0
 
 
-@pytest.mark.parametrize("topic", ["$share/g/t", "$exclusive/t", "$delayed/5/t"])
-def test_special_topics_are_judged_by_what_they_are_about(topic: str) -> None:
-    authorizer = Authorizer(Authorization(), [Rules([Rule(permit="allow", topics=("t",))])])
-    assert may(authorizer, topic) == ALLOWED
-    assert may(authorizer, topic.replace("/t", "/x")) == DENIED
-
-
 class Logged:
     """An authorizer whose rules are in the log."""
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.auth.rules import Rules, Subject, behind, claimed, covers, overlaps
+from flockmq.auth.rules import Rules, Subject, claimed, covers, overlaps
 from flockmq.auth.settings import Rule
 from flockmq.session.port import PUBLISH, SUBSCRIBE
 
@@ -140,14 +140,6 @@ def test_a_denial_with_a_placeholder_holds_for_strange_names_too() -> None:
 def test_a_rule_that_cant_be_meant_is_refused(rule: Rule, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Rules([rule])
-
-
-def test_what_special_topics_are_about() -> None:
-    assert behind(b"$share/group/a/+") == b"a/+"
-    assert behind(b"$delayed/10/a/b") == b"a/b"
-    assert behind(b"$exclusive/a/b") == b"a/b"
-    assert behind(b"$SYS/x") == b"$SYS/x"
-    assert behind(b"a/b") == b"a/b"
 
 
 # --- against a naive model ------------------------------------------------------------------------------------------

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from flockmq.bounds import TOPIC_MAX_LEVELS
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import check_filter, check_topic_name, exclusively, is_unpublishable, matching, split_share
+from flockmq.mqtt.topics import (
+    check_filter,
+    check_topic_name,
+    exclusively,
+    is_reserved,
+    is_unpublishable,
+    matching,
+    split_share,
+    unwrap,
+)
 
 NAMES = [
     b"a",
@@ -133,13 +142,41 @@ def test_what_topics_are_held_against(topic_filter: bytes, inner: bytes) -> None
         (b"$share/g/t", True),
         (b"$exclusive/t", True),
         (b"$delayed/5/t", False),
-        (b"$other/t", False),
-        (b"$share", False),
+        (b"$other/t", True),
+        (b"$share", True),
+        (b"$delayed", True),
         (b"t/$share/g", False),
     ],
 )
 def test_where_no_client_publishes(topic: bytes, expected: bool) -> None:
     assert is_unpublishable(topic) == expected
+
+
+def test_what_no_rule_and_no_plugin_takes_messages_for() -> None:
+    assert all(is_reserved(topic) for topic in (b"$SYS/x", b"$share/g/t", b"$exclusive/t"))
+    assert not any(is_reserved(topic) for topic in (b"$other/t", b"$delayed/5/t", b"t"))
+
+
+@pytest.mark.parametrize(
+    ("said", "prefix"),
+    [
+        (b"a/b", b""),
+        (b"$SYS/x", b""),
+        (b"$share/group/a/+", b"$share/group/"),
+        (b"$exclusive/#", b"$exclusive/"),
+        (b"$delayed/10/a/b", b"$delayed/10/"),
+        (b"$share/g/$exclusive/a", b"$share/g/$exclusive/"),
+        (b"$delayed/1/$delayed/2/a", b"$delayed/1/$delayed/2/"),
+        (b"$share/g/$SYS/#", b"$share/g/"),
+        (b"$share/g", b""),
+        (b"$share/g/", b""),
+        (b"$exclusive/", b""),
+        (b"$delayed/5", b""),
+        (b"$delayed//a", b"$delayed//"),
+    ],
+)
+def test_what_stands_behind_prefixes(said: bytes, prefix: bytes) -> None:
+    assert unwrap(said) == (prefix, said.removeprefix(prefix))
 
 
 def test_who_wants_a_filter_alone_says_so() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from flockmq.auth.scram import Verifier
 from flockmq.auth.service import Auth
-from flockmq.auth.settings import Authentication, Authorization, BuiltInSource, Flapping, Scram
+from flockmq.auth.settings import Authentication, Authorization, BuiltInSource, FileSource, Flapping, Rule, Scram
 from flockmq.clock import SYSTEM
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Auth as AuthPacket
@@ -23,7 +23,7 @@ from flockmq.rlog.shards import BANS, USERS, Ban, User
 from flockmq.session.channel import Channel
 from flockmq.session.opening import Will
 from flockmq.session.peer import UNKNOWN, PeerInfo
-from flockmq.session.port import ALLOWED, DENIED
+from flockmq.session.port import ALLOWED, DENIED, SUBSCRIBE
 from flockmq.session.principal import Principal
 from flockmq.session.session import Session
 from unit.broker.auth.harness import FakeLog
@@ -43,6 +43,7 @@ class Hooks:
     def __init__(self) -> None:
         self.known: Principal | int | None = None
         self.verdict: int | None = None
+        self.asked: list[tuple[bytes, bytes]] = []
 
     def connecting(self, channel: Channel, connect: Connect) -> int:
         return Reason.SUCCESS
@@ -53,7 +54,10 @@ class Hooks:
     def must_authorize(self) -> bool:
         return self.verdict is not None
 
-    def authorize(self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool) -> int | None:
+    def authorize(
+        self, channel: Channel, action: int, prefix: bytes, topic: bytes, qos: int, retain: bool
+    ) -> int | None:
+        self.asked.append((prefix, topic))
         return self.verdict
 
 
@@ -317,6 +321,18 @@ async def test_a_plugin_has_the_first_word_and_rules_the_next(gate: Make) -> Non
     assert node.node.feed(client, publish(5, "a", qos=1, packet_id=1)) != refused
     node.hooks.verdict = DENIED
     assert node.node.feed(client, publish(5, "b", qos=1, packet_id=1)) == refused
+
+
+@pytest.mark.parametrize("prefix", ["$share/g/", "$exclusive/", "$delayed/5/", "$share/g/$exclusive/"])
+async def test_rules_and_plugins_judge_what_stands_behind_prefixes(gate: Make, prefix: str) -> None:
+    node = gate(OPEN, Authorization(sources=(FileSource(rules=(Rule(permit="allow", topics=("t",)),)),)))
+    client, _ = connack(node)
+    verdicts = [
+        node.access.authorize(client, SUBSCRIBE, f"{prefix}{topic}".encode(), 0, False, lambda _: None)
+        for topic in ("t", "x", "#")
+    ]
+    assert verdicts == [ALLOWED, DENIED, DENIED]
+    assert node.hooks.asked == [(prefix.encode(), topic) for topic in (b"t", b"x", b"#")]
 
 
 async def test_who_may_do_everything_is_never_asked_about(gate: Make) -> None:

@@ -53,6 +53,7 @@ def test_above_the_longest_interval_it_is_a_time() -> None:
         b"$delayed/5/$SYS/broker",
         b"$delayed/5/$share/g/t",
         b"$delayed/5/$exclusive/t",
+        b"$delayed/5/$other/t",
     ],
 )
 def test_what_says_no_time_or_no_topic_is_refused(topic: bytes) -> None:

@@ -14,6 +14,7 @@ from flockmq.mqtt import encode, frame
 from flockmq.mqtt.packets import Connect, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import unwrap
 from flockmq.node.hooking import Hooking
 from flockmq.plugins.hooks import Record
 from flockmq.plugins.points import A, E, Point
@@ -73,7 +74,7 @@ class Hooked(Port):
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        verdict = self.hooking.authorize(channel, action, topic, qos, retain)
+        verdict = self.hooking.authorize(channel, action, *unwrap(topic), qos, retain)
         return super().authorize(channel, action, topic, qos, retain, done) if verdict is None else verdict
 
     def intercept(self, channel: Channel, message: Publish) -> Publish | int:
@@ -190,6 +191,81 @@ def test_a_will_is_rewritten_and_none_is_left_below_dollar_sys() -> None:
     assert [message.topic for message in hooked.published] == [b"new/m", b"plain"]
 
 
+MOUNT = Rewrite(source_topic="#", re="^(.+)$", dest_topic="tenants/${clientid}/$1")
+
+
+@pytest.mark.parametrize("prefix", ["$exclusive/", "$share/g/"])
+def test_a_client_of_a_mount_hears_only_what_is_there(prefix: str) -> None:
+    hooked = Hooked([MOUNT])
+    tenant, victim = a_client(hooked, "tenant"), a_client(hooked, "victim")
+    assert hooked.node.subscribe(tenant, (f"{prefix}#", 0)) == [encode.suback(5, 1, [0])]
+    hooked.node.feed(victim, publish(5, "secret", "1"))
+    assert hooked.received(tenant) == []
+    assert hooked.node.feed(tenant, encode.unsubscribe(5, 2, [f"{prefix}#".encode()])) == [encode.unsuback(5, 2, [0])]
+
+
+def test_a_delayed_message_is_rewritten_and_handled_when_it_is_taken() -> None:
+    hooked = Hooked([MOUNT])
+    hooked.hold = True
+    seen: list[tuple[str, str]] = []
+
+    def shout(event: api.Message) -> api.Message:
+        seen.append((event.prefix, event.topic))
+        return msgspec.structs.replace(event, payload=event.payload.upper(), topic=f"{event.topic}/loud")
+
+    hooked.hook(api.MESSAGE_PUBLISH, shout, filters=(b"tenants/+/x",))
+    hooked.node.feed(a_client(hooked, "c"), publish(5, "$delayed/5/x", "hello", qos=1, packet_id=1))
+    (inbound,) = hooked.inbound
+    assert seen == [("$delayed/5/", "tenants/c/x")]
+    assert (inbound.message.topic, inbound.message.payload()) == (b"$delayed/5/tenants/c/x/loud", b"HELLO")
+
+
+def test_a_delayed_message_can_be_denied() -> None:
+    hooked = Hooked()
+    hooked.hook(api.MESSAGE_PUBLISH, lambda event: api.Deny(), filters=(b"x",))
+    answer = hooked.node.feed(a_client(hooked, "c"), publish(5, "$delayed/5/x", "hello", qos=1, packet_id=1))
+    assert answer == [encode.pub_ack(frame.PUBACK, 5, 1, Reason.NOT_AUTHORIZED)]
+
+
+def test_a_name_that_begins_with_dollar_is_for_rules_and_handlers_only() -> None:
+    """What a rule or a handler takes messages for is a feature; they go nowhere unless it says another topic."""
+    hooked = Hooked([Rewrite(source_topic="$thing/#", re="^.thing/(.+)$", dest_topic="things/$1")])
+    hooked.hook(api.MESSAGE_PUBLISH, lambda event: None, filters=(b"$seen/#", b"$SYS/#"))
+    client = a_client(hooked, "c")
+    hooked.node.subscribe(client, ("#", 0), ("$seen/#", 0), ("$else/#", 0))
+    assert hooked.node.feed(client, publish(5, "$thing/x", "1")) == [publish(5, "things/x", "1")]
+    refusals = [("$seen/x", Reason.TOPIC_NAME_INVALID), ("$else/x", Reason.TOPIC_NAME_INVALID)]
+    for topic, reason in [*refusals, ("$SYS/x", Reason.NOT_AUTHORIZED)]:
+        answer = hooked.node.feed(client, publish(5, topic, "1", qos=1, packet_id=7))
+        assert answer == [encode.pub_ack(frame.PUBACK, 5, 7, reason)]
+    assert hooked.plugin.calls == 1
+
+
+def test_plugins_see_what_stands_behind_prefixes() -> None:
+    hooked = Hooked()
+    told: list[tuple[str, str, str]] = []
+
+    def note(event: api.Access | api.Subscription | api.Unsubscription) -> None:
+        told.append(
+            (type(event).__name__, event.prefix, event.topic if isinstance(event, api.Access) else event.filter)
+        )
+
+    def change(event: api.Subscription) -> api.Subscription:
+        note(event)
+        return msgspec.structs.replace(event, filter=f"c/{event.filter}")
+
+    hooked.hook(api.CLIENT_AUTHORIZE, note)
+    hooked.hook(api.CLIENT_SUBSCRIBE, change)
+    hooked.hook(api.SESSION_SUBSCRIBED, note)
+    hooked.hook(api.CLIENT_UNSUBSCRIBE, note)
+    hooked.hook(api.SESSION_UNSUBSCRIBED, note)
+    client = a_client(hooked, "c")
+    hooked.node.subscribe(client, ("$share/g/a", 0))
+    hooked.node.feed(client, encode.unsubscribe(5, 2, [b"$share/g/c/a"]))
+    names = ["Access", "Subscription", "Subscription", "Unsubscription", "Unsubscription"]
+    assert told == [(name, "$share/g/", filter) for name, filter in zip(names, ["a", "a", *["c/a"] * 3], strict=True)]
+
+
 def test_too_many_rules_and_shapes_are_refused_at_the_start() -> None:
     with pytest.raises(ConfigError, match="rewrite: 1025 rules; 1024 are the most"):
         Hooked([PUBLISH_RULE] * 1025)
@@ -212,14 +288,32 @@ def test_every_client_is_subscribed_to_what_the_configuration_says() -> None:
             AutoSubscribe(topic="old/x"),
         ],
     )
-    hooked.hook(api.CLIENT_AUTHORIZE, lambda event: api.Deny())
     client = a_client(hooked, "dev")
     session = client.session
     assert session is not None
     subscriptions = {s.filter: (s.qos, s.no_local) for s in session.all_subscriptions()}
     assert subscriptions == {b"c/dev/cmd": (1, True), b"old/x": (0, False)}
     assert hooked.received(client) == []
-    assert hooked.asked == []
+
+
+@pytest.mark.parametrize("client_id", ["$SYS", "a/b", "+", "#"])
+def test_what_a_client_calls_itself_leads_it_nowhere(client_id: str) -> None:
+    hooked = Hooked((), [AutoSubscribe(topic="${clientid}/x")])
+    session = a_client(hooked, client_id).session
+    assert session is not None
+    assert session.all_subscriptions() == []
+
+
+def test_auto_subscriptions_are_authorized_and_a_denial_is_nobodys_fault() -> None:
+    hooked = Hooked((), [AutoSubscribe(topic="c/${clientid}/cmd"), AutoSubscribe(topic="all/#")])
+    hooked.disconnects_the_denied = True
+    hooked.hook(api.CLIENT_AUTHORIZE, lambda event: api.Deny() if event.topic == "all/#" else None)
+    client = a_client(hooked, "dev")
+    session = client.session
+    assert session is not None
+    assert [subscription.filter for subscription in session.all_subscriptions()] == [b"c/dev/cmd"]
+    assert [topic for _, topic, _ in hooked.asked] == [b"c/dev/cmd"]
+    assert hooked.received(client) == []
 
 
 # --- hooks ----------------------------------------------------------------------------------------------------------

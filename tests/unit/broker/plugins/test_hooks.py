@@ -120,7 +120,8 @@ def test_an_answer_that_the_point_does_not_take_is_a_failure(hooks: Hooks) -> No
     ("change", "complaint"),
     [
         ({"topic": "a/+"}, "wildcard"),
-        ({"topic": "$SYS/brokers"}, "the broker's own"),
+        ({"topic": "$SYS/brokers"}, "where no client publishes"),
+        ({"topic": "$other/x"}, "where no client publishes"),
         ({"qos": 2}, "another QoS"),
         ({"payload": bytes(PACKET_MAX_BYTES)}, "are the most"),
     ],

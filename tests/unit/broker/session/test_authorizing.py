@@ -193,7 +193,7 @@ def test_nobody_publishes_to_sys(node: Node) -> None:
     assert subscriber.packets() == []
 
 
-@pytest.mark.parametrize("topic", ["$share/g/t", "$exclusive/t"])
+@pytest.mark.parametrize("topic", ["$share/g/t", "$exclusive/t", "$share", "$t", "$", "$delayed", "$queue/t"])
 @pytest.mark.parametrize(("version", "said"), [(5, Reason.TOPIC_NAME_INVALID), (4, Reason.SUCCESS)])
 def test_nobody_publishes_where_only_filters_begin(node: Node, version: int, said: int, topic: str) -> None:
     """Before 5.0 it can't be said, and whoever is closed for it would come back and send it again."""

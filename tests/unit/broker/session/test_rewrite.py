@@ -35,7 +35,7 @@ def test_clientid_and_username_are_the_clients() -> None:
     assert rules.topic(b"up/temp", b"dev1", b"acme") == b"tenants/acme/dev1/temp"
 
 
-@pytest.mark.parametrize("client_id", [b"", b"a/b", b"+", b"#", b"a+"])
+@pytest.mark.parametrize("client_id", [b"", b"a/b", b"+", b"#", b"a+", b"$SYS", b"$c"])
 def test_a_client_id_that_is_not_one_level_is_refused(client_id: bytes) -> None:
     rules = Rules([Rule("up/#", "^up/(.+)$", "tenants/${clientid}/$1")])
     assert rules.topic(b"up/temp", client_id, b"u") == b""
@@ -57,6 +57,31 @@ def test_a_topic_that_grows_beyond_what_a_packet_can_say_is_refused() -> None:
 
 def test_a_group_that_took_no_part_is_empty() -> None:
     assert Rules([Rule("#", "^(a)|(b)$", "x$1$2")]).topic(b"b", b"c", b"u") == b"xb"
+
+
+MOUNT = Rules([Rule("#", "^(.+)$", "tenants/${username}/$1")])
+
+
+@pytest.mark.parametrize("prefix", ["$share/g/", "$exclusive/", "$share/g/$exclusive/"])
+@pytest.mark.parametrize("filter", ["#", "+/x", "a"])
+def test_no_prefix_of_a_filter_leads_out_of_a_mount(prefix: str, filter: str) -> None:
+    assert MOUNT.filter((prefix + filter).encode(), b"c", b"u") == f"{prefix}tenants/u/{filter}".encode()
+
+
+def test_a_delayed_message_stays_in_its_mount() -> None:
+    assert MOUNT.topic(b"$delayed/5/a", b"c", b"u") == b"$delayed/5/tenants/u/a"
+    assert MOUNT.topic(b"$delayed/5/" + b"a" * 65_520, b"c", b"u") == b""
+
+
+def test_groups_lead_below_dollar_sys_only_where_the_rule_says_so() -> None:
+    rules = Rules(
+        [Rule("in/#", "^in/(.+)$", "$1"), Rule("own/#", "^own/(.+)$", "$SYS/$1"), Rule("$aws/#", "(.+)", "$1/x")]
+    )
+    assert rules.topic(b"in/$SYS/x", b"c", b"u") == b""
+    assert rules.filter(b"in/$SYS/#", b"c", b"u") == b""
+    assert rules.filter(b"$share/g/in/$exclusive/a", b"c", b"u") == b""
+    assert rules.filter(b"own/#", b"c", b"u") == b"$SYS/#"
+    assert rules.topic(b"$aws/y", b"c", b"u") == b"$aws/y/x"
 
 
 def test_filters_are_rewritten_with_their_wildcards_and_shares_keep_their_group() -> None:
