@@ -414,6 +414,14 @@ BAN_PATTERNS_MAX: Final = 1000
 HASH_THREADS_MAX: Final = 2
 HASHES_WAITING_MAX: Final = 256
 """Passwords that wait to be hashed; then the address with the most of them waiting is told to come later (0x89)."""
+ARGON2_MAX_KIB: Final = 262_144
+"""What one hash may cost, and so one link of the chain for one CONNECT; in a thread, whatever it costs."""
+ARGON2_MAX_PASSES: Final = 16
+BCRYPT_MAX_ROUNDS: Final = 14
+PBKDF2_MAX_ITERATIONS: Final = 10_000_000
+SCRAM_NAME_MAX_CHARACTERS: Final = 256
+"""A user name as it is said, and as SASLprep makes it, which takes up to 2 µs a character on the event loop."""
+SCRAM_NONCE_MAX_CHARACTERS: Final = 256
 VERIFIED_MAX: Final = 100_000
 """Passwords that were found right, kept as a keyed sum: a client that comes back costs no hash."""
 PASSWORD_MAX_BYTES: Final = 4096

@@ -13,6 +13,7 @@ from flockmq.auth import hashing, scram
 from flockmq.auth.attempt import Attempt, Granted, Pass, Refused, Verdict
 from flockmq.auth.client_ids import ClientIds
 from flockmq.auth.pool import Busy, HashPool, Verified
+from flockmq.auth.scram_iterations import ScramIterations
 from flockmq.auth.settings import BuiltIn
 from flockmq.bounds import PASSWORD_MAX_BYTES
 from flockmq.mqtt.reason import Reason
@@ -95,7 +96,7 @@ class ScramExchange:
     method = scram.METHOD
 
     def __init__(
-        self, user: Lookup, iterations: int, pepper: bytes, client_ids: ClientIds | None, attempt: Attempt
+        self, user: Lookup, iterations: ScramIterations, pepper: bytes, client_ids: ClientIds | None, attempt: Attempt
     ) -> None:
         self.attempt: Final = attempt
         """Its user name is what the first message says."""
@@ -126,7 +127,8 @@ class ScramExchange:
         user = self._lookup(first.user)
         verifier = None if user is None else _verifier(user)
         if verifier is None:
-            verifier = scram.Verifier.nobodys(first.user, self._iterations, self._pepper)
+            iterations = self._iterations.of_nobody(first.user, self._pepper)
+            verifier = scram.Verifier.nobodys(first.user, iterations, self._pepper)
         else:
             self._user = user
         self._server = scram.Server(first, verifier)

@@ -24,14 +24,11 @@ import argon2
 import bcrypt
 
 from flockmq.auth.settings import Argon2id, Bcrypt, HashAlgorithm, Pbkdf2
+from flockmq.bounds import ARGON2_MAX_KIB, ARGON2_MAX_PASSES, BCRYPT_MAX_ROUNDS, PBKDF2_MAX_ITERATIONS
 
 SALT_BYTES: Final = 16
 HASH_BYTES: Final = 32
-ARGON2_MAX_KIB: Final = 262_144
-ARGON2_MAX_PASSES: Final = 16
-BCRYPT_MAX_ROUNDS: Final = 14
 BCRYPT_MAX_BYTES: Final = 72
-PBKDF2_MAX_ITERATIONS: Final = 10_000_000
 
 _PBKDF2: Final = re.compile(
     r"\$pbkdf2-(sha256|sha512)\$i=([0-9]{1,8}),l=([0-9]{1,3})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)"

@@ -23,11 +23,11 @@ import stringprep
 import unicodedata
 from typing import Final, NamedTuple
 
+from flockmq.bounds import PASSWORD_MAX_BYTES, SCRAM_NAME_MAX_CHARACTERS, SCRAM_NONCE_MAX_CHARACTERS
+
 METHOD: Final = b"SCRAM-SHA-256"
 SALT_BYTES: Final = 16
 NONCE_BYTES: Final = 18
-NAME_MAX_CHARACTERS: Final = 256
-NONCE_MAX_CHARACTERS: Final = 256
 
 _FIRST: Final = re.compile(
     r"(?P<header>[ny],(?:a=(?P<as>[^,]+))?,)(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,.*)?)"
@@ -35,6 +35,7 @@ _FIRST: Final = re.compile(
 _FINAL: Final = re.compile(
     r"(?P<bare>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[!-+\--~]+)(?:,.*)?),p=(?P<proof>[A-Za-z0-9+/=]+)"
 )
+_ITERATIONS: Final = re.compile(r"SCRAM-SHA-256\$([0-9]{1,8}):")
 _VERIFIER: Final = re.compile(r"SCRAM-SHA-256\$([0-9]{1,8}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+):([A-Za-z0-9+/=]+)")
 
 
@@ -54,7 +55,8 @@ class Verifier(NamedTuple):
     def made(cls, password: str, iterations: int, salt: bytes | None = None) -> Verifier:
         """Takes long, as it should. Raises ValueError for a password that SASLprep prohibits."""
         salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
-        salted = hashlib.pbkdf2_hmac("sha256", saslprep(password).encode(), salt, iterations)
+        prepared = saslprep(password, PASSWORD_MAX_BYTES).encode()
+        salted = hashlib.pbkdf2_hmac("sha256", prepared, salt, iterations)
         client_key = _hmac(salted, b"Client Key")
         return cls(iterations, salt, hashlib.sha256(client_key).digest(), _hmac(salted, b"Server Key"))
 
@@ -80,6 +82,12 @@ class Verifier(NamedTuple):
         return f"SCRAM-SHA-256${self.iterations}:{salt}${stored_key}:{server_key}"
 
 
+def iterations_of(stored: str) -> int | None:
+    """Of a stored verifier; None: it is none."""
+    match = _ITERATIONS.match(stored)
+    return None if match is None else int(match[1])
+
+
 class ClientFirst(NamedTuple):
     """The first message; `user` is unescaped and prepared."""
 
@@ -94,12 +102,11 @@ class ClientFirst(NamedTuple):
         match = _FIRST.fullmatch(_text(data))
         if match is None:
             raise ScramError("the first message isn't n,,n=USER,r=NONCE without channel binding")
-        if len(match["nonce"]) > NONCE_MAX_CHARACTERS:
+        if len(match["nonce"]) > SCRAM_NONCE_MAX_CHARACTERS:
             raise ScramError("the nonce is too long")
-        user = _name(match["user"])
-        if match["as"] is not None and _name(match["as"]) != user:
+        if match["as"] not in (None, match["user"]):
             raise ScramError("it asks to act for another user")
-        return cls(match["header"], match["bare"], user, match["nonce"])
+        return cls(match["header"], match["bare"], _name(match["user"]), match["nonce"])
 
 
 class Server:
@@ -132,9 +139,9 @@ class Server:
         return b"v=" + base64.b64encode(_hmac(self._verifier.server_key, signed))
 
 
-def saslprep(text: str) -> str:
-    """RFC 4013, as for a stored string. Raises ValueError for what it prohibits. Takes some 5 µs a character that isn't
-    ASCII."""
+def saslprep(text: str, room: int) -> str:
+    """RFC 4013, as for a stored string. Raises ValueError for what it prohibits, and for what has more characters then
+    than there is room for. Takes up to 2 µs for each that there is room for."""
     if text.isascii() and text.isprintable():
         return text
     mapped = "".join(
@@ -142,7 +149,9 @@ def saslprep(text: str) -> str:
         for character in text
         if not stringprep.in_table_b1(character)
     )
-    prepared = unicodedata.normalize("NFKC", mapped)
+    prepared = unicodedata.normalize("NFKC", mapped)  # one character may become eighteen
+    if len(prepared) > room:
+        raise ValueError(f"it has more than {room} characters (RFC 4013)")
     for character in prepared:
         if any(is_prohibited(character) for is_prohibited in _PROHIBITED):
             raise ValueError(f"U+{ord(character):04X} may not stand in a name or password (RFC 4013)")
@@ -173,10 +182,10 @@ def _name(escaped: str) -> str:
     """`=2C` is a comma and `=3D` an equals sign; nothing else is escaped (RFC 5802, section 5.1)."""
     if re.search(r"=(?!2C|3D)", escaped):
         raise ScramError("a name with '=' that is neither =2C nor =3D")
-    if len(escaped) > NAME_MAX_CHARACTERS:
-        raise ScramError(f"a name of more than {NAME_MAX_CHARACTERS} characters")
+    if len(escaped) > SCRAM_NAME_MAX_CHARACTERS:
+        raise ScramError(f"a name of more than {SCRAM_NAME_MAX_CHARACTERS} characters")
     try:
-        return saslprep(escaped.replace("=2C", ",").replace("=3D", "="))
+        return saslprep(escaped.replace("=2C", ",").replace("=3D", "="), SCRAM_NAME_MAX_CHARACTERS)
     except ValueError as error:
         raise ScramError(str(error)) from None
 

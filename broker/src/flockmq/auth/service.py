@@ -22,7 +22,7 @@ from flockmq.auth.attempt import Attempt, Authenticator
 from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.bans import Bans
 from flockmq.auth.bootstrap import Bootstrap
-from flockmq.auth.built_in import BuiltInAuthenticator, Lookup, Passwords, ScramExchange
+from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
 from flockmq.auth.certificate import CertificateAuthenticator
 from flockmq.auth.chain import Chain
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
@@ -31,6 +31,7 @@ from flockmq.auth.http import HttpAuthenticator
 from flockmq.auth.jwt import JwtAuthenticator
 from flockmq.auth.pool import Busy, HashPool, Verified
 from flockmq.auth.redis import RedisAuthenticator
+from flockmq.auth.scram_iterations import ScramIterations
 from flockmq.auth.settings import (
     Argon2id,
     AuthenticatedAtOnce,
@@ -56,7 +57,7 @@ from flockmq.errors import ConfigError
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogError
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import AUTH, BANS, RULES, Ban, User
+from flockmq.rlog.shards import AUTH, BANS, RULES, USERS, Ban, User
 
 log: Final = logging.getLogger(__name__)
 
@@ -83,17 +84,17 @@ class Auth:
         self._cluster_clock = cluster_clock
         self.pool = HashPool()
         self.verified = Verified()
-        scram = next((link for link in authentication.chain if isinstance(link, Scram)), None)
+        scram = _scram(authentication)
         self.algorithm = _algorithm(authentication)
         self.bans = Bans(cluster_clock.wall)
         self.chain = Chain(
             list(self._links(authentication)),
             authentication.allow_anonymous,
-            _scram(authentication, self._user, pepper),
+            None if scram is None else self._exchanges(scram, pepper),
             clock,
         )
         self.authorizer = Authorizer(authorization, list(self._sources(authorization)), clock.monotonic)
-        iterations = None if scram is None else scram.iteration_count
+        iterations = None if scram is None else scram[1].iteration_count
         self.admin = Admin(rlog, self.bans, self.pool, self.algorithm, iterations, cluster_clock)
         self._flapping = FlappingDetector(flapping)
         self._ban_s = flapping.ban_time
@@ -186,6 +187,13 @@ class Auth:
                 case HttpSource():
                     yield AskedRules(source, where, self._clock)
 
+    def _exchanges(self, scram: tuple[str, Scram], pepper: bytes) -> Callable[[Attempt], ScramExchange]:
+        """Makes one for each client that asks for the method."""
+        where, link = scram
+        iterations = ScramIterations(link.iteration_count)
+        self._rlog.on_change(USERS.name, iterations)
+        return partial(ScramExchange, self._user, iterations, pepper, _client_ids(link, where))
+
     def _user(self, user_id: str) -> User | None:
         return self._rlog.tables.users.get(user_id)
 
@@ -215,13 +223,10 @@ class Auth:
             await self._bootstrap.take_in()
 
 
-def _scram(authentication: Authentication, user: Lookup, pepper: bytes) -> Callable[[Attempt], ScramExchange] | None:
-    """Makes exchanges, if the chain has SCRAM."""
-    for place, link in enumerate(authentication.chain):
-        if isinstance(link, Scram):
-            client_ids = _client_ids(link, f"authentication.chain[{place}]")
-            return partial(ScramExchange, user, link.iteration_count, pepper, client_ids)
-    return None
+def _scram(authentication: Authentication) -> tuple[str, Scram] | None:
+    """Where it stands, if the chain has it."""
+    links = enumerate(authentication.chain)
+    return next(((f"authentication.chain[{n}]", link) for n, link in links if isinstance(link, Scram)), None)
 
 
 def _client_ids(link: AuthenticatorSettings, where: str) -> ClientIds | None:

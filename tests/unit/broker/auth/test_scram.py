@@ -1,8 +1,10 @@
 """SCRAM-SHA-256 against the exchange of RFC 7677 and against what a client may get wrong."""
 
 import base64
+import contextlib
 import hashlib
 import hmac
+import time
 
 import pytest
 from hypothesis import given
@@ -94,6 +96,7 @@ def test_a_last_message_that_isnt_right_proves_nothing(final: bytes) -> None:
         b"n,,n=\xff,r=x",
         b"n,,n=" + b"x" * 257 + b",r=x",
         "n,,n=\u0007,r=x".encode(),
+        ("n,,n=" + "\ufdfa" * 15 + ",r=x").encode(),
     ],
 )
 def test_a_first_message_that_isnt_right_gets_no_challenge(first: bytes) -> None:
@@ -116,12 +119,34 @@ def test_who_doesnt_exist_gets_always_the_same_salt_and_can_prove_nothing() -> N
         exchange.finish(proved("", FIRST, exchange.challenge))
 
 
+def prepared(text: str) -> str:
+    return saslprep(text, 256)
+
+
 def test_saslprep_as_rfc_4013_shows_it() -> None:
-    assert saslprep("I\u00adX") == "IX"
-    assert saslprep("user") == "user"
-    assert saslprep("USER") == "USER"
-    assert saslprep("\u00aa") == "a"
-    assert saslprep("\u2168") == "IX"
+    assert prepared("I\u00adX") == "IX"
+    assert prepared("user") == "user"
+    assert prepared("USER") == "USER"
+    assert prepared("\u00aa") == "a"
+    assert prepared("\u2168") == "IX"
     for prohibited in ("\u0007", "\u0627\u0031"):
         with pytest.raises(ValueError, match="RFC"):
-            saslprep(prohibited)
+            prepared(prohibited)
+
+
+@pytest.mark.parametrize("name", ["\ufdfa" * 256, "\u3300" * 256, "\u4e00" * 256, "e\u0301" * 128])
+@pytest.mark.parametrize("first", ["n,,n={name},r=x", "n,a={name},n={name},r=x"])
+def test_no_name_holds_the_loop(first: str, name: str) -> None:
+    data = first.format(name=name).encode()
+    taken_s = []
+    for _ in range(5):
+        begun_s = time.perf_counter()
+        with contextlib.suppress(ScramError):
+            ClientFirst.parse(data)
+        taken_s.append(time.perf_counter() - begun_s)
+    assert min(taken_s) < 0.003
+
+
+def test_a_password_is_bounded_as_it_is_prepared() -> None:
+    with pytest.raises(ValueError, match="more than 4096 characters"):
+        Verifier.made("\ufdfa" * 1000, 1)
