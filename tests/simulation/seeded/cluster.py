@@ -9,7 +9,6 @@ from typing import Any, Final
 from flockmq.cluster.clocks import ClusterTime
 from flockmq.cluster.duties import Duties
 from flockmq.cluster.freshness import _Quickest
-from flockmq.cluster.membership import CORE_ROLES
 from flockmq.cluster.slots import reassign
 from flockmq.home.residents import Residents
 from flockmq.node.filters import Filters
@@ -45,7 +44,8 @@ def keep_routes(right: Function, filters: Filters, gone: list[bytes]) -> None:
 async def purge_cores_only(right: Function, duties: Duties, now: float, fence: int) -> set[str]:
     """A replicant that died isn't purged."""
     members = duties._nodes
-    duties._nodes = {key: info for key, info in members.items() if info.role in CORE_ROLES}
+    duties._nodes = members.fresh()
+    duties._nodes.update({core: members[core] for core in members.cores})
     try:
         purged: set[str] = await right(duties, now, fence)
     finally:

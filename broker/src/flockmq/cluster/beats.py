@@ -71,8 +71,6 @@ class Beats:
         self._said_at: dict[str, float] = {}
         self._news: object = None
         self._settled_at = 0.0
-        self._judged_at = -1.0
-        self._was_fenced = False
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -91,9 +89,7 @@ class Beats:
     def is_fenced(self, now: float) -> bool:
         """Whether this node may have been purged without knowing: no majority was heard of for MEMBER_FENCE_S."""
         if self._is_core:
-            if now != self._judged_at:  # it is asked for each CONNECT, and the loop's time stands still in a turn
-                self._judged_at, self._was_fenced = now, not self.settled(now)
-            return self._was_fenced
+            return not self.settled(now)
         return now - self._settled_at > bounds.MEMBER_FENCE_S
 
     def is_cut_off(self) -> bool:
@@ -203,13 +199,14 @@ class Beats:
         if rlog is None:
             return
         cores = {name_of(key): key for key, peer in self._mesh.linked().items() if peer.role in CORE_ROLES}
+        count = self.count_cores()
         for shard in SHARDS:
             places = [self.of(core).heads.get(shard, START) for core in cores.values()]
             if rlog.core is not None:
                 places.append(rlog.applied(shard))
-            rlog.majority_reached(shard, reached_by_majority(places, self.count_cores()))
+            rlog.majority_reached(shard, reached_by_majority(places, count))
             checked = [self.of(core).checkpoints.get(shard) for core in cores.values()]
-            rlog.compare(shard, [found for found in checked if found is not None], self.count_cores())
+            rlog.compare(shard, [found for found in checked if found is not None], count)
 
     def _is_idle(self, link: Link, now: float) -> bool:
         """Nor is another link to that node used: one that ends takes the others along."""

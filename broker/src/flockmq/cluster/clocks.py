@@ -126,6 +126,8 @@ class ClusterTime:
 def _agreed(offsets_s: Sequence[float], enough: int) -> float | None:
     """The middle of the most that agree; the earliest of several such groups; None: fewer than `enough` do."""
     ordered = sorted(offsets_s)
+    if ordered and ordered[-1] - ordered[0] <= CLOCKS_AGREE_S:
+        return median(ordered) if len(ordered) >= enough else None
     best: Sequence[float] = ()
     for first, lowest_s in enumerate(ordered):
         group = [offset_s for offset_s in ordered[first:] if offset_s - lowest_s <= CLOCKS_AGREE_S]

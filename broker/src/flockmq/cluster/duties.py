@@ -15,7 +15,8 @@ from typing import Final
 
 from flockmq import bounds
 from flockmq.cluster.beats import Beats
-from flockmq.cluster.membership import CORE_ROLES, Membership, condemned, electorate, may_lead, name_of, outvoted
+from flockmq.cluster.members import Members
+from flockmq.cluster.membership import Membership, condemned, electorate, may_lead, name_of, outvoted
 from flockmq.cluster.rows import Rows
 from flockmq.cluster.serving import Serving
 from flockmq.cluster.slots import reassign
@@ -24,7 +25,7 @@ from flockmq.rlog.core import Core
 from flockmq.rlog.entry import START
 from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import LOST_DATA, Rlog
-from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, SLOTS, VERSIONS, Alarm, NodeInfo, Raised
+from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, SLOTS, VERSIONS, Alarm, Raised
 
 log: Final = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class Duties:
         rlog: Rlog,
         core: Core,
         members: Membership,
-        nodes: Mapping[str, NodeInfo],
+        nodes: Members,
         slots: Mapping[int, str],
         beats: Beats,
         cores: int,
@@ -78,9 +79,9 @@ class Duties:
         """The members, and others that are registered in the log, that this node can't reach: its vote. A purge that
         failed half-way leaves such others, and so does a node that ended before it was a member.
         """
-        replicants = (key for key, info in self._nodes.items() if info.role not in CORE_ROLES)
+        replicants = self._nodes.keys() - self._nodes.cores
         unreachable = self._members.unreachable(replicants, self._other_cores(), now)
-        registered = {key for shard in SHARDS for key in self._rlog.tables.shards[shard].sequences}
+        registered = set[str]().union(*(self._rlog.tables.shards[shard].sequences for shard in SHARDS))
         return unreachable | self._members.missing(registered - self._nodes.keys() - {self._rlog.incarnation}, now)
 
     def is_new(self) -> bool:
@@ -91,7 +92,7 @@ class Duties:
     def voices(self, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> tuple[int, int]:
         """How many cores this one heard lately, itself included, and how many there are."""
         heard = [core for core in self._other_cores() if self._beats.is_heard(core, now, within_s)]
-        return 1 + len(heard), electorate(self._configured, (*self._other_cores(), self._rlog.incarnation))
+        return 1 + len(heard), electorate(self._configured, {*self._nodes.cores, self._rlog.incarnation})
 
     def may_lead(self, now: float) -> bool:
         return may_lead(*self.voices(now))
@@ -206,7 +207,7 @@ class Duties:
 
     def _other_cores(self) -> list[str]:
         """The other cores that are members."""
-        return [key for key, info in self._nodes.items() if info.role in CORE_ROLES and key != self._rlog.incarnation]
+        return [core for core in self._nodes.cores if core != self._rlog.incarnation]
 
     def _is_linked(self, incarnation: str) -> bool:
         return self._members.is_linked(incarnation)

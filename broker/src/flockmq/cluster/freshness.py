@@ -154,7 +154,7 @@ class Freshness:
     def _tell(self, rlog: Rlog, now: float) -> None:
         heads = Heads({shard: rlog.head(shard) for shard in SHARDS}, now)
         encoded = frames.control(frames.Note(NOTE, _encode(heads)))
-        for link in self._mesh.links():
+        for link in self._mesh.one_of_each():
             link.send(encoded)
 
 

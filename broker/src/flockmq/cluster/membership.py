@@ -117,8 +117,10 @@ def new_incarnation(name: str, former: str = "", entropy: Entropy = SYSTEM) -> s
     return f"{process}{life % 0x10000:04x}"
 
 
-def electorate(configured: int, cores: Iterable[str]) -> int:
+def electorate(configured: int, cores: Collection[str]) -> int:
     """How many cores majorities are of: as many as are configured, or as the members' table names, if it has more."""
+    if len(cores) <= configured:  # as many names at most
+        return max(configured, 1)
     return max(configured, len({name_of(core) for core in cores}), 1)
 
 

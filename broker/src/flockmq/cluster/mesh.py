@@ -19,6 +19,7 @@ from flockmq import bounds, tasks
 from flockmq.cluster.certificates import LinkCertificates
 from flockmq.cluster.handshake import Dialer, Identity, Listener
 from flockmq.cluster.link import PEER_CLOSED, Link, LinkOwner, because
+from flockmq.cluster.membership import CORE_ROLES
 from flockmq.cluster.tunnel import Tunnel
 from flockmq.cluster.tunnels import Tunnels
 from flockmq.cluster.version import ClusterVersion
@@ -133,6 +134,14 @@ class Mesh:
 
     def links(self) -> list[Link]:
         return [link for links in self._links.values() for link in links]
+
+    def one_of_each(self) -> list[Link]:
+        """A link to everybody there is one to, as `link_of`."""
+        return [link for incarnation in self._links if (link := self.link_of(incarnation)) is not None]
+
+    def linked_cores(self) -> list[str]:
+        """The incarnations of cores that there is a link to."""
+        return [incarnation for incarnation, links in self._links.items() if links[0].peer.role in CORE_ROLES]
 
     def linked(self) -> dict[str, Identity]:
         """Incarnation → identity of everybody there is a link to."""

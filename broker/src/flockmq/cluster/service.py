@@ -45,6 +45,7 @@ from flockmq.cluster.freshness import Freshness
 from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
 from flockmq.cluster.leading import Leading
 from flockmq.cluster.link import Link, LinkLost, Refusal
+from flockmq.cluster.members import Members
 from flockmq.cluster.membership import (
     CORE_ROLES,
     Membership,
@@ -93,7 +94,7 @@ class Cluster:
         self.version = ClusterVersion(settings.speaks)
         self.core_port = CorePort(self._choose_core)
         self.ballot = Ballot(self._core_links, self._count_cores)
-        self.nodes_table: Rows[str, NodeInfo] = Rows(self._node_put, self._node_deleted)
+        self.nodes_table = Members(self._node_put, self._node_deleted)
         self.slots: Rows[int, str] = Rows(self._slot_put, self._slot_deleted)
         self._versions: Rows[str, Raised] = Rows(self._version_put, _ignore)
         self.link_port = 0
@@ -160,6 +161,8 @@ class Cluster:
         self._duties: Duties | None = None
         self._leading: Leading | None = None
         self._running: asyncio.Task[None] | None = None
+        self._judged_at = -1.0
+        self._was_settled = False
         self._relays = False
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._joined = False
@@ -542,18 +545,21 @@ class Cluster:
     def _is_settled(self, now: float) -> bool:
         if self._duties is None:
             return True
-        holds_lease = self._leading is not None and self._leading.holds_lease
-        return is_settled(*self._duties.voices(now, bounds.MEMBER_FENCE_S), holds_lease)
+        if now != self._judged_at:  # it is asked for each CONNECT, and the loop's time stands still in a turn
+            holds_lease = self._leading is not None and self._leading.holds_lease
+            self._judged_at = now
+            self._was_settled = is_settled(*self._duties.voices(now, bounds.MEMBER_FENCE_S), holds_lease)
+        return self._was_settled
 
     def _core_links(self) -> list[Link]:
         return [link for link in self.mesh.links() if link.peer.role in CORE_ROLES]
 
     def _count_cores(self) -> int:
         """As configured; or else all that are members, or linked though they aren't yet."""
-        members = [incarnation for incarnation, info in self.nodes_table.items() if info.role in CORE_ROLES]
-        linked = [link.peer.incarnation for link in self._core_links()]
-        mine = [self.incarnation] if self.is_core else []
-        return electorate(self.settings.cores, (*members, *linked, *mine))
+        cores = {*self.nodes_table.cores, *self.mesh.linked_cores()}
+        if self.is_core:
+            cores.add(self.incarnation)
+        return electorate(self.settings.cores, cores)
 
     def _local(self) -> LocalStatus:
         return self.local_status()

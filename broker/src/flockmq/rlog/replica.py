@@ -149,7 +149,7 @@ class Replica:
     def unheard_s(self) -> float:
         """For how long the tail has heard nothing from Redis; of several servers, from the one silent for longest."""
         now = asyncio.get_running_loop().time()
-        return max((now - heard_at for heard_at in self._heard_at.values()), default=0.0)
+        return now - min(self._heard_at.values(), default=now)
 
     def bar(self, shard: str, generation: int) -> None:
         """From here on, apply nothing of a log that has not reached this generation."""

@@ -46,7 +46,7 @@ class Wire:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
 
-    def links(self) -> list[Wire]:
+    def one_of_each(self) -> list[Wire]:
         return [self]
 
     def send(self, encoded: bytes) -> None:

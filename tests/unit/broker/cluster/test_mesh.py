@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import cast
 from unittest.mock import MagicMock
 
 import pytest
 
 from flockmq import bounds
 from flockmq.cluster.handshake import Identity
+from flockmq.cluster.link import Link
 from flockmq.cluster.membership import new_incarnation
 from flockmq.cluster.mesh import Mesh, Through
 from flockmq.cluster.version import ClusterVersion
@@ -27,3 +30,17 @@ async def test_a_node_whose_host_can_not_be_a_name_is_reached_through_a_core(
         while Through(other) not in mesh._targets:  # noqa: ASYNC110 - it dials by itself
             await asyncio.sleep(0.01)
     await mesh.stop()
+
+
+def link(incarnation: str, *, is_open: bool = True, role: str = "core") -> Link:
+    found = SimpleNamespace(peer=Identity(incarnation, role), through="", is_open=is_open)
+    return cast(Link, found)
+
+
+async def test_where_two_links_lead_to_one_node_one_is_enough() -> None:
+    mesh = Mesh(MagicMock(), Identity("a@1", "core"), bytes(32), ClusterVersion(), [])
+    ending, other, third = link("b@1", is_open=False), link("b@1"), link("c@1", role="replicant")
+    for each in (ending, other, third):
+        mesh.add(each)
+    assert mesh.one_of_each() == [other, third]
+    assert mesh.linked_cores() == ["b@1"]
