@@ -14,6 +14,24 @@ async def connects(node: Node, *credentials: str | None, version: int = 5, host:
         return (await client.connect(*credentials)).reason
 
 
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "$SYS/brokers/+/clients/#",
+        "$SYS/#",
+        "$share/g/$SYS/brokers/+/clients/+/connected",
+        "$exclusive/$SYS/#",
+    ],
+)
+async def test_nobody_hears_who_else_is_here(fleet: Configured, filter: str) -> None:
+    node = fleet.single("[authentication]\nallow_anonymous = true\n")
+    async with await Raw.open(node.mqtt) as client:
+        assert (await client.connect("curious")).reason == 0
+        assert await client.subscribe(filter) == 0x87
+        assert await client.subscribe("$SYS/brokers/+/version") == 0
+        assert await client.subscribe("#") == 0
+
+
 @pytest.mark.parametrize(("version", "refused"), [(5, 0x85), (4, 2)])
 async def test_nobody_comes_by_anothers_client_id(fleet: Configured, version: int, refused: int) -> None:
     node = fleet.single("""

@@ -8,10 +8,12 @@ import queue
 from integration.broker.clients import Client
 from integration.broker.conftest import Fleet
 
+TOLD = '[{"type": "file", "rules": [{"permit": "allow", "topics": ["$SYS/#"]}]}]'
+
 
 def test_clients_are_told_of_on_every_node(fleet: Fleet) -> None:
     fleet.core("core-0")
-    here, there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
+    here, there = fleet.replicant("replicant-0", FLOCKMQ_AUTHORIZATION__SOURCES=TOLD), fleet.replicant("replicant-1")
     with Client(here.mqtt, "watcher") as watcher:
         watcher.subscribe("$SYS/brokers/+/clients/+/connected", 0)
         watcher.subscribe("$SYS/broker/clients/connected", 0)

@@ -23,6 +23,11 @@ enabled = ["greeter"]
 greeting = "welcome"
 strangers = ["mallory"]
 """
+CLIENTS_ARE_TOLD_OF = """
+[authorization]
+no_match = "allow"
+sources = [{ type = "file", rules = [{ permit = "allow", topics = ["$SYS/brokers/+/clients/#"] }] }]
+"""
 
 
 def enable(node: Node, name: str) -> dict[str, object]:
@@ -130,7 +135,7 @@ def test_topics_are_rewritten_and_clients_subscribed_by_the_configuration(
 
 
 def test_dollar_sys_answers_at_once_and_is_the_brokers_own(place: Place) -> None:
-    node = place.node('[sys_topics]\nsys_msg_interval = "1s"\nsys_heartbeat_interval = "1s"')
+    node = place.node('[sys_topics]\nsys_msg_interval = "1s"\nsys_heartbeat_interval = "1s"\n' + CLIENTS_ARE_TOLD_OF)
     with Client(node.mqtt, "watcher") as watcher:
         watcher.subscribe("$SYS/broker/version", 0)
         assert watcher.receive() == ("$SYS/broker/version", f"flockmq version {__version__}", 0, True)

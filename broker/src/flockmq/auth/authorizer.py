@@ -1,7 +1,8 @@
 """What a client may publish and subscribe to. The client's own rules are asked first, then the sources in their order.
 
 What always holds: an answer that is kept is at most `ttl` old, and was made under the rules as they are; each client
-keeps at most `max_size` answers; a service that doesn't answer permits nothing, and denies nothing.
+keeps at most `max_size` answers; a service that doesn't answer permits nothing, and denies nothing. What tells of
+other clients is for superusers, and for those of whom a rule says so.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, Self
 
 from flockmq.auth.asking import Asking
 from flockmq.auth.outside import Crowded, Unanswered
-from flockmq.auth.rules import Rules, Subject
+from flockmq.auth.rules import Rules, Subject, tells_of_clients
 from flockmq.auth.settings import Authorization
 from flockmq.auth.sources import CLIENTID, AskedRules, LogRules, Source
 from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
@@ -89,7 +90,7 @@ class Authorizer:
     ) -> int:
         """DENIED, ALLOWED, or ASKED: then `ask`. `topic`: without `$share/…/` and the like (`mqtt.topics.unwrap`)."""
         if not self.must_check(principal):
-            return ALLOWED
+            return ALLOWED if principal.superuser or not tells_of_clients(topic) else DENIED
         kept = self._kept.get(client_id)
         if kept is not None and kept[0] is principal and (answer := kept[1].get((action, topic, qos, retain))):
             if answer[1] > self._now_s():
@@ -163,7 +164,8 @@ class Authorizer:
     def _decided(self, answers: Answers, principal: Principal, key: Key, decision: bool | None) -> int:
         if decision is None:
             has_rules = bool(self._sources) or principal.rules is not None
-            decision = self._no_match == "allow" or (self._no_match is None and not has_rules)
+            is_open = self._no_match == "allow" or (self._no_match is None and not has_rules)
+            decision = is_open and not tells_of_clients(key[1])
         if self._ttl_s and len(key[1]) <= AUTHORIZATIONS_MAX_TOPIC_BYTES:
             if len(answers) >= self._size:
                 del answers[next(iter(answers))]

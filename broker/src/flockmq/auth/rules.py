@@ -222,6 +222,13 @@ def _is_system(level: bytes) -> bool:
     return level[:1] == b"$"
 
 
+def tells_of_clients(filter: bytes) -> bool:
+    """It is about client ids, user names and addresses, or about these too."""
+    return filter.startswith(b"$SYS/") and overlaps(filter.split(b"/"), _CLIENTS)
+
+
+_CLIENTS: Final = (b"$SYS", b"brokers", b"+", b"clients", b"#")
+
 # --- who ------------------------------------------------------------------------------------------------------------
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

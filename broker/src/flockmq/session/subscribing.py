@@ -91,7 +91,7 @@ class Subscribing:
         position = len(self.reasons)
         self.reasons.append(_UNDECIDED)
         self._filters.append(request.filter)
-        if channel.must_authorize:
+        if channel.must_authorize or request.filter[:1] == b"$":  # `$SYS` tells of other clients
             asked = _Asked(self, position)
             verdict = channel.port.authorize(channel, SUBSCRIBE, request.filter, request.qos, False, asked.decided)
             if verdict == ASKED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 
@@ -241,3 +242,34 @@ async def test_a_source_that_fails_permits_nothing_denies_nothing_and_leaves_nob
     authorizer.ask(b"c", JO, lambda: PEER, PUBLISH, b"a", 0, False, CONNECTION, heard.set_result)
     assert await asyncio.wait_for(heard, 5.0) == UNTOLD
     assert "a defect" in caplog.text
+
+
+@pytest.mark.parametrize("no_match", [None, "allow", "deny"])
+@pytest.mark.parametrize("sources", [[], [Counted(None)]])
+@pytest.mark.parametrize("filter", ["$SYS/#", "$SYS/brokers/+/clients/#", "$SYS/+/n1/+/c/connected", "$SYS/brokers/#"])
+def test_only_superusers_hear_of_other_clients(
+    no_match: Literal["allow", "deny"] | None, sources: list[Source], filter: str
+) -> None:
+    authorizer = Authorizer(Authorization(no_match=no_match), sources)
+    assert may(authorizer, filter, action=SUBSCRIBE) == DENIED
+    assert may(authorizer, filter, ANONYMOUS, action=SUBSCRIBE) == DENIED
+    assert may(authorizer, filter, Principal(b"root", superuser=True), action=SUBSCRIBE) == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "filter", ["$SYS/broker/#", "$SYS/brokers", "$SYS/brokers/+/stats/#", "$SYS/brokers/n1/uptime"]
+)
+def test_what_tells_of_nobody_is_for_everybody(filter: str) -> None:
+    assert may(Authorizer(Authorization(), []), filter, action=SUBSCRIBE) == ALLOWED
+
+
+def test_a_rule_may_say_who_else_hears_of_clients() -> None:
+    rules = Rules([Rule(permit="allow", action="subscribe", topics=("$SYS/#",), username="jo")])
+
+    class Source:
+        def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
+            return rules.decide(subject, action, topic, qos, retain)
+
+    authorizer = Authorizer(Authorization(no_match="allow"), [Source()])
+    assert may(authorizer, "$SYS/brokers/+/clients/#", action=SUBSCRIBE) == ALLOWED
+    assert may(authorizer, "$SYS/brokers/+/clients/#", Principal(b"ann"), action=SUBSCRIBE) == DENIED
