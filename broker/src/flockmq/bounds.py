@@ -450,7 +450,7 @@ AUTHORIZATIONS_MAX_TOPIC_BYTES: Final = 1024
 RULES_COMPILED_MAX: Final = 10_000
 """Clients whose rules are kept compiled; those that are not come from the log again."""
 FLAPPING_MAX_CLIENTS: Final = 100_000
-"""Client ids whose disconnects are counted; more push out the one that was quiet for the longest."""
+"""Clients whose disconnects are counted; more push out the one that was quiet for the longest."""
 KICK_SLICE_CLIENTS: Final = 1000
 """Clients that are held against a new ban between two turns of the event loop."""
 BOOTSTRAP_MAX_BYTES: Final = 64 * 1024 * 1024

@@ -29,7 +29,15 @@ from flockmq.errors import ConfigError, UserError
 DEFAULT_URL: Final = "http://127.0.0.1:18083"
 KEY_VARIABLE: Final = "FLOCKMQ_API_KEY"
 PATIENCE_S: Final = 30.0
-BAN_KINDS: Final = ("clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net")
+BAN_KINDS: Final = (
+    "client",
+    "clientid",
+    "username",
+    "peerhost",
+    "clientid_pattern",
+    "username_pattern",
+    "peerhost_net",
+)
 
 _DURATION: Final = Annotated[float, Meta(ge=1.0, le=3.2e9), Kind.DURATION]
 Row = Mapping[str, Any]

@@ -19,6 +19,7 @@ OPEN = "[authentication]\nallow_anonymous = true\n"
     "ban",
     [
         {"as": "clientid", "who": "bad"},
+        {"as": "client", "who": '["ban-me","bad","127.0.0.2"]'},
         {"as": "username", "who": "ban-me"},
         {"as": "clientid_pattern", "who": "b?d"},
         {"as": "peerhost", "who": "127.0.0.2"},
@@ -64,9 +65,11 @@ async def test_a_client_that_comes_and_goes_is_banned_for_a_while(fleet: Configu
             assert (await client.connect("restless")).reason == 0
     eventually(lambda: api(node, "GET", "/bans")[1]["count"] == 1, "it is banned")
     (ban,) = api(node, "GET", "/bans")[1]["data"]
-    assert (ban["as"], ban["who"], ban["by"]) == ("clientid", "restless", "flapping")
+    assert (ban["as"], ban["who"], ban["by"]) == ("client", '["","restless","127.0.0.1"]', "flapping")
     async with await Raw.open(node.mqtt) as client:
         assert (await client.connect("restless")).reason == 0x8A
+    async with await Raw.open(node.mqtt, host="127.0.0.2") as client:
+        assert (await client.connect("restless")).reason == 0, "nobody has another one banned"
     async with await Raw.open(node.mqtt) as client:
         assert (await client.connect("calm")).reason == 0
 

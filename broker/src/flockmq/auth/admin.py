@@ -26,7 +26,7 @@ from flockmq.rlog.tables import Tables
 
 Name = Annotated[str, Meta(min_length=1, max_length=65_535)]
 OfKind = Literal["clientid", "username", "all"]
-BanKind = Literal["clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net"]
+BanKind = Literal["client", "clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net"]
 T = TypeVar("T")
 LAST_YEAR = 9998  # that Python can show in each time zone
 

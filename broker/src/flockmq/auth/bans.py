@@ -12,6 +12,9 @@ import logging
 from collections.abc import Callable
 from typing import Final, Self
 
+import msgspec
+
+from flockmq.auth.addresses import network, plain_address
 from flockmq.auth.rules import glob
 from flockmq.bounds import BAN_PATTERNS_MAX
 from flockmq.clock import SYSTEM
@@ -19,14 +22,17 @@ from flockmq.rlog.shards import Ban
 
 log: Final = logging.getLogger(__name__)
 
-KINDS: Final = ("clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net")
-"""What a ban is of. In a pattern `*` stands for any letters and `?` for one; a net is written as 10.0.0.0/8."""
+CLIENT: Final = "client"
+KINDS: Final = (CLIENT, "clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net")
+"""What a ban is of. In a pattern `*` stands for any letters and `?` for one; a net is written as 10.0.0.0/8, a client
+as ["USER NAME", "CLIENT ID", "ADDRESS"]."""
 
 PATTERNS: Final = ("clientid_pattern", "username_pattern")
 ADDRESSES: Final = ("peerhost", "peerhost_net")
 
 Key = tuple[str, str]
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Client = tuple[str, str, str]
+"""User name ("" for none), client id, address."""
 
 
 class Bans:
@@ -37,17 +43,18 @@ class Bans:
         self.on_ban: Callable[[Key | None], None] = _nobody
         self._now_s = now_s
         self._exact: dict[Key, Ban] = {}
+        self._clients: dict[Client, Ban] = {}
         self._patterns: dict[Key, tuple[Callable[[str], bool], Ban]] = {}
         self._networks: dict[tuple[int, int], dict[int, Ban]] = {}
         """(bits of an address that don't matter, IP version) → network, without those bits → ban."""
 
     def __len__(self) -> int:
         networks = sum(len(some) for some in self._networks.values())
-        return len(self._exact) + len(self._patterns) + networks
+        return len(self._exact) + len(self._clients) + len(self._patterns) + networks
 
     def banned(self, client_id: bytes, username: bytes | None, host: str) -> bool:
         """Whether a client of this id, user name and address may not connect now."""
-        if not (self._exact or self._patterns or self._networks):
+        if not (self._exact or self._clients or self._patterns or self._networks):
             return False
         client, user = client_id.decode(), "" if username is None else username.decode()
         return (
@@ -58,6 +65,7 @@ class Bans:
                 for (kind, _), (is_meant, ban) in self._patterns.items()
                 if user or kind == "clientid_pattern"
             )
+            or (bool(self._clients) and self._holds(self._clients.get((user, client, network(host)))))
             or (bool(self._networks) and self._banned_host(host))
         )
 
@@ -98,14 +106,18 @@ class Bans:
             if key not in self._patterns and len(self._patterns) >= BAN_PATTERNS_MAX:
                 raise ValueError(f"there are {BAN_PATTERNS_MAX} patterns already")
             self._patterns[key] = (glob(who), ban)
+        elif kind == CLIENT:
+            self._clients[_client(who)] = ban
         else:
             self._exact[key] = ban
 
     def delete(self, key: Key, old: Ban) -> None:
         self._exact.pop(key, None)
         self._patterns.pop(key, None)
-        if key[0] in ADDRESSES:
-            with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):
+            if key[0] == CLIENT:
+                self._clients.pop(_client(key[1]), None)
+            elif key[0] in ADDRESSES:
                 place, number = _place(key[1])
                 some = self._networks.get(place, {})
                 some.pop(number, None)
@@ -116,7 +128,8 @@ class Bans:
         return type(self)(self._now_s)
 
     def swap(self, fresh: Self) -> None:
-        self._exact, self._patterns, self._networks = fresh._exact, fresh._patterns, fresh._networks
+        self._exact, self._clients = fresh._exact, fresh._clients
+        self._patterns, self._networks = fresh._patterns, fresh._networks
         self.on_ban(None)
 
     @property
@@ -132,6 +145,8 @@ def normal(kind: str, who: str) -> str:
     """`who` as it stands in the table. Raises ValueError."""
     if not who:
         raise ValueError("who must not be empty")
+    if kind == CLIENT:
+        return client_key(*_client(who))[1]
     if kind == "peerhost":
         return str(plain_address(who))
     if kind == "peerhost_net":
@@ -141,10 +156,27 @@ def normal(kind: str, who: str) -> str:
     return who
 
 
-def plain_address(host: str) -> Address:
-    """An IPv4 address that came over an IPv6 socket is the IPv4 address. Raises ValueError."""
-    address = ipaddress.ip_address(host)
-    return getattr(address, "ipv4_mapped", None) or address
+def client_key(username: str, client_id: str, host: str) -> Key:
+    """Of a ban of one client: by its user name, its client id and its address together."""
+    return CLIENT, msgspec.json.encode((username, client_id, network(host))).decode()
+
+
+def one_client(key: Key) -> bytes | None:
+    """The client id that a ban is of, where it is of one only."""
+    match key:
+        case ("clientid", who):
+            return who.encode()
+        case (kind, who) if kind == CLIENT:
+            return _client(who)[1].encode()
+    return None
+
+
+def _client(who: str) -> Client:
+    try:
+        username, client_id, host = msgspec.json.decode(who, type=Client)
+    except msgspec.DecodeError:
+        raise ValueError('must be ["USER NAME", "CLIENT ID", "ADDRESS"], as JSON') from None
+    return username, client_id, host
 
 
 def _place(who: str) -> tuple[tuple[int, int], int]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ipaddress
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar, cast
 
+from flockmq.auth.addresses import network
 from flockmq.bounds import HASH_THREADS_MAX, HASHES_WAITING_MAX, VERIFIED_MAX
 
 T = TypeVar("T")
@@ -99,16 +99,6 @@ class HashPool:
             else:
                 job.done.set_result(ended.result())
         self._start()
-
-
-def network(address: str) -> str:
-    """Whose address it is: an IPv6 host has a /64 of them."""
-    if ":" not in address:
-        return address
-    try:
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    except ValueError:
-        return address
 
 
 class Verified:

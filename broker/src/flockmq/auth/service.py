@@ -3,7 +3,7 @@
 auth = Auth(config.authentication, config.authorization, config.flapping, rlog, pepper=…, is_leader=…)
 await auth.start()                        # before clients come
 auth.chain.authenticate(attempt, done)    # and auth.bans, auth.authorizer, auth.admin
-auth.disconnected(client_id)              # of each client that was let in
+auth.disconnected(username, client_id, host)  # of each client that was let in, if auth.minds_flapping
 await auth.stop()
 """
 
@@ -17,10 +17,11 @@ from functools import partial
 from typing import Final
 
 from flockmq.auth import hashing
+from flockmq.auth.addresses import network
 from flockmq.auth.admin import Admin
 from flockmq.auth.attempt import Attempt, Authenticator
 from flockmq.auth.authorizer import Authorizer
-from flockmq.auth.bans import Bans
+from flockmq.auth.bans import Bans, client_key
 from flockmq.auth.bootstrap import Bootstrap
 from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
 from flockmq.auth.certificate import CertificateAuthenticator
@@ -96,6 +97,7 @@ class Auth:
         self.authorizer = Authorizer(authorization, list(self._sources(authorization)), clock.monotonic)
         iterations = None if scram is None else scram[1].iteration_count
         self.admin = Admin(rlog, self.bans, self.pool, self.algorithm, iterations, cluster_clock)
+        self.minds_flapping: Final = flapping.enable
         self._flapping = FlappingDetector(flapping)
         self._ban_s = flapping.ban_time
         self._flapping_bans = 0
@@ -130,14 +132,15 @@ class Auth:
         await self.chain.stop()
         await self.authorizer.stop()
 
-    def disconnected(self, client_id: bytes) -> None:
-        """A connection of a client that was let in has ended."""
-        if self._flapping.disconnected(client_id, self._clock.monotonic()):
+    def disconnected(self, username: bytes, client_id: bytes, host: str) -> None:
+        """A connection of a client that was let in has ended, where flapping is minded."""
+        client = username.decode(), client_id.decode(), network(host)
+        if self._flapping.disconnected(client, self._clock.monotonic()):
             now_s = self._cluster_clock.wall()
-            log.warning("client %r comes and goes too often: banned for %g s", client_id.decode(), self._ban_s)
+            log.warning("%r comes and goes too often: banned for %g s", client, self._ban_s)
             self._flapping_bans += 1
             ban = Ban(now_s + self._ban_s, "flapping", "it came and went too often", now_s)
-            written = self._rlog.submit(AUTH, [BANS.put(("clientid", client_id.decode()), ban)])
+            written = self._rlog.submit(AUTH, [BANS.put(client_key(*client), ban)])
             written.add_done_callback(_report)
 
     def samples(self) -> Iterator[tuple[str, float, tuple[str, ...]]]:

@@ -266,7 +266,8 @@ class Authorization(_Section, frozen=True, kw_only=True):
 
 
 class Flapping(_Section, frozen=True, kw_only=True):
-    """A client id that was disconnected `max_count` times within `window_time` is banned for `ban_time`."""
+    """A client (its user name, client id and address together) that was disconnected `max_count` times within
+    `window_time` is banned for `ban_time`."""
 
     enable: bool = False
     max_count: Annotated[int, Meta(ge=2, le=1000)] = 15

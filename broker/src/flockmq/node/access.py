@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from flockmq.auth.attempt import Attempt
-from flockmq.auth.bans import Key
+from flockmq.auth.bans import Key, one_client
 from flockmq.auth.built_in import ScramExchange
 from flockmq.auth.chain import Outcome
 from flockmq.auth.expiring import Expiring
@@ -37,9 +37,12 @@ log: Final = logging.getLogger(__name__)
 
 EXPIRY_CHECK_S: Final = 1.0
 NOT_THE_CLIENTS_DOING: Final = frozenset(
-    (Reason.SERVER_SHUTTING_DOWN, Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED, Reason.ADMINISTRATIVE_ACTION)
+    (
+        *(Reason.SERVER_SHUTTING_DOWN, Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED, Reason.ADMINISTRATIVE_ACTION),
+        *(Reason.SESSION_TAKEN_OVER, Reason.QUOTA_EXCEEDED),
+    )
 )
-"""Ends of connections that don't count as coming and going."""
+"""Ends of connections that don't count as coming and going: others can bring them about, too."""
 
 
 class Hooks(Protocol):
@@ -80,6 +83,8 @@ class Access:
         self._clock = clock
         self._exchanges: dict[Channel, tuple[ScramExchange, Connect | None]] = {}
         """With the CONNECT that waits for it; None: a re-authentication."""
+        self._hosts: dict[Channel, str] = {}
+        """Where clients come from, while flapping is minded: of who is gone nobody can say any more."""
         self._expiring: Expiring[Channel] = Expiring()
         self._banned: dict[Key | None, None] = {}
         self._kicking: asyncio.Task[None] | None = None
@@ -102,6 +107,8 @@ class Access:
         if peer.host == UNKNOWN:  # nobody is there to be let in, and whose words these are can't be told
             channel.lost()
             return
+        if self.auth.minds_flapping:
+            self._hosts[channel] = peer.host
         if self.auth.bans.banned(connect.client_id, connect.user_name, peer.host):
             self._refuse(channel, Reason.BANNED)
             return
@@ -214,8 +221,9 @@ class Access:
         self._expiring.remove(client_id, channel)
         self.auth.authorizer.forget(client_id, channel.principal)
         self.auth.authorizer.gone(channel)
-        if channel.admitted_once and channel.close_reason not in NOT_THE_CLIENTS_DOING:
-            self.auth.disconnected(client_id)
+        host = self._hosts.pop(channel, None)
+        if host is not None and channel.admitted_once and channel.close_reason not in NOT_THE_CLIENTS_DOING:
+            self.auth.disconnected(channel.principal.username, client_id, host)
 
     # What a client may do.
 
@@ -264,11 +272,12 @@ class Access:
             while self._banned:
                 await asyncio.sleep(0)
                 banned, self._banned = self._banned, {}
-                found = [self._find(key[1].encode()) if key and key[0] == "clientid" else None for key in banned]
-                for channel in found:
+                client_ids = [None if key is None else one_client(key) for key in banned]
+                for client_id in client_ids:
+                    channel = None if client_id is None else self._find(client_id)
                     if channel is not None:
                         self._kick_if_banned(channel)
-                if None in found:
+                if None in client_ids:
                     await self._go_through()
                 self._flush()
         finally:

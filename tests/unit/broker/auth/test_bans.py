@@ -43,6 +43,10 @@ def banned(bans: Bans, client_id: str = "c", username: str | None = "u", host: s
         ("peerhost_net", "10.0.0.0/8", {"host": "10.255.1.1"}, {"host": "11.0.0.1"}),
         ("peerhost_net", "2001:db8::/32", {"host": "2001:db8:ff::1"}, {"host": "2001:db9::1"}),
         ("peerhost_net", "0.0.0.0/0", {"host": "198.51.100.1"}, {"host": "2001:db8::1"}),
+        ("client", '["u","c","192.0.2.1"]', {}, {"username": "v"}),
+        ("client", '["u", "c", "192.0.2.1"]', {"host": "::ffff:192.0.2.1"}, {"client_id": "d"}),
+        ("client", '["","c","192.0.2.1"]', {"username": None}, {"username": "u"}),
+        ("client", '["u","c","2001:db8::/64"]', {"host": "2001:db8::1"}, {"host": "2001:db8:0:1::1"}),
         ("clientid_pattern", "bot-*", {"client_id": "bot-7"}, {"client_id": "robot-7"}),
         ("username_pattern", "t?st", {"username": "test"}, {"username": None}),
     ],
@@ -100,6 +104,11 @@ def test_addresses_are_kept_in_one_form() -> None:
     assert normal("peerhost_net", "::ffff:10.0.0.0/104") == "10.0.0.0/8"
     assert normal("peerhost_net", "2001:db8::/32") == "2001:db8::/32"
     assert normal("clientid", "MiXed") == "MiXed"
-    for kind, who in (("peerhost", "host"), ("peerhost_net", "10.0.0.1/8"), ("clientid", "")):
+    assert normal("client", '["u", "c", "2001:db8::1"]') == '["u","c","2001:db8::/64"]'
+    assert normal("client", normal("client", '["u", "c", "2001:db8::1"]')) == '["u","c","2001:db8::/64"]'
+    for kind, who in (
+        *(("peerhost", "host"), ("peerhost_net", "10.0.0.1/8"), ("clientid", "")),
+        *(("client", "c"), ("client", '["u","c"]'), ("client", '["u","c",7]')),
+    ):
         with pytest.raises(ValueError):
             normal(kind, who)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from flockmq.auth.pool import Busy, HashPool, Verified, network
+from flockmq.auth.pool import Busy, HashPool, Verified
 
 
 @pytest.fixture
@@ -93,12 +93,6 @@ async def test_what_waits_is_given_up_when_the_pool_closes() -> None:
         await waiting
     gate.open()
     await gate.task
-
-
-def test_an_ipv6_host_has_a_whole_network() -> None:
-    assert network("2001:db8:1:2::1") == network("2001:db8:1:2:ffff::1") != network("2001:db8:1:3::1")
-    assert network("192.0.2.1") == "192.0.2.1"
-    assert network("") == ""
 
 
 def test_a_verified_password_is_known_again_for_the_same_hash_only() -> None:

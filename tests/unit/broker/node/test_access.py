@@ -344,9 +344,34 @@ async def test_who_may_do_everything_is_never_asked_about(gate: Make) -> None:
 
 async def test_only_ends_that_are_the_clients_doing_count_as_flapping(gate: Make) -> None:
     node = gate(OPEN, flapping=Flapping(enable=True, max_count=2))
-    for _ in range(3):
-        connack(node)[0].close(Reason.SERVER_SHUTTING_DOWN)
+    for reason in (Reason.SERVER_SHUTTING_DOWN, Reason.SESSION_TAKEN_OVER, Reason.QUOTA_EXCEEDED) * 3:
+        connack(node)[0].close(reason)
         assert len(node.rlog.tables.bans) == 0
     for _ in range(2):
         connack(node)[0].lost()
-    assert node.rlog.tables.bans.get(("clientid", "c")) is not None
+    assert node.rlog.tables.bans.get(("client", '["","c",""]')) is not None
+    assert connack(node)[1] == [encode.connack(5, Reason.BANNED)]
+    assert not node.access._hosts
+
+
+async def test_nobody_has_another_one_banned_by_coming_and_going_in_its_name(
+    gate: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = gate(OPEN, flapping=Flapping(enable=True, max_count=2))
+    at, who = PeerInfo("192.0.2.66", 1, "tcp:default"), Principal(b"mallory")
+    monkeypatch.setattr(Client, "peer", lambda client: at)
+    node.hooks.known = who
+    for _ in range(2):
+        connack(node)[0].lost()
+    assert len(node.rlog.tables.bans) == 1
+    assert connack(node)[1] == [encode.connack(5, Reason.BANNED)]
+    who = node.hooks.known = Principal(b"victim")
+    assert is_let_in(connack(node)[1]), "another user of this client id and address"
+    node.hooks.known, at = Principal(b"mallory"), PeerInfo("192.0.2.1", 1, "tcp:default")
+    assert is_let_in(connack(node)[1]), "the same user and client id elsewhere"
+
+
+async def test_nothing_is_kept_of_clients_while_flapping_isnt_minded(gate: Make) -> None:
+    node = gate(OPEN)
+    connack(node)
+    assert not node.access._hosts

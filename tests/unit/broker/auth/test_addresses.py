@@ -1,0 +1,14 @@
+"""Which addresses are one host's."""
+
+from flockmq.auth.addresses import network
+
+
+def test_an_ipv6_host_has_a_whole_network() -> None:
+    assert network("2001:db8:1:2::1") == network("2001:db8:1:2:ffff::1") != network("2001:db8:1:3::1")
+    assert network("192.0.2.1") == "192.0.2.1"
+    assert network("") == ""
+    assert network(network("2001:db8:1:2::1")) == "2001:db8:1:2::/64"
+
+
+def test_hosts_that_come_over_an_ipv6_socket_are_told_apart() -> None:
+    assert network("::ffff:192.0.2.1") == "192.0.2.1"
