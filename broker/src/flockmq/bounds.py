@@ -126,6 +126,16 @@ CORE_UNABLE_S: Final = 60.0
 """How long a replicant doesn't move back to a core that was unable to write for it."""
 OVERVIEW_WAIT_S: Final = 2.0
 """How long a node that is asked about the whole cluster waits for another one's answer."""
+DIRECTORY_SLICE_ROWS: Final = 100
+"""Rows of clients or sessions that are made between two turns of the event loop."""
+DIRECTORY_SLICE_IDS: Final = 10_000
+"""Client ids of one slot that are put in order between two turns."""
+DIRECTORY_LOOKED_AT_MAX: Final = 5000
+"""Clients or sessions of one core that are looked at for a page, which may have fewer rows where they are filtered."""
+DIRECTORY_PAGE_MAX_BYTES: Final = 1024 * 1024
+"""Client ids and filters of one page, but for the last of them."""
+DIRECTORY_NAME_MAX_CHARS: Final = 1024
+"""What is shown of a user name."""
 MOVE_EVERY_S: Final = 5.0
 """One replicant of a core moves to another at most so often."""
 MOVE_DIFFERENCE: Final = 2

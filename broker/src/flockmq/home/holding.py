@@ -46,6 +46,7 @@ from flockmq.session.port import NodePort
 from flockmq.session.publish import Publish
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
+from flockmq.session.slotted import slot_of
 
 log: Final = logging.getLogger(__name__)
 
@@ -406,6 +407,11 @@ class Holding:
         """Redis has a session of this client that can't be restored here."""
         held = self.slots.get(slot)
         return held is not None and client_id in held.unread
+
+    def why_unread(self, client_id: bytes) -> str:
+        """Empty: nothing of this client is kept that can't be restored."""
+        held = self.slots.get(slot_of(client_id))
+        return "" if held is None else held.unread.get(client_id, "")
 
     def drop_unread(self, client_id: bytes, slot: int) -> bool:
         """Its client, or an operator, wants it no more. Returns whether there was one."""

@@ -11,7 +11,7 @@ A client id hashes to a slot; the core that owns the slot is its home. What alwa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from flockmq.bounds import SLOTS
@@ -98,6 +98,15 @@ class Registry:
         superseded = self._waiting.get(client_id)
         self._waiting[client_id] = new
         return Attached(token, False, Kick(old[0], client_id, old[1]), superseded)
+
+    def holder(self, client_id: bytes) -> Holder | None:
+        """The connection that has the client id, unless its node was purged."""
+        held = self._slots.get(slot_of(client_id), {}).get(client_id)
+        return None if held is None or held[0] in self._gone else held
+
+    def client_ids(self, slot: int) -> Collection[bytes]:
+        """Those that are held; those of purged nodes among them until they were swept."""
+        return self._slots.get(slot, {})
 
     def holds(self, client_id: bytes, incarnation: str, token: int) -> bool:
         """This connection has the client id, and its node wasn't purged."""

@@ -3,7 +3,7 @@
 | path | answers |
 |---|---|
 | GET /api/v5/alarms | JSON: what somebody should look at, the oldest first |
-| DELETE /api/v5/alarms/NAME | ends one; needs the API key (see `access`) |
+| DELETE /api/v5/alarms/NAME | ends one; needs the API key (see `guard`) |
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 | path | answers |
 |---|---|
 | GET /api/v1/plugins | JSON: the enabled plugins, and how they behave |
-| POST /api/v1/plugins/NAME/enable | takes the fence away from one that failed; needs the API key (see `access`) |
+| POST /api/v1/plugins/NAME/enable | takes the fence away from one that failed; needs the API key (see `guard`) |
 """
 
 from __future__ import annotations

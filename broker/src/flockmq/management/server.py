@@ -11,7 +11,7 @@
 | /api/v5/rlog | JSON: by shard, where this node's tables are in the log, how they keep up, and their digests |
 | /api/v1/plugins… | see `plugins` |
 | /api/v5/cluster, /api/v5/rlog/nodes | see `overview` |
-| /api/v1/sessions/… | see `sessions` |
+| /api/v1/clients…, /api/v1/sessions… | see `clients`, `sessions` |
 | /api/v5/alarms… | see `alarms` |
 | /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `access` |
 """
@@ -35,7 +35,7 @@ from flockmq.bounds import (
 )
 from flockmq.config.values import Address, Secret
 from flockmq.errors import cannot_bind
-from flockmq.management import access, alarms, overview, plugins, sessions
+from flockmq.management import access, alarms, clients, guard, overview, plugins, sessions
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
 
@@ -96,23 +96,25 @@ async def serve(
     node: NodeView, listen: Address, admin: Admin | None = None, api_key: Secret | None = None
 ) -> AsyncIterator[int]:
     """Serve while the block runs; gives the port. Raises AddressInUse when `listen` can't be bound."""
-    app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=[access.guarded])
+    app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=[guard.in_words, guard.with_key])
     app[NODE] = node
     app[plugins.PLUGINS] = node
     app[alarms.ALARMS] = node
+    app[clients.CLIENTS] = node
     app[sessions.SESSIONS] = node
     app[overview.OVERVIEW] = node
     app[REGISTRY] = metrics.registry(node)
     app.add_routes(routes)
     app.add_routes(plugins.routes)
     app.add_routes(alarms.routes)
+    app.add_routes(clients.routes)
     app.add_routes(sessions.routes)
     app.add_routes(overview.routes)
     if admin is not None:
         app[access.ADMIN] = admin
         app.add_routes(access.routes)
     if api_key is not None:
-        app[access.API_KEY] = api_key
+        app[guard.API_KEY] = api_key
     runner = web.AppRunner(
         app,
         access_log=None,

@@ -1,38 +1,64 @@
-"""Sessions over HTTP.
+"""Sessions over HTTP; all of it needs the API key (see `guard`).
 
-| path | answers |
-|---|---|
-| DELETE /api/v1/sessions/CLIENTID | ends that client's session, one that can't be read too, and its connection |
+| path | GET | DELETE |
+|---|---|---|
+| /api/v1/sessions | a page of those that last: `?limit=100&after=NEXT&clientid=a*&connected=no` | |
+| /api/v1/sessions/CLIENTID | any, with a page of its subscriptions: `?limit=100&after=NEXT` | ends it |
 
-It needs the API key (see `access`), and is answered when it is durable: 204, or 404 where there was neither.
+One ends with its connection, one that can't be read too; it is answered when that is durable.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from aiohttp import web
 
-from flockmq.management.view import CannotEnd, SessionsView
+from flockmq.management.answers import Refused, check_query, limit_of, shown
+from flockmq.management.rows import SessionsWanted
+from flockmq.management.view import SessionsView
 
 SESSIONS: Final = web.AppKey("sessions", SessionsView)
+_ANSWERS: Final = {None: None, "yes": True, "no": False}
+_SUBSCRIPTIONS_MAX_DIGITS: Final = 9
 
 routes = web.RouteTableDef()
 
 
+@routes.get("/api/v1/sessions")
+async def sessions(request: web.Request) -> web.Response:
+    check_query(request, "limit", "after", "clientid", "connected")
+    query = request.query
+    connected = query.get("connected")
+    if connected not in _ANSWERS:
+        raise Refused(400, f"connected: {connected!r} must be yes or no")
+    wanted = SessionsWanted(
+        limit=limit_of(request),
+        after=query.get("after"),
+        clientid=query.get("clientid"),
+        connected=_ANSWERS[connected],
+    )
+    return shown(await request.app[SESSIONS].sessions(wanted))
+
+
+@routes.get("/api/v1/sessions/{client_id:.+}")
+async def session(request: web.Request) -> web.Response:
+    check_query(request, "limit", "after")
+    after = request.query.get("after", "0")
+    if not after.isascii() or not after.isdigit() or len(after) > _SUBSCRIPTIONS_MAX_DIGITS:
+        raise Refused(400, f"after: {after!r} must be what the page before said as next")
+    found = await request.app[SESSIONS].session(request.match_info["client_id"], int(after), limit_of(request))
+    if not found:
+        raise _missing(request)
+    return shown(found)
+
+
 @routes.delete("/api/v1/sessions/{client_id:.+}")
 async def end(request: web.Request) -> web.Response:
-    client_id = request.match_info["client_id"]
-    try:
-        was_there = await request.app[SESSIONS].end_session(client_id)
-    except CannotEnd as why:
-        return _error(503, f"{why}; try again later")
-    if not was_there:
-        return _error(404, f"there is no session of {client_id!r}")
+    if not await request.app[SESSIONS].end_session(request.match_info["client_id"]):
+        raise _missing(request)
     return web.Response(status=204)
 
 
-def _error(status: int, why: str) -> web.Response:
-    body = msgspec.json.encode({"error": why}) + b"\n"
-    return web.Response(status=status, body=body, content_type="application/json")
+def _missing(request: web.Request) -> Refused:
+    return Refused(404, f"there is no session of {request.match_info['client_id']!r}")

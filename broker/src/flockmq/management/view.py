@@ -10,6 +10,8 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from flockmq.management.rows import ClientsWanted, SessionsWanted
+
 
 class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
     """Where a node listens, once it does. None: it has no such listener."""
@@ -193,16 +195,36 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[Member]
 
 
-class CannotEnd(Exception):
-    """A session can't be ended now; its text says why."""
+class Unavailable(Exception):
+    """It can't be told, or done, now; its text says why."""
+
+
+class ClientsView(Protocol):
+    """The cluster's connections; what is shown is JSON."""
+
+    async def clients(self, wanted: ClientsWanted) -> bytes:
+        """A Listing of ClientRows. Raises ValueError for what can't be meant, Unavailable."""
+
+    async def client(self, client_id: str) -> bytes:
+        """A ClientRow; empty: it isn't connected. Raises Unavailable."""
+
+    async def kick(self, client_id: str) -> bool:
+        """End its connection; False: there is none. Raises Unavailable."""
 
 
 class SessionsView(Protocol):
-    """The cluster's sessions."""
+    """The cluster's sessions; what is shown is JSON."""
+
+    async def sessions(self, wanted: SessionsWanted) -> bytes:
+        """A Listing of SessionRows: those that outlive their connections. Raises Unavailable."""
+
+    async def session(self, client_id: str, after: int, limit: int) -> bytes:
+        """A ShownSession, whether it lasts or not, with at most `limit` of its subscriptions, behind the first `after`;
+        empty: there is none. Raises Unavailable."""
 
     async def end_session(self, client_id: str) -> bool:
         """With its connection, wherever they are; returns when that is durable. False: there was neither. Raises
-        CannotEnd."""
+        Unavailable."""
 
 
 class OverviewView(Protocol):
@@ -213,7 +235,7 @@ class OverviewView(Protocol):
     async def logs(self) -> Sequence[NodeLog]: ...
 
 
-class NodeView(PluginsView, AlarmsView, SessionsView, OverviewView, Protocol):
+class NodeView(PluginsView, AlarmsView, ClientsView, SessionsView, OverviewView, Protocol):
     """A node seen from outside. Every call that isn't awaited answers at once, from memory."""
 
     def ready(self) -> tuple[bool, str]:

@@ -30,7 +30,7 @@ from flockmq.mqtt.topics import is_unpublishable
 from flockmq.node.delayed import check_publishable
 from flockmq.node.fronts import Fronts
 from flockmq.rlog.authors import author_of
-from flockmq.session.channel import ADMITTING, Channel
+from flockmq.session.channel import ADMITTING, CONNECTED, Channel
 from flockmq.session.counters import Counters
 from flockmq.session.front import Front
 from flockmq.session.opening import Will
@@ -274,6 +274,16 @@ class Clients:
         if channel.session is not None:
             channel.session.expiry_s = 0
         channel.close(reason)
+        self._flush()
+        return True
+
+    def send_away(self, client_id: bytes, token: int) -> bool:
+        """Whoever manages the cluster wants its connection to end; False: it has."""
+        channel = self._holder(client_id, token)
+        if channel is None or channel.state != CONNECTED:
+            return False
+        log.info("client %r is sent away by the management", client_id.decode())
+        channel.close(Reason.ADMINISTRATIVE_ACTION)
         self._flush()
         return True
 

@@ -41,6 +41,7 @@ from flockmq.node.arrivals import Arrivals
 from flockmq.node.clients import Clients
 from flockmq.node.clock_alarm import ClockAlarm
 from flockmq.node.delayed import Delayed
+from flockmq.node.directory import Directory
 from flockmq.node.filters import Filters, WriteReasons
 from flockmq.node.fronts import Fronts
 from flockmq.node.giving import Giving
@@ -196,6 +197,8 @@ class Node(NodePort):
         self.homes.on_will = partial(self.publishing.publish, accepted=_nobody_waits)
         self.feeds = Feeds(self.retained, Giving(router), self.retaining.caught_up, self.reactor.soon, cluster_clock)
         self.hosting = None if store is None else Hosting(self, store, router, zones, cluster_clock)
+        residents = None if self.hosting is None else self.hosting.residents
+        self.directory = Directory(cluster, self.overview.teller, self.homes, self.clients, residents, clock)
         self._clock_alarm = ClockAlarm(name, cluster, rlog)
         self.state = "starting"
         self._tasks: set[asyncio.Task[None]] = set()

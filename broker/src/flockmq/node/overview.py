@@ -62,10 +62,10 @@ class Overview:
 
     async def _asked_core(self, method: str) -> bytes | None:
         """What a core says; None: this one is to say it, or none answers."""
-        teller = self._teller()
+        teller = self.teller()
         return None if teller == self._cluster.incarnation else await self._answer(teller, method, 2 * OVERVIEW_WAIT_S)
 
-    def _teller(self) -> str:
+    def teller(self) -> str:
         """This core, or the one that this node writes through; another one if that one's tables may be old."""
         cluster = self._cluster
         nearest = cluster.incarnation if cluster.is_core else cluster.core_port.core

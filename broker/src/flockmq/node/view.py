@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from flockmq import __version__, build
 from flockmq.clock import Clock
 from flockmq.home.asking import Admission, AttachError
+from flockmq.management.rows import ClientsWanted, SessionsWanted
 from flockmq.management.view import (
     REDIS_AWAY,
     AlarmRow,
-    CannotEnd,
     ClusterState,
     LogState,
     NodeLog,
@@ -22,6 +22,7 @@ from flockmq.management.view import (
     PluginRow,
     Sample,
     ShardStatus,
+    Unavailable,
 )
 from flockmq.rlog.shards import SHARDS
 from flockmq.telemetry.metrics import counter_samples
@@ -144,6 +145,21 @@ class View:
             await self._node.rlog.end_alarm(name)
         return is_there
 
+    async def clients(self, wanted: ClientsWanted) -> bytes:
+        return await self._node.directory.clients(wanted)
+
+    async def client(self, client_id: str) -> bytes:
+        return await self._node.directory.client(client_id)
+
+    async def kick(self, client_id: str) -> bool:
+        return await self._node.directory.kick(client_id)
+
+    async def sessions(self, wanted: SessionsWanted) -> bytes:
+        return await self._node.directory.sessions(wanted)
+
+    async def session(self, client_id: str, after: int, limit: int) -> bytes:
+        return await self._node.directory.session(client_id, after, limit)
+
     async def end_session(self, client_id: str) -> bool:
         """As a CONNECT that wants none does, by a connection that is gone at once."""
         answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -158,7 +174,7 @@ class View:
         if isinstance(answer, Admission):
             answered.set_result(not answer.absent)
         else:
-            answered.set_exception(CannotEnd(str(answer)))
+            answered.set_exception(Unavailable(str(answer)))
 
     def _log_samples(self) -> Iterator[Sample]:
         """What Mria calls them, in our log."""

@@ -53,7 +53,7 @@ AUTHENTICATING: Final = 4
 class Channel(Publisher):
     """`protocol_version` is 4 for 3.1 and 3.1.1 and 5 for 5.0 (4 before CONNECT); times are the router's seconds.
 
-    `clean_end`: it said DISCONNECT.
+    `clean_end`: it said DISCONNECT; `connected_s`: when it was admitted.
     """
 
     __slots__ = (
@@ -64,6 +64,7 @@ class Channel(Publisher):
         "authentication_method",
         "clean_end",
         "close_reason",
+        "connected_s",
         "is_mqtt31",
         "keepalive_s",
         "state",
@@ -77,6 +78,7 @@ class Channel(Publisher):
         self.state: int = OPENED
         self.authentication_method: bytes | None = None
         self.is_mqtt31: bool = False
+        self.connected_s: float = 0.0
         self.will: Will | None = None
         self.token: object = None
         self.subscribes_waiting: int = 0
@@ -247,6 +249,7 @@ class Channel(Publisher):
         self.token = token
         self.session = session
         self.admitted_once = True
+        self.connected_s = self.router.now_s
         self.state = CONNECTED
         self.keepalive_s = opening.keep_alive_of(connect, self.limits) * self.limits.keepalive_multiplier
         connack = opening.connack(connect, self.limits, session, present, extra)

@@ -9,13 +9,15 @@ from typing import TypeVar
 import aiohttp
 from aiohttp import web
 
+from flockmq.management import guard
+
 Node = TypeVar("Node")
 
 
 @asynccontextmanager
 async def serving(routes: web.RouteTableDef, key: web.AppKey[Node], node: Node) -> AsyncIterator[aiohttp.ClientSession]:
     """`key`: by which the routes find their node. Gives a client of theirs."""
-    app = web.Application()
+    app = web.Application(middlewares=[guard.in_words])
     app[key] = node
     app.add_routes(routes)
     runner = web.AppRunner(app)

@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from flockmq.management import access, alarms
+from flockmq.management import alarms, guard
 from flockmq.management.view import AlarmRow
 from unit.broker.management.harness import serving
 
@@ -50,5 +50,5 @@ async def test_an_unknown_alarm_is_named(http: aiohttp.ClientSession) -> None:
 
 
 def test_only_who_has_the_key_ends_an_alarm() -> None:
-    assert not "/api/v5/alarms".startswith(access.GUARDED)
-    assert "/api/v5/alarms/redis-lost-data/route".startswith(access.GUARDED)
+    assert not "/api/v5/alarms".startswith(guard.GUARDED)
+    assert "/api/v5/alarms/redis-lost-data/route".startswith(guard.GUARDED)

@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from flockmq.management import access, plugins
+from flockmq.management import guard, plugins
 from flockmq.management.view import PluginRow
 from unit.broker.management.harness import serving
 
@@ -61,5 +61,5 @@ async def test_an_unknown_plugin_is_named(http: aiohttp.ClientSession) -> None:
 
 
 def test_only_who_has_the_key_enables_a_plugin() -> None:
-    assert not "/api/v1/plugins".startswith(access.GUARDED)
-    assert "/api/v1/plugins/greeter/enable".startswith(access.GUARDED)
+    assert not "/api/v1/plugins".startswith(guard.GUARDED)
+    assert "/api/v1/plugins/greeter/enable".startswith(guard.GUARDED)

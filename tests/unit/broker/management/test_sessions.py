@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from flockmq.management import access, sessions
-from flockmq.management.view import CannotEnd
+from flockmq.management import guard, sessions
+from flockmq.management.view import Unavailable
 from unit.broker.management.harness import serving
 
 
@@ -21,7 +21,7 @@ class Node:
     async def end_session(self, client_id: str) -> bool:
         self.ended.append(client_id)
         if self.why:
-            raise CannotEnd(self.why)
+            raise Unavailable(self.why)
         return self.was_there
 
 
@@ -57,4 +57,4 @@ async def test_it_is_said_why_it_cannot_be_ended_now(http: aiohttp.ClientSession
 
 
 def test_only_who_has_the_key_ends_a_session() -> None:
-    assert "/api/v1/sessions/a".startswith(access.GUARDED)
+    assert "/api/v1/sessions/a".startswith(guard.GUARDED)

@@ -1,0 +1,43 @@
+"""What the REST API's handlers have in common: how they answer, and how what is asked for is read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from flockmq.bounds import AUTH_PAGE_MAX
+
+PAGE_DEFAULT: Final = 100
+
+
+class Refused(Exception):
+    """Answered with this status; the text names what is wrong, and the mend."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def answer(status: int, value: object) -> web.Response:
+    return web.Response(status=status, body=msgspec.json.encode(value) + b"\n", content_type="application/json")
+
+
+def shown(json: bytes) -> web.Response:
+    return web.Response(body=json + b"\n", content_type="application/json")
+
+
+def limit_of(request: web.Request) -> int:
+    """Raises Refused."""
+    text = request.query.get("limit", str(PAGE_DEFAULT))
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= AUTH_PAGE_MAX:
+        raise Refused(400, f"limit: {text!r} must be a number from 1 to {AUTH_PAGE_MAX}")
+    return int(text)
+
+
+def check_query(request: web.Request, *known: str) -> None:
+    """What is misspelt would widen what is asked for. Raises Refused."""
+    for name in request.query:
+        if name not in known:
+            raise Refused(400, f"{name}: is no parameter of {request.path}; known are {', '.join(known)}")
