@@ -12,7 +12,7 @@ from paho.mqtt.properties import Properties
 
 PATIENCE_S = 30.0
 
-CONNACK, PUBACK, SUBACK, DISCONNECT, AUTH = 0x20, 0x40, 0x90, 0xE0, 0xF0
+CONNACK, PUBLISH, PUBACK, SUBACK, DISCONNECT, AUTH = 0x20, 0x30, 0x40, 0x90, 0xE0, 0xF0
 KINDS = {CONNACK: PacketTypes.CONNACK, DISCONNECT: PacketTypes.DISCONNECT, AUTH: PacketTypes.AUTH}
 
 
@@ -63,11 +63,12 @@ class Raw:
         username: str | None = None,
         password: str | None = None,
         *,
+        clean: bool = True,
         method: str | None = None,
         data: bytes | None = None,
     ) -> Answer:
         """CONNECT, and what it is answered with."""
-        flags = 0x02 | (0x80 if username is not None else 0) | (0x40 if password is not None else 0)
+        flags = (0x02 if clean else 0) | (0x80 if username is not None else 0) | (0x40 if password is not None else 0)
         body = b"\x00\x04MQTT" + bytes([self._version, flags]) + (60).to_bytes(2, "big")
         if self._version == 5:
             body += authentication(PacketTypes.CONNECT, method, data)

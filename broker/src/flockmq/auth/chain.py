@@ -62,6 +62,11 @@ class Chain:
         """Clients whose answer takes time."""
         return len(self._tasks)
 
+    @property
+    def identifies(self) -> bool:
+        """Clients are asked who they are."""
+        return bool(self._links) or self._scram is not None
+
     async def start(self) -> None:
         await asyncio.gather(*(link.start() for link in self._links))
 
@@ -134,7 +139,7 @@ class Chain:
             self.results["unavailable"] += 1
             return Outcome(Reason.SERVER_UNAVAILABLE)
         is_nameless = attempt.username is None and attempt.password is None
-        if self._may_be_anonymous(attempt.peer) and (is_nameless or (not self._links and self._scram is None)):
+        if self._may_be_anonymous(attempt.peer) and (is_nameless or not self.identifies):
             self.results["anonymous"] += 1
             return Outcome(Reason.SUCCESS, Principal(attempt.username or b""))
         self.results["denied"] += 1
@@ -144,7 +149,7 @@ class Chain:
     def _may_be_anonymous(self, peer: PeerInfo) -> bool:
         if self._allow_anonymous is not None:
             return self._allow_anonymous
-        return not self._links and self._scram is None and is_local(peer.host)
+        return not self.identifies and is_local(peer.host)
 
 
 def _named(attempt: Attempt) -> tuple[str | None, str]:

@@ -42,6 +42,7 @@ Origin = Annotated[
     ),
 ]
 Mode = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$", description='a mode as chmod takes it, for example "0660"')]
+ClientIdBinding = Literal["auto", "user", "none"]
 Some = Annotated[float, Meta(ge=0.1, le=3600.0), Kind.DURATION]
 
 
@@ -106,6 +107,9 @@ class Mqtt(Rates, frozen=True, kw_only=True):
     response_information: Annotated[str, Meta(max_length=1024)] = ""
     server_reference: Annotated[str, Meta(max_length=1024)] = ""
     """Where a 5.0 client may go when this node sends it away: `host:port`, or several, separated by spaces."""
+    client_id_binding: ClientIdBinding = "auto"
+    """Whether a client id is its user's while there is a connection or a session of it: `auto` is `user` where clients
+    are authenticated, and `none` elsewhere."""
     strict_mode: bool = False
     """Refuse what the specification lets a server refuse: see `session/strict.py`."""
 

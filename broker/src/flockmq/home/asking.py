@@ -50,6 +50,10 @@ class HomeFull(AttachError):
     0x88, the client may try again."""
 
 
+class Anothers(AttachError):
+    """Another user has a connection or a session of that client id: CONNACK 0x85 [MQTT-3.1.4-2]."""
+
+
 class Superseded(AttachError):
     """A newer connection of the same client id took its place: 0x8E."""
 
@@ -69,7 +73,8 @@ Answered = Callable[[bytes], None]
 
 
 class Connection(NamedTuple):
-    """One that holds a token; `opening` where its session runs at its home, or its will is kept there."""
+    """One that holds a token; `opening` where its session runs at its home, or its will is kept there, or it has a
+    user."""
 
     client_id: bytes
     token: int
@@ -265,6 +270,8 @@ class Asking:
         kicked = max(self._kicked.get(pending.client_id, 0), self._kicked_before.get(pending.client_id, 0))
         if status == wire.FULL:
             pending.done(HomeFull(f"the home of {pending.client_id!r} does not admit it now: {_FULL}"))
+        elif status == wire.ANOTHERS:
+            pending.done(Anothers(f"the client id {pending.client_id!r} is another user's"))
         elif status == wire.SUPERSEDED or token <= kicked:
             pending.done(Superseded(f"a newer connection has the client id {pending.client_id!r}"))
         else:

@@ -49,6 +49,7 @@ class Attach(NamedTuple):
     token: int
     opening: wire.Opening | None
     answer: Callable[[int], None]
+    user: bytes | None = None
 
 
 class Residents(Protocol):
@@ -64,8 +65,12 @@ class Residents(Protocol):
 
     def disown(self, slot: int) -> None: ...
 
-    def open(self, attach: Attach) -> bool:
-        """The session, if it lasts, sends behind the answer. False: there is no room for it, nothing was done."""
+    def open(self, attach: Attach) -> int:
+        """The session, if it lasts, sends behind the answer: ADMITTED. FULL, ANOTHERS: nothing was done."""
+        ...
+
+    def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
+        """Another user has a session of this client id."""
         ...
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
@@ -109,8 +114,11 @@ class Nobody:
     def disown(self, slot: int) -> None:
         """It had none."""
 
-    def open(self, attach: Attach) -> bool:
+    def open(self, attach: Attach) -> int:
         raise AssertionError("only cores own slots")
+
+    def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
+        return False
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
         """It has none."""

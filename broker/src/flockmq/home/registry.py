@@ -6,7 +6,9 @@ A client id hashes to a slot; the core that owns the slot is its home. What alwa
 - Tokens only grow: a token is (epoch, count, slot), as one integer. The epoch is the place in the cluster's log at
   which this core first served the slot, so a later home of a slot always gives higher tokens than an earlier one.
 - A token names one connection of the cluster: at one place in the log a slot has one owner, and that one counts.
-- After a slot moved, nodes register the connections they have: of two the one with the higher token stays.
+- After a slot moved, nodes register the connections they have: of two the one with the higher token stays, but of
+  those of two users the one that came first.
+- A client id is its user's, while a connection holds it: no other user gets it, or has one closed.
 """
 
 from __future__ import annotations
@@ -22,9 +24,15 @@ SLOT_BITS: Final = (SLOTS - 1).bit_length()
 TOKEN_BYTES: Final = 16
 
 
-Holder = tuple[str, int]
-"""(incarnation, token): a connection, as its home knows it. A plain tuple, because there may be a million, and the
-garbage collector stops looking at plain tuples of strings and numbers."""
+Holder = tuple[str, int, bytes | None]
+"""(incarnation, token, user; None: client ids aren't bound where it comes from): a connection, as its home knows it. A
+plain tuple, because there may be a million, and the garbage collector stops looking at plain tuples of strings and
+numbers."""
+
+
+def are_others(user: bytes | None, other: bytes | None) -> bool:
+    """Both are known, and aren't the same."""
+    return user is not None and other is not None and user != other
 
 
 class Kick(NamedTuple):
@@ -84,15 +92,20 @@ class Registry:
         `attach`."""
         return self._epochs.setdefault(slot, epoch) << COUNT_BITS + SLOT_BITS | slot
 
-    def attach(self, client_id: bytes, incarnation: str, epoch: int) -> Attached:
-        """A new connection wants the client id. `epoch`: the place in the log, used when the slot is served first."""
+    def attach(self, client_id: bytes, incarnation: str, epoch: int, user: bytes | None = None) -> Attached | None:
+        """A new connection wants the client id; None: it is another user's. `epoch`: the place in the log, used when
+        the slot is served first."""
         slot = slot_of(client_id)
         held = self._slots[slot]
+        old = held.get(client_id)
+        if old is not None and old[0] in self._gone:
+            old = None
+        if old is not None and are_others(user, old[2]):
+            return None
         self._count += 1
         token = self.floor(slot, epoch) + (self._count << SLOT_BITS)
-        new = (incarnation, token)
-        old = held.get(client_id)
-        if old is None or old[0] in self._gone:
+        new = (incarnation, token, user)
+        if old is None:
             held[client_id] = new
             return Attached(token, True)
         superseded = self._waiting.get(client_id)
@@ -111,7 +124,8 @@ class Registry:
     def holds(self, client_id: bytes, incarnation: str, token: int) -> bool:
         """This connection has the client id, and its node wasn't purged."""
         held = self._slots.get(slot_of(client_id), {})
-        return held.get(client_id) == (incarnation, token) and incarnation not in self._gone
+        holder = held.get(client_id)
+        return holder is not None and holder[:2] == (incarnation, token) and incarnation not in self._gone
 
     def detach(self, client_id: bytes, token: int) -> Holder | None:
         """A connection is gone; returns who is admitted in its place. Unknown ones are none of our business."""
@@ -131,25 +145,30 @@ class Registry:
         held[client_id] = self._waiting.pop(client_id)
         return waiting
 
-    def register(self, client_id: bytes, incarnation: str, token: int) -> Kick | None:
+    def register(self, client_id: bytes, incarnation: str, token: int, user: bytes | None = None) -> Kick | None:
         """A node has this connection since before the slot came here, or its link was lost; returns which of two must
         go: if another waits for that, its node may have been told in vain.
         """
         held = self._slots[slot_of(client_id)]
         old = held.get(client_id)
         if old is None or old[0] in self._gone:
-            held[client_id] = (incarnation, token)
+            held[client_id] = (incarnation, token, user)
             return None
-        if self.has_newer(client_id, token):
+        if self.has_newer(client_id, token, user):
             return Kick(incarnation, client_id, token)
-        if old[1] == token:
-            return None
-        held[client_id] = (incarnation, token)
-        return Kick(old[0], client_id, old[1])
+        held[client_id] = (incarnation, token, user)
+        return None if old[1] == token else Kick(old[0], client_id, old[1])
 
-    def has_newer(self, client_id: bytes, token: int) -> bool:
-        """A newer connection than this one has the client id, or waits for it."""
+    def others_waiting(self, client_id: bytes, user: bytes | None) -> Holder | None:
+        """Who waited for it and is another user than `user`, whose it is: that one waits no more."""
+        waiting = self._waiting.get(client_id)
+        return self._waiting.pop(client_id) if waiting is not None and are_others(user, waiting[2]) else None
+
+    def has_newer(self, client_id: bytes, token: int, user: bytes | None = None) -> bool:
+        """A newer connection than this one has the client id, or waits for it; or another user's older one."""
         old = self._slots.get(slot_of(client_id), {}).get(client_id)
+        if old is not None and old[0] not in self._gone and are_others(user, old[2]):
+            return old[1] < token
         is_older = old is not None and old[0] not in self._gone and old[1] > token
         return is_older or client_id in self._waiting
 

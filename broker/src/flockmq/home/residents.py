@@ -29,6 +29,7 @@ from flockmq.home.holding import Holding
 from flockmq.home.letters import Letters
 from flockmq.home.port import Attach, Homes, Host
 from flockmq.home.questions import Questions, hand_over
+from flockmq.home.registry import are_others
 from flockmq.home.returning import Returning
 from flockmq.home.slices import Slices
 from flockmq.home.store import Store
@@ -170,18 +171,24 @@ class Residents:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def open(self, attach: Attach) -> bool:
-        if not self._has_room(attach):
-            return False
+    def open(self, attach: Attach) -> int:
         self.holding.now()
+        if self.is_anothers(attach.client_id, attach.user):
+            return wire.ANOTHERS
+        if not self._has_room(attach):
+            return wire.FULL
         self._cut_off.pop(attach.client_id, None)
         if self._must_wait(attach):
-            return self._returning.put(attach)
+            return wire.ADMITTED if self._returning.put(attach) else wire.FULL
         self._open(attach)
-        return True
+        return wire.ADMITTED
+
+    def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
+        session = self.sessions.find(client_id)
+        return isinstance(session, DurableSession) and are_others(user, session.user)
 
     def _open(self, attach: Attach) -> None:
-        client_id, incarnation, token, opening, answer = attach
+        client_id, incarnation, token, opening, answer, _ = attach
         slot = self.holding.slots[slot_of(client_id)]
         had_unread = self.holding.drop_unread(client_id, slot.number)
         self._expected.pop(client_id, None)
@@ -316,7 +323,8 @@ class Residents:
         meta = Meta(source + opening.nonce, opening.expiry_s, opening.version, _will_of(opening))
         limits = self._host.limits(opening.zone)
         window, max_packet_bytes = opening.window, opening.max_packet_bytes
-        return DurableSession(journal, self.holding.ledger, meta, sink, client_id, limits, window, max_packet_bytes)
+        ledger, user = self.holding.ledger, opening.user
+        return DurableSession(journal, ledger, meta, sink, client_id, limits, window, max_packet_bytes, user)
 
     def _overflowed(self, sink: ToFront) -> None:
         """Cut off with a reason rather than left with a gap; the session is away from now on."""

@@ -17,6 +17,8 @@ Where this node is the home itself all of that is a call, not a note. What alway
   purged admits nobody: its slots may be another's.
 - A home hears of connections from members only: who isn't one asks again, and what it registers waits until it is.
 - A will of a session that is at its node is kept here (guests.py), and published when the node was purged.
+- A client id is its user's while there is a connection or a session of it: another user's attach is refused before it
+  has any effect.
 - Who wants to put more into a store that is full is refused at once; so is who would wait for it with too many others.
 """
 
@@ -36,7 +38,7 @@ from flockmq.home.early import Early
 from flockmq.home.guests import Guests
 from flockmq.home.outbox import Outbox
 from flockmq.home.port import Attach, Cluster, Nobody, Residents
-from flockmq.home.registry import Attached, Kick, Registry
+from flockmq.home.registry import Kick, Registry
 from flockmq.session.publish import Publish
 from flockmq.session.slotted import slot_of
 
@@ -122,7 +124,7 @@ class Homes:
 
     def attach(self, client_id: bytes, opening: wire.Opening | None, done: Done) -> None:
         """Make this node's new connection the one that holds the client id. `opening`: what it asks for, where it wants
-        a session that lasts, or one that may be there, or has a will; None: any that is there ends.
+        a session that lasts, or one that may be there, or has a will, or a user; None: any that is there ends.
         """
         self._asking.attach(client_id, opening, done)
 
@@ -258,7 +260,10 @@ class Homes:
         if not self.registry.owns(slot_of(client_id)) or not self._may_attach(incarnation):
             self.say(incarnation, wire.ANSWER, (number, wire.NOT_HOME, b"", 0))
             return
-        attached: Attached = self.registry.attach(client_id, incarnation, self._cluster.epoch())
+        attached = self.registry.attach(client_id, incarnation, self._cluster.epoch(), wire.user_of(opening))
+        if attached is None:
+            self.say(incarnation, wire.ANSWER, (number, wire.ANOTHERS, b"", 0))
+            return
         waiting = Waiting(client_id, incarnation, number, opening, attached.token)
         if attached.admitted:
             self._admit(waiting)
@@ -283,21 +288,23 @@ class Homes:
         if self.residents.has_loaded(waiting.slot()):
             self._open_alone(waiting)
         elif not self._unloaded.put(waiting):
-            self._no_room(waiting)
+            self._turn_away(waiting, wire.FULL)
 
-    def _no_room(self, waiting: Waiting) -> None:
-        self.say(waiting.incarnation, wire.ANSWER, (waiting.number, wire.FULL, b"", 0))
+    def _turn_away(self, waiting: Waiting, status: int) -> None:
+        self.say(waiting.incarnation, wire.ANSWER, (waiting.number, status, b"", 0))
         self._free(waiting.client_id, waiting.token)
 
     def _open(self, waiting: Waiting) -> None:
         if not self._may_attach(waiting.incarnation):
-            self.say(waiting.incarnation, wire.ANSWER, (waiting.number, wire.NOT_HOME, b"", 0))
-            self._free(waiting.client_id, waiting.token)
+            self._turn_away(waiting, wire.NOT_HOME)
             return
         answer = partial(self._admitted, waiting)
         opening = None if waiting.opening is None or wire.is_guest(waiting.opening) else waiting.opening
-        if not self.residents.open(Attach(waiting.client_id, waiting.incarnation, waiting.token, opening, answer)):
-            self._no_room(waiting)
+        user = wire.user_of(waiting.opening)
+        attach = Attach(waiting.client_id, waiting.incarnation, waiting.token, opening, answer, user)
+        status = self.residents.open(attach)
+        if status != wire.ADMITTED:
+            self._turn_away(waiting, status)
 
     def _open_alone(self, waiting: Waiting) -> None:
         try:
@@ -340,16 +347,21 @@ class Homes:
     def _register_here(
         self, incarnation: str, client_id: bytes, raw: bytes, opening: wire.Opening | None, pairs: bytes
     ) -> None:
-        slot, token = slot_of(client_id), wire.unpack_token(raw)
+        slot, token, user = slot_of(client_id), wire.unpack_token(raw), wire.user_of(opening)
         if not self._hears(slot, incarnation):
-            if self.registry.has_newer(client_id, token):  # whatever else is heard of it, it has to go
+            if self.registry.has_newer(client_id, token, user):  # whatever else is heard of it, it has to go
                 self._kick(Kick(incarnation, client_id, token))
             else:
                 self._early.put(slot, incarnation, wire.REGISTER, (client_id, raw, opening, pairs))
             return
-        kick = self.registry.register(client_id, incarnation, token)
+        if self.residents.is_anothers(client_id, user):
+            self._kick(Kick(incarnation, client_id, token))
+            return
+        kick = self.registry.register(client_id, incarnation, token, user)
         if kick is not None:
             self._kick(kick)
+        if (outsider := self.registry.others_waiting(client_id, user)) is not None:
+            self._refuse(outsider[1], wire.ANOTHERS)
         if opening is None or (kick is not None and kick.token == token):
             return
         if wire.is_guest(opening):
@@ -380,7 +392,7 @@ class Homes:
             self._asking.slots_moved([slot])
 
     def _let_go(self, slot: int) -> None:
-        tokens = [token for _, (_, token) in self.registry.disown(slot)]
+        tokens = [token for _, (_, token, _) in self.registry.disown(slot)]
         self.residents.disown(slot)
         self.guests.let_go(slot)
         for waiting in self._unloaded.take(slot):
@@ -398,7 +410,7 @@ class Homes:
         self._unloaded.node_gone(incarnation)
         for token in [token for token, waiting in self._waiting.items() if waiting.incarnation == incarnation]:
             del self._waiting[token]
-        for _, (_, token) in self.registry.node_gone(incarnation):
+        for _, (_, token, _) in self.registry.node_gone(incarnation):
             if (waiting := self._waiting.pop(token, None)) is not None:
                 self._admit(waiting)
 

@@ -33,6 +33,8 @@ ADMITTED: Final = 0
 SUPERSEDED: Final = 1
 NOT_HOME: Final = 2
 FULL: Final = 3
+ANOTHERS: Final = 4
+"""Another user has the client id: a connection, or a session."""
 
 LASTS: Final = 1
 """The session runs at its home; without it, on the node of its connection."""
@@ -53,7 +55,8 @@ class WillRow(msgspec.Struct, frozen=True, array_like=True):
 class Opening(msgspec.Struct, frozen=True, array_like=True):
     """What a CONNECT asks of a session that lasts, or may be there already, or has a will. `window` and
     `max_packet_bytes` are the client's; `zone` names its limits; `nonce` is this CONNECT's, by which a home knows it
-    again when its answer was lost.
+    again when its answer was lost; `user`: whose client id it is from now on, as the node authenticated it (b"":
+    nobody), or None where client ids aren't bound to users.
     """
 
     version: int
@@ -64,10 +67,11 @@ class Opening(msgspec.Struct, frozen=True, array_like=True):
     zone: str
     nonce: bytes
     will: WillRow | None = None
+    user: bytes | None = None
 
 
 def is_guest(opening: Opening) -> bool:
-    """Its session starts and ends with the connection, and is at its node: the home has its will alone."""
+    """Its session starts and ends with the connection, and is at its node: the home has its will and user alone."""
     return opening.clean_start and not opening.expiry_s
 
 
@@ -104,10 +108,10 @@ class Receive(msgspec.Struct, frozen=True, array_like=True, tag=2):
 Question = Subscribe | Unsubscribe | Receive
 
 Attach = tuple[int, bytes, Opening | None]
-"""(number of the request at its node, client id, what it opens; None: a session that starts and ends with it and has no
-will)"""
+"""(number of the request at its node, client id, what it opens; None: a session that starts and ends with it, has no
+will and is nobody's)"""
 Answer = tuple[int, int, bytes, int]
-"""(number of the request, ADMITTED | SUPERSEDED | NOT_HOME | FULL, token, LASTS | PRESENT, or ABSENT)"""
+"""(number of the request, ADMITTED | SUPERSEDED | NOT_HOME | FULL | ANOTHERS, token, LASTS | PRESENT, or ABSENT)"""
 ClientToken = tuple[bytes, bytes]
 """(client id, token): of KICK and OVERFLOW"""
 Detach = tuple[bytes, bytes, int, bool, bytes]
@@ -145,10 +149,14 @@ decode_reasons: Final = msgspec.msgpack.Decoder(list[int]).decode
 decode_origin: Final = msgspec.msgpack.Decoder(bytes).decode
 
 
+def user_of(opening: Opening | None) -> bytes | None:
+    return None if opening is None else opening.user
+
+
 def size_of(client_id: bytes, opening: Opening | None) -> int:
     """What an attach counts for, in bytes."""
     will = None if opening is None else opening.will
-    return len(client_id) + (0 if will is None else len(will.packet))
+    return len(client_id) + len(user_of(opening) or b"") + (0 if will is None else len(will.packet))
 
 
 def pack_token(token: int) -> bytes:

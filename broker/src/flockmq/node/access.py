@@ -49,6 +49,7 @@ class Hooks(Protocol):
     """What plugins say; see `node.hooking`."""
 
     def connecting(self, channel: Channel, connect: Connect) -> int: ...
+    def must_authenticate(self) -> bool: ...
     def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None: ...
     def must_authorize(self) -> bool: ...
     def authorize(
@@ -98,6 +99,10 @@ class Access:
                 log.info("client %r is sent away: what it was granted ran out", channel.client_id().decode())
                 channel.close(Reason.MAXIMUM_CONNECT_TIME)
                 self._flush()
+
+    def identifies(self) -> bool:
+        """Clients are asked who they are."""
+        return self.auth.chain.identifies or self._hooks.must_authenticate()
 
     # Connecting.
 

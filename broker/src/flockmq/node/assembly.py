@@ -213,6 +213,7 @@ def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
         keepalive_multiplier=mqtt.keepalive_multiplier,
         server_keepalive=mqtt.server_keepalive,
         idle_timeout=mqtt.idle_timeout,
+        client_id_binding=mqtt.client_id_binding,
         max_subscriptions=mqtt.max_subscriptions,
         max_wildcard_shapes=mqtt.max_wildcard_shapes,
         response_information=mqtt.response_information,

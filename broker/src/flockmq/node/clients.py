@@ -19,7 +19,7 @@ from typing import Final, Protocol
 import msgspec
 
 from flockmq.clock import Clock
-from flockmq.home.asking import Admission, AttachError, Connection, Done
+from flockmq.home.asking import Admission, Anothers, AttachError, Connection, Done
 from flockmq.home.guests import will_origin
 from flockmq.home.wire import Opening, WillRow
 from flockmq.mqtt.errors import PacketError
@@ -33,6 +33,7 @@ from flockmq.rlog.authors import author_of
 from flockmq.session.channel import ADMITTING, CONNECTED, Channel
 from flockmq.session.counters import Counters
 from flockmq.session.front import Front
+from flockmq.session.limits import AUTO, TO_USER
 from flockmq.session.opening import Will
 from flockmq.session.port import ALLOWED, ASKED, PUBLISH, UNTOLD
 from flockmq.session.principal import Principal
@@ -88,8 +89,10 @@ class Clients:
         self.must_authorize: Callable[[Principal], bool] = _no_rules
         self.refuses: Callable[[bytes], bool] = is_unpublishable
         """Nobody's will goes to this topic."""
+        self.identifies: Callable[[], bool] = _nobody_is_asked
+        """Clients are asked who they are."""
         self.homes_keep_wills: Callable[[], bool] = _not_yet
-        """All nodes know that homes keep the wills of sessions that are here."""
+        """All nodes know that homes keep the wills of sessions that are here, and whose these are."""
         self._sessions = sessions
         self._fronts = fronts
         self._counters = counters
@@ -158,10 +161,13 @@ class Clients:
         self._home().attach(session.client_id, opening, answered)
 
     def _opening(self, channel: Channel, connect: Connect, session: Session) -> Opening | None:
-        """What its home is to know; None where the session starts and ends with this connection, and has no will."""
+        """What its home is to know; None where the session starts and ends with this connection, has no will, and is
+        nobody's."""
         is_guest = connect.clean_start and not session.expiry_s
-        if is_guest and (channel.will is None or not self.homes_keep_wills()):
+        if is_guest and not self.homes_keep_wills():
             return None
+        if is_guest and channel.will is None:
+            return self._owned(channel, session)
         will = channel.will if self.watcher is None else self.watcher.will_of(channel)
         channel.will = will
         return Opening(
@@ -173,7 +179,19 @@ class Clients:
             session.limits.name,
             self._token_bytes(8),
             None if will is None else WillRow(will.delay_s, will.message.version, will.message.packet),
+            self._user(channel, session),
         )
+
+    def _user(self, channel: Channel, session: Session) -> bytes | None:
+        """Whose the client id is from now on."""
+        binding = session.limits.client_id_binding
+        is_bound = binding == TO_USER or (binding == AUTO and self.identifies())
+        return channel.principal.username if is_bound else None
+
+    def _owned(self, channel: Channel, session: Session) -> Opening | None:
+        """Of a session that starts and ends with its connection, and has no will, its home knows the user."""
+        user = self._user(channel, session)
+        return None if user is None else Opening(channel.protocol_version, True, 0, 0, 0, "", b"", None, user)
 
     def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
         client_id = session.client_id
@@ -235,18 +253,18 @@ class Clients:
 
     def _guest(self, channel: Channel, token: int) -> Opening | None:
         """What the home is to know of a session that is here; of one that came before homes kept wills, too."""
-        guest = self._guests.get(token)
         session = channel.session
-        if guest is None and session is not None and not isinstance(session, Front) and channel.will is not None:
-            if not self.homes_keep_wills():
-                return None
+        if session is None or isinstance(session, Front) or not self.homes_keep_wills():
+            return None
+        guest = self._guests.get(token)
+        if guest is None and channel.will is not None:
             will = channel.will = channel.will if self.watcher is None else self.watcher.will_of(channel)
             if will is not None:
                 row = WillRow(will.delay_s, will.message.version, will.message.packet)
-                zone = session.limits.name
-                guest = Opening(channel.protocol_version, True, 0, 0, 0, zone, self._token_bytes(8), row)
+                zone, user = session.limits.name, self._user(channel, session)
+                guest = Opening(channel.protocol_version, True, 0, 0, 0, zone, self._token_bytes(8), row, user)
                 self._guests[token] = guest
-        return guest
+        return guest or self._owned(channel, session)
 
     def is_will_published(self, client_id: bytes) -> bool:
         """With the purge of this node, by the home that kept it for this client."""
@@ -313,7 +331,8 @@ class Clients:
     ) -> None:
         if isinstance(answer, AttachError):
             log.info("client %r isn't admitted: %s", session.client_id, answer)
-            channel.refuse(Reason.SERVER_UNAVAILABLE)  # there is no code for "superseded" in CONNACK
+            is_anothers = isinstance(answer, Anothers)  # there is no code for "superseded" in CONNACK
+            channel.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID if is_anothers else Reason.SERVER_UNAVAILABLE)
         elif channel.state != ADMITTING:
             nonce = _nonce_of(opening)
             self._home().detach(session.client_id, answer.token, session.expiry_s, with_will=False, nonce=nonce)
@@ -352,6 +371,10 @@ class Clients:
 
 
 def _not_yet() -> bool:
+    return False
+
+
+def _nobody_is_asked() -> bool:
     return False
 
 

@@ -101,7 +101,7 @@ class Hooking:
 
     def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None:
         """Who the client is, a reason code if it may not be, or None: others are to be asked."""
-        if points.CLIENT_AUTHENTICATE not in self._placed:
+        if not self.must_authenticate():
             return None
         client = client_of(channel, connect.user_name or b"")
         asked = points.Credentials(client=client, password=connect.password)
@@ -112,6 +112,9 @@ class Hooking:
             username = client.username if answer.username is None else answer.username
             return Principal(username.encode(), superuser=answer.superuser)
         return None
+
+    def must_authenticate(self) -> bool:
+        return points.CLIENT_AUTHENTICATE in self._placed
 
     def must_authorize(self) -> bool:
         return points.CLIENT_AUTHORIZE in self._placed

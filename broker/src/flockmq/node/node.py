@@ -160,6 +160,7 @@ class Node(NodePort):
         )
         self.clients.must_authorize = self.access.must_authorize
         self.clients.refuses = router.refuses
+        self.clients.identifies = self.access.identifies
         reauthorizing = Reauthorizing(self._connections, self.access.must_authorize)
         auth.authorizer.on_change = reauthorizing.rules_changed
         hooking.on_change = reauthorizing.rules_changed

@@ -37,6 +37,7 @@ from flockmq.session.journal import (
     RELEASED,
     SUBSCRIPTION,
     UNSUBSCRIBED,
+    USER,
     WAITS,
     ZONE,
     Journal,
@@ -125,8 +126,9 @@ class DurableSession(JournaledSession):
         limits: Limits,
         window: int,
         max_packet_bytes: int = 0,
+        user: bytes | None = None,
     ) -> None:
-        super().__init__(journal, ledger, meta, sink, client_id, limits, window, max_packet_bytes)
+        super().__init__(journal, ledger, meta, sink, client_id, limits, window, max_packet_bytes, user)
         self.inflight = {}
         self._queued_qos0: int = 0
         self._kept_bytes: int = 0
@@ -153,6 +155,8 @@ class DurableSession(JournaledSession):
         meta.will = fresh.meta.will
         meta.will_source = fresh.meta.will_source
         self.expiry_s = fresh.expiry_s
+        if fresh.user is not None:
+            self.user = fresh.user
         self.attach(fresh.sink, fresh.limits, fresh.window, fresh.max_packet_bytes)
 
     def attach(self, sink: Sink, limits: Limits, window: int, max_packet_bytes: int) -> None:
@@ -502,7 +506,7 @@ class DurableSession(JournaledSession):
         """The store lost something: put all that is to last into it anew."""
         client_id, journal = self.client_id, self.journal
         journal.drop(client_id)
-        self._zone = DEFAULT
+        self._zone, self._stored_user = DEFAULT, None
         self._write_meta()
         for subscription in self.all_subscriptions():
             self._write_subscription(subscription)
@@ -594,5 +598,6 @@ def restored(
     away = router.away5 if meta.version == 5 else router.away4
     session = DurableSession(journal, ledger, meta, away, client_id, limits(zone), 0)
     session._zone = zone
+    session.user = session._stored_user = fields.get(USER)
     session.restore(fields, router.now_s)
     return session

@@ -14,6 +14,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.session.journal import (
     META,
     OWED,
+    USER,
     ZONE,
     Journal,
     Ledger,
@@ -110,7 +111,7 @@ class JournaledSession(Session):
 
     __slots__ = (
         "_durable", "_effects", "_ended", "_front", "_giving", "_is_unsealed", "_last", "_last_number", "_seals",
-        "_zone", "given", "journal", "ledger", "meta", "origins", "owed", "unsubscribes",
+        "_stored_user", "_zone", "given", "journal", "ledger", "meta", "origins", "owed", "unsubscribes", "user",
     )  # fmt: skip
 
     def __init__(
@@ -123,6 +124,7 @@ class JournaledSession(Session):
         limits: Limits,
         window: int,
         max_packet_bytes: int = 0,
+        user: bytes | None = None,
     ) -> None:
         super().__init__(sink, client_id, limits, window, max_packet_bytes, meta.expiry_s)
         self.journal = journal
@@ -144,7 +146,10 @@ class JournaledSession(Session):
         self._seals: list[_Seal] | None = None
         self._is_unsealed: bool = False
         self._ended: bool = False
+        self.user: bytes | None = user
+        """Whose it is; None: client ids aren't bound to users."""
         self._zone: str = DEFAULT
+        self._stored_user: bytes | None = None
         """What the store has."""
 
     # The life of the session.
@@ -189,6 +194,9 @@ class JournaledSession(Session):
         if self._zone != self.limits.name:
             self._zone = self.limits.name
             self.journal.put(self.client_id, ZONE, self._zone.encode())
+        if self.user is not None and self._stored_user != self.user:
+            self._stored_user = self.user
+            self.journal.put(self.client_id, USER, self.user)
 
     def add_subscription(self, subscription: Subscription) -> None:
         super().add_subscription(subscription)

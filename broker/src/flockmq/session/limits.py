@@ -10,6 +10,9 @@ from flockmq.bounds import TOPIC_MAX_LEVELS
 
 DEFAULT: Final = "default"
 """The zone of whoever has no other."""
+AUTO: Final = "auto"
+TO_USER: Final = "user"
+"""What a client id may be bound to; "none" besides."""
 
 
 @mypyc_attr(acyclic=True)
@@ -18,6 +21,7 @@ class Limits:
 
     __slots__ = (
         "await_rel_timeout",
+        "client_id_binding",
         "exclusive_subscription",
         "idle_timeout",
         "keepalive_multiplier",
@@ -72,6 +76,7 @@ class Limits:
         max_wildcard_shapes: int = 16,
         response_information: str = "",
         server_reference: str = "",
+        client_id_binding: str = AUTO,
         strict_mode: bool = False,
         max_connections: int = 1_000_000,
     ) -> None:
@@ -99,5 +104,6 @@ class Limits:
         self.max_wildcard_shapes = max_wildcard_shapes
         self.response_information = response_information
         self.server_reference = server_reference
+        self.client_id_binding = client_id_binding
         self.strict_mode = strict_mode
         self.max_connections = max_connections

@@ -10,6 +10,7 @@ from flockmq.bounds import SLOTS
 from flockmq.home import wire
 from flockmq.home.asking import Admission, Answered, AttachError, Connection
 from flockmq.home.port import Attach
+from flockmq.home.registry import are_others
 from flockmq.home.service import Homes
 
 DELIVERY = "delivery"
@@ -134,6 +135,8 @@ class Sessions:
         self.questions: list[tuple[bytes, wire.Question, Answered]] = []
         self.places: list[tuple[int, int]] = []
         self.ended = False
+        self.users: dict[bytes, bytes] = {}
+        """Client id -> whose session it has."""
         self.cuts: list[str] = []
         self.gone: list[str] = []
         self.on_open: Callable[[], None] = _nothing
@@ -152,13 +155,16 @@ class Sessions:
     def disown(self, slot: int) -> None:
         self.loaded.discard(slot)
 
-    def open(self, attach: Attach) -> bool:
+    def open(self, attach: Attach) -> int:
         if self.full:
-            return False
+            return wire.FULL
         self.on_open()
         self.opened.append((attach.client_id, attach.incarnation, attach.opening))
         attach.answer(0 if attach.opening is None else wire.LASTS)
-        return True
+        return wire.ADMITTED
+
+    def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
+        return are_others(user, self.users.get(client_id))
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
         self.left.append((client_id, token, expiry_s, with_will))

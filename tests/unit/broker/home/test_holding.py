@@ -589,9 +589,9 @@ async def test_a_session_that_cannot_be_read_is_kept_until_its_client_wants_it_n
     assert later.alarms[SLOT].startswith(f"a session of slot {SLOT} can't be read, and is kept: {ID.decode()!r} (")
     assert later.alarms[SLOT].endswith(")")
     answers: list[int] = []
-    assert not later.residents.open(Attach(ID, EDGE, 2, opening(2), answers.append)), "it would take its place"
+    assert later.residents.open(Attach(ID, EDGE, 2, opening(2), answers.append)) == wire.FULL, "it would take its place"
     assert of_slot[ID] == kept
-    assert later.residents.open(Attach(ID, EDGE, 3, opening(3, clean=True), answers.append))
+    assert later.residents.open(Attach(ID, EDGE, 3, opening(3, clean=True), answers.append)) == wire.ADMITTED
     await later.settle()
     assert answers == [wire.LASTS]
     assert of_slot[ID].keys() == {b"m"}
@@ -629,10 +629,10 @@ async def test_a_session_that_cannot_be_read_ends_with_a_clean_session(redis: Re
     redis.slot(SLOT).sessions[ID][b"m"] = b"of a later version"
     later = await another(redis)
     answers: list[int] = []
-    assert later.residents.open(Attach(ID, EDGE, 2, None, answers.append))
+    assert later.residents.open(Attach(ID, EDGE, 2, None, answers.append)) == wire.ADMITTED
     await later.settle()
     assert answers == [0]
-    assert later.residents.open(Attach(ID, EDGE, 3, None, answers.append))
+    assert later.residents.open(Attach(ID, EDGE, 3, None, answers.append)) == wire.ADMITTED
     assert answers == [0, wire.ABSENT]
     assert ID not in redis.slot(SLOT).sessions
     assert later.alarms[SLOT] == ""

@@ -8,6 +8,7 @@ from flockmq.home.registry import COUNT_BITS, SLOT_BITS, TOKEN_BYTES, Kick, Regi
 
 ID = b"client"
 A, B = "a@00000001", "b@00000001"
+IDS = st.sampled_from((b"x", b"y"))
 
 
 def home(*client_ids: bytes) -> Registry:
@@ -32,7 +33,7 @@ def test_a_newer_connection_waits_until_the_older_is_gone() -> None:
     new = registry.attach(ID, B, 0)
     assert (new.admitted, new.kick) == (False, Kick(A, ID, old.token))
     assert new.token > old.token
-    assert registry.detach(ID, old.token) == (B, new.token)
+    assert registry.detach(ID, old.token) == (B, new.token, None)
 
 
 def test_of_two_that_wait_the_newer_gets_it() -> None:
@@ -40,9 +41,9 @@ def test_of_two_that_wait_the_newer_gets_it() -> None:
     old = registry.attach(ID, A, 0)
     loser = registry.attach(ID, B, 0)
     winner = registry.attach(ID, A, 0)
-    assert winner.superseded == (B, loser.token)
+    assert winner.superseded == (B, loser.token, None)
     assert registry.detach(ID, loser.token) is None
-    assert registry.detach(ID, old.token) == (A, winner.token)
+    assert registry.detach(ID, old.token) == (A, winner.token, None)
 
 
 def test_what_a_purged_node_held_is_free() -> None:
@@ -50,7 +51,7 @@ def test_what_a_purged_node_held_is_free() -> None:
     registry.attach(ID, A, 0)
     registry.attach(b"other", A, 0)
     waiting = registry.attach(ID, B, 0)
-    assert registry.node_gone(A) == [(ID, (B, waiting.token))]
+    assert registry.node_gone(A) == [(ID, (B, waiting.token, None))]
     assert registry.attach(b"other", B, 0).admitted
     for _ in registry.sweep():
         pass
@@ -104,6 +105,23 @@ def test_a_slot_that_comes_back_starts_anew() -> None:
     assert again.token > first.token
 
 
+def test_another_user_does_not_get_what_a_user_holds() -> None:
+    registry = home(ID)
+    held = registry.attach(ID, A, 0, b"jo")
+    assert registry.attach(ID, B, 0, b"eve") is None
+    assert registry.attach(ID, B, 0, b"") is None, "nor does nobody"
+    assert registry.attach(ID, B, 0, None).kick == Kick(A, ID, held.token), "where it comes from nothing is bound"
+
+
+def test_of_two_users_connections_the_older_stays() -> None:
+    registry = home(ID)
+    registry.register(ID, A, 2, b"eve")
+    assert registry.has_newer(ID, 1, b"jo") is False
+    assert registry.register(ID, B, 1, b"jo") == Kick(A, ID, 2)
+    assert registry.register(ID, A, 2, b"eve") == Kick(A, ID, 2)
+    assert registry.holds(ID, B, 1)
+
+
 class Takeovers(RuleBasedStateMachine):
     """Connections as their nodes see them: admitted ones, and kicks that have not been carried out."""
 
@@ -116,10 +134,17 @@ class Takeovers(RuleBasedStateMachine):
         self.live: dict[int, bytes] = {}
         self.waiting: dict[int, bytes] = {}
         self.newest: dict[bytes, int] = {}
+        self.users: dict[int, bytes | None] = {}
 
-    @rule(target=kicks, client_id=st.sampled_from((b"x", b"y")), node=st.sampled_from((A, B)))
-    def connect(self, client_id: bytes, node: str) -> object:
-        attached = self.registry.attach(client_id, node, 1)
+    @rule(target=kicks, client_id=IDS, node=st.sampled_from((A, B)), user=st.sampled_from((None, b"", b"jo")))
+    def connect(self, client_id: bytes, node: str, user: bytes | None) -> object:
+        token = next((token for token, of in self.live.items() if of == client_id), 0)
+        holder = self.users.get(token)
+        attached = self.registry.attach(client_id, node, 1, user)
+        assert (attached is None) == (None not in (holder, user) and holder != user)
+        if attached is None:
+            return multiple()
+        self.users[attached.token] = user
         assert attached.token > self.newest.get(client_id, 0)
         self.newest[client_id] = attached.token
         if attached.superseded is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from flockmq import bounds
@@ -9,6 +10,8 @@ from flockmq.bounds import SINK_CONGESTED_MAX_S
 from flockmq.home import wire
 from flockmq.home.port import Attach
 from flockmq.mqtt.reason import Reason
+from flockmq.session.durable import DurableSession
+from flockmq.session.journal import USER
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
@@ -41,8 +44,10 @@ async def test_no_session_and_no_subscription_begins_while_too_much_waits_for_Re
     other = roommates(1)[0]
     before = {client_id: fields.copy() for client_id, fields in redis.slot(SLOT).sessions.items()}
     home.disk.backed_up = True
-    assert not home.residents.open(Attach(ID, EDGE, 2, opening(2), lambda _: None)), "it would put what it is told"
-    assert not home.residents.open(Attach(other, EDGE, 3, opening(3), lambda _: None))
+    assert home.residents.open(Attach(ID, EDGE, 2, opening(2), lambda _: None)) == wire.FULL, (
+        "it would put what it is told"
+    )
+    assert home.residents.open(Attach(other, EDGE, 3, opening(3), lambda _: None)) == wire.FULL
     assert home.open(4, opening(4, expiry_s=0), other) == [0], "a connection's own puts nothing"
     assert redis.slot(SLOT).sessions == before
     assert list(home.residents.sessions.away) == [ID]
@@ -53,8 +58,8 @@ async def test_of_a_Redis_that_is_full_who_has_a_session_gets_back_to_it(home: H
     subscribed(home)
     home.residents.leave(ID, 1, -1, False)
     home.disk.full = True
-    assert not home.residents.open(Attach(ID, EDGE, 2, opening(2, clean=True), lambda _: None))
-    assert not home.residents.open(Attach(roommates(1)[0], EDGE, 3, opening(3), lambda _: None))
+    assert home.residents.open(Attach(ID, EDGE, 2, opening(2, clean=True), lambda _: None)) == wire.FULL
+    assert home.residents.open(Attach(roommates(1)[0], EDGE, 3, opening(3), lambda _: None)) == wire.FULL
     assert home.open(4, opening(4)) == [wire.LASTS | wire.PRESENT]
     [answer] = home.subscribe(4, b"b/#")
     assert wire.decode_reasons(answer) == [Reason.QUOTA_EXCEEDED]
@@ -455,7 +460,7 @@ async def test_those_who_wait_for_their_nodes_are_bounded(
     monkeypatch.setattr(bounds, "RETURNING_MAX", 0)
     home.open(1, opening(1, will=will()))
     later = await another(redis)
-    assert not later.residents.open(Attach(ID, EDGE, 2, opening(2), lambda _: None))
+    assert later.residents.open(Attach(ID, EDGE, 2, opening(2), lambda _: None)) == wire.FULL
 
 
 async def test_a_connection_that_never_was_says_nothing_of_the_one_before_it(
@@ -678,3 +683,55 @@ def run(home: Home, payload: bytes) -> None:
     """Of QoS 0."""
     packet = publication(4, 0, False, b"a/b", payload, b"").packet
     home.residents.letters.take_runs([Letter(b"", 0, b"", 4, packet)])
+
+
+def owned(nonce: int, user: bytes | None, *, clean: bool = False) -> wire.Opening:
+    return msgspec.structs.replace(opening(nonce, clean=clean), user=user)
+
+
+def asks(home: Home, token: int, asked: wire.Opening | None, user: bytes | None) -> int:
+    return home.residents.open(Attach(ID, EDGE, token, asked, lambda _: None, user))
+
+
+async def test_a_session_is_its_users_at_the_next_home_too(redis: Redis, home: Home) -> None:
+    home.open(1, owned(1, b"jo"))
+    home.subscribe(1, b"a/#")
+    home.residents.leave(ID, 1, -1, False)
+    before = redis.slot(SLOT).sessions[ID].copy()
+    for place in (home, await another(redis)):
+        assert asks(place, 2, owned(2, b"eve"), b"eve") == wire.ANOTHERS
+        assert asks(place, 3, owned(3, b"", clean=True), b"") == wire.ANOTHERS, "nor does nobody get it"
+        assert asks(place, 4, None, b"eve") == wire.ANOTHERS, "who wants none doesn't end it"
+        assert redis.slot(SLOT).sessions[ID] == before
+    assert place.open(5, owned(5, b"jo")) == [wire.LASTS | wire.PRESENT]
+
+
+async def test_a_session_that_ended_is_nobodys(home: Home) -> None:
+    home.open(1, owned(1, b"jo"))
+    home.residents.leave(ID, 1, 0, False)
+    assert home.open(2, owned(2, b"eve")) == [wire.LASTS]
+
+
+async def test_a_session_without_a_user_is_whose_who_comes_back_to_it(redis: Redis, home: Home) -> None:
+    """It is of an earlier release, or client ids weren't bound."""
+    home.open(1, opening(1))
+    home.residents.leave(ID, 1, -1, False)
+    assert home.open(2, owned(2, b"jo")) == [wire.LASTS | wire.PRESENT]
+    home.residents.leave(ID, 2, -1, False)
+    assert asks(await another(redis), 3, owned(3, b"eve"), b"eve") == wire.ANOTHERS
+
+
+async def test_where_client_ids_are_bound_no_more_a_session_stays_its_users(home: Home) -> None:
+    home.open(1, owned(1, b"jo"))
+    assert home.open(2, opening(2)) == [wire.LASTS | wire.PRESENT]
+    assert asks(home, 3, owned(3, b"eve"), b"eve") == wire.ANOTHERS
+
+
+async def test_whose_a_session_is_is_written_again_when_Redis_lost_it(redis: Redis, home: Home) -> None:
+    home.open(1, owned(1, b"jo"))
+    session = home.residents.sessions.by_id[ID]
+    assert isinstance(session, DurableSession)
+    redis.slot(SLOT).sessions[ID].clear()
+    session.write_again()
+    home.residents.holding.seal()
+    assert redis.slot(SLOT).sessions[ID][USER] == b"jo"

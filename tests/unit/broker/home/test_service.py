@@ -6,11 +6,12 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import msgspec
 import pytest
 
 from flockmq import bounds
 from flockmq.home import service, wire
-from flockmq.home.asking import Admission, AttachError, HomeFull, HomeUnreachable, Superseded
+from flockmq.home.asking import Admission, Anothers, AttachError, HomeFull, HomeUnreachable, Superseded
 from flockmq.home.guests import will_origin
 from flockmq.home.port import Attach
 from flockmq.rlog.authors import author_of
@@ -460,8 +461,8 @@ async def test_all_nodes_hear_of_a_crowded_slot_from_its_home(network: Network) 
     assert [one[0] for one in heard] == [core, other], "not who isn't linked, nor of somebody else's slot"
 
 
-async def connected(network: Network, node: Node) -> list[Admission | AttachError]:
-    answers = node.clients.connect(ID, LASTING)
+async def connected(network: Network, node: Node, opening: wire.Opening = LASTING) -> list[Admission | AttachError]:
+    answers = node.clients.connect(ID, opening)
     await network.settle()
     return answers
 
@@ -711,10 +712,10 @@ def roommates(count: int) -> list[bytes]:
 def fail_for(node: Node, method: str, client_id: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     does = getattr(node.sessions, method)
 
-    def fails_once(asked: bytes | Attach, *rest: Any) -> bool:
+    def fails_once(asked: bytes | Attach, *rest: Any) -> Any:
         if client_id == (asked.client_id if isinstance(asked, Attach) else asked):
             raise RuntimeError(client_id)
-        return bool(does(asked, *rest))
+        return does(asked, *rest)
 
     monkeypatch.setattr(node.sessions, method, fails_once)
 
@@ -806,3 +807,64 @@ async def test_wills_that_find_no_room_are_counted(network: Network, monkeypatch
     core, edge = await network.start("core-0", "edge-0")
     await guest(network, edge)
     assert (len(core.homes.guests), core.homes.guests.dropped) == (0, 1)
+
+
+def owned(user: bytes, *, lasts: bool) -> wire.Opening:
+    return msgspec.structs.replace(LASTING if lasts else GUEST, will=None, user=user)
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+async def test_another_users_connection_is_refused_and_closes_none(network: Network, lasts: bool) -> None:
+    _, first, second = await network.start("core-0", "edge-0", "edge-1")
+    held = token_of(await connected(network, first, owned(b"jo", lasts=lasts)))
+    (answer,) = await connected(network, second, owned(b"eve", lasts=not lasts))
+    assert isinstance(answer, Anothers)
+    assert (first.clients.kicked, first.clients.held) == ([], {ID: held})
+    newer = await connected(network, second, owned(b"jo", lasts=lasts))
+    assert token_of(newer) > held, "the same user takes it over"
+
+
+async def test_a_client_id_that_nobody_has_is_anybodys(network: Network) -> None:
+    _, edge = await network.start("core-0", "edge-0")
+    await connected(network, edge, owned(b"jo", lasts=False))
+    edge.clients.let_go(ID)
+    assert token_of(await connected(network, edge, owned(b"eve", lasts=False)))
+
+
+async def test_the_next_home_of_a_slot_knows_whose_its_client_ids_are(network: Network) -> None:
+    first, second, edge, other = await network.start("core-0", "core-1", "edge-0", "edge-1")
+    await connected(network, edge, owned(b"jo", lasts=False))
+    network.move([slot_of(ID)], second if home_of(network) is first else first)
+    await network.settle()
+    (answer,) = await connected(network, other, owned(b"eve", lasts=False))
+    assert isinstance(answer, Anothers)
+    assert edge.clients.kicked == []
+
+
+async def test_who_was_faster_than_an_older_connection_of_another_user_goes_again(network: Network) -> None:
+    """A slot moved, and its new home hears of the older one too late."""
+    first, second, edge, other, third = await network.start("core-0", "core-1", "edge-0", "edge-1", "edge-2")
+    held = token_of(await connected(network, edge, owned(b"jo", lasts=False)))
+    heir = second if home_of(network) is first else first
+    network.cut(edge, heir)
+    network.move([slot_of(ID)], heir)
+    await network.settle()
+    other.clients.holds_on = True
+    assert token_of(await connected(network, other, owned(b"eve", lasts=False)))
+    waiting = await connected(network, third, owned(b"eve", lasts=False))
+    assert waiting == []
+    network.mend(edge, heir)
+    await network.settle()
+    assert {client_id for client_id, _ in other.clients.kicked} == {ID}
+    assert [type(answer) for answer in waiting] == [Anothers]
+    assert (edge.clients.kicked, edge.clients.held) == ([], {ID: held})
+
+
+async def test_a_connection_goes_whose_client_id_another_users_session_has(network: Network) -> None:
+    first, second, edge = await network.start("core-0", "core-1", "edge-0")
+    await connected(network, edge, owned(b"jo", lasts=False))
+    heir = second if home_of(network) is first else first
+    heir.sessions.users[ID] = b"eve"
+    network.move([slot_of(ID)], heir)
+    await network.settle()
+    assert len(edge.clients.kicked) == 1

@@ -8,9 +8,9 @@ import pytest
 
 from flockmq.clock import SYSTEM
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
-from flockmq.home.asking import Admission, Answered, AttachError, Done, HomeUnreachable, Superseded
+from flockmq.home.asking import Admission, Anothers, Answered, AttachError, Done, HomeUnreachable, Superseded
 from flockmq.home.guests import will_origin
-from flockmq.home.wire import Opening, Question, is_guest
+from flockmq.home.wire import Opening, Question, is_guest, user_of
 from flockmq.mqtt import encode
 from flockmq.mqtt.errors import protocol_error
 from flockmq.mqtt.packets import Connect, Will
@@ -23,7 +23,7 @@ from flockmq.session.front import Front
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will as LastWill
 from flockmq.session.port import ALLOWED, ASKED, DENIED, UNTOLD
-from flockmq.session.principal import ANONYMOUS
+from flockmq.session.principal import ANONYMOUS, Principal
 from flockmq.session.session import Session
 from unit.broker.session.harness import Client, Node, Port, publish, without_words
 
@@ -67,6 +67,8 @@ class Admitting(Port):
         self.node = Node()
         self.node.port = self.node.serving(self)
         self.home = Home()
+        self.user = b""
+        """Who the next client is."""
         self.events: list[tuple[str, bytes, int, int]] = []
         self.left: list[LastWill | None] = []
         """The wills of connections that are gone."""
@@ -85,7 +87,7 @@ class Admitting(Port):
         self.clients.watcher = self
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        self.clients.authenticated(channel, connect, ANONYMOUS)
+        self.clients.authenticated(channel, connect, Principal(self.user) if self.user else ANONYMOUS)
 
     def gone(self, channel: Channel, session: Session, will: LastWill | None) -> None:
         self.left.append(will)
@@ -386,3 +388,36 @@ def test_who_asked_for_a_session_and_found_none_leaves_its_will_at_its_home(admi
     client = admitting.connecting(clean=False, will=WILL)
     admitting.answer(client, 7, lasts=False)
     assert is_guest(will_of_a_guest(admitting))
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+@pytest.mark.parametrize(
+    ("binding", "identifies", "user", "bound_to"),
+    [
+        ("auto", True, b"jo", b"jo"),
+        ("auto", True, b"", b""),
+        ("auto", False, b"jo", None),
+        ("user", False, b"jo", b"jo"),
+        ("none", True, b"jo", None),
+    ],
+)
+def test_a_home_is_told_whose_a_client_id_is(
+    admitting: Admitting, lasts: bool, binding: str, identifies: bool, user: bytes, bound_to: bytes | None
+) -> None:
+    admitting.node.limits.client_id_binding = binding
+    admitting.clients.identifies = lambda: identifies
+    admitting.clients.homes_keep_wills = lambda: True
+    admitting.user = user
+    client = admitting.connecting(clean=not lasts, expiry_s=60 if lasts else 0)
+    [(_, opening, _)] = admitting.home.asked
+    assert user_of(opening) == bound_to
+    assert opening is None or is_guest(opening) != lasts
+    admitting.answer(client, 7, lasts=lasts)
+    [connection] = admitting.clients.connections()
+    assert user_of(connection.opening) == bound_to, "the next home is told, too"
+
+
+@pytest.mark.parametrize(("version", "said"), [(5, Reason.CLIENT_IDENTIFIER_NOT_VALID), (4, 2)])
+def test_a_client_id_of_another_user_is_refused(admitting: Admitting, version: int, said: int) -> None:
+    client = admitting.connecting(version=version)
+    assert admitting.answer(client, Anothers("it is another user's"))[3] == said
