@@ -150,6 +150,7 @@ class Mqtt(Rates, frozen=True):
     max_wildcard_shapes: int | None = None
     response_information: str | None = None
     server_reference: str | None = None
+    client_id_binding: str | None = None
     strict_mode: bool | None = None
 
 
