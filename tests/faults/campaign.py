@@ -48,7 +48,9 @@ async def campaign(options: argparse.Namespace) -> int:
     what = options.script or f"{options.n} faults"
     say(f"seed {options.seed}: {what}, sessions {options.sessions}; logs in {options.out}")
     events: list[AnyEvent] = []
-    extra = admin.settings(sandbox.FOLDER / "api-key") if "rules" in PROFILES[options.profile] else None
+    extra = {"MQTT__CLIENT_ID_BINDING": "user"}
+    if "rules" in PROFILES[options.profile]:
+        extra |= admin.settings(sandbox.FOLDER / "api-key")
     now = asyncio.get_running_loop().time
 
     def ended(host: Host, code: int, last_words: str) -> None:

@@ -14,6 +14,7 @@ from judges import (
     invented,
     losses,
     order,
+    owners,
     permissions,
     readiness,
     refused,
@@ -34,6 +35,7 @@ from judges.expiry import EXPIRED
 from judges.invented import INVENTED
 from judges.losses import LOST
 from judges.order import REORDERED
+from judges.owners import STOLEN
 from judges.permissions import BANNED, LET_THROUGH
 from judges.readiness import STALE_READY, UNSERVED
 from judges.refused import REFUSED
@@ -54,6 +56,7 @@ __all__ = [
     "ALARM", "BANNED", "BOUND", "DELAYED_ORDER", "DIGESTS", "DROPPED", "DUPLICATED", "EARLY", "ECHOED", "EXPIRED",
     "FILTERS", "INVENTED", "JUDGES", "LET_THROUGH", "LOST", "NOT_GRANTED", "NO_PROGRESS", "REFUSED", "REFUSED_ITS_OWN",
     "REORDERED", "REPEATED", "RETAINED", "ROUTES_LEFT", "SESSION_PRESENT", "SHARED_LOST", "SHARED_TWICE", "STALE_READY",
+    "STOLEN",
     "TWO_CONNECTIONS", "TWO_HOLDERS", "UNASKED", "UNSERVED", "UNWELL", "WILL_LOST", "WILL_TWICE", "WILL_UNDUE",
     "Finding", "Judge", "Rules", "Verdict", "judge", "matches",
 ]  # fmt: skip
@@ -78,6 +81,7 @@ JUDGES: Final[dict[str, Judge]] = {
     "what was refused had no effect": refused.judge,
     "who is banned isn't connected": permissions.bans,
     "what is denied isn't done": permissions.permissions,
+    "a client id is its user's": owners.judge,
     "tables are the same": tables.judge,
     "who is stale isn't ready": readiness.stale_ready,
     "slots are served": readiness.slots_unserved,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conformance import wire
+from load.features.owners import THIEF
 from load.scripted import Connection, Play, Took
 
 
@@ -16,6 +17,8 @@ class Echo:
 
     def _answer(self, connection: Connection, packet: Took) -> bytes:
         match packet.kind:
+            case wire.CONNECT if packet.rest.endswith(THIEF.encode()):
+                return wire.packet(0x20, bytes((0, 0x85)), b"\0" if connection.version == wire.V5 else b"")
             case wire.CONNECT:
                 if (older := self._clients.get(packet.topic)) is not None:
                     older.end()

@@ -95,6 +95,15 @@ class Closed(Event, frozen=True, gc=False):
     reason: int = -1
 
 
+class Intruded(Event, frozen=True, gc=False):
+    """CONNACK for another user than the client's own, who came by its client id; asked for since `asked_at`."""
+
+    client: str
+    node: str
+    asked_at: float
+    reason: int
+
+
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
@@ -306,6 +315,7 @@ AnyEvent = (
     | Refused
     | Disconnected
     | Closed
+    | Intruded
     | Published
     | Acknowledged
     | PublishRefused

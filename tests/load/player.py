@@ -33,6 +33,8 @@ class Terms(NamedTuple):
     expiry_s: float = 0.0
     """Of its session; infinity where 3.1.1 leaves it to the node."""
     receive_maximum: int = 16
+    user: str = ""
+    """Whose name it gives; empty: it gives none."""
 
     @property
     def lasts(self) -> bool:
@@ -202,7 +204,7 @@ class Player:
                 terms.version, terms.expiry_s, will,
             )
         )  # fmt: skip
-        connack = await link.open(node.address, _connect(self.name, terms, will))
+        connack = await link.open(node.address, connect(self.name, terms, will))
         if connack is None:
             return
         if connack.reason:
@@ -261,7 +263,7 @@ class Player:
             self._changed.set()
 
 
-def _connect(name: str, terms: Terms, will: Will | None) -> bytes:
+def connect(name: str, terms: Terms, will: Will | None = None) -> bytes:
     properties: list[tuple[int, wire.Value]] = [(wire.RECEIVE_MAXIMUM, terms.receive_maximum)]
     if terms.lasts and terms.version == wire.V5:
         properties.append((wire.SESSION_EXPIRY, int(terms.expiry_s)))
@@ -271,7 +273,13 @@ def _connect(name: str, terms: Terms, will: Will | None) -> bytes:
         delay = [(wire.WILL_DELAY, int(will.delay_s))] if will.delay_s else None
         last_words = wire.Will(will.topic, payload, will.qos, will.retain, delay)
     return wire.connect(
-        terms.version, name, clean=not terms.lasts, keep_alive_s=KEEP_ALIVE_S, properties=properties, will=last_words
+        terms.version,
+        name,
+        clean=not terms.lasts,
+        keep_alive_s=KEEP_ALIVE_S,
+        properties=properties,
+        will=last_words,
+        user_name=terms.user.encode() or None,
     )
 
 

@@ -13,6 +13,7 @@ from load.features import (
     expiry,
     overflow,
     overlap,
+    owners,
     payloads,
     retained,
     rules,
@@ -38,6 +39,7 @@ FEATURES: Final[dict[str, Callable[[Feature], None]]] = {
     "expiry": expiry.play,
     "takeover": takeover.play,
     "rules": rules.play,
+    "owners": owners.play,
 }
 
 _SHARES: Final = {
@@ -53,8 +55,10 @@ _SHARES: Final = {
     "expiry": 0.1,
     "takeover": 0.15,
     "rules": 0.2,
+    "owners": 0.2,
 }
 """Of a load's rate; the base has all of it."""
+_NOT_STORED: Final = ("overflow", "rules", "expiry", "owners")
 _LITTLE: Final = 0.4
 """Of its share a feature has where all are."""
 
@@ -68,12 +72,12 @@ PROFILES: Final[dict[str, dict[str, float]]] = {
     "flow": _profile("windows", "payloads", "overlap"),
     **{name: _profile(name) for name in FEATURES if name not in ("windows", "payloads", "overlap")},
     "real": _profile(*(name for name in FEATURES if name not in ("overflow", "rules")), part=_LITTLE),
-    "stored": _profile(*(name for name in FEATURES if name not in ("overflow", "rules", "expiry")), part=_LITTLE),
+    "stored": _profile(*(name for name in FEATURES if name not in _NOT_STORED), part=_LITTLE),
     "all": _profile(*FEATURES, part=_LITTLE),
 }
 """Of each feature, its share of the load's rate. `overflow` needs nodes with a low `max_mqueue_len` that the stage
-knows, `rules` needs an admin; `real` and `stored` need neither. `stored`: all that stands in the log, in Redis and on
-links, and nothing that a slow machine could take for late."""
+knows, `rules` needs an admin, `owners` nodes that bind client ids to users; `stored` needs none of these. `stored`: all
+that stands in the log, in Redis and on links, and nothing that a slow machine could take for late."""
 
 
 def made(feature: Feature, sessions: tuple[str, ...], churners: int) -> Feature:

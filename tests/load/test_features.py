@@ -143,6 +143,7 @@ def cluster() -> Iterator[SimulatedCluster]:
         ("MQTT__MAX_MQUEUE_LEN", str(MQUEUE_LEN)),
         ("AUTHORIZATION__SOURCES", '[{"type": "built_in_database"}]'),
         ("AUTHORIZATION__NO_MATCH", "allow"),
+        ("MQTT__CLIENT_ID_BINDING", "user"),
     )
     loop = SimulatedLoop()
     made = SimulatedCluster(loop, 1, Shape(cores=1, replicants=2, settings=settings))

@@ -84,4 +84,5 @@ PROFILES: Final[dict[str, Profile]] = {
     "expiry": Profile("expiry", base_rate=20),
     "takeover": Profile("takeover", base_rate=18),
     "rules": Profile("rules", (_with(*BY_RULES),), base_rate=17),
+    "owners": Profile("owners", (_with(("MQTT__CLIENT_ID_BINDING", "user")),), base_rate=17),
 }

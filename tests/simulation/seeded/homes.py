@@ -37,6 +37,12 @@ def forget_what_came(right: Function, residents: Residents, session: DurableSess
     return right(residents, session, token)
 
 
+@seeded(judge.STOLEN, "owners", Residents.is_anothers)
+def give_away(right: Function, residents: Residents, client_id: bytes, user: bytes | None) -> bool:
+    """A session whose client is away is whoever's comes."""
+    return False
+
+
 @seeded(judge.UNWELL, "base", Residents.ask)
 def never_answer(
     right: Function, residents: Residents, client_id: bytes, token: int, place: Any, question: Any, answer: Function

@@ -21,6 +21,7 @@ import msgspec
 from flockmq.clock import Clock
 from flockmq.home.asking import Admission, Anothers, AttachError, Connection, Done
 from flockmq.home.guests import will_origin
+from flockmq.home.registry import are_others
 from flockmq.home.wire import Opening, WillRow
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Connect
@@ -156,6 +157,9 @@ class Clients:
     def _attach(self, channel: Channel, connect: Connect, extra: Properties | None) -> None:
         session = channel.session
         assert session is not None
+        if self._is_anothers_here(channel, session):  # its home may be new, and may not have heard of that one yet
+            channel.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID)
+            return
         opening = self._opening(channel, connect, session)
         answered = partial(self._answered, channel, session, connect, opening, extra)
         self._home().attach(session.client_id, opening, answered)
@@ -187,6 +191,12 @@ class Clients:
         binding = session.limits.client_id_binding
         is_bound = binding == TO_USER or (binding == AUTO and self.identifies())
         return channel.principal.username if is_bound else None
+
+    def _is_anothers_here(self, channel: Channel, session: Session) -> bool:
+        older = self.by_id.get(session.client_id)
+        if older is None or older.session is None:
+            return False
+        return are_others(self._user(channel, session), self._user(older, older.session))
 
     def _owned(self, channel: Channel, session: Session) -> Opening | None:
         """Of a session that starts and ends with its connection, and has no will, its home knows the user."""

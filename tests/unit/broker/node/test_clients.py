@@ -421,3 +421,16 @@ def test_a_home_is_told_whose_a_client_id_is(
 def test_a_client_id_of_another_user_is_refused(admitting: Admitting, version: int, said: int) -> None:
     client = admitting.connecting(version=version)
     assert admitting.answer(client, Anothers("it is another user's"))[3] == said
+
+
+def test_another_users_connection_here_stays_though_its_home_is_new(admitting: Admitting) -> None:
+    admitting.clients.identifies = lambda: True
+    admitting.user = b"jo"
+    client = admitting.connecting()
+    admitting.answer(client, 7)
+    admitting.user = b"eve"
+    channel = admitting.node.opened()
+    answer = b"".join(admitting.node.feed(channel, encode.connect(Connect(5, b"c", clean_start=True))))
+    assert answer[3] == Reason.CLIENT_IDENTIFIER_NOT_VALID
+    assert admitting.home.asked == []
+    assert admitting.tokens() == [(b"c", 7)]
