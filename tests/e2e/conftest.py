@@ -29,15 +29,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def operator() -> None:
-    """The operator, installed from the chart with this checkout's images; nothing of an earlier run is left."""
+    """The operator of all namespaces, installed from the chart with this checkout's images."""
+    remove_all()
+    install("--set=clusterWide=true")
+
+
+def remove_all() -> None:
+    """Nothing of an earlier run is left."""
     if "flockmq" in helm("list", "--namespace", SYSTEM, "--short").split():
         helm("uninstall", "flockmq", "--namespace", SYSTEM, "--wait")
     for namespace in namespaces():
         namespace.delete()
     kubectl("delete", "crd", "--ignore-not-found", "mqttclusters.flockmq.io")
+
+
+def install(*settings: str) -> None:
     Namespace(SYSTEM).create()
     chart = str(ROOT / "charts/flockmq")
-    helm("install", "flockmq", chart, f"--namespace={SYSTEM}", "--wait", "--timeout=3m", *image_settings())
+    helm("install", "flockmq", chart, f"--namespace={SYSTEM}", "--wait", "--timeout=3m", *settings, *image_settings())
 
 
 def namespaces() -> list[Namespace]:

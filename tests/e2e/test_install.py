@@ -1,7 +1,37 @@
 """The chart installs an operator that runs, and the plain manifest is one that Kubernetes takes."""
 
-from conftest import SYSTEM
-from harness import ROOT, Namespace, kubectl
+from conftest import SYSTEM, install, remove_all
+from harness import ROOT, KubectlError, MqttCluster, Namespace, kubectl
+
+SMALL = {
+    "cores": {"replicas": 1, "resources": {"requests": {"cpu": "20m", "memory": "96Mi"}}},
+    "replicants": {"replicas": 1, "resources": {"requests": {"cpu": "20m", "memory": "96Mi"}}},
+    "redis": {"resources": {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}}},
+    "report": {"enabled": False},
+    "terminationGracePeriodSeconds": 10,
+}
+
+
+def test_by_default_the_operator_runs_clusters_of_its_own_namespace_and_may_do_nothing_elsewhere() -> None:
+    """The first of all tests: the operator of the others is another one."""
+    remove_all()
+    install()
+    namespace = Namespace(SYSTEM)
+    cluster = {"apiVersion": "flockmq.io/v1alpha1", "kind": "MqttCluster", "metadata": {"name": "own"}, "spec": SMALL}
+    namespace.apply(cluster)
+    MqttCluster(namespace, "own").wait_ready()
+    assert may(SYSTEM, "get", "secrets")
+    assert not may("default", "get", "secrets")
+    assert not may("default", "list", "mqttclusters.flockmq.io")
+
+
+def may(namespace: str, verb: str, resource: str) -> bool:
+    """Whether the operator may do that there."""
+    account = f"--as=system:serviceaccount:{SYSTEM}:flockmq-operator"
+    try:
+        return kubectl("auth", "can-i", verb, resource, account, f"--namespace={namespace}").strip() == "yes"
+    except KubectlError:  # with "no" it ends with 1
+        return False
 
 
 def test_the_operator_is_available_and_has_not_restarted(operator: None) -> None:

@@ -1,4 +1,5 @@
-"""How many connections a cluster holds, asked of its cores."""
+"""How many connections a cluster holds, asked of its cores. A redirect is no answer: pods don't choose whom the
+operator asks."""
 
 import aiohttp
 import msgspec
@@ -17,7 +18,9 @@ class Node(msgspec.Struct):
 async def count_connections(session: aiohttp.ClientSession, context: Context) -> int | None:
     """The sum over all nodes; None: no core answered with a list of nodes."""
     try:
-        async with session.get(url_of(context), timeout=aiohttp.ClientTimeout(total=ASK_S)) as response:
+        async with session.get(
+            url_of(context), timeout=aiohttp.ClientTimeout(total=ASK_S), allow_redirects=False
+        ) as response:
             if response.status != 200:
                 return None
             answer = b""

@@ -110,7 +110,7 @@ async def check_cluster(kube: Kube) -> None:
 
 async def run_kopf(settings: Settings, reconciler: Reconciler) -> None:
     """Watch and reconcile until a signal says to stop."""
-    log.info("leading; watching %s", settings.flockmq_watch_namespaces or "all namespaces")
+    log.info("leading; watching %s", ", ".join(settings.namespaces) or "all namespaces")
     try:
         await kopf.operator(
             registry=registry,

@@ -14,6 +14,7 @@ import msgspec
 
 from flockmq_operator.certificates import Unreadable, next_step
 from flockmq_operator.drift import drift
+from flockmq_operator.images import allowed, images_refused
 from flockmq_operator.manifest import Manifest, Ref, annotation, ref
 from flockmq_operator.observe import Observed
 from flockmq_operator.quantity import quantity
@@ -142,7 +143,23 @@ def find_problem(context: Context, observed: Observed, wanted: list[Ref]) -> Pro
             "delete it, or create the MqttCluster under another name",
         )
     secrets = [name for kind, name in wanted if kind == "Secret"]
-    return missing_secret(context, observed) or lost_secret(context, observed, secrets) or shrinking(context, observed)
+    return (
+        refused_image(context)
+        or missing_secret(context, observed)
+        or lost_secret(context, observed, secrets)
+        or shrinking(context, observed)
+    )
+
+
+def refused_image(context: Context) -> Problem | None:
+    refused = [f"{field}: {image}" for field, image in images_refused(context)]
+    if not refused:
+        return None
+    return Problem(
+        "ImageRefused",
+        f"{', '.join(refused)}: the operator takes images only from {', '.join(allowed(context.settings))}: name one "
+        "of these, or have its registry added to the operator's (imageRegistries of its chart)",
+    )
 
 
 def missing_secret(context: Context, observed: Observed) -> Problem | None:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+EVERYTHING = "*"
+
 
 class SettingsError(Exception):
     """A variable that is missing or wrong; the message names it and says how to mend it."""
@@ -22,14 +24,26 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flockmq_analytics_image: str
     flockmq_image_pull_policy: str = "IfNotPresent"
     flockmq_watch_namespaces: str = ""
-    """Namespaces, joined by commas; empty: all."""
+    """Namespaces, joined by commas; empty: the operator's own; `*`: all."""
+    flockmq_image_registries: str = ""
+    """From where MqttClusters may name images (see `images`), joined by commas; `*`: from anywhere."""
     flockmq_log_level: str = "INFO"
     flockmq_log_format: str = "json"
     flockmq_health_port: int = 8080
 
     @property
     def namespaces(self) -> list[str]:
-        return [name.strip() for name in self.flockmq_watch_namespaces.split(",") if name.strip()]
+        """Empty: all."""
+        named = _listed(self.flockmq_watch_namespaces) or [self.pod_namespace]
+        return [] if named == [EVERYTHING] else named
+
+    @property
+    def image_registries(self) -> list[str]:
+        return _listed(self.flockmq_image_registries)
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 CHOICES = {

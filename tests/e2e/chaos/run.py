@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 import uvloop
-from conftest import SYSTEM, image_settings
+from conftest import SYSTEM, install
 from harness import ROOT, SERVICE_HOST, SERVICE_PORT, MqttCluster, Namespace, helm, is_ready, kubectl
 
 from faults.campaign import say
@@ -151,9 +151,7 @@ def logs(cluster: MqttCluster) -> str:
 def installed(options: argparse.Namespace) -> MqttCluster:
     """The operator, and the cluster, Ready. What is there already is used."""
     if "flockmq" not in helm("list", "--namespace", SYSTEM, "--short").split():
-        Namespace(SYSTEM).create()
-        chart = str(ROOT / "charts/flockmq")
-        helm("install", "flockmq", chart, f"--namespace={SYSTEM}", "--wait", "--timeout=3m", *image_settings())
+        install("--set=clusterWide=true")
     namespace = Namespace("flockmq-chaos")
     namespace.create()
     manifest = (HERE / "cluster.yaml").read_text()

@@ -30,7 +30,7 @@ def test_the_chart_and_the_plain_manifest_hold_the_one_crd() -> None:
 
 def rights() -> dict[tuple[str, str], set[str]]:
     granted: dict[tuple[str, str], set[str]] = {}
-    for rule in installed("ClusterRole")["rules"]:
+    for rule in installed("Role")["rules"]:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 granted.setdefault((group, resource), set()).update(rule["verbs"])
@@ -53,6 +53,13 @@ def test_the_operator_has_the_rights_it_uses_and_no_others() -> None:
     expected = {(RESOURCES[kind].group, RESOURCES[kind].plural): verbs for kind, verbs in needed.items()}
     expected[RESOURCES[KIND].group, f"{RESOURCES[KIND].plural}/status"] = {"patch"}
     assert rights() == expected
+
+
+def test_the_operator_has_rights_in_its_own_namespace_alone() -> None:
+    bound = [item for item in INSTALL if item["kind"] in ("RoleBinding", "ClusterRoleBinding")]
+    assert {(item["kind"], item["metadata"]["namespace"]) for item in bound} == {("RoleBinding", "flockmq")}
+    cluster_wide = [item["metadata"]["name"] for item in INSTALL if item["kind"] == "ClusterRole"]
+    assert cluster_wide == ["flockmq-mqttclusters-edit", "flockmq-mqttclusters-view"], "these are for people"
 
 
 def test_no_rule_anywhere_has_a_wildcard() -> None:

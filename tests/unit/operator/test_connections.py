@@ -9,12 +9,18 @@ from flockmq_operator.connections import count_connections
 from unit.operator.world import context
 
 
-async def ask(monkeypatch: pytest.MonkeyPatch, status: int, body: str) -> int | None:
+async def ask(
+    monkeypatch: pytest.MonkeyPatch, status: int, body: str, headers: dict[str, str] | None = None
+) -> int | None:
     async def nodes(_: web.Request) -> web.Response:
-        return web.Response(status=status, text=body)
+        return web.Response(status=status, text=body, headers=headers)
+
+    async def elsewhere(_: web.Request) -> web.Response:
+        return web.Response(text='[{"connections": 1000000}]')
 
     app = web.Application()
     app.router.add_get("/api/v1/nodes", nodes)
+    app.router.add_get("/elsewhere", elsewhere)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -43,6 +49,10 @@ async def test_the_connections_of_all_nodes_are_added(
     monkeypatch: pytest.MonkeyPatch, status: int, body: str, count: int | None
 ) -> None:
     assert await ask(monkeypatch, status, body) == count
+
+
+async def test_a_pod_doesnt_send_the_operator_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await ask(monkeypatch, 302, "", {"Location": "/elsewhere"}) is None
 
 
 async def test_a_core_that_is_away_is_no_answer() -> None:

@@ -86,4 +86,8 @@ def test_a_wrong_setting_is_named(given: dict[str, str], sentence: str) -> None:
 
 def test_namespaces_are_split() -> None:
     assert read_settings({**ENVIRONMENT, "FLOCKMQ_WATCH_NAMESPACES": "a, b,"}).namespaces == ["a", "b"]
-    assert read_settings(ENVIRONMENT).namespaces == []
+
+
+def test_the_operator_watches_its_own_namespace_unless_it_is_told_otherwise() -> None:
+    assert read_settings(ENVIRONMENT).namespaces == ["flockmq"]
+    assert read_settings({**ENVIRONMENT, "FLOCKMQ_WATCH_NAMESPACES": "*"}).namespaces == []

@@ -79,7 +79,7 @@ async def test_running_nodes_stay_while_redis_is_away() -> None:
 async def test_secrets_are_created_once_and_never_touched() -> None:
     world = await running()
     secrets = {name: item["data"] for name, item in world.objects.items() if name.kind == "Secret"}
-    await converge(world, context({"image": "b:9", "update": "Automatic"}))
+    await converge(world, context({"image": "broker:9", "update": "Automatic"}))
     assert {name: item["data"] for name, item in world.objects.items() if name.kind == "Secret"} == secrets
     assert sorted(write for write in world.writes if "Secret" in write) == [
         "create Secret demo-api-key",

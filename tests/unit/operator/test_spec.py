@@ -40,7 +40,7 @@ def test_what_shows_in_no_pod_changes_no_digest(spec: dict[str, object], compone
 @pytest.mark.parametrize(
     ("spec", "changed"),
     [
-        ({"image": "b:9"}, {"core", "replicant"}),
+        ({"image": "broker:9"}, {"core", "replicant"}),
         ({"mqtt": {"maxInflight": 5}}, {"core", "replicant"}),
         ({"cores": {"resources": {"limits": {"memory": "9Gi"}}}}, {"core"}),
         ({"replicants": {"resources": {"limits": {"memory": "9Gi"}}}}, {"replicant"}),
