@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from lupa.lua51 import LuaRuntime  # type: ignore[import-untyped]
@@ -81,21 +80,14 @@ _STACK_MAX: Final = 1000
 _SHEBANG: Final = re.compile(rb"#!lua(?: name=(?P<name>\w+))?(?: flags=(?P<flags>[\w,-]+))?\n")
 
 
-@dataclass(frozen=True, slots=True)
 class Script:
     """`is_bare`: without a shebang; nothing is known of what it may do before it does it."""
 
-    callback: Any
-    flags: frozenset[str] = frozenset()
-    is_bare: bool = False
-
-    @property
-    def writes(self) -> bool:
-        return "no-writes" not in self.flags
-
-    @property
-    def grows(self) -> bool:
-        return self.writes and "allow-oom" not in self.flags
+    def __init__(self, callback: Any, flags: Collection[str] = (), *, is_bare: bool = False) -> None:
+        self.callback = callback
+        self.is_bare = is_bare
+        self.writes = "no-writes" not in flags
+        self.grows = self.writes and "allow-oom" not in flags
 
 
 class _Library(NamedTuple):
@@ -141,7 +133,7 @@ class Scripts:
             callback, problem = self._compile_script(body)
             if callback is None:
                 raise CommandError(f"ERR Error compiling script (new function): {problem.decode()}")
-            flags = frozenset() if shebang is None else _flags(shebang["flags"])
+            flags = [] if shebang is None else _flags(shebang["flags"])
             script = self._scripts[text] = Script(callback, flags, is_bare=shebang is None)
         return script
 
@@ -174,11 +166,11 @@ class Scripts:
         return shebang["name"], self._registering
 
     def _register(self, name: bytes, callback: object, flags: Any = None) -> None:
-        given = frozenset() if flags is None else frozenset(flag.decode() for flag in flags.values())
-        self._registering[name] = Script(callback, given)
+        self._registering[name] = Script(callback, () if flags is None else [flag.decode() for flag in flags.values()])
 
     def _call_from_lua(self, *args: object) -> object:
-        return self._to_lua(self._call([arg if type(arg) is bytes else _argument(arg) for arg in args]))
+        reply = self._call([arg if type(arg) is bytes else _argument(arg) for arg in args])
+        return reply if type(reply) is bytes else self._to_lua(reply)
 
     def _pcall_from_lua(self, *args: object) -> object:
         try:
@@ -220,8 +212,8 @@ def _shebang(text: bytes) -> tuple[re.Match[bytes] | None, bytes]:
     return shebang, text if shebang is None else text[shebang.end() - 1 :]
 
 
-def _flags(listed: bytes | None) -> frozenset[str]:
-    return frozenset() if listed is None else frozenset(listed.decode().split(","))
+def _flags(listed: bytes | None) -> list[str]:
+    return [] if listed is None else listed.decode().split(",")
 
 
 def _argument(value: object) -> bytes:

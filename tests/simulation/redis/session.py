@@ -132,9 +132,6 @@ class Session:
 
 
 def _encoded(argument: Argument) -> bytes:
-    match argument:
-        case bytes():
-            return argument
-        case str():
-            return argument.encode()
-    return b"%d" % argument
+    if isinstance(argument, str):
+        return argument.encode()
+    return argument if isinstance(argument, bytes) else b"%d" % argument
