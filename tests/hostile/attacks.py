@@ -6,11 +6,13 @@ Each is its own process, so that what it costs the attacker isn't taken for what
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import resource
 import select
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +28,7 @@ from conformance.wire import (
     Wire,
     acknowledgement,
     connect,
+    packet,
     publish,
     subscribe,
 )
@@ -33,6 +36,9 @@ from conformance.wire import (
 LIFE_MAX_S: Final = 60.0
 HALF_OPEN: Final = 10_000
 LORISES: Final = 1000
+STRANGERS: Final = 1000
+STRANGERS_PAUSE_S: Final = 0.0005
+HANDSHAKE_PAUSE_S: Final = 0.02
 
 
 def under_way() -> None:
@@ -182,10 +188,85 @@ def half_open(port: int) -> None:
         sockets[at] = socket.create_connection(("127.0.0.1", port), 10.0)
 
 
+def strangers(port: int) -> None:
+    """CONNECTs that are never whole: some claim a megabyte, some stay below 64 KiB, some come in crumbs."""
+    sockets = [_stranger(port) for _ in range(STRANGERS)]
+    sent = [0] * STRANGERS
+    large, near = packet(0x10, bytes(1024 * 1024 - 100))[:-1], packet(0x10, bytes(65_400))[:-1]
+    for number in until_the_end():
+        at = number % STRANGERS
+        data, most = ((large, len(large)), (near, len(near)), (near, 64))[at % 3]
+        try:
+            sent[at] += sockets[at].send(data[sent[at] : sent[at] + most])
+            is_over = _has_ended(sockets[at])
+        except BlockingIOError:
+            is_over = False
+        except OSError:
+            is_over = True
+        if is_over:
+            sockets[at].close()
+            sockets[at], sent[at] = _stranger(port), 0
+        if number == 3 * STRANGERS:
+            under_way()
+        time.sleep(STRANGERS_PAUSE_S)
+
+
+def tls_strangers(port: int) -> None:
+    """Handshakes that are begun, each of which makes the node reserve memory, and never go on."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    out = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), out).do_handshake()
+    hello = out.read()
+    sockets = [_stranger(port) for _ in range(STRANGERS)]
+    for one in sockets:
+        one.send(hello)
+    under_way()
+    for number in until_the_end():
+        at = number % STRANGERS
+        if not _has_ended(sockets[at]):
+            time.sleep(HANDSHAKE_PAUSE_S / 100)
+            continue
+        sockets[at].close()
+        sockets[at] = _stranger(port)
+        sockets[at].send(hello)
+        time.sleep(HANDSHAKE_PAUSE_S)
+
+
+def _stranger(port: int) -> socket.socket:
+    one = socket.create_connection(("127.0.0.1", port), 10.0)
+    one.setblocking(False)
+    return one
+
+
+def _has_ended(one: socket.socket) -> bool:
+    try:
+        return one.recv(10_000) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
 ATTACKS: Final[dict[str, Callable[[int], None]]] = {
     attack.__name__: attack
-    for attack in (slow_reader, slow_loris, subscriptions, topics, aliases_and_identifiers, half_open)
+    for attack in (
+        slow_reader,
+        slow_loris,
+        subscriptions,
+        topics,
+        aliases_and_identifiers,
+        half_open,
+        strangers,
+        tls_strangers,
+    )
 }
+
+
+def command(name: str, ports: dict[str, int]) -> list[str]:
+    """What runs this attack on a node with these listeners."""
+    return [sys.executable, __file__, name, str(ports["ssl:default" if name.startswith("tls") else "tcp:default"])]
 
 
 if __name__ == "__main__":

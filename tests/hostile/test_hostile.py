@@ -16,13 +16,12 @@ from typing import Final
 
 import pytest
 
-from conformance.wire import PUBLISH, V5, Wire, connect, publish
 from hostile import attacks
+from hostile.decent import Decent, forget_peak, peak_mib, start
 from integration.dev.commands import Command, Commands
 
 TRIES: Final = 3
 ATTACK_S: Final = 3.0
-ROUND_TRIPS: Final = 400
 TURN_S: Final = 0.020
 WORSE: Final = 2.0
 
@@ -33,63 +32,34 @@ GROWTH_MAX_MIB: Final = {
     "topics": 256,
     "aliases_and_identifiers": 32,
     "half_open": 64,
+    "strangers": 32,
+    "tls_strangers": 32,
 }
 """What the node may take more, at its peak, than before the attack."""
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[tuple[Command, int]]:
+def node(tmp_path: Path) -> Iterator[tuple[Command, dict[str, int]]]:
     commands = Commands()
     try:
-        command, ports = commands.start_node("--data-dir", str(tmp_path))
-        yield command, ports["mqtt"]
+        yield start(commands, tmp_path)
     finally:
         commands.end_all()
 
 
-def peak_mib(command: Command) -> float:
-    """The most memory that the node had resident since `forget_peak`."""
-    status = Path(f"/proc/{command.process.pid}/status").read_text()
-    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
-    return int(line.split()[1]) / 1024
-
-
-def forget_peak(command: Command) -> None:
-    Path(f"/proc/{command.process.pid}/clear_refs").write_text("5")
-
-
-class Decent(Wire):
-    """A client that publishes to itself, one message at a time."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(port, V5)
-        self.send(connect(V5, "decent"))
-        assert self.next() is not None
-        self.subscribe(("decent", 0))
-
-    def p99_s(self) -> float:
-        taken = []
-        for _ in range(ROUND_TRIPS):
-            begun = time.perf_counter()
-            self.send(publish(V5, "decent", b"x"))
-            assert self.expect(PUBLISH).payload == b"x"
-            taken.append(time.perf_counter() - begun)
-        return sorted(taken)[ROUND_TRIPS * 99 // 100]
-
-
 @pytest.mark.parametrize("name", sorted(attacks.ATTACKS))
-def test_an_attack_costs_its_attacker_only(node: tuple[Command, int], name: str) -> None:
-    command, port = node
-    with Decent(port) as decent:
-        _endure(command, port, decent, name)
+def test_an_attack_costs_its_attacker_only(node: tuple[Command, dict[str, int]], name: str) -> None:
+    command, ports = node
+    with Decent(ports["tcp:default"]) as decent:
+        _endure(command, ports, decent, name)
 
 
-def _endure(command: Command, port: int, decent: Decent, name: str) -> None:
+def _endure(command: Command, ports: dict[str, int], decent: Decent, name: str) -> None:
     decent.p99_s()
     before_s = min(decent.p99_s() for _ in range(TRIES))
     forget_peak(command)
     before_mib = peak_mib(command)
-    attack = subprocess.Popen([sys.executable, attacks.__file__, name, str(port)], stdout=subprocess.PIPE)
+    attack = subprocess.Popen(attacks.command(name, ports), stdout=subprocess.PIPE)
     try:
         assert attack.stdout is not None
         assert attack.stdout.readline() == b"under way\n"

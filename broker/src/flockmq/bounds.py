@@ -393,8 +393,18 @@ LINGER_MAX_S: Final = 1.0
 PROXY_HEADER_MAX_BYTES: Final = 4096
 TLS_HELLO_MAX_BYTES: Final = 5 + 16 * 1024
 """One record: what is kept of a client before anything of TLS is made for it."""
-TLS_HANDSHAKES_MAX: Final = 1024
-"""Clients amid their handshake, at 45 KiB each; one more makes room by closing the oldest."""
+TLS_HANDSHAKE_BYTES: Final = 48 * 1024
+TLS_SESSION_BYTES: Final = 20 * 1024
+"""What a client costs amid its handshake, and behind it, until it is let in."""
+UNAUTHENTICATED_MAX_BYTES: Final = 16 * 1024 * 1024
+"""What all clients that aren't let in yet may cost; less where it is more than the next share of the memory."""
+UNAUTHENTICATED_MEMORY_SHARE: Final = 32
+UNAUTHENTICATED_READ_BYTES: Final = 64
+"""What one read of theirs counts for beside its bytes."""
+UNAUTHENTICATED_READ_MAX_BYTES: Final = 8 * 1024
+"""One read of one of them."""
+CONNECTION_BYTES: Final = 8 * 1024
+"""What a connection takes, the kernel's part included: one address may have half of what the memory has room for."""
 TLS_GREETINGS_PER_TURN_MAX: Final = 8
 """ClientHellos answered before other clients have their turn; each takes about a millisecond."""
 TLS_REFRESH_S: Final = 5.0

@@ -127,6 +127,7 @@ class Mqtt(Rates, frozen=True):
     """`[mqtt]` of the nodes' configuration, key by key; what stays None is left to the broker's own defaults."""
 
     max_packet_size: Amount | None = None
+    max_connect_packet_size: Amount | None = None
     max_clientid_len: int | None = None
     max_topic_levels: int | None = None
     max_qos_allowed: int | None = None

@@ -69,12 +69,18 @@ class Node(Rates, frozen=True, kw_only=True):
     """Cores: snapshots; single: also the embedded Valkey's files. Default: below the user's state folder."""
     max_connections: Count = 1_000_000
     max_conn_rate: Rate = 0.0
+    max_connections_per_address: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
+    """Of one IPv4 address, or one /64 of IPv6. 0: half of what the memory has room for."""
+    max_unauthenticated_bytes: Annotated[int, Meta(ge=0, le=1024**3), Kind.SIZE] = 0
+    """What all clients that aren't let in yet may cost; of more the oldest go. 0: by the memory, at most 16 MiB."""
 
 
 class Mqtt(Rates, frozen=True, kw_only=True):
     """The limits of the default zone; `[zones.NAME]` takes what it doesn't say from here. The rates are per client."""
 
     max_packet_size: Annotated[int, Meta(ge=64, le=PACKET_MAX_BYTES), Kind.SIZE] = 1024 * 1024
+    max_connect_packet_size: Annotated[int, Meta(ge=64, le=PACKET_MAX_BYTES), Kind.SIZE] = 64 * 1024
+    """Of CONNECT and AUTH, its will included, until a client is let in; `max_packet_size` holds as well."""
     max_clientid_len: Annotated[int, Meta(ge=23, le=65_535)] = 65_535
     max_topic_levels: Annotated[int, Meta(ge=1, le=128)] = 128
     max_qos_allowed: Annotated[int, Meta(ge=0, le=2)] = 2

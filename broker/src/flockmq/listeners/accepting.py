@@ -30,7 +30,7 @@ _GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN,
 
 class Acceptor(Reactor):
     """The half of the engine that clients meet first. `newcomers`: addresses of those accepted since the last tick,
-    because admission asks for them.
+    because admission asks for them; `places`: how many connections each has.
     """
 
     def __init__(self, router: Router, limits: Limits) -> None:
@@ -38,6 +38,8 @@ class Acceptor(Reactor):
         self.limits = limits
         self.epoll = select.epoll()
         self.newcomers: dict[int, tuple[str, int]] = {}
+        self.places: dict[str, int] = {}
+        self.max_connections_per_address: int = limits.max_connections
         self.conn_rate: Bucket | None = None
         self._refused_logged_s: float = 0.0
 
@@ -89,18 +91,46 @@ class Acceptor(Reactor):
             self._debit(listener)
             fd, address = accepted
             host = sockets.plain(str(address[0])) if isinstance(address, tuple) else ""
-            if self.router.counters.connections >= self.limits.max_connections:
-                why = f"max_connections of {self.limits.max_connections} reached"
-            else:
-                why = listener.turns_away(host)
+            why = self._turns_away(listener, host)
             if why:
                 self.refused(why)
                 os.close(fd)
                 continue
             os.set_blocking(fd, False)
-            self.adopt(fd, listener)
+            connection = self.adopt(fd, listener)
+            if listener.proxy is None:
+                self.takes_place(connection, host)
             if isinstance(address, tuple):
                 self.newcomers[fd] = (host, int(address[1]))
+
+    def _turns_away(self, listener: Listening, host: str) -> str:
+        """Why a client from this address can't come, or ""."""
+        if self.router.counters.connections >= self.limits.max_connections:
+            return f"max_connections of {self.limits.max_connections} reached"
+        why = listener.turns_away(host)
+        return self.is_full(host) if not why and listener.proxy is None else why
+
+    def is_full(self, host: str) -> str:
+        """Why one more can't come from where this address is, or ""."""
+        if host and self.places.get(sockets.place_of(host), 0) >= self.max_connections_per_address:
+            return f"{host} has max_connections_per_address of {self.max_connections_per_address}"
+        return ""
+
+    def takes_place(self, connection: Connection, host: str) -> None:
+        """The connection counts as its client's, who is at this address."""
+        if host:
+            place = connection.place = sockets.place_of(host)
+            self.places[place] = self.places.get(place, 0) + 1
+
+    def leaves_place(self, connection: Connection) -> None:
+        place = connection.place
+        if place:
+            connection.place = ""
+            left = self.places[place] - 1
+            if left:
+                self.places[place] = left
+            else:
+                del self.places[place]
 
     def _too_fast(self, listener: Listening) -> bool:
         """Whether the next client must wait in the backlog."""

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import READ_MAX_BYTES, SINK_CONGESTED_BYTES, WRITE_JOIN_MAX_BYTES, WRITE_VECTOR_MAX
+from flockmq.bounds import (
+    SINK_CONGESTED_BYTES,
+    UNAUTHENTICATED_READ_MAX_BYTES,
+    WRITE_JOIN_MAX_BYTES,
+    WRITE_VECTOR_MAX,
+)
 from flockmq.listeners.sockets import peer_of
 from flockmq.session.channel import CLOSED, Channel
 from flockmq.session.peer import PeerInfo
@@ -31,9 +36,11 @@ UNWATCHED: Final = -1
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Connection(Channel):
-    """`interest`: what epoll watches for, or UNWATCHED; `blocked`: the socket is full; `read_bytes`: read at once."""
+    """`interest`: what epoll watches for, or UNWATCHED; `blocked`: the socket is full; `read_bytes`: read at once;
+    `place`: where it is counted, "": nowhere.
+    """
 
-    __slots__ = ("blocked", "fd", "interest", "listener", "read_bytes")
+    __slots__ = ("blocked", "fd", "interest", "listener", "place", "read_bytes")
 
     def __init__(self, listener: Listening, fd: int) -> None:
         super().__init__(listener.engine.router, listener.engine.port, listener.limits)
@@ -41,7 +48,8 @@ class Connection(Channel):
         self.fd = fd
         self.interest: int = EPOLLIN
         self.blocked: bool = False
-        self.read_bytes: int = READ_MAX_BYTES
+        self.read_bytes: int = UNAUTHENTICATED_READ_MAX_BYTES
+        self.place: str = ""
 
     def peer(self) -> PeerInfo:
         host, port = self.origin()

@@ -26,9 +26,11 @@ from flockmq.bounds import (
     SWEEP_INTERVAL_S,
     THROTTLE_TICK_S,
     TLS_GREETINGS_PER_TURN_MAX,
-    TLS_HANDSHAKES_MAX,
+    TLS_HANDSHAKE_BYTES,
     TURN_EVENTS_MAX,
     TURN_ROUNDS_MAX,
+    UNAUTHENTICATED_MAX_BYTES,
+    UNAUTHENTICATED_READ_BYTES,
 )
 from flockmq.clock import Clock
 from flockmq.listeners.accepting import Acceptor
@@ -37,9 +39,10 @@ from flockmq.listeners.filtered import Filtered
 from flockmq.listeners.listening import Listening
 from flockmq.listeners.metered import Metered
 from flockmq.listeners.rates import Bucket, Rates
+from flockmq.listeners.strangers import Strangers
 from flockmq.listeners.throttle import Shared, Throttle
 from flockmq.mqtt.reason import Reason
-from flockmq.session.channel import CLOSED, Channel
+from flockmq.session.channel import CLOSED, CONNECTED, Channel
 from flockmq.session.limits import Limits
 from flockmq.session.pacing import Paced
 from flockmq.session.router import Router
@@ -55,10 +58,7 @@ _MISS: Final = 4
 
 
 class Engine(Acceptor):
-    """Over sockets.
-
-    `greetings`: whose ClientHello waits for a turn; `handshakes`: who is amid the handshake, oldest first.
-    """
+    """Over sockets. `greetings`: whose ClientHello waits for a turn."""
 
     def __init__(self, router: Router, limits: Limits, clock: Clock) -> None:
         super().__init__(router, limits)
@@ -66,7 +66,7 @@ class Engine(Acceptor):
         self.connections: list[Connection | None] = []
         self.lingering: dict[Connection, None] = {}
         self.greetings: dict[Filtered, None] = {}
-        self.handshakes: dict[Filtered, None] = {}
+        self.strangers = Strangers(UNAUTHENTICATED_MAX_BYTES)
         self.throttle = Throttle()
         self._all: Shared | None = None
         self._throttling: bool = False
@@ -87,6 +87,14 @@ class Engine(Acceptor):
         now_s = self.router.now_s
         self._all = None if rates.are_off() else self.throttle.share(rates, now_s)
         self.conn_rate = Bucket(max_conn_rate, 0.0, now_s) if max_conn_rate > 0.0 else None
+
+    def share_memory(self, max_unauthenticated_bytes: int, max_connections_per_address: int) -> None:
+        """What strangers and addresses may take of it."""
+        self.strangers.max_bytes = max_unauthenticated_bytes
+        self.max_connections_per_address = max_connections_per_address
+
+    def unauthenticated_bytes(self) -> int:
+        return self.strangers.bytes
 
     def meters(self, rates: Rates) -> list[Shared]:
         """What the clients of one listener share: its own rates, and this node's."""
@@ -177,6 +185,8 @@ class Engine(Acceptor):
                 self._feed(connection, data)
             else:
                 self._feed_much(connection, data)
+            if connection.state not in (CONNECTED, CLOSED):
+                self.costs(connection, len(data) + UNAUTHENTICATED_READ_BYTES)
             if connection.paused and connection.state != CLOSED:  # a closed one ends with the turn
                 self.watch(connection)
 
@@ -186,7 +196,8 @@ class Engine(Acceptor):
         """
         begun_s = self._monotonic()
         self._feed(connection, data)
-        connection.read_bytes = next_read_bytes(connection.read_bytes, self._monotonic() - begun_s)
+        if connection.state == CONNECTED:
+            connection.read_bytes = next_read_bytes(connection.read_bytes, self._monotonic() - begun_s)
 
     def _feed(self, connection: Connection, data: bytes) -> None:
         try:
@@ -207,6 +218,8 @@ class Engine(Acceptor):
 
     def go_on(self, channel: Paced) -> None:
         if isinstance(channel, Connection):
+            if self.strangers.bytes and channel.state == CONNECTED:  # it was let in
+                self.strangers.forget(channel)
             self._feed(channel, b"")
             self.watch(channel)
 
@@ -215,8 +228,10 @@ class Engine(Acceptor):
         if not self.greetings:
             return
         for connection in list(islice(self.greetings, TLS_GREETINGS_PER_TURN_MAX)):
-            del self.greetings[connection]
-            connection.unpause()
+            if connection in self.greetings:  # else one before it took its room
+                del self.greetings[connection]
+                connection.unpause()
+                self.costs(connection, TLS_HANDSHAKE_BYTES)
         if self.greetings:
             self.soon()
 
@@ -264,8 +279,10 @@ class Engine(Acceptor):
             self.close(connection)
             return
         half.detach()
+        self.strangers.forget(connection)
         connection.last_seen_s = self.router.now_s
         connection.paused = 0
+        connection.read_bytes = READ_MAX_BYTES  # what still comes is nothing but read
         self.watch(connection)
         self.lingering[connection] = None
 
@@ -275,6 +292,8 @@ class Engine(Acceptor):
             return
         connection.fd = -1
         self.lingering.pop(connection, None)
+        self.strangers.forget(connection)
+        self.leaves_place(connection)
         self.connections[fd] = None
         self.newcomers.pop(fd, None)
         connection.released()
@@ -285,16 +304,17 @@ class Engine(Acceptor):
         self.router.counters.connections -= 1
         self.router.counters.disconnects += 1
 
-    # TLS handshakes, and clients over a rate.
+    # Clients that aren't let in yet, and those over a rate.
 
-    def shakes_hands(self, connection: Filtered) -> None:
-        """The connection is amid its TLS handshake; with too many of them the oldest makes room."""
-        self.handshakes[connection] = None
-        if len(self.handshakes) > TLS_HANDSHAKES_MAX:
-            oldest = next(iter(self.handshakes))
-            self.refused(f"{oldest.listener.name}: more than {TLS_HANDSHAKES_MAX} TLS handshakes at once")
-            oldest.lost()
-            self.close(oldest)
+    def costs(self, stranger: Connection, more_bytes: int) -> None:
+        """It costs so much more before it is let in; who costs too much makes room."""
+        strangers = self.strangers
+        strangers.cost(stranger, more_bytes)
+        if strangers.bytes > strangers.max_bytes:
+            for connection in strangers.supernumerary():
+                self.refused(f"clients that aren't let in yet cost more than {strangers.max_bytes} bytes")
+                connection.lost()
+                self.close(connection)
 
     def hold(self, connection: Metered) -> None:
         """The connection is over a rate, and paused."""

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import FILTER_SLICE_MAX_BYTES, SINK_CONGESTED_BYTES
+from flockmq.bounds import (
+    FILTER_SLICE_MAX_BYTES,
+    SINK_CONGESTED_BYTES,
+    TLS_HANDSHAKE_BYTES,
+    TLS_SESSION_BYTES,
+)
 from flockmq.listeners.filter import Filter
 from flockmq.listeners.metered import Metered
 from flockmq.listeners.proxy import ProxyHeader
@@ -70,7 +75,6 @@ class Filtered(Metered):
         super().released()
         engine = self.listener.engine
         engine.greetings.pop(self, None)
-        engine.handshakes.pop(self, None)
         self.filters.clear()
         self.tls = None
         self.wrapped = b""
@@ -103,21 +107,33 @@ class Filtered(Metered):
         if header.is_whole:
             self.keepalive_s = self.limits.idle_timeout
             host = header.host or self.origin()[0]  # a balancer that speaks for itself is judged by its own address
-            if host == UNKNOWN or (host and not self.listener.access.admits(host)):
-                self.router.counters.connects_refused += 1
+            if not self._is_welcome(host):
                 self.lost()
                 return b""
         return data
+
+    def _is_welcome(self, host: str) -> bool:
+        """Whether the client at this address, which a balancer named, may come; it is counted there then."""
+        engine = self.listener.engine
+        if host == UNKNOWN or (host and not self.listener.access.admits(host)):
+            self.router.counters.connects_refused += 1
+            return False
+        why = engine.is_full(host)
+        if why:
+            engine.refused(f"{self.listener.name}: {why}")
+            return False
+        engine.strangers.forget(self)  # what came of the header was the balancer's
+        engine.takes_place(self, host)
+        return True
 
     def _handshake(self, tls: Tls) -> None:
         """A ClientHello waits for its turn, because its answer takes a millisecond; and not too many are under way."""
         engine = self.listener.engine
         if tls.is_open:
             self.is_shaking_hands = False
-            engine.handshakes.pop(self, None)
-        elif tls.has_begun():
-            engine.shakes_hands(self)
-        elif tls.is_greeted and self not in engine.greetings:
+            if self.state != CONNECTED:
+                engine.strangers.cost(self, TLS_SESSION_BYTES - TLS_HANDSHAKE_BYTES)
+        elif tls.is_greeted and not tls.has_begun() and self not in engine.greetings:
             self.pause()
             engine.greetings[self] = None
             engine.soon()

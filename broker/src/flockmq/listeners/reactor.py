@@ -65,6 +65,10 @@ class Reactor:
         """A defect of ours: this connection can't be trusted any more; the others go on. Called amid its exception."""
         raise NotImplementedError
 
+    def unauthenticated_bytes(self) -> int:
+        """What clients cost that aren't let in yet."""
+        return 0
+
     def prepare(self) -> None:
         """What else is to be done before a turn's sinks are flushed."""
 

@@ -195,6 +195,7 @@ def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
     return Limits(
         name,
         max_packet_size=mqtt.max_packet_size,
+        max_connect_packet_size=mqtt.max_connect_packet_size,
         max_clientid_len=mqtt.max_clientid_len,
         max_topic_levels=mqtt.max_topic_levels,
         max_qos_allowed=mqtt.max_qos_allowed,

@@ -12,11 +12,17 @@ import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from flockmq.bounds import TLS_REFRESH_S
+from flockmq.bounds import (
+    CONNECTION_BYTES,
+    TLS_REFRESH_S,
+    UNAUTHENTICATED_MAX_BYTES,
+    UNAUTHENTICATED_MEMORY_SHARE,
+)
 from flockmq.config.schema import (
     Config,
     Inet,
     NamedListener,
+    Node,
     Rates,
     SslListener,
     UnixListener,
@@ -30,6 +36,7 @@ from flockmq.listeners.access import Access
 from flockmq.listeners.certificates import Certificates
 from flockmq.listeners.engine import Engine
 from flockmq.listeners.listening import Listening, Proxy
+from flockmq.memory import memory_bytes
 from flockmq.session.limits import Limits
 
 
@@ -64,6 +71,7 @@ class Bound:
         """Let clients in; `limits` are the zones', by name."""
         node = self._config.node
         engine.limit(_rates(node), node.max_conn_rate)
+        engine.share_memory(*_shares(node, memory_bytes()))
         for named, bound in self._sockets:
             engine.listen(self._listening(engine, named, limits[named.settings.zone]), bound)
 
@@ -119,6 +127,14 @@ def _bind(named: NamedListener, key: str) -> socket.socket:
         return sockets.bound_unix(settings.bind, int(settings.mode, 8), key)
     assert isinstance(settings.bind, Address)
     return sockets.bound(settings.bind.host, settings.bind.port, key)
+
+
+def _shares(node: Node, memory: int) -> tuple[int, int]:
+    """The bytes of all clients that aren't let in yet, and the connections of an address: as configured, or by the
+    memory of the container or machine."""
+    strangers = min(UNAUTHENTICATED_MAX_BYTES, memory // UNAUTHENTICATED_MEMORY_SHARE)
+    connections = min(node.max_connections, memory // CONNECTION_BYTES) // 2
+    return node.max_unauthenticated_bytes or strangers, node.max_connections_per_address or max(1, connections)
 
 
 def _proxy(inet: Inet) -> Proxy:

@@ -252,6 +252,7 @@ class View:
             Sample("flockmq_delayed_messages", len(node.rlog.tables.delayed)),
             Sample("flockmq_delayed_bytes", node.rlog.tables.delayed.bytes),
             Sample("flockmq_delayed_published", node.delayed.published),
+            Sample("flockmq_queue_length", node.reactor.unauthenticated_bytes(), ("unauthenticated_bytes",)),
             Sample("flockmq_queue_length", node.homes.attaching, ("attaches",)),
             Sample("flockmq_queue_length", len(node.homes.guests), ("home_wills",)),
             Sample("flockmq_queue_length", node.homes.guests.waiting_bytes, ("home_wills_bytes",)),

@@ -180,18 +180,25 @@ class Channel(Publisher):
             if length == frame.INCOMPLETE:
                 break
             packet_end = body + length
-            if packet_end - at > self.limits.max_packet_size:
-                raise PacketError(
-                    Reason.PACKET_TOO_LARGE,
-                    "MQTT-3.2.2-15",
-                    f"packet of {packet_end - at} bytes; the limit is {self.limits.max_packet_size}",
-                )
+            if packet_end - at > self._packet_limit():
+                raise self._too_large(packet_end - at, data[body:])
             if packet_end > end:
                 self._need = packet_end - at
                 break
             self._packet(data, at, body, packet_end)
             at = packet_end
         return at
+
+    def _packet_limit(self) -> int:
+        limits = self.limits
+        return limits.max_packet_size if self.state == CONNECTED else limits.max_connect_packet_size
+
+    def _too_large(self, size: int, body: bytes) -> PacketError:
+        """Its client is told, by as much of a CONNECT as there is."""
+        if self.state == OPENED:
+            self.protocol_version = decode.answer_version(body)
+        why = f"packet of {size} bytes; the limit is {self._packet_limit()}"
+        return PacketError(Reason.PACKET_TOO_LARGE, "MQTT-3.2.2-15", why)
 
     def _packet(self, data: bytes, at: int, body: int, end: int) -> None:
         kind = data[at] >> 4

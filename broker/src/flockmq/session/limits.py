@@ -27,6 +27,7 @@ class Limits:
         "keepalive_multiplier",
         "max_awaiting_rel",
         "max_clientid_len",
+        "max_connect_packet_size",
         "max_connections",
         "max_inflight",
         "max_mqueue_len",
@@ -54,6 +55,7 @@ class Limits:
         name: str = DEFAULT,
         *,
         max_packet_size: int = 1024 * 1024,
+        max_connect_packet_size: int = 64 * 1024,
         max_clientid_len: int = 65_535,
         max_topic_levels: int = TOPIC_MAX_LEVELS,
         max_qos_allowed: int = 2,
@@ -82,6 +84,7 @@ class Limits:
     ) -> None:
         self.name = name
         self.max_packet_size = max_packet_size
+        self.max_connect_packet_size = min(max_connect_packet_size, max_packet_size)
         self.max_clientid_len = max_clientid_len
         self.max_topic_levels = max_topic_levels
         self.max_qos_allowed = max_qos_allowed

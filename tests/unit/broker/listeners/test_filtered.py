@@ -15,7 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from flockmq.bounds import FILTER_SLICE_MAX_BYTES, TLS_GREETINGS_PER_TURN_MAX, TLS_HANDSHAKES_MAX
+from flockmq.bounds import (
+    FILTER_SLICE_MAX_BYTES,
+    TLS_GREETINGS_PER_TURN_MAX,
+    TLS_HANDSHAKE_BYTES,
+    UNAUTHENTICATED_READ_BYTES,
+)
 from flockmq.listeners.access import Access
 from flockmq.listeners.certificates import Certificates
 from flockmq.listeners.filtered import Filtered
@@ -144,7 +149,7 @@ def test_a_client_connects_over_tls_and_its_end_is_said(pki: Pki) -> None:
         client.tls.hear(end.recv(100_000))
         assert client.tls.tls.read(1) == b""  # close_notify
         assert end.recv(1) == b""
-        assert not served.engine.handshakes
+        assert not served.engine.strangers.bytes
 
 
 def test_a_client_connects_over_websocket_over_tls_behind_a_balancer(pki: Pki) -> None:
@@ -190,23 +195,22 @@ def test_handshakes_are_answered_a_few_a_turn(pki: Pki) -> None:
         served.engine._serve(served.engine.epoll.poll(0, 512))
         served.engine.end_turn()
         assert len(served.engine.greetings) == 3
-        assert len(served.engine.handshakes) == TLS_GREETINGS_PER_TURN_MAX
+        sent = len(served.engine.strangers) * (UNAUTHENTICATED_READ_BYTES + 1000)
+        assert 0 <= served.engine.strangers.bytes - TLS_GREETINGS_PER_TURN_MAX * TLS_HANDSHAKE_BYTES < sent
         served.engine.end_turn()
         assert len(served.engine.greetings) == 0
 
 
 def test_one_handshake_too_many_makes_room_by_closing_the_oldest(pki: Pki) -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     hello = Client(pki.trusting()).say()
     with Served() as served:
+        served.engine.share_memory(4 * TLS_HANDSHAKE_BYTES, 1000)
         listener = listening(served, pki)
-        clients = [filtered(served, listener) for _ in range(TLS_HANDSHAKES_MAX + 2)]
+        clients = [filtered(served, listener) for _ in range(5)]
         for _, end in clients:
             end.sendall(hello)
             served.engine.turn()
-        assert len(served.engine.handshakes) == TLS_HANDSHAKES_MAX
-        assert [connection.fd == -1 for connection, _ in clients[:3]] == [True, True, False]
+        assert [connection.fd == -1 for connection, _ in clients] == [True, True, False, False, False]
 
 
 def test_who_stays_silent_or_dribbles_costs_little_and_is_closed_in_time(pki: Pki) -> None:
@@ -227,7 +231,7 @@ def test_who_stays_silent_or_dribbles_costs_little_and_is_closed_in_time(pki: Pk
         assert overdue == [False, False, True]
         assert all(connection.overdue(start_s + 15.5) for connection, _ in opened)
         assert [connection.state for connection, _ in opened] == [OPENED] * 3
-        assert not served.engine.handshakes
+        assert served.engine.strangers.bytes < TLS_HANDSHAKE_BYTES
 
 
 # --- PROXY ----------------------------------------------------------------------------------------------------------
@@ -358,7 +362,7 @@ def test_half_open_connections_cost_little_each_and_end_in_time(pki: Pki, start:
         tracemalloc.stop()
         assert cost < HALF_OPEN * HALF_OPEN_MAX_BYTES
         assert served.router.counters.connections == HALF_OPEN
-        assert not served.engine.handshakes
+        assert served.engine.strangers.bytes < HALF_OPEN * HALF_OPEN_MAX_BYTES
         for connection in served.engine.connections:
             if connection is not None:
                 assert connection.overdue(served.router.now_s + 15.5)

@@ -1,0 +1,45 @@
+"""How much memory this process may take: its container's limit, or the machine's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+_SYSTEM = Path("/")
+
+
+def memory_bytes(root: Path = _SYSTEM) -> int:
+    """The least of the limits of this process' cgroups, and what the machine has."""
+    return min([_machine(root), *_limits(root)])
+
+
+def _machine(root: Path) -> int:
+    for line in (root / "proc/meminfo").read_text().splitlines():
+        name, _, amount = line.partition(":")
+        if name == "MemTotal":
+            return int(amount.split()[0]) * 1024
+    raise OSError("/proc/meminfo: no MemTotal")
+
+
+def _limits(root: Path) -> Iterator[int]:
+    """Of each cgroup from this process' own up to the topmost one that is seen here, version 2 or 1."""
+    try:
+        own = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in own:
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            top, name = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            top, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = PurePosixPath(path.lstrip("/"))
+        for folder in (group, *group.parents):
+            try:
+                said = (top / folder / name).read_text().strip()
+            except OSError:
+                continue
+            if said.isdigit():  # else "max"
+                yield int(said)
