@@ -444,6 +444,16 @@ SCRAM_NAME_MAX_CHARACTERS: Final = 256
 SCRAM_NONCE_MAX_CHARACTERS: Final = 256
 VERIFIED_MAX: Final = 100_000
 """Passwords that were found right, kept as a keyed sum: a client that comes back costs no hash."""
+FAILED_LOGINS_MAX: Final = 100_000
+"""Names and addresses of failed logins that a node remembers; more push out who failed longest ago."""
+FAILED_LOGINS_KEPT_S: Final = 900.0
+"""Who failed no more for so long begins anew."""
+FAILED_LOGINS_OF_ADDRESS_MAX: Final = 100
+"""So many failures at one address, and each name there waits from its first failure on."""
+LOGINS_OF_NAME_MAX: Final = 64
+"""Logins of one name at one address that wait for a hash or another service; one more is told to come later (0x9F)."""
+KNOWN_CLIENTS_MAX: Final = 100_000
+"""Clients that were let in, whose failed logins are counted on their own; more push out who was let in longest ago."""
 PASSWORD_MAX_BYTES: Final = 4096
 JWT_MAX_BYTES: Final = 8192
 JWT_SKEW_MAX_S: Final = 5

@@ -47,3 +47,25 @@ async def test_nobody_comes_by_anothers_client_id(fleet: Configured, version: in
         assert await connects(node, "victim-1", "*", "pw", version=version) == refused
         assert await connects(node, "mallory-1", "mallory", "pw", version=version) == 0
         assert await victim.publish("still/here") in (0, 0x10)
+
+
+@pytest.mark.parametrize(("version", "slowed"), [(5, 0x9F), (4, 3)])
+async def test_who_guesses_passwords_must_wait_and_nobody_else(fleet: Configured, version: int, slowed: int) -> None:
+    node = fleet.single("""
+    [[authentication.chain]]
+    mechanism = "password_based:built_in_database"
+    [authentication.failed_logins]
+    max_wait = "1h"
+    """)
+    for user_id in ("victim", "neighbour"):
+        assert api(node, "POST", "/users", {"user_id": user_id, "password": "pw"})[0] == 201
+    assert await connects(node, "victims-own", "victim", "pw", version=version) == 0
+    reasons = [await connects(node, f"guess-{n}", "victim", f"pw{n}", version=version) for n in range(30)]
+    refused = 0x86 if version == 5 else 4
+    assert reasons[:5] == [refused] * 5
+    assert reasons.count(slowed) >= 15
+    assert await connects(node, "guess", "victim", "pw", version=version) == slowed, "not even what is right"
+    assert await connects(node, "victims-own", "victim", "pw", version=version) == 0, "it was let in from here before"
+    assert await connects(node, "new", "neighbour", "pw", version=version) == 0, "another user of this address"
+    assert await connects(node, "new", "victim", "pw", version=version, host="127.0.0.2") == 0, "another address"
+    assert node.metric("flockmq_failed_logins") > 0

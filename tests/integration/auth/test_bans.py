@@ -79,6 +79,8 @@ async def test_a_thousand_wrong_passwords_at_once_stop_nobody_else(fleet: Config
     [[authentication.chain]]
     mechanism = "password_based:built_in_database"
     password_hash_algorithm = { name = "argon2id", memory_kib = 8192, passes = 1 }
+    [authentication.failed_logins]
+    enable = false
     """)
     for name in ("jo", "ann"):
         api(node, "POST", "/users", {"user_id": name, "password": "pw"})

@@ -68,6 +68,8 @@ async def test_tokens_of_an_issuer_whose_keys_change(fleet: Configured) -> None:
         algorithm = "public-key"
         endpoint = "{url}"
         verify_claims = {{ sub = "${{clientid}}" }}
+        [authentication.failed_logins]
+        enable = false
         """)
         async with await Raw.open(node.mqtt) as client:
             acl = {"pub": ["d/${clientid}/#"], "sub": ["cmd"]}

@@ -107,6 +107,11 @@ class ScramExchange:
         self._server: scram.Server | None = None
         self._user: User | None = None
 
+    @property
+    def is_challenged(self) -> bool:
+        """What comes next is the proof."""
+        return self._server is not None
+
     def feed(self, data: bytes) -> bytes | tuple[Verdict, bytes]:
         try:
             if self._server is None:

@@ -11,10 +11,13 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused, Verdict
 from flockmq.auth.built_in import ScramExchange
+from flockmq.auth.failed_logins import FailedLogins
+from flockmq.auth.settings import FailedLogins as Settings
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.clock import SYSTEM, Clock
 from flockmq.logs import Sparing
@@ -48,7 +51,9 @@ class Chain:
         allow_anonymous: bool | None,
         scram: Callable[[Attempt], ScramExchange] | None = None,
         clock: Clock = SYSTEM,
+        slow_down: Settings = Settings(),  # noqa: B008  # it is frozen
     ) -> None:
+        self.failed_logins: Final = FailedLogins(slow_down, clock.monotonic)
         self.results: Counter[str] = Counter()
         self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
         self._links = links
@@ -80,18 +85,28 @@ class Chain:
         """A new exchange of enhanced authentication; None: no link offers the method [MQTT-4.12.0-1]."""
         return self._scram(attempt) if self._scram is not None and method == ScramExchange.method else None
 
+    def feed(self, exchange: ScramExchange, data: bytes) -> bytes | Outcome:
+        """What the client says next: the challenge, or the end."""
+        if exchange.is_challenged and not self.failed_logins.may_try(exchange.attempt):
+            return self._slowed(exchange.attempt)
+        answer = exchange.feed(data)
+        return answer if isinstance(answer, bytes) else self._outcome(exchange.attempt, *answer)
+
     def authenticate(self, attempt: Attempt, done: Done) -> None:
         """`done` is called before this returns, where the answer is in memory."""
+        if not self.failed_logins.may_try(attempt):
+            done(self._slowed(attempt))
+            return
         passes: list[Pass] = []
         for place, link in enumerate(self._links):
             answer = _checked(link, attempt)
             if isinstance(answer, Coroutine):
                 task = asyncio.ensure_future(self._go_on(attempt, place, answer, passes, done))
                 self._tasks[task] = None
-                task.add_done_callback(self._tasks.pop)
+                task.add_done_callback(partial(self._ended, self.failed_logins.begun(attempt)))
                 return
             if not isinstance(answer, Pass):
-                done(self.outcome(attempt, answer))
+                done(self._outcome(attempt, answer))
                 return
             passes.append(answer)
         done(self._unknown(attempt, passes))
@@ -108,19 +123,22 @@ class Chain:
                 return
             checked = _checked(self._links[place], attempt)
             answer = await _guarded(checked) if isinstance(checked, Coroutine) else checked
-        done(self.outcome(attempt, answer))
+        done(self._outcome(attempt, answer))
 
-    def outcome(self, attempt: Attempt, verdict: Granted | Refused | Pass, data: bytes = b"") -> Outcome:
+    def _ended(self, begun: tuple[int, ...], task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task)
+        self.failed_logins.ended(begun)
+
+    def _outcome(self, attempt: Attempt, verdict: Verdict, data: bytes = b"") -> Outcome:
         """A verdict as the node needs it."""
         if isinstance(verdict, Pass):
             return self._unknown(attempt, [verdict])
         if isinstance(verdict, Granted) and 0 < verdict.expires_at_s <= self._now_s():
             verdict = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "what it was granted ran out")
         if isinstance(verdict, Refused):
-            self.results["denied"] += 1
-            self._refusals.info("client %r from %s is refused: %s", *_named(attempt), verdict.why)
-            return Outcome(verdict.reason)
+            return self._refused(attempt, verdict.reason, verdict.why)
         self.results["success"] += 1
+        self.failed_logins.succeeded(attempt)
         principal = Principal(
             verdict.username,
             superuser=verdict.is_superuser,
@@ -142,9 +160,21 @@ class Chain:
         if self._may_be_anonymous(attempt.peer) and (is_nameless or not self.identifies):
             self.results["anonymous"] += 1
             return Outcome(Reason.SUCCESS, Principal(attempt.username or b""))
+        reason = Reason.NOT_AUTHORIZED if is_nameless else Reason.BAD_USER_NAME_OR_PASSWORD
+        return self._refused(attempt, reason, "it is unknown")
+
+    def _refused(self, attempt: Attempt, reason: Reason, why: str) -> Outcome:
         self.results["denied"] += 1
-        self._refusals.info("client %r from %s is refused: it is unknown", *_named(attempt))
-        return Outcome(Reason.NOT_AUTHORIZED if is_nameless else Reason.BAD_USER_NAME_OR_PASSWORD)
+        self._refusals.info("client %r from %s is refused: %s", *_named(attempt), why)
+        if reason == Reason.BAD_USER_NAME_OR_PASSWORD:
+            self.failed_logins.failed(attempt)
+        return Outcome(reason)
+
+    def _slowed(self, attempt: Attempt) -> Outcome:
+        """Nothing is looked at, not even what would be right."""
+        self.results["slowed"] += 1
+        self._refusals.info("client %r from %s must wait: too many of its logins failed", *_named(attempt))
+        return Outcome(Reason.CONNECTION_RATE_EXCEEDED)
 
     def _may_be_anonymous(self, peer: PeerInfo) -> bool:
         if self._allow_anonymous is not None:

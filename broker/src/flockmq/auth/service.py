@@ -93,6 +93,7 @@ class Auth:
             authentication.allow_anonymous,
             None if scram is None else self._exchanges(scram, pepper),
             clock,
+            authentication.failed_logins,
         )
         self.authorizer = Authorizer(authorization, list(self._sources(authorization)), clock.monotonic)
         iterations = None if scram is None else scram[1].iteration_count
@@ -149,6 +150,7 @@ class Auth:
             yield "flockmq_authentications", count, (result,)
         for result, count in self.authorizer.results.items():
             yield "flockmq_authorizations", count, (result,)
+        yield "flockmq_failed_logins", len(self.chain.failed_logins), ()
         yield "flockmq_bans", len(self.bans), ()
         yield "flockmq_flapping_bans", self._flapping_bans, ()
         yield "flockmq_queue_length", self.chain.waiting, ("authentications",)

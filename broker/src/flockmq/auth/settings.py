@@ -173,6 +173,15 @@ AuthenticatedAtOnce = BuiltIn | Jwt | Http | Redis | Certificate
 Authenticator = AuthenticatedAtOnce | Scram
 
 
+class FailedLogins(_Section, frozen=True, kw_only=True):
+    """Who gave wrong credentials `max_count` times must wait before it is tried again: for a second, and twice as long
+    each further time, up to `max_wait`."""
+
+    enable: bool = True
+    max_count: Annotated[int, Meta(ge=1, le=1000)] = 5
+    max_wait: Annotated[float, Meta(ge=1.0, le=3600.0), Kind.DURATION] = 30.0
+
+
 class Authentication(_Section, frozen=True, kw_only=True):
     """Who may connect. The first of the chain that knows the client decides."""
 
@@ -180,6 +189,7 @@ class Authentication(_Section, frozen=True, kw_only=True):
     """Whether clients without any credentials may connect. Not said: from this machine only, and only while there is
     no chain."""
     chain: tuple[Authenticator, ...] = ()
+    failed_logins: FailedLogins = FailedLogins()
     bootstrap_file: Path | None = None
     """Users (CSV or JSON) that a core puts into the cluster's log, once for each content of the file."""
     bootstrap_type: Literal["plain", "hash"] = "hash"

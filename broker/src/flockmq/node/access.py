@@ -154,17 +154,15 @@ class Access:
 
     def _feed(self, channel: Channel, data: bytes | None) -> None:
         exchange, connect = self._exchanges[channel]
-        answer = exchange.feed((data or b"")[: AUTH_EXCHANGE_MAX_BYTES + 1])
+        answer = self.auth.chain.feed(exchange, (data or b"")[: AUTH_EXCHANGE_MAX_BYTES + 1])
         if isinstance(answer, bytes):
             channel.challenged(answer)
             return
-        verdict, proof = answer
         del self._exchanges[channel]
-        outcome = self.auth.chain.outcome(exchange.attempt, verdict, proof)
         if connect is None:
-            self._reauthenticated(channel, outcome)
+            self._reauthenticated(channel, answer)
         else:
-            self._decided(channel, connect, outcome)
+            self._decided(channel, connect, answer)
 
     def _decided(self, channel: Channel, connect: Connect, outcome: Outcome) -> None:
         if channel.state != ADMITTING:

@@ -77,6 +77,7 @@ CATALOGUE: Final = (
     ),
     Metric("counter", "flockmq_authentications", "Authentications, by how they ended.", ("result",)),
     Metric("counter", "flockmq_authorizations", "Publishes and subscriptions that were asked about.", ("result",)),
+    Metric("gauge", "flockmq_failed_logins", "Names and addresses of failed logins that this node remembers."),
     Metric("gauge", "flockmq_bans", "Bans in the cluster's log."),
     Metric("counter", "flockmq_flapping_bans", "Clients that this node banned for coming and going too often."),
     Metric("counter", "flockmq_disconnects", "Connections ended, by the reason code of the end.", ("reason",)),

@@ -15,7 +15,8 @@ from flockmq.auth.chain import Chain, Outcome
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
 from flockmq.auth.hashing import decoy, made
 from flockmq.auth.pool import HashPool, Verified
-from flockmq.auth.settings import BuiltIn, Certificate, Pbkdf2
+from flockmq.auth.settings import BuiltIn, Certificate, FailedLogins, Pbkdf2
+from flockmq.bounds import LOGINS_OF_NAME_MAX
 from flockmq.clock import Clock
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.shards import User
@@ -166,7 +167,7 @@ def test_a_defect_that_shows_at_once_lets_nobody_in_either(caplog: pytest.LogCap
 
 async def test_refusals_are_logged_sparingly_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    chain = Chain([Link(DENIED)], None)
+    chain = Chain([Link(DENIED)], None, slow_down=FailedLogins(enable=False))
     for _ in range(100):
         at_once(chain, attempt(username="jo", password="geheim"))
     assert chain.results["denied"] == 100
@@ -259,3 +260,49 @@ def test_a_certificate_can_bind_the_client_id() -> None:
     assert at_once(chain, attempt("meter-1", certificate=held)).reason == Reason.SUCCESS
     assert at_once(chain, attempt("meter-2", certificate=held)).reason == Reason.CLIENT_IDENTIFIER_NOT_VALID
     assert at_once(chain, attempt("", certificate=held)).client_id == b"meter-1"
+
+
+# --- who must wait --------------------------------------------------------------------------------------------------
+
+
+def test_who_guesses_must_wait_whatever_it_says_then() -> None:
+    clock = Stopped()
+    link = Link(DENIED)
+    chain = Chain([link], None, clock=clock.clock, slow_down=FailedLogins(max_count=3))
+    guesses = [at_once(chain, attempt(f"c{number}", "jo", "guess")) for number in range(10)]
+    assert [outcome.reason for outcome in guesses] == 3 * [Reason.BAD_USER_NAME_OR_PASSWORD] + 7 * [
+        Reason.CONNECTION_RATE_EXCEEDED
+    ]
+    assert link.asked == 3, "nothing is looked at"
+    assert chain.results == {"denied": 3, "slowed": 7}
+    link.answer = Granted(b"jo")
+    assert at_once(chain, attempt("c", "jo", "right")).reason == Reason.CONNECTION_RATE_EXCEEDED
+    assert at_once(chain, attempt("c", "ann", "right")).reason == Reason.SUCCESS
+    assert at_once(chain, attempt("c", "jo", "right", host="192.0.2.2")).reason == Reason.SUCCESS
+    clock.now_s += 1.0
+    assert at_once(chain, attempt("c", "jo", "right")).reason == Reason.SUCCESS
+
+
+async def test_logins_that_take_time_are_tried_a_few_at_a_time() -> None:
+    asked = asyncio.Event()
+
+    async def slow() -> Verdict:
+        await asked.wait()
+        return DENIED
+
+    link = Link(slow)
+    chain = Chain([link], None, slow_down=FailedLogins(max_count=3))
+    guesses = [asyncio.ensure_future(decided(chain, attempt("c", "jo", f"{n}"))) for n in range(200)]
+    await asyncio.sleep(0)
+    assert link.asked == LOGINS_OF_NAME_MAX
+    asked.set()
+    reasons = [outcome.reason for outcome in await asyncio.gather(*guesses)]
+    assert reasons.count(Reason.BAD_USER_NAME_OR_PASSWORD) == LOGINS_OF_NAME_MAX
+    await asyncio.sleep(0)
+    assert not chain.failed_logins._under_way
+
+
+class Stopped:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.clock = Clock(lambda: self.now_s, lambda: self.now_s)

@@ -1,0 +1,143 @@
+"""Who failed to log in too often must wait, each time longer, before it is tried again. Pure.
+
+Failures are counted at an address (an IPv6 host has a /64 of them): of a user name, and of a client id, which a link
+may know users by. Beyond `max_count` one login is tried for each wait. A client that was let in before from there, by
+the same name and client id, is counted on its own.
+
+What always holds: nobody has another one wait at another address, nor a client that was let in from its own; an address
+that tries many names has no other name wait there: only the wait for each begins with its first failure. At most
+FAILED_LOGINS_MAX names and addresses are remembered, and KNOWN_CLIENTS_MAX clients.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+
+from flockmq.auth.addresses import network
+from flockmq.auth.attempt import Attempt
+from flockmq.auth.settings import FailedLogins as Settings
+from flockmq.bounds import (
+    FAILED_LOGINS_KEPT_S,
+    FAILED_LOGINS_MAX,
+    FAILED_LOGINS_OF_ADDRESS_MAX,
+    KNOWN_CLIENTS_MAX,
+    LOGINS_OF_NAME_MAX,
+)
+
+FIRST_WAIT_S = 1.0
+DOUBLED_MAX = 32
+
+
+class _Failures:
+    __slots__ = ("count", "last_s", "next_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last_s = 0.0
+        self.next_s = 0.0
+        """Nothing is tried before."""
+
+
+class FailedLogins:
+    def __init__(self, settings: Settings, now_s: Callable[[], float], room: int = FAILED_LOGINS_MAX) -> None:
+        self._settings = settings
+        self._now_s = now_s
+        self._room = room
+        self._failures: OrderedDict[int, _Failures] = OrderedDict()
+        """By the hash of a name at an address, or of an address; who failed last stands last."""
+        self._under_way: Counter[int] = Counter()
+        self._known: OrderedDict[int, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    def may_try(self, attempt: Attempt) -> bool:
+        """Now. Who waited has one try."""
+        if not (self._failures or self._under_way):
+            return True
+        now_s, found = self._now_s(), []
+        for key in self._keys(attempt):
+            failures = self._remembered(key, now_s)
+            if self._under_way[key] >= LOGINS_OF_NAME_MAX or (failures is not None and failures.next_s > now_s):
+                return False
+            if failures is not None and failures.next_s:
+                found.append(failures)
+        for failures in found:
+            failures.next_s = now_s + self._wait_s(failures.count)
+        return True
+
+    def begun(self, attempt: Attempt) -> tuple[int, ...]:
+        """It takes time; what is returned is to be given to `ended`."""
+        keys = self._keys(attempt) if self._counts(attempt) else ()
+        self._under_way.update(keys)
+        return keys
+
+    def ended(self, keys: tuple[int, ...]) -> None:
+        for key in keys:
+            self._under_way[key] -= 1
+            if not self._under_way[key]:
+                del self._under_way[key]
+
+    def failed(self, attempt: Attempt) -> None:
+        if not self._counts(attempt):
+            return
+        now_s, keys = self._now_s(), self._keys(attempt)
+        of_address = self._count(hash(network(attempt.peer.host)), now_s).count
+        is_known = len(keys) == 1 and keys[0] in self._known
+        free = self._settings.max_count if is_known or of_address <= FAILED_LOGINS_OF_ADDRESS_MAX else 1
+        for key in keys:
+            failures = self._count(key, now_s)
+            if failures.count >= free:
+                failures.next_s = now_s + self._wait_s(failures.count)
+
+    def succeeded(self, attempt: Attempt) -> None:
+        if not self._counts(attempt):
+            return
+        if self._failures:
+            for key in self._keys(attempt):
+                self._failures.pop(key, None)
+        client = _client(attempt)
+        self._known[client] = None
+        self._known.move_to_end(client)
+        if len(self._known) > KNOWN_CLIENTS_MAX:
+            self._known.popitem(last=False)
+
+    def _counts(self, attempt: Attempt) -> bool:
+        """It is a login: with a name, or a password."""
+        return self._settings.enable and (attempt.username is not None or attempt.password is not None)
+
+    def _keys(self, attempt: Attempt) -> tuple[int, ...]:
+        client = _client(attempt)
+        if client in self._known:
+            return (client,)
+        where = network(attempt.peer.host)
+        names = (("username", attempt.username), ("clientid", attempt.client_id))
+        return tuple(hash((where, kind, name)) for kind, name in names if name)
+
+    def _wait_s(self, count: int) -> float:
+        doubled = min(max(count - self._settings.max_count, 0), DOUBLED_MAX)
+        return min(FIRST_WAIT_S * 2.0**doubled, self._settings.max_wait)
+
+    def _remembered(self, key: int, now_s: float) -> _Failures | None:
+        failures = self._failures.get(key)
+        if failures is not None and now_s - failures.last_s > FAILED_LOGINS_KEPT_S:
+            del self._failures[key]
+            return None
+        return failures
+
+    def _count(self, key: int, now_s: float) -> _Failures:
+        """One more."""
+        failures = self._remembered(key, now_s)
+        if failures is None:
+            failures = self._failures[key] = _Failures()
+        failures.count += 1
+        failures.last_s = now_s
+        self._failures.move_to_end(key)
+        if len(self._failures) > self._room:
+            self._failures.popitem(last=False)
+        return failures
+
+
+def _client(attempt: Attempt) -> int:
+    return hash((network(attempt.peer.host), attempt.username, attempt.client_id))
