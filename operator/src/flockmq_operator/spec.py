@@ -242,6 +242,10 @@ class Report(Part, frozen=True):
 
 class NetworkPolicy(Part, frozen=True):
     enabled: bool = True
+    management_from: tuple[Manifest, ...] = ()
+    """NetworkPolicyPeers."""
+    egress: tuple[Manifest, ...] | None = None
+    """NetworkPolicyEgressRules; None: nodes may connect to anything."""
 
 
 class PullSecret(Part, frozen=True):

@@ -1,42 +1,85 @@
-"""NetworkPolicies: who may connect to which port. Policies add up, so a namespace opens more by one of its own."""
+"""NetworkPolicies: who may connect to which port, and where pods may connect to. Policies add up, so a namespace opens
+more by one of its own.
 
-from collections.abc import Iterator
+Redis and the report connect to nothing but Redis. A policy knows addresses and pods, no names: where nodes may connect
+to beside the cluster (an external Redis, who authenticates clients) is only bounded once the spec says it.
+"""
+
+from collections.abc import Iterator, Sequence
 
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import LINK_PORT, MANAGEMENT_PORT, REDIS_PORT, SENTINEL_PORT, Context
 from flockmq_operator.resources.labels import Component, metadata, selector
+
+DNS_PORTS = (53, 5353)
+"""Of the pods that answer; OpenShift's listen on the second."""
+DNS: Manifest = {"ports": [{"protocol": protocol, "port": port} for protocol in ("UDP", "TCP") for port in DNS_PORTS]}
 
 
 def network_policies(context: Context) -> Iterator[Manifest]:
     if not context.spec.network_policy.enabled:
         return
     links = _ingress([LINK_PORT], [_pods(context, "core"), _pods(context, "replicant")])
-    management = _ingress([MANAGEMENT_PORT], [_operator(context), _prometheus()])
+    management = _ingress([MANAGEMENT_PORT], [_operator(context), *context.spec.network_policy.management_from])
     clients = {"ports": _ports([listener.port for listener in context.spec.listeners])}
-    yield _policy(context, context.core, "core", [links, management])
-    yield _policy(context, context.replicant, "replicant", [clients, links, management])
-    yield _policy(context, context.report, "report", [])
+    nodes = _egress_of_nodes(context)
+    yield _policy(context, context.core, "core", [links, management], nodes)
+    yield _policy(context, context.replicant, "replicant", [clients, links, management], nodes)
+    yield _policy(context, context.report, "report", [], _egress_of_report(context))
     if context.spec.redis.external is None:
-        nodes = [_pods(context, "core"), _pods(context, "replicant")]
-        users = [*nodes, _pods(context, "report")]
-        if context.redis_hosts:
-            themselves = _pods(context, "redis")
-            sentinels = _ingress([SENTINEL_PORT], [*nodes, themselves])
-            yield _policy(context, context.redis, "redis", [_ingress([REDIS_PORT], [*users, themselves]), sentinels])
-        else:
-            yield _policy(context, context.redis, "redis", [_ingress([REDIS_PORT], users)])
+        yield _policy(context, context.redis, "redis", _ingress_of_redis(context), _egress_of_redis(context))
 
 
-def _policy(context: Context, name: str, component: Component, ingress: list[Manifest]) -> Manifest:
+def _ingress_of_redis(context: Context) -> list[Manifest]:
+    nodes = [_pods(context, "core"), _pods(context, "replicant")]
+    users = [*nodes, _pods(context, "report")]
+    if not context.redis_hosts:
+        return [_ingress([REDIS_PORT], users)]
+    themselves = _pods(context, "redis")
+    return [_ingress([REDIS_PORT], [*users, themselves]), _ingress([SENTINEL_PORT], [*nodes, themselves])]
+
+
+def _egress_of_redis(context: Context) -> list[Manifest]:
+    return [DNS, _to_redis(context)] if context.redis_hosts else []
+
+
+def _egress_of_report(context: Context) -> list[Manifest] | None:
+    said = context.spec.network_policy.egress
+    if context.spec.redis.external is None:
+        return [DNS, _to_redis(context)]
+    return None if said is None else [DNS, *said]
+
+
+def _egress_of_nodes(context: Context) -> list[Manifest] | None:
+    said = context.spec.network_policy.egress
+    if said is None:
+        return None
+    links = {"ports": _ports([LINK_PORT]), "to": [_pods(context, "core"), _pods(context, "replicant")]}
+    redis = [] if context.spec.redis.external else [_to_redis(context)]
+    return [DNS, links, *redis, *said]
+
+
+def _to_redis(context: Context) -> Manifest:
+    ports = [REDIS_PORT, SENTINEL_PORT] if context.redis_hosts else [REDIS_PORT]
+    return {"ports": _ports(ports), "to": [_pods(context, "redis")]}
+
+
+def _policy(
+    context: Context, name: str, component: Component, ingress: Sequence[Manifest], egress: Sequence[Manifest] | None
+) -> Manifest:
+    """`egress` None: to anywhere."""
+    spec: Manifest = {
+        "podSelector": {"matchLabels": selector(context, component)},
+        "policyTypes": ["Ingress"],
+        "ingress": list(ingress),
+    }
+    if egress is not None:
+        spec |= {"policyTypes": ["Ingress", "Egress"], "egress": list(egress)}
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": metadata(context, name, component),
-        "spec": {
-            "podSelector": {"matchLabels": selector(context, component)},
-            "policyTypes": ["Ingress"],
-            "ingress": ingress,
-        },
+        "spec": spec,
     }
 
 
@@ -57,8 +100,3 @@ def _operator(context: Context) -> Manifest:
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": context.settings.pod_namespace}},
         "podSelector": {"matchLabels": {"app.kubernetes.io/name": "flockmq-operator"}},
     }
-
-
-def _prometheus() -> Manifest:
-    """Prometheus wherever it runs; this label is what its operator and its charts set."""
-    return {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}}
