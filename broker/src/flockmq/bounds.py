@@ -11,6 +11,23 @@ MANAGEMENT_REQUEST_MAX_BYTES: Final = 1024
 MANAGEMENT_REQUEST_LINE_MAX_BYTES: Final = 2048
 MANAGEMENT_HEADER_MAX_BYTES: Final = 4096
 MANAGEMENT_KEEP_ALIVE_MAX_SECONDS: Final = 60
+API_KEY_MIN_BYTES: Final = 32
+"""Of a key that is configured; the server draws as many for those that it makes."""
+API_KEYS_MAX: Final = 1000
+AUDIT_MAX: Final = 10_000
+"""Changes that the audit log keeps; the oldest go."""
+AUDIT_ABOUT_MAX_CHARS: Final = 256
+AUDIT_DROPPED_TOGETHER_MAX: Final = 100
+"""Those that go with a new one."""
+API_FAILURES_MAX_ADDRESSES: Final = 10_000
+"""Addresses whose wrong keys are counted; more push out the one that was quiet for the longest."""
+API_FAILURES_FORGOTTEN_S: Final = 60.0
+"""After so long without one, an address starts anew."""
+API_FAILURE_MIN_S: Final = 0.1
+API_FAILURE_MAX_S: Final = 5.0
+"""How long the answer to a wrong key takes: twice as long each time."""
+API_FAILURES_WAITING_MAX: Final = 64
+"""Answers to wrong keys that wait; more of them are said at once that there are too many."""
 
 # --- cluster: links, forwarding, membership -------------------------------------------------------------------------
 LINK_GREETING_MAX_BYTES: Final = 512

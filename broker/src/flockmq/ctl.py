@@ -61,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_bans(nouns.add_parser("bans", help="who may not connect").add_subparsers(**_VERBS))
     _add_clients(nouns.add_parser("clients", help="who is connected").add_subparsers(**_VERBS))
     _add_sessions(nouns.add_parser("sessions", help="what is kept for clients").add_subparsers(**_VERBS))
+    _add_keys(nouns.add_parser("keys", help="who may use the REST API").add_subparsers(**_VERBS))
+    _add_audit(nouns.add_parser("audit", help="who changed what by the REST API").add_subparsers(**_VERBS))
     _add_alarms(nouns.add_parser("alarms", help="what somebody should look at").add_subparsers(**_VERBS))
     _add_status(nouns.add_parser("cluster", help="its nodes"), _cluster_status)
     _add_status(nouns.add_parser("rlog", help="the replicated log, by node and shard"), _rlog_status)
@@ -145,6 +147,24 @@ def _add_sessions(verbs: Verbs) -> None:
     remove = verbs.add_parser("remove", help="end a client's session, one that can't be read too, and its connection")
     remove.set_defaults(do=_remove_session)
     remove.add_argument("client_id", metavar="CLIENTID")
+
+
+def _add_keys(verbs: Verbs) -> None:
+    verbs.add_parser("list", help="all of them, without what they are").set_defaults(do=_list_keys)
+    add = verbs.add_parser("add", help="a new one; what it is is printed this once")
+    add.set_defaults(do=_add_key)
+    remove = verbs.add_parser("remove", help="it opens nothing any more")
+    remove.set_defaults(do=_remove_key)
+    for verb in (add, remove):
+        verb.add_argument("name", metavar="NAME")
+    add.add_argument(
+        "--role", choices=("viewer", "operator", "admin"), required=True, help="sees; ends what is there; all"
+    )
+    add.add_argument("--for", dest="duration", metavar="DURATION", help="for example 30d (default: for good)")
+
+
+def _add_audit(verbs: Verbs) -> None:
+    verbs.add_parser("list", help="the last changes first").set_defaults(do=_list_audit)
 
 
 def _add_alarms(verbs: Verbs) -> None:
@@ -333,6 +353,29 @@ def _said(options: argparse.Namespace, *names: str) -> dict[str, str]:
 def _remove_session(api: Api, options: argparse.Namespace) -> Iterator[Row]:
     api.ask("DELETE", _path("sessions", options.client_id))
     return iter(())
+
+
+# --- keys, and what was done with them ------------------------------------------------------------------------------
+
+
+def _list_keys(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    yield from api.ask("GET", "/keys")["data"]
+
+
+def _add_key(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    asked: dict[str, object] = {"name": options.name, "role": options.role}
+    if options.duration is not None:
+        asked["seconds"] = read(options.duration, _DURATION, "--for", is_text=True)
+    yield api.ask("POST", "/keys", asked)
+
+
+def _remove_key(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    api.ask("DELETE", _path("keys", options.name))
+    return iter(())
+
+
+def _list_audit(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    return api.pages("/audit")
 
 
 # --- alarms ---------------------------------------------------------------------------------------------------------

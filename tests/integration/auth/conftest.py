@@ -16,7 +16,7 @@ from aiohttp import web
 from integration.broker.conftest import Fleet, Node
 from integration.dev.commands import PATIENCE_S, Commands
 
-API_KEY = "an integration test's API key"
+API_KEY = "an integration test's API key, 32 letters"
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 

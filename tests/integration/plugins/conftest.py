@@ -15,7 +15,7 @@ from integration.broker.conftest import Node
 from integration.dev.commands import Commands
 
 GREETER = Path(__file__).parent / "greeter"
-API_KEY = "an integration test's API key"
+API_KEY = "an integration test's API key, 32 letters"
 
 
 @pytest.fixture(scope="session")

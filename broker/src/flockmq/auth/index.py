@@ -25,6 +25,11 @@ class SortedKeys(Generic[K]):
         keys: Iterator[K] = self._keys.irange(minimum=after, inclusive=(False, False))
         return list(islice(keys, limit))
 
+    def page_back(self, before: K | None, limit: int) -> list[K]:
+        """The last `limit` keys that come before this one, the last first."""
+        keys: Iterator[K] = self._keys.irange(maximum=before, inclusive=(False, False), reverse=True)
+        return list(islice(keys, limit))
+
     def put(self, key: K, value: object, old: object) -> None:
         if old is None:
             self._keys.add(key)

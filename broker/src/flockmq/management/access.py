@@ -15,6 +15,7 @@ has it; each other has it when it has read the log.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeVar, cast
 
 import msgspec
@@ -22,8 +23,7 @@ from aiohttp import web
 
 from flockmq.auth.admin import Admin, NewBan, NewUser, OfKind, UserChange
 from flockmq.auth.settings import Rule
-from flockmq.bounds import AUTH_REQUEST_MAX_BYTES
-from flockmq.management.answers import Refused, answer, limit_of
+from flockmq.management.answers import about, answer, body_of, limit_of
 
 ADMIN: Final = web.AppKey("admin", Admin)
 
@@ -48,7 +48,9 @@ async def users(request: web.Request) -> web.Response:
 
 @routes.post("/api/v1/users")
 async def create_user(request: web.Request) -> web.Response:
-    return answer(201, await request.app[ADMIN].create_user(await _body(request, NewUser)))
+    new = await body_of(request, NewUser)
+    about(request, f"{new.user_id}, superuser" if new.is_superuser else new.user_id)
+    return answer(201, await request.app[ADMIN].create_user(new))
 
 
 @routes.get("/api/v1/users/{user_id:.+}")
@@ -58,7 +60,8 @@ async def user(request: web.Request) -> web.Response:
 
 @routes.put("/api/v1/users/{user_id:.+}")
 async def change_user(request: web.Request) -> web.Response:
-    change = await _body(request, UserChange)
+    change = await body_of(request, UserChange)
+    about(request, ", ".join(_changed(change)))
     return answer(200, await request.app[ADMIN].update_user(request.match_info["user_id"], change))
 
 
@@ -85,7 +88,8 @@ async def rules(request: web.Request) -> web.Response:
 @routes.put("/api/v1/rules/{of:all}")
 @routes.put(f"/api/v1/rules/{OF}/{{who:.+}}")
 async def put_rules(request: web.Request) -> web.Response:
-    body = await _body(request, _Rules)
+    body = await body_of(request, _Rules)
+    about(request, f"{len(body.rules)} rules")
     return answer(200, await request.app[ADMIN].put_rules(*_whose(request), body.rules))
 
 
@@ -106,7 +110,9 @@ async def bans(request: web.Request) -> web.Response:
 
 @routes.post("/api/v1/bans")
 async def put_ban(request: web.Request) -> web.Response:
-    return answer(201, await request.app[ADMIN].put_ban(await _body(request, NewBan)))
+    new = await body_of(request, NewBan)
+    about(request, f"{new.of} {new.who}")
+    return answer(201, await request.app[ADMIN].put_ban(new))
 
 
 @routes.delete("/api/v1/bans/{of}/{who:.+}")
@@ -118,12 +124,11 @@ async def delete_ban(request: web.Request) -> web.Response:
 # --- what is asked for ----------------------------------------------------------------------------------------------
 
 
-async def _body(request: web.Request, kind: type[T]) -> T:
-    raw = await request.clone(client_max_size=AUTH_REQUEST_MAX_BYTES).read()
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Refused(400, f"the body can't be used: {error}") from None
+def _changed(change: UserChange) -> Iterator[str]:
+    if change.is_superuser is not None:
+        yield "superuser" if change.is_superuser else "no superuser"
+    if change.password is not None or change.password_hash is not None:
+        yield "password"
 
 
 def _after(request: web.Request) -> tuple[str, str] | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from flockmq.bounds import AUTH_PAGE_MAX
+from flockmq.bounds import AUTH_PAGE_MAX, AUTH_REQUEST_MAX_BYTES
 
 PAGE_DEFAULT: Final = 100
+T = TypeVar("T")
 
 
 class Refused(Exception):
@@ -22,6 +23,23 @@ class Refused(Exception):
 
 def answer(status: int, value: object) -> web.Response:
     return web.Response(status=status, body=msgspec.json.encode(value) + b"\n", content_type="application/json")
+
+
+ABOUT: Final = web.RequestKey("about", str)
+
+
+def about(request: web.Request, what: str) -> None:
+    """What the audit log is to say of it, beside its path."""
+    request[ABOUT] = what
+
+
+async def body_of(request: web.Request, kind: type[T]) -> T:
+    """Raises Refused."""
+    raw = await request.clone(client_max_size=AUTH_REQUEST_MAX_BYTES).read()
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Refused(400, f"the body can't be used: {error}") from None
 
 
 def shown(json: bytes) -> web.Response:

@@ -1,38 +1,83 @@
-"""What stands around every request of the management server: the key, where one is needed, and words for failures.
+"""What stands around every request of the management server: who may, who did, and words for failures.
 
-What can't be done is answered with `{"error": …}`, which names the field and the mend.
+    in_words ─▶ with_key (who is it, and may it?) ─▶ audited (what it changed) ─▶ the handler
+
+What can't be done is answered with `{"error": …}`, which names the field and the mend. What always holds: a path that
+isn't KEYLESS needs a key; what isn't a GET and isn't for operators is for admins; a wrong key takes its time.
 """
 
 from __future__ import annotations
 
-import hmac
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
+from flockmq.auth.addresses import network
 from flockmq.auth.admin import Exists, Invalid, Missing
 from flockmq.auth.pool import Busy
-from flockmq.bounds import AUTH_REQUEST_MAX_BYTES
-from flockmq.config.values import Secret
-from flockmq.management.answers import Refused
+from flockmq.bounds import (
+    API_FAILURE_MAX_S,
+    API_FAILURES_WAITING_MAX,
+    AUTH_REQUEST_MAX_BYTES,
+    REFUSALS_LOGGED_PER_S,
+)
+from flockmq.clock import SYSTEM
+from flockmq.logs import Sparing
+from flockmq.management.answers import ABOUT, Refused
+from flockmq.management.api_keys import ROLES, Holder, Keys, Role
+from flockmq.management.audit_log import Audit
+from flockmq.management.failures import Failures
 from flockmq.management.view import Unavailable
 from flockmq.rlog.errors import LogError, LogFull
 
-API_KEY: Final = web.AppKey("api_key", Secret)
-GUARDED: Final = (
-    "/api/v1/users",
-    "/api/v1/rules",
-    "/api/v1/bans",
-    "/api/v1/plugins/",
+log: Final = logging.getLogger(__name__)
+
+HOLDER: Final = web.RequestKey("holder", Holder)
+SEEN: Final = ("GET", "HEAD")
+KEYLESS: Final = (
+    "/livez",
+    "/readyz",
+    "/availz",
+    "/metrics",
+    "/api/v1/nodes",
+    "/api/v1/status",
+    "/api/v1/plugins",
+    "/api/v5/alarms",
+    "/api/v5/cluster",
+    "/api/v5/rlog",
+    "/api/v5/rlog/nodes",
+)
+"""What is seen without a key."""
+OF_ADMINS: Final = ("/api/v1/keys",)
+"""What, and what is below it, is seen by admins only."""
+OF_OPERATORS: Final = (
     "/api/v1/clients",
     "/api/v1/sessions",
-    "/api/v5/alarms/",
+    "/api/v1/bans",
+    "/api/v1/plugins",
+    "/api/v5/alarms",
 )
-"""Whose paths begin so needs the key."""
+"""What operators may change; anything else is changed by admins only."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def role_for(method: str, path: str) -> Role | None:
+    """The least that it takes; None: no key."""
+    if method in SEEN:
+        if path in KEYLESS:
+            return None
+        return "admin" if _is_at(path, OF_ADMINS) else "viewer"
+    return "operator" if _is_at(path, OF_OPERATORS) else "admin"
+
+
+def _is_at(path: str, places: tuple[str, ...]) -> bool:
+    return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
 @web.middleware
@@ -62,22 +107,75 @@ async def in_words(request: web.Request, handler: Handler) -> web.StreamResponse
         return _error(503, f"the log takes no writes now: {error}; try again later")
 
 
-@web.middleware
-async def with_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-    if request.path.startswith(GUARDED):
-        _check_key(request)
-    return await handler(request)
+class Guard:
+    """One per server."""
+
+    def __init__(self, keys: Keys, audit: Audit) -> None:
+        self._keys = keys
+        self._audit = audit
+        self._failures = Failures()
+        self._waiting = 0
+        self._sparing = Sparing(log, REFUSALS_LOGGED_PER_S, SYSTEM.monotonic)
+
+    def middlewares(self) -> list[Middleware]:
+        return [in_words, self._with_key, self._audited]
+
+    @web.middleware
+    async def _with_key(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        role = role_for(request.method, request.path)
+        if role is not None:
+            request[HOLDER] = holder = await self._holder(request)
+            if ROLES.index(role) > _rank(holder.role):
+                self._sparing.warning(
+                    "%s (%s) may not %s %.256r", holder.name, holder.role, request.method, request.path
+                )
+                raise Refused(403, f"it takes a key of the role {role}; {holder.name!r} has the role {holder.role}")
+        return await handler(request)
+
+    async def _holder(self, request: web.Request) -> Holder:
+        if not len(self._keys):
+            raise Refused(403, "no API key is configured; name a file that holds one in management.api_key_file")
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            holder = self._keys.holder(given.strip().encode(errors="surrogateescape"))
+            if holder is not None:
+                return holder
+            await self._take_time(request)
+        raise Refused(401, "the API key is missing, wrong or ran out; send the header Authorization: Bearer KEY")
+
+    async def _take_time(self, request: web.Request) -> None:
+        address = network(request.remote or "")
+        wait_s = self._failures.failed(address, asyncio.get_running_loop().time())
+        self._sparing.warning("wrong API key from %s: %s %.256r", request.remote, request.method, request.path)
+        if self._waiting >= API_FAILURES_WAITING_MAX:
+            raise Refused(429, f"too many wrong keys wait for their answers; try again in {API_FAILURE_MAX_S:g} s")
+        self._waiting += 1
+        try:
+            await asyncio.sleep(wait_s)
+        finally:
+            self._waiting -= 1
+
+    @web.middleware
+    async def _audited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        holder = request.get(HOLDER)
+        if holder is None or request.method in SEEN:
+            return await handler(request)
+        peer = request.remote or ""
+        log.info("%s (%s) from %s: %s %r", holder.name, holder.role, peer, request.method, request.path)
+        response = await handler(request)
+        if response.status < 300:
+            said = request.get(ABOUT, "")
+            await self._audit.note(holder, peer, request.method, request.path, said, response.status)
+        return response
 
 
-def _check_key(request: web.Request) -> None:
-    key = request.app.get(API_KEY)
-    if key is None:
-        raise Refused(403, "no API key is configured; name a file that holds one in management.api_key_file")
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(
-        given.strip().encode(errors="surrogateescape"), key.reveal().encode()
-    ):
-        raise Refused(401, "the API key is missing or wrong; send the header Authorization: Bearer KEY")
+def holder_of(request: web.Request) -> Holder:
+    return request[HOLDER]
+
+
+def _rank(role: str) -> int:
+    """One of a later release is none here."""
+    return ROLES.index(role) if role in ROLES else -1
 
 
 def _error(status: int, why: str) -> web.Response:

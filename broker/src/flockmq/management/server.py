@@ -13,6 +13,7 @@
 | /api/v5/cluster, /api/v5/rlog/nodes | see `overview` |
 | /api/v1/clients…, /api/v1/sessions… | see `clients`, `sessions` |
 | /api/v5/alarms… | see `alarms` |
+| /api/v1/keys…, /api/v1/audit | see `keys` |
 | /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `access` |
 """
 
@@ -33,9 +34,13 @@ from flockmq.bounds import (
     MANAGEMENT_REQUEST_LINE_MAX_BYTES,
     MANAGEMENT_REQUEST_MAX_BYTES,
 )
-from flockmq.config.values import Address, Secret
+from flockmq.config.values import Address
 from flockmq.errors import cannot_bind
-from flockmq.management import access, alarms, clients, guard, overview, plugins, sessions
+from flockmq.management import access, alarms, clients, overview, plugins, sessions
+from flockmq.management import keys as key_paths
+from flockmq.management.api_keys import Keys
+from flockmq.management.audit_log import Audit
+from flockmq.management.guard import Guard
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
 
@@ -92,11 +97,10 @@ def _json(value: object) -> web.Response:
 
 
 @contextlib.asynccontextmanager
-async def serve(
-    node: NodeView, listen: Address, admin: Admin | None = None, api_key: Secret | None = None
-) -> AsyncIterator[int]:
+async def serve(node: NodeView, listen: Address, admin: Admin, keys: Keys, audit: Audit) -> AsyncIterator[int]:
     """Serve while the block runs; gives the port. Raises AddressInUse when `listen` can't be bound."""
-    app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=[guard.in_words, guard.with_key])
+    guard = Guard(keys, audit)
+    app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=guard.middlewares())
     app[NODE] = node
     app[plugins.PLUGINS] = node
     app[alarms.ALARMS] = node
@@ -110,11 +114,11 @@ async def serve(
     app.add_routes(clients.routes)
     app.add_routes(sessions.routes)
     app.add_routes(overview.routes)
-    if admin is not None:
-        app[access.ADMIN] = admin
-        app.add_routes(access.routes)
-    if api_key is not None:
-        app[guard.API_KEY] = api_key
+    app[access.ADMIN] = admin
+    app[key_paths.KEYS] = keys
+    app[key_paths.AUDIT] = audit
+    app.add_routes(access.routes)
+    app.add_routes(key_paths.routes)
     runner = web.AppRunner(
         app,
         access_log=None,

@@ -9,13 +9,17 @@ import contextlib
 import gc
 import resource
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from flockmq.config.schema import Config
+from flockmq.entropy import SYSTEM
 from flockmq.listeners.engine import Engine
 from flockmq.management import server
+from flockmq.management.api_keys import Keys
+from flockmq.management.audit_log import Audit
 from flockmq.management.view import NodePorts
-from flockmq.node.assembly import Machine, assemble
+from flockmq.node.assembly import Assembly, Machine, assemble
 from flockmq.node.listeners import Bound
 from flockmq.redis_probe import redis_config
 from flockmq.rlog.disk import Disk
@@ -36,9 +40,7 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
         made = assemble(config, Machine(Engine, redis_config(config.redis), disk), mqtt_port or 0)
         node, engine = made.node, made.node.reactor
         assert isinstance(engine, Engine)
-        management_port = await stack.enter_async_context(
-            server.serve(node.view, config.management.listen, node.access.auth.admin, config.management.api_key)
-        )
+        management_port = await stack.enter_async_context(_management(config, made))
         await stack.enter_async_context(made.running())
         listeners.open(engine, made.limits)
         stack.enter_context(listeners.refreshing())
@@ -49,6 +51,15 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
             link = made.cluster.link_port or None
             ready(NodePorts(mqtt=mqtt_port, listeners=listeners.ports, link=link, management=management_port))
         await made.stay()
+
+
+def _management(config: Config, made: Assembly) -> AbstractAsyncContextManager[int]:
+    """Raises ConfigError."""
+    node, rlog, cluster = made.node, made.rlog, made.cluster
+    may_write, clock, token_bytes = cluster.version.gate(2), cluster.time.clock, SYSTEM.token_bytes
+    keys = Keys(rlog, config.management.api_key, may_write, clock, token_bytes)
+    audit = Audit(config.node.name, rlog, may_write, clock, token_bytes)
+    return server.serve(node.view, config.management.listen, node.access.auth.admin, keys, audit)
 
 
 def _raise_descriptor_limit() -> None:

@@ -104,6 +104,30 @@ class Import(msgspec.Struct, frozen=True, array_like=True):
     users: int
 
 
+class ApiKey(msgspec.Struct, frozen=True, array_like=True):
+    """Times are the cluster's, in seconds since the epoch; `until_s` 0: for good."""
+
+    name: str
+    role: str
+    until_s: float
+    by: str
+    at_s: float
+
+
+class Audited(msgspec.Struct, frozen=True, array_like=True):
+    """A change that somebody made: `who` is the name of a key, `peer` an address, `about` what the path doesn't say."""
+
+    at_s: float
+    who: str
+    role: str
+    peer: str
+    node: str
+    method: str
+    path: str
+    about: str
+    status: int
+
+
 class Members(msgspec.Struct, frozen=True, array_like=True):
     """How many members of a shared subscription one node, or slot, has: connected, and whose clients are away."""
 
@@ -261,3 +285,19 @@ IMPORTS: Final[TableSpec[str, Import]] = TableSpec(
     encode=_pack, decode=msgspec.msgpack.Decoder(Import).decode, fields=_fields(Import),
 )  # fmt: skip
 """SHA-256 of a bootstrap file, in hex → Import."""
+
+API_KEYS: Final[TableSpec[str, ApiKey]] = TableSpec(
+    70, "api_keys", AUTH,
+    split=split_text, join=join_text,
+    encode=_pack, decode=msgspec.msgpack.Decoder(ApiKey).decode, fields=_fields(ApiKey),
+    max_rows=bounds.API_KEYS_MAX,
+)  # fmt: skip
+"""SHA-256 of a key of the REST API, in hex → ApiKey, from version 2 on."""
+
+AUDIT: Final[TableSpec[str, Audited]] = TableSpec(
+    71, "audit", AUTH,
+    split=split_text, join=join_text,
+    encode=_pack, decode=msgspec.msgpack.Decoder(Audited).decode, fields=_fields(Audited),
+    max_rows=2 * bounds.AUDIT_MAX,
+)  # fmt: skip
+"""when (microseconds since the epoch, 18 digits) and 16 random hexadecimal digits → Audited, from version 2 on."""

@@ -15,6 +15,8 @@ from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.route_table import RouteTable
 from flockmq.rlog.shards import (
     ALARMS,
+    API_KEYS,
+    AUDIT,
     AUTH,
     BANS,
     CLAIMS,
@@ -33,6 +35,8 @@ from flockmq.rlog.shards import (
     USERS,
     VERSIONS,
     Alarm,
+    ApiKey,
+    Audited,
     Ban,
     DelayedMessage,
     Import,
@@ -231,12 +235,23 @@ class Tables:
     def imports(self) -> RowTable[str, Import]:
         return cast(RowTable[str, Import], self.shards[AUTH].tables[IMPORTS.number])
 
+    @property
+    def api_keys(self) -> RowTable[str, ApiKey]:
+        return cast(RowTable[str, ApiKey], self.shards[AUTH].tables[API_KEYS.number])
+
+    @property
+    def audit(self) -> RowTable[str, Audited]:
+        return cast(RowTable[str, Audited], self.shards[AUTH].tables[AUDIT.number])
+
 
 def _new_shard(name: str) -> Shard:
     tables: dict[str, Callable[[], list[object]]] = {
         CLUSTER: lambda: [RowTable(NODES), RowTable(SLOTS), RowTable(ALARMS), RowTable(VERSIONS)],
         ROUTE: lambda: [RouteTable(ROUTES), RowTable(SHARES), RowTable(CLAIMS)],
         RETAINED: lambda: [RowTable(MESSAGES), RowTable(DELAYED)],
-        AUTH: lambda: [RowTable(USERS), RowTable(RULES), RowTable(BANS), RowTable(IMPORTS)],
+        AUTH: lambda: [
+            *(RowTable(USERS), RowTable(RULES), RowTable(BANS), RowTable(IMPORTS)),
+            *(RowTable(API_KEYS), RowTable(AUDIT)),
+        ],
     }
     return Shard(name, cast(list[Table[object, object]], tables[name]()))

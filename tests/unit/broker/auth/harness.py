@@ -18,6 +18,7 @@ class FakeLog:
     def __init__(self) -> None:
         self.tables = Tables()
         self.written: list[Op] = []
+        self.version = 2
 
     def on_change(self, table: str, listener: object) -> None:
         self.tables.named(table).listeners.append(cast(Listener[object, object], listener))
@@ -37,6 +38,10 @@ class FakeLog:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         done.set_result(StreamId(1, len(self.written)))
         return done
+
+    def may_write(self) -> bool:
+        """What came with version 2."""
+        return self.version >= 2
 
     def as_rlog(self) -> Rlog:
         return cast(Rlog, self)

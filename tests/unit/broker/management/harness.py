@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
 import aiohttp
 from aiohttp import web
 
+from flockmq.auth.admin import Admin
+from flockmq.auth.bans import Bans
+from flockmq.auth.pool import HashPool
+from flockmq.auth.settings import Pbkdf2
+from flockmq.clock import SYSTEM
+from flockmq.config.values import Address, Secret
+from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.management import guard
+from flockmq.management.api_keys import Keys
+from flockmq.management.audit_log import Audit
+from flockmq.management.server import serve
+from flockmq.rlog.shards import BANS
+from unit.broker.auth.harness import FakeLog
 
+ANYWHERE = Address("127.0.0.1", 0)
 Node = TypeVar("Node")
+KEY = "a unit test's key of 32 letters+"
+
+
+def token_bytes(number: int) -> bytes:
+    return SYSTEM_ENTROPY.token_bytes(number)
+
+
+def managed(
+    node: object, log: FakeLog, key: str | None = KEY, listen: Address = ANYWHERE
+) -> AbstractAsyncContextManager[int]:
+    """A management server of a node over a log; gives its port."""
+    pool, bans = HashPool(), Bans()
+    log.on_change(BANS.name, bans)
+    admin = Admin(log.as_rlog(), bans, pool, Pbkdf2(iterations=4096), None, SYSTEM)
+    keys = Keys(log.as_rlog(), None if key is None else Secret(key), log.may_write, SYSTEM, token_bytes)
+    return serve(node, listen, admin, keys, Audit("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes))
 
 
 @asynccontextmanager

@@ -9,21 +9,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from flockmq.auth.admin import Admin
-from flockmq.auth.bans import Bans
 from flockmq.auth.hashing import is_right
-from flockmq.auth.pool import HashPool
-from flockmq.auth.settings import Pbkdf2
 from flockmq.bounds import AUTH_REQUEST_MAX_BYTES
-from flockmq.clock import SYSTEM
-from flockmq.config.values import Address, Secret
-from flockmq.management.server import serve
 from flockmq.rlog.errors import LogFull, LogUnavailable
-from flockmq.rlog.shards import BANS
 from unit.broker.auth.harness import FakeLog
+from unit.broker.management.harness import KEY, managed
 from unit.broker.management.test_server import ToldNode
-
-KEY = "the key"
 
 
 class Site:
@@ -43,18 +34,14 @@ class Site:
             return answer.status, await answer.json() if answer.status != 204 else None
 
 
-async def served(log: FakeLog, key: Secret | None) -> AsyncIterator[Site]:
-    pool, bans = HashPool(), Bans()
-    log.on_change(BANS.name, bans)
-    admin = Admin(log.as_rlog(), bans, pool, Pbkdf2(iterations=4096), None, SYSTEM)
-    async with serve(ToldNode(), Address("127.0.0.1", 0), admin, key) as port, aiohttp.ClientSession() as http:
+async def served(log: FakeLog, key: str | None) -> AsyncIterator[Site]:
+    async with managed(ToldNode(), log, key) as port, aiohttp.ClientSession() as http:
         yield Site(log, http, f"http://127.0.0.1:{port}/api/v1")
-    pool.close()
 
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    async for one in served(FakeLog(), Secret(KEY)):
+    async for one in served(FakeLog(), KEY):
         yield one
 
 
@@ -83,7 +70,7 @@ async def test_nothing_goes_without_the_key(site: Site, keyless: Site, method: s
         else:
             assert (status, answer) == (
                 401,
-                {"error": "the API key is missing or wrong; send the header Authorization: Bearer KEY"},
+                {"error": "the API key is missing, wrong or ran out; send the header Authorization: Bearer KEY"},
             )
     status, answer = await keyless.ask(method, path, {})
     assert status == 403

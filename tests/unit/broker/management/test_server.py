@@ -11,7 +11,6 @@ import pytest
 from flockmq.bounds import MANAGEMENT_REQUEST_LINE_MAX_BYTES
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse
-from flockmq.management.server import serve
 from flockmq.management.view import (
     ClusterState,
     LogState,
@@ -22,6 +21,8 @@ from flockmq.management.view import (
     Sample,
     ShardStatus,
 )
+from unit.broker.auth.harness import FakeLog
+from unit.broker.management.harness import KEY, managed
 
 ROW = NodeRow(
     name="core-1",
@@ -91,7 +92,7 @@ def node() -> ToldNode:
 @pytest.fixture
 async def http(node: ToldNode) -> AsyncIterator[aiohttp.ClientSession]:
     async with (
-        serve(node, Address("127.0.0.1", 0)) as port,
+        managed(node, FakeLog()) as port,
         aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session,
     ):
         yield session
@@ -171,8 +172,12 @@ async def test_metrics_are_in_prometheus_text(http: aiohttp.ClientSession) -> No
 
 
 async def test_other_paths_methods_and_long_lines_are_refused(http: aiohttp.ClientSession) -> None:
-    assert await code(http, "/etc/passwd") == 404
+    assert await code(http, "/etc/passwd") == 401
+    async with http.get("/etc/passwd", headers={"Authorization": f"Bearer {KEY}"}) as response:
+        assert response.status == 404
     async with http.post("/readyz", data=b"x") as response:
+        assert response.status == 401
+    async with http.post("/readyz", data=b"x", headers={"Authorization": f"Bearer {KEY}"}) as response:
         assert response.status == 405
     assert await code(http, "/readyz?" + "x" * MANAGEMENT_REQUEST_LINE_MAX_BYTES) == 400
 
@@ -181,7 +186,7 @@ async def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         listen = Address("127.0.0.1", held.getsockname()[1])
         with pytest.raises(AddressInUse) as caught:
-            async with serve(ToldNode(), listen):
+            async with managed(ToldNode(), FakeLog(), listen=listen):
                 pass
     assert str(caught.value) == f"management.listen: {listen} is in use; choose another with --management HOST:PORT"
     assert caught.value.exit_code == 4

@@ -57,4 +57,5 @@ async def test_it_is_said_why_it_cannot_be_ended_now(http: aiohttp.ClientSession
 
 
 def test_only_who_has_the_key_ends_a_session() -> None:
-    assert "/api/v1/sessions/a".startswith(guard.GUARDED)
+    assert guard.role_for("GET", "/api/v1/sessions/a") == "viewer"
+    assert guard.role_for("DELETE", "/api/v1/sessions/a") == "operator"

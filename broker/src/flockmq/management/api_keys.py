@@ -1,0 +1,163 @@
+"""Keys of the REST API: who has one may ask for what its role allows.
+
+    viewer     sees                        (GET)
+    operator   and ends what is there      (clients, sessions, bans, alarms, plugins)
+    admin      and says who may what       (users, rules, keys)
+
+One may be configured; that one is an admin's, and makes the others. The server draws the others itself, and the log has
+SHA-256 of them: what holds 32 random bytes can't be found by trying, so it needs no hash that takes long, as passwords
+do, and a request costs a look-up.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from flockmq.auth.admin import LAST_YEAR, Invalid, Missing
+from flockmq.bounds import API_KEY_MIN_BYTES, API_KEYS_MAX
+from flockmq.clock import Clock
+from flockmq.config.values import Secret
+from flockmq.errors import ConfigError
+from flockmq.management.answers import Refused
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import API_KEYS, AUTH, ApiKey
+
+Role = Literal["viewer", "operator", "admin"]
+ROLES: Final[tuple[Role, ...]] = ("viewer", "operator", "admin")
+"""Each may what those before it may."""
+CONFIGURED: Final = "management.api_key"
+"""Under which name the one that is configured acts."""
+PREFIX: Final = "flockmq_"
+"""By which who looks for secrets in what was published finds keys of ours."""
+
+
+class Holder(NamedTuple):
+    name: str
+    role: str
+
+
+class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For `seconds` from now, `until` a time (RFC 3339), or for good."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$")]
+    role: Role
+    seconds: Annotated[float, Meta(gt=0, le=3.2e9)] | None = None
+    until: datetime | None = None
+
+
+class ShownKey(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    role: str
+    at: datetime
+    until: datetime | None
+    by: str
+    """The name of the key that made it."""
+
+
+class MadeKey(ShownKey, frozen=True, kw_only=True):
+    """`key` is shown this once."""
+
+    key: str
+
+
+class Keys:
+    """`configured`: an admin's. `may_write`: all nodes know of keys. Raises ConfigError."""
+
+    def __init__(
+        self,
+        rlog: Rlog,
+        configured: Secret | None,
+        may_write: Callable[[], bool],
+        clock: Clock,
+        token_bytes: Callable[[int], bytes],
+    ) -> None:
+        if configured is not None and len(configured.reveal().encode()) < API_KEY_MIN_BYTES:
+            raise ConfigError(
+                f"management.api_key_file: the key must have at least {API_KEY_MIN_BYTES} bytes; make one at random, "
+                f"for example: openssl rand -hex {API_KEY_MIN_BYTES}"
+            )
+        self._rlog = rlog
+        self._configured = None if configured is None else _hash(configured.reveal().encode())
+        self._may_write = may_write
+        self._clock = clock
+        self._token_bytes = token_bytes
+
+    def __len__(self) -> int:
+        return len(self._rlog.tables.api_keys) + (self._configured is not None)
+
+    def holder(self, given: bytes) -> Holder | None:
+        """None: it is no key, or it ran out."""
+        hashed = _hash(given)
+        if self._configured is not None and compare_digest(hashed, self._configured):
+            return Holder(CONFIGURED, "admin")
+        key = self._rlog.tables.api_keys.get(hashed)
+        if key is None or 0 < key.until_s <= self._clock.wall():
+            return None
+        return Holder(key.name, key.role)
+
+    def shown(self) -> list[ShownKey]:
+        """By name; those that ran out, too."""
+        rows = sorted(self._rlog.tables.api_keys.items(), key=lambda row: (row[1].name, row[0]))
+        return [ShownKey(**_fields(key)) for _, key in rows]
+
+    async def make(self, new: NewKey, by: str) -> MadeKey:
+        """Raises Refused, Invalid, and what the log raises."""
+        self._check_version()
+        table = self._rlog.tables.api_keys
+        if len(table) >= API_KEYS_MAX:
+            raise Refused(507, f"there are {API_KEYS_MAX} keys already; remove one first")
+        if any(key.name == new.name for _, key in table.items()):
+            raise Refused(409, f"key {new.name!r} is there already; remove it first, or take another name")
+        drawn = PREFIX + urlsafe_b64encode(self._token_bytes(API_KEY_MIN_BYTES)).decode().rstrip("=")
+        key = ApiKey(new.name, new.role, self._until_s(new), by, self._clock.wall())
+        await self._rlog.write(AUTH, [API_KEYS.put(_hash(drawn.encode()), key)])
+        return MadeKey(**_fields(key), key=drawn)
+
+    async def remove(self, name: str) -> None:
+        """Raises Refused, Missing, and what the log raises."""
+        self._check_version()
+        hashes = [hashed for hashed, key in self._rlog.tables.api_keys.items() if key.name == name]
+        if not hashes:
+            raise Missing(f"there is no key {name!r}")
+        await self._rlog.write(AUTH, [API_KEYS.delete(hashed) for hashed in hashes])
+
+    def _check_version(self) -> None:
+        if not self._may_write():
+            why = "some nodes know of no keys in the log yet; try again when all of them are upgraded"
+            raise Refused(503, f"{why}, and cluster.version_settle is over")
+
+    def _until_s(self, new: NewKey) -> float:
+        now_s = self._clock.wall()
+        if new.seconds is not None and new.until is not None:
+            raise Invalid("until", "say either seconds or until")
+        if new.seconds is not None:
+            return now_s + new.seconds
+        if new.until is None:
+            return 0.0
+        if new.until.tzinfo is None or new.until.year > LAST_YEAR:
+            raise Invalid("until", f"must say its time zone, up to {LAST_YEAR}; for example 2030-01-01T00:00:00Z")
+        if new.until.timestamp() <= now_s:
+            raise Invalid("until", "is in the past")
+        return new.until.timestamp()
+
+
+def _hash(key: bytes) -> str:
+    return sha256(key).hexdigest()
+
+
+def _fields(key: ApiKey) -> dict[str, Any]:
+    return {
+        "name": key.name,
+        "role": key.role,
+        "at": datetime.fromtimestamp(key.at_s, UTC),
+        "until": datetime.fromtimestamp(key.until_s, UTC) if key.until_s else None,
+        "by": key.by,
+    }

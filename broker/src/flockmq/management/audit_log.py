@@ -1,0 +1,83 @@
+"""Who changed what, and when, by the REST API: rows of the log, on every node, the last AUDIT_MAX of them.
+
+What always holds: a change is a line of its node's own log before it is done, and a row before it is answered, or a
+warning says why it isn't one. What was refused changed nothing, and is no row: strangers can't push others out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from flockmq.auth.index import SortedKeys
+from flockmq.bounds import AUDIT_ABOUT_MAX_CHARS, AUDIT_DROPPED_TOGETHER_MAX, AUDIT_MAX
+from flockmq.clock import Clock
+from flockmq.management.api_keys import Holder
+from flockmq.rlog.errors import LogError
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import AUDIT, AUTH, Audited
+
+log: Final = logging.getLogger(__name__)
+
+
+class ShownChange(msgspec.Struct, frozen=True, kw_only=True):
+    at: datetime
+    who: str
+    role: str
+    peer: str
+    node: str
+    method: str
+    path: str
+    about: str
+    status: int
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """The last ones first; `next`: what to ask for as `after` to go on; None: there are no more."""
+
+    data: list[ShownChange]
+    count: int
+    next: str | None
+
+
+class Audit:
+    """Before the log is read. `may_write`: all nodes know of these rows."""
+
+    def __init__(
+        self, node: str, rlog: Rlog, may_write: Callable[[], bool], clock: Clock, token_bytes: Callable[[int], bytes]
+    ) -> None:
+        self._node = node
+        self._rlog = rlog
+        self._may_write = may_write
+        self._clock = clock
+        self._token_bytes = token_bytes
+        self._keys: SortedKeys[str] = SortedKeys()
+        rlog.on_change(AUDIT.name, self._keys)
+
+    async def note(self, holder: Holder, peer: str, method: str, path: str, about: str, status: int) -> None:
+        """It is done; returns when the log has it, or can't have it."""
+        if not self._may_write():
+            return
+        now_s, about = self._clock.wall(), about[:AUDIT_ABOUT_MAX_CHARS]
+        change = Audited(now_s, holder.name, holder.role, peer, self._node, method, path, about, status)
+        key = f"{round(now_s * 1e6):018d}{self._token_bytes(8).hex()}"
+        over = min(len(self._keys) + 1 - AUDIT_MAX, AUDIT_DROPPED_TOGETHER_MAX)
+        dropped = [AUDIT.delete(oldest) for oldest in self._keys.page(None, max(0, over))]
+        try:
+            await self._rlog.write(AUTH, [AUDIT.put(key, change), *dropped])
+        except LogError as error:
+            log.warning("what %s changed isn't in the audit log: %s", change.who, error)
+
+    def page(self, before: str | None, limit: int) -> Changes:
+        keys = self._keys.page_back(before, limit)
+        rows = [row for key in keys if (row := self._rlog.tables.audit.get(key)) is not None]
+        return Changes([_shown(row) for row in rows], len(self._keys), keys[-1] if len(keys) == limit else None)
+
+
+def _shown(row: Audited) -> ShownChange:
+    said = msgspec.structs.asdict(row)
+    return ShownChange(at=datetime.fromtimestamp(round(said.pop("at_s"), 3), UTC), **said)
