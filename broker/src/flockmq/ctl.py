@@ -10,6 +10,7 @@ import argparse
 import getpass
 import http.client
 import os
+import ssl
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -54,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`parser` is the one of `flockmq ctl`."""
     parser.add_argument("--url", default=DEFAULT_URL, help=f"a node's management address (default: {DEFAULT_URL})")
     parser.add_argument("--api-key-file", type=Path, metavar="FILE", help=f"holds the key (default: ${KEY_VARIABLE})")
+    parser.add_argument(
+        "--cacert",
+        type=Path,
+        metavar="FILE",
+        help="PEM: who signed its certificate (default: whom the system trusts)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document a line, for programs")
     nouns = parser.add_subparsers(dest="noun", metavar="NOUN", required=True)
     _add_users(nouns.add_parser("users", help="who may connect with a password").add_subparsers(**_VERBS))
@@ -186,7 +193,7 @@ def run(options: argparse.Namespace) -> int:
     for name, value in vars(options).items():
         if isinstance(value, str):
             _check_text(value, f"{name}: {value!r}")
-    api = Api(options.url, None if "keyless" in options else _key(options.api_key_file))
+    api = Api(options.url, None if "keyless" in options else _key(options.api_key_file), options.cacert)
     try:
         rows = options.do(api, options)
         if options.json:
@@ -519,16 +526,24 @@ def _path(*parts: str) -> str:
     return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
+def _trust(cacert: Path | None) -> ssl.SSLContext:
+    """Raises ConfigError."""
+    try:
+        return ssl.create_default_context(cafile=cacert)
+    except OSError as error:
+        raise ConfigError(f"--cacert: {str(cacert)!r} can't be used: {error.strerror or error}") from None
+
+
 class Api:
     """The REST API of one node; `key` None: only what needs none."""
 
-    def __init__(self, url: str, key: Secret | None) -> None:
+    def __init__(self, url: str, key: Secret | None, cacert: Path | None = None) -> None:
         if fault := http_url_fault(url):
             raise ConfigError(f"--url: {fault}; a node's management address looks like {DEFAULT_URL}")
         parts = urlsplit(url)
         assert parts.hostname is not None, "it was read"
         self._url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        self._open = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._tls = _trust(cacert) if parts.scheme == "https" else None
         self._host, self._port = parts.hostname, parts.port
         self._key = key
 
@@ -546,7 +561,7 @@ class Api:
         headers: dict[str, str | bytes] = {"Content-Type": "application/json"}
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key.reveal()}".encode()
-        connection = self._open(self._host, self._port, timeout=PATIENCE_S)
+        connection = self._connection()
         try:
             raw = None if body is None else msgspec.json.encode(body)
             connection.request(method, f"/api/{version}{path}", body=raw, headers=headers)
@@ -565,6 +580,11 @@ class Api:
             said = answer.get("error") if isinstance(answer, dict) else None
             raise CtlError(f"{self._url} says {response.status}: {said or 'it is no FlockMQ node, or an older one'}")
         return answer
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=PATIENCE_S)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=PATIENCE_S, context=self._tls)
 
     def pages(self, path: str, wanted: Mapping[str, str] = {}) -> Iterator[Row]:
         """Every row of a list. What isn't in it is said on standard error."""

@@ -295,8 +295,15 @@ class Redis(msgspec.Struct, frozen=True, kw_only=True):
 class Management(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address = Address("127.0.0.1", 18083)
     api_key: Secret | None = None
-    """Who may manage users, rules and bans: `Authorization: Bearer KEY`. Without it nobody may."""
+    """An admin's key, at least 32 bytes: `Authorization: Bearer KEY`. It makes the others."""
     api_key_file: Path | None = None
+    certfile: Path | None = None
+    """PEM: what the port shows, which has TLS then. Both or none; read again when they change."""
+    keyfile: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certfile is None) != (self.keyfile is None):
+            raise ValueError("certfile and keyfile need one another: the port has TLS or not")
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):

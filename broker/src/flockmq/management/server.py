@@ -20,6 +20,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -97,8 +98,37 @@ def _json(value: object) -> web.Response:
 
 
 @contextlib.asynccontextmanager
-async def serve(node: NodeView, listen: Address, admin: Admin, keys: Keys, audit: Audit) -> AsyncIterator[int]:
+async def serve(
+    node: NodeView,
+    listen: Address,
+    admin: Admin,
+    keys: Keys,
+    audit: Audit,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
     """Serve while the block runs; gives the port. Raises AddressInUse when `listen` can't be bound."""
+    runner = web.AppRunner(
+        _application(node, admin, keys, audit),
+        access_log=None,
+        handle_signals=False,
+        keepalive_timeout=MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
+        max_line_size=MANAGEMENT_REQUEST_LINE_MAX_BYTES,
+        max_field_size=MANAGEMENT_HEADER_MAX_BYTES,
+        shutdown_timeout=0.5,
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, listen.host, listen.port, ssl_context=tls)
+        try:
+            await site.start()
+        except OSError as error:
+            raise cannot_bind("management.listen", listen, "--management", error) from None
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def _application(node: NodeView, admin: Admin, keys: Keys, audit: Audit) -> web.Application:
     guard = Guard(keys, audit)
     app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=guard.middlewares())
     app[NODE] = node
@@ -119,22 +149,4 @@ async def serve(node: NodeView, listen: Address, admin: Admin, keys: Keys, audit
     app[key_paths.AUDIT] = audit
     app.add_routes(access.routes)
     app.add_routes(key_paths.routes)
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        handle_signals=False,
-        keepalive_timeout=MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
-        max_line_size=MANAGEMENT_REQUEST_LINE_MAX_BYTES,
-        max_field_size=MANAGEMENT_HEADER_MAX_BYTES,
-        shutdown_timeout=0.5,
-    )
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, listen.host, listen.port)
-        try:
-            await site.start()
-        except OSError as error:
-            raise cannot_bind("management.listen", listen, "--management", error) from None
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    return app

@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from flockmq.bounds import (
     CONNECTION_BYTES,
@@ -40,6 +41,12 @@ from flockmq.memory import memory_bytes
 from flockmq.session.limits import Limits
 
 
+class Refreshed(Protocol):
+    """Certificates of something else."""
+
+    def refresh(self) -> None: ...
+
+
 class Bound:
     """The listeners of one node; `ports` by name, a Unix socket's is 0."""
 
@@ -47,6 +54,7 @@ class Bound:
         self._config = config
         self._sockets: list[tuple[NamedListener, socket.socket]] = []
         self._certificates: dict[str, Certificates] = {}
+        self._others: tuple[Refreshed, ...] = ()
 
     @property
     def ports(self) -> dict[str, int]:
@@ -98,13 +106,14 @@ class Bound:
 
     def refresh(self) -> None:
         """Read certificates again where their files changed."""
-        for certificates in self._certificates.values():
+        for certificates in (*self._certificates.values(), *self._others):
             certificates.refresh()
 
     @contextlib.contextmanager
-    def refreshing(self) -> Iterator[None]:
+    def refreshing(self, *others: Refreshed) -> Iterator[None]:
         """While the block runs, look at the certificates' files now and then, and at once on SIGHUP, which ends no node
         that has none."""
+        self._others = others
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(self._refresh_now_and_then())
         loop.add_signal_handler(signal.SIGHUP, self.refresh)

@@ -8,16 +8,18 @@ from __future__ import annotations
 import contextlib
 import gc
 import resource
+import ssl
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from flockmq.config.schema import Config
+from flockmq.config.schema import Config, Management
 from flockmq.entropy import SYSTEM
 from flockmq.listeners.engine import Engine
 from flockmq.management import server
 from flockmq.management.api_keys import Keys
 from flockmq.management.audit_log import Audit
+from flockmq.management.certificates import ManagementCertificates
 from flockmq.management.view import NodePorts
 from flockmq.node.assembly import Assembly, Machine, assemble
 from flockmq.node.listeners import Bound
@@ -40,10 +42,12 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
         made = assemble(config, Machine(Engine, redis_config(config.redis), disk), mqtt_port or 0)
         node, engine = made.node, made.node.reactor
         assert isinstance(engine, Engine)
-        management_port = await stack.enter_async_context(_management(config, made))
+        certificates = _certificates(config.management)
+        tls = None if certificates is None else certificates.listening
+        management_port = await stack.enter_async_context(_management(config, made, tls))
         await stack.enter_async_context(made.running())
         listeners.open(engine, made.limits)
-        stack.enter_context(listeners.refreshing())
+        stack.enter_context(listeners.refreshing(*([] if certificates is None else [certificates])))
         node.state = "ready"
         gc.collect()
         gc.freeze()
@@ -53,13 +57,20 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
         await made.stay()
 
 
-def _management(config: Config, made: Assembly) -> AbstractAsyncContextManager[int]:
+def _certificates(management: Management) -> ManagementCertificates | None:
+    """Raises ConfigError."""
+    if management.certfile is None or management.keyfile is None:
+        return None
+    return ManagementCertificates(management.certfile, management.keyfile)
+
+
+def _management(config: Config, made: Assembly, tls: ssl.SSLContext | None) -> AbstractAsyncContextManager[int]:
     """Raises ConfigError."""
     node, rlog, cluster = made.node, made.rlog, made.cluster
     may_write, clock, token_bytes = cluster.version.gate(2), cluster.time.clock, SYSTEM.token_bytes
     keys = Keys(rlog, config.management.api_key, may_write, clock, token_bytes)
     audit = Audit(config.node.name, rlog, may_write, clock, token_bytes)
-    return server.serve(node.view, config.management.listen, node.access.auth.admin, keys, audit)
+    return server.serve(node.view, config.management.listen, node.access.auth.admin, keys, audit, tls)
 
 
 def _raise_descriptor_limit() -> None:

@@ -297,6 +297,11 @@ def test_links_have_tls_on_both_sides_or_none(tmp_path: Path) -> None:
     assert said.startswith("cluster: certfile, keyfile and cacertfile need one another")
 
 
+def test_the_management_port_has_tls_or_not() -> None:
+    said = refusal(environment={"FLOCKMQ_MANAGEMENT__CERTFILE": "/a"})
+    assert said.startswith("management: certfile and keyfile need one another")
+
+
 def test_redis_may_be_sentinels_or_a_cluster() -> None:
     for url in ("rediss+sentinel://s1,s2:1/main", "redis+cluster://r1:1,r2"):
         assert whole.load(environment={"FLOCKMQ_REDIS__URL": url}).redis.url == url
