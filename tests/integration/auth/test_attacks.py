@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from integration.auth.conftest import Configured, api
 from integration.auth.raw import Raw
-from integration.broker.conftest import Node
+from integration.broker.conftest import Node, eventually
 
 
 async def connects(node: Node, *credentials: str | None, version: int = 5, host: str | None = None) -> int:
@@ -47,6 +49,30 @@ async def test_nobody_comes_by_anothers_client_id(fleet: Configured, version: in
         assert await connects(node, "victim-1", "*", "pw", version=version) == refused
         assert await connects(node, "mallory-1", "mallory", "pw", version=version) == 0
         assert await victim.publish("still/here") in (0, 0x10)
+
+
+@pytest.mark.parametrize(
+    ("method", "change"),
+    [("DELETE", None), ("PUT", {"password": "another"}), ("PUT", {"is_superuser": False})],
+    ids=["deleted", "password", "demoted"],
+)
+async def test_a_user_that_lost_its_rights_is_sent_away_from_every_node(
+    fleet: Configured, method: str, change: dict[str, object] | None
+) -> None:
+    fleet.configure('[authentication]\nchain = [{ mechanism = "password_based:built_in_database" }]\n')
+    core, replicant = fleet.core("core-0"), fleet.replicant("replicant-0")
+    for user_id in ("mallory", "ann"):
+        new = {"user_id": user_id, "password": "pw", "is_superuser": True}
+        assert api(replicant, "POST", "/users", new)[0] == 201
+    async with await Raw.open(replicant.mqtt) as mallory, await Raw.open(replicant.mqtt) as ann:
+        assert (await mallory.connect("m", "mallory", "pw")).reason == 0
+        assert (await ann.connect("a", "ann", "pw")).reason == 0
+        eventually(lambda: api(core, "GET", "/users/mallory")[0] == 200, "the core has the user")
+        assert api(core, method, "/users/mallory", change)[0] in (200, 204)
+        changed_s = time.monotonic()
+        assert (await mallory.ended()).reason == 0x87
+        assert time.monotonic() - changed_s < 2.0
+        assert await ann.publish("still/here") in (0, 0x10)
 
 
 @pytest.mark.parametrize(("version", "slowed"), [(5, 0x9F), (4, 3)])

@@ -168,7 +168,8 @@ class Admin:
         if change.password is None and change.password_hash is None:
             user = User(old.password_hash, old.scram, is_superuser)
         else:
-            user = await self.made(NewUser(user_id, change.password, change.password_hash, change.salt, is_superuser))
+            new = NewUser(user_id, change.password, change.password_hash, change.salt, is_superuser)
+            user = await self.made(new, old)
         await self._write([USERS.put(user_id, user)])
         return _shown_user(user_id, user)
 
@@ -177,8 +178,8 @@ class Admin:
         self._user(user_id)
         await self._write([USERS.delete(user_id)])
 
-    async def made(self, new: NewUser) -> User:
-        """The row to write. Raises Invalid, Busy."""
+    async def made(self, new: NewUser, old: User | None = None) -> User:
+        """The row to write: with the password that it has already, a user isn't another one. Raises Invalid, Busy."""
         if (new.password is None) == (new.password_hash is None):
             raise Invalid("password", "say either password or password_hash")
         if "\0" in new.user_id:
@@ -189,21 +190,24 @@ class Admin:
                 stored = hashing.from_salted(new.password_hash, new.salt, self._algorithm)
             except ValueError as error:
                 raise Invalid("password_hash", str(error)) from None
-            return User(stored, "", new.is_superuser)
+            verifier = old.scram if old is not None and old.password_hash == stored else ""
+            return User(stored, verifier, new.is_superuser)
         if not 0 < len(new.password.encode()) <= PASSWORD_MAX_BYTES:
             raise Invalid("password", f"must have 1 to {PASSWORD_MAX_BYTES} bytes")
         try:
-            stored, verifier = await self._pool.run("admin", partial(self._hashed, new.password))
+            stored, verifier = await self._pool.run("admin", partial(self._hashed, new.password, old))
         except ValueError as error:
             raise Invalid("password", str(error)) from None
         return User(stored, verifier, new.is_superuser)
 
-    def _hashed(self, password: str) -> tuple[str, str]:
+    def _hashed(self, password: str, old: User | None) -> tuple[str, str]:
         """In a thread: takes long."""
-        stored = hashing.made(password.encode(), self._algorithm)
-        if self._scram_iterations is None:
-            return stored, ""
-        return stored, str(scram.Verifier.made(password, self._scram_iterations))
+        stored = verifier = ""
+        if old is not None and hashing.is_right(password.encode(), old.password_hash):
+            stored, verifier = old.password_hash, old.scram
+        if self._scram_iterations is not None and not verifier:
+            verifier = str(scram.Verifier.made(password, self._scram_iterations))
+        return stored or hashing.made(password.encode(), self._algorithm), verifier
 
     def _user(self, user_id: str) -> User:
         user = self._tables.users.get(user_id)

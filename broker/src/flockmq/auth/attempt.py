@@ -9,6 +9,7 @@ from typing import Protocol
 
 from flockmq.auth.rules import Rules
 from flockmq.mqtt.reason import Reason
+from flockmq.rlog.shards import User
 from flockmq.session.peer import PeerInfo
 
 
@@ -48,7 +49,8 @@ ATTEMPT_VALUES = ("clientid", "username", "password", "peerhost", "listener", "c
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The client is who it says. `client_id`: the one that it must have. `expires_at_s`: since the epoch; 0: never."""
+    """The client is who it says. `client_id`: the one that it must have. `expires_at_s`: since the epoch; 0: never.
+    `user_id` and `user`: the row of the log's users that says so."""
 
     username: bytes
     is_superuser: bool = False
@@ -56,6 +58,8 @@ class Granted:
     expires_at_s: float = 0.0
     attributes: dict[str, str] | None = None
     client_id: bytes | None = None
+    user_id: bytes = b""
+    user: User | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,11 +74,15 @@ class Bootstrap:
         for start in range(0, len(fresh), BOOTSTRAP_BATCH_USERS):
             ops: list[Op] = []
             for user in fresh[start : start + BOOTSTRAP_BATCH_USERS]:
+                old = there.get(user.user_id)
                 try:
-                    ops.append(USERS.put(user.user_id, await self._admin.made(user)))
+                    made = await self._admin.made(user, old)
                 except Invalid as error:
                     raise ConfigError(f"{self._file}: user {user.user_id!r}: {error}") from None
-            await self._rlog.write(AUTH, ops)
+                if made != old:
+                    ops.append(USERS.put(user.user_id, made))
+            if ops:
+                await self._rlog.write(AUTH, ops)
         at_s = max(self._clock.wall(), self._newest_s() + 0.001)  # the newest, whatever another core's clock says
         await self._rlog.write(AUTH, [IMPORTS.put(digest, Import(at_s, len(fresh)))])
         log.info("%s: %d users, %d of them written", self._file, len(users), len(fresh))

@@ -5,7 +5,7 @@ What always holds: whether a user exists can't be told from the time that an ans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from functools import partial
 from typing import Final
 
@@ -15,11 +15,11 @@ from flockmq.auth.client_ids import ClientIds
 from flockmq.auth.pool import Busy, HashPool, Verified
 from flockmq.auth.scram_iterations import ScramIterations
 from flockmq.auth.settings import BuiltIn
+from flockmq.auth.users import Lookup
 from flockmq.bounds import PASSWORD_MAX_BYTES
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.shards import User
 
-Lookup = Callable[[str], User | None]
 WRONG = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "the password is wrong")
 
 
@@ -64,21 +64,21 @@ class BuiltInAuthenticator:
             return WRONG
         user = self._user(user_id.decode())
         if user is not None and self._passwords.knows(attempt.password, user.password_hash):
-            return _granted(attempt, user)
-        return self._checked(attempt, attempt.password, user)
+            return _granted(attempt, user_id, user)
+        return self._checked(attempt, attempt.password, user_id, user)
 
-    async def _checked(self, attempt: Attempt, password: bytes, user: User | None) -> Verdict:
+    async def _checked(self, attempt: Attempt, password: bytes, user_id: bytes, user: User | None) -> Verdict:
         try:
             right = await self._passwords.is_right(attempt, password, None if user is None else user.password_hash)
         except Busy:
             return Pass.BUSY
         if user is None:
             return Pass.UNKNOWN
-        return _granted(attempt, user) if right else WRONG
+        return _granted(attempt, user_id, user) if right else WRONG
 
 
-def _granted(attempt: Attempt, user: User) -> Granted:
-    return Granted(attempt.username or b"", is_superuser=user.is_superuser)
+def _granted(attempt: Attempt, user_id: bytes, user: User) -> Granted:
+    return Granted(attempt.username or b"", is_superuser=user.is_superuser, user_id=user_id, user=user)
 
 
 def _verifier(user: User) -> scram.Verifier | None:
@@ -121,7 +121,7 @@ class ScramExchange:
             return Refused(Reason.BAD_USER_NAME_OR_PASSWORD, f"SCRAM: {error}"), b""
         if self._user is None:
             return WRONG, b""
-        granted: Verdict = _granted(self.attempt, self._user)
+        granted: Verdict = _granted(self.attempt, self.attempt.username or b"", self._user)
         if self._client_ids is not None:
             granted = self._client_ids.judged(self.attempt, granted)
         return granted, proof

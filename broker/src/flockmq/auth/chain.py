@@ -145,6 +145,8 @@ class Chain:
             rules=verdict.rules,
             expires_at_s=verdict.expires_at_s,
             attributes=verdict.attributes,
+            user_id=verdict.user_id,
+            user=verdict.user,
         )
         return Outcome(Reason.SUCCESS, principal, verdict.client_id, data)
 

@@ -52,6 +52,7 @@ from flockmq.auth.settings import (
 )
 from flockmq.auth.settings import Authenticator as AuthenticatorSettings
 from flockmq.auth.sources import AskedRules, LogRules, Source, file_rules
+from flockmq.auth.users import Users
 from flockmq.bounds import AUTH_HOUSEKEEPING_S
 from flockmq.clock import SYSTEM, Clock
 from flockmq.errors import ConfigError
@@ -88,6 +89,7 @@ class Auth:
         scram = _scram(authentication)
         self.algorithm = _algorithm(authentication)
         self.bans = Bans(cluster_clock.wall)
+        self.users = Users(self._user)
         self.chain = Chain(
             list(self._links(authentication)),
             authentication.allow_anonymous,
@@ -113,6 +115,7 @@ class Auth:
                 replace=authentication.bootstrap_replace,
             )
         self._housekeeper: asyncio.Task[None] | None = None
+        rlog.on_change(USERS.name, self.users)
         rlog.on_change(BANS.name, self.bans)
         rlog.on_change(RULES.name, self.authorizer)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from functools import partial
 from typing import Final, Protocol
 
@@ -88,8 +88,11 @@ class Access:
         """Where clients come from, while flapping is minded: of who is gone nobody can say any more."""
         self._expiring: Expiring[Channel] = Expiring()
         self._banned: dict[Key | None, None] = {}
+        self._revoked: set[bytes | None] = set()
+        """Users of the log that lost something; None: any may have."""
         self._kicking: asyncio.Task[None] | None = None
         auth.bans.on_ban = self._on_ban
+        auth.users.on_revoked = self._on_revoked
 
     async def watch(self) -> None:
         """Send away those whose right ran out, for as long as the node lives."""
@@ -192,9 +195,10 @@ class Access:
         self._admit(channel, connect, principal, extra)
 
     def connected(self, channel: Channel) -> None:
-        """CONNACK is on its way: who was banned meanwhile goes at once."""
+        """CONNACK is on its way: who was banned meanwhile, or deleted, goes at once."""
         self._note_expiry(channel, channel.principal)
         self._kick_if_banned(channel)
+        self._kick_if_revoked(channel)
 
     def _reauthenticated(self, channel: Channel, outcome: Outcome) -> None:
         """The same user, with what it may do now; anybody else is sent away [MQTT-4.12.1-2]."""
@@ -258,7 +262,7 @@ class Access:
         log.debug("client %r may not do %d to %r", channel.client_id().decode(), action, topic.decode())
         return self.auth.authorizer.disconnects
 
-    # Bans of clients that are here.
+    # Bans of clients that are here, and users that are no longer what they were.
 
     def _is_banned(self, channel: Channel, username: bytes, client_id: bytes) -> bool:
         return len(self.auth.bans) > 0 and self.auth.bans.banned(client_id, username, channel.peer().host)
@@ -266,30 +270,40 @@ class Access:
     def _on_ban(self, key: Key | None) -> None:
         """In a turn of its own: the table is amid a change."""
         self._banned[key] = None
+        self._kick_soon()
+
+    def _on_revoked(self, user_id: bytes | None) -> None:
+        self._revoked.add(user_id)
+        self._kick_soon()
+
+    def _kick_soon(self) -> None:
         if self._kicking is None:
             self._kicking = asyncio.ensure_future(self._kick())
 
     async def _kick(self) -> None:
         """One client id is looked up; for anything else all clients are gone through, a slice a turn."""
         try:
-            while self._banned:
+            while self._banned or self._revoked:
                 await asyncio.sleep(0)
                 banned, self._banned = self._banned, {}
+                revoked, self._revoked = self._revoked, set()
                 client_ids = [None if key is None else one_client(key) for key in banned]
                 for client_id in client_ids:
                     channel = None if client_id is None else self._find(client_id)
                     if channel is not None:
                         self._kick_if_banned(channel)
-                if None in client_ids:
-                    await self._go_through()
+                if None in client_ids or revoked:
+                    await self._go_through(None in client_ids, revoked)
                 self._flush()
         finally:
             self._kicking = None
 
-    async def _go_through(self) -> None:
+    async def _go_through(self, bans: bool, revoked: Set[bytes | None]) -> None:
         for place, channel in enumerate(list(self._connections()), start=1):
-            if channel is not None:
+            if channel is not None and bans:
                 self._kick_if_banned(channel)
+            if channel is not None and (None in revoked or channel.principal.user_id in revoked):
+                self._kick_if_revoked(channel)
             if place % KICK_SLICE_CLIENTS == 0:
                 self._flush()
                 await asyncio.sleep(0)
@@ -297,4 +311,9 @@ class Access:
     def _kick_if_banned(self, channel: Channel) -> None:
         if channel.state == CONNECTED and self._is_banned(channel, channel.principal.username, channel.client_id()):
             log.info("client %r is banned, and sent away", channel.client_id().decode())
-            channel.close(Reason.ADMINISTRATIVE_ACTION)  # 0x8A isn't one of DISCONNECT's codes
+            channel.close(Reason.NOT_AUTHORIZED)  # 0x8A isn't one of DISCONNECT's codes
+
+    def _kick_if_revoked(self, channel: Channel) -> None:
+        if channel.state == CONNECTED and self.auth.users.is_revoked(channel.principal):
+            log.info("client %r is sent away: its user was deleted or changed", channel.client_id().decode())
+            channel.close(Reason.NOT_AUTHORIZED)

@@ -97,6 +97,22 @@ async def test_a_file_that_replaces_has_the_last_word_each_time_it_changes(
     assert not await right("first"), "the file didn't change"
 
 
+async def test_whose_password_is_the_same_stays_as_it_was(tmp_path: Path, log: FakeLog, pool: HashPool) -> None:
+    file = tmp_path / "users.csv"
+    admin = Admin(log.as_rlog(), Bans(), pool, CHEAP, 4096, SYSTEM)
+    replacing = Bootstrap(file, "plain", admin, log.as_rlog(), SYSTEM, replace=True)
+    file.write_text("user_id,password,is_superuser\njo,pw,true\n")
+    await replacing.take_in()
+    before = log.tables.users.get("jo")
+    assert before is not None
+    file.write_text("user_id,password,is_superuser\njo,pw,true\nann,pw,\n")
+    await replacing.take_in()
+    assert log.tables.users.get("jo") is before, "nothing was written, so nobody is sent away"
+    file.write_text("user_id,password\njo,pw\n")
+    await replacing.take_in()
+    assert log.tables.users.get("jo") == User(before.password_hash, before.scram, is_superuser=False)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "kind", "why"),
     [

@@ -19,6 +19,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access import EXPIRY_CHECK_S, Access
+from flockmq.rlog.entry import Op
 from flockmq.rlog.shards import BANS, USERS, Ban, User
 from flockmq.session.channel import Channel
 from flockmq.session.opening import Will
@@ -267,7 +268,7 @@ async def test_a_ban_sends_away_who_is_here(gate: Make, key: tuple[str, str]) ->
     assert kicking is not None
     await kicking
     node.node.turn()
-    assert without_words(client.packets()) == [encode.disconnect(5, Reason.ADMINISTRATIVE_ACTION)]
+    assert without_words(client.packets()) == [encode.disconnect(5, Reason.NOT_AUTHORIZED)]
 
 
 async def test_a_ban_that_comes_amid_authentication_holds(gate: Make) -> None:
@@ -283,7 +284,74 @@ async def test_a_ban_that_comes_before_connack_ends_the_connection_at_once(gate:
     node.meanwhile = lambda: node.rlog.put([BANS.put(("clientid", "c"), FOR_GOOD)])
     _, answer = connack(node)
     assert answer[0][0] == 0x20
-    assert answer[1:] == [encode.disconnect(5, Reason.ADMINISTRATIVE_ACTION)]
+    assert answer[1:] == [encode.disconnect(5, Reason.NOT_AUTHORIZED)]
+
+
+GONE = [encode.disconnect(5, Reason.NOT_AUTHORIZED)]
+AS_IT_WAS = User("hash", "verifier", is_superuser=True)
+
+
+async def changed(node: Gate, *ops: Op) -> None:
+    node.rlog.put(ops)
+    if node.access._kicking is not None:
+        await node.access._kicking
+    node.node.turn()
+
+
+@pytest.mark.parametrize(
+    ("op", "goes"),
+    [
+        (USERS.delete("jo"), True),
+        (USERS.put("jo", User("other", "verifier", is_superuser=True)), True),
+        (USERS.put("jo", User("hash", "other", is_superuser=True)), True),
+        (USERS.put("jo", User("hash", "verifier", is_superuser=False)), True),
+        (USERS.put("jo", AS_IT_WAS), False),
+        (USERS.delete("ann"), False),
+    ],
+)
+async def test_a_user_that_loses_something_is_sent_away(gate: Make, op: Op, goes: bool) -> None:
+    node = gate()
+    node.rlog.put([USERS.put("jo", AS_IT_WAS), USERS.put("ann", User("hash"))])
+    node.hooks.known = Principal(b"jo", superuser=True, user_id=b"jo", user=AS_IT_WAS)
+    client, _ = connack(node)
+    await changed(node, op)
+    assert without_words(client.packets()) == (GONE if goes else [])
+
+
+async def test_what_comes_to_a_user_sends_nobody_away(gate: Make) -> None:
+    node = gate()
+    node.rlog.put([USERS.put("jo", User("hash"))])
+    node.hooks.known = Principal(b"jo", user_id=b"jo", user=User("hash"))
+    client, _ = connack(node)
+    await changed(node, USERS.put("jo", User("hash", "verifier", is_superuser=True)))
+    assert not client.packets()
+
+
+async def test_only_those_go_whom_the_log_let_in(gate: Make) -> None:
+    node = gate()
+    node.rlog.put([USERS.put("jo", AS_IT_WAS)])
+    node.hooks.known = Principal(b"jo")
+    client, _ = connack(node)
+    await changed(node, USERS.delete("jo"))
+    assert not client.packets(), "a token said who it is"
+
+
+async def test_a_user_deleted_before_connack_goes_at_once(gate: Make) -> None:
+    node = gate()
+    node.rlog.put([USERS.put("jo", AS_IT_WAS)])
+    node.hooks.known = Principal(b"jo", user_id=b"jo", user=AS_IT_WAS)
+    node.meanwhile = lambda: node.rlog.put([USERS.delete("jo")])
+    assert connack(node)[1][1:] == GONE
+
+
+async def test_a_table_that_was_read_anew_is_held_against_everybody(gate: Make) -> None:
+    node = gate()
+    node.rlog.put([USERS.put("jo", AS_IT_WAS)])
+    node.hooks.known = Principal(b"jo", user_id=b"jo", user=AS_IT_WAS)
+    client, _ = connack(node)
+    node.auth.users.swap(node.auth.users.fresh())
+    await changed(node)
+    assert not client.packets(), "nothing was lost"
 
 
 async def test_a_client_goes_when_its_right_runs_out(gate: Make) -> None:

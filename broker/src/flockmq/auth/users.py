@@ -1,0 +1,57 @@
+"""Users in the log whose rights are gone while they are connected: deleted, demoted, or with another password.
+
+What always holds: whoever was let in as a user of the log, and is one no more as it was then, is found, whether the row
+changed before the connection was there or after, and also across a bootstrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+from flockmq.rlog.shards import User
+from flockmq.session.principal import Principal
+
+Lookup = Callable[[str], User | None]
+
+
+class Users:
+    """A listener of the table of users. `on_revoked` hears of a user that lost something, or None when any may have."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self.on_revoked: Callable[[bytes | None], None] = _nobody
+        self._lookup = lookup
+
+    def is_revoked(self, principal: Principal) -> bool:
+        """What let this client in doesn't hold any more."""
+        then = principal.user
+        if not isinstance(then, User):
+            return False
+        now = self._lookup(principal.user_id.decode())
+        return now is None or loses(then, now)
+
+    def put(self, key: str, value: User, old: User | None) -> None:
+        if old is not None and loses(old, value):
+            self.on_revoked(key.encode())
+
+    def delete(self, key: str, old: User) -> None:
+        self.on_revoked(key.encode())
+
+    def fresh(self) -> Self:
+        return type(self)(self._lookup)
+
+    def swap(self, fresh: Self) -> None:
+        self.on_revoked(None)
+
+
+def loses(then: User, now: User) -> bool:
+    """A password, or rights. A verifier where there was none is of the same password."""
+    return (
+        now.password_hash != then.password_hash
+        or (bool(then.scram) and now.scram != then.scram)
+        or (then.is_superuser and not now.is_superuser)
+    )
+
+
+def _nobody(_: bytes | None) -> None:
+    """Nobody is connected yet."""
