@@ -7,13 +7,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import Final
 
 from faults import aftermath
 from faults.cluster import Cluster
 from faults.inject import run_step
 from faults.schedule import Step
-from judges.judge import LOST, SHARED_LOST, WILL_LOST, Rules, Verdict, judge
+from judges.judge import LOST, SHARED_LOST, Rules, Verdict, is_owed, judge
 from load.clients import Load
 from load.history import AnyEvent, Unwell
 
@@ -84,12 +85,9 @@ async def play_while(
     with part("faults"):
         lasting = await happen(over, calm)
 
-    def is_owed(at: float) -> bool:
-        return _lacks(judge(events, rules, ended_at=at), (LOST, SHARED_LOST, WILL_LOST))
-
     with part("settle"):
         await within(READY_MAX_S, cluster.until_ready(), "nodes were ready")
-        if unsettled := await load.settle(patience_s, is_owed=is_owed):
+        if unsettled := await load.settle(patience_s, is_owed=partial(is_owed, events, rules)):
             events.append(Unwell(now(), ", ".join(unsettled), f"no answer within {patience_s:.0f} s"))
     looking.cancel()
     with suppress(asyncio.CancelledError):
@@ -120,10 +118,6 @@ async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float, rul
     deadline = now() + patience_s
     while True:
         verdict = judge(events, rules)
-        if now() > deadline or not _lacks(verdict, (LOST, SHARED_LOST)):
+        if now() > deadline or not (verdict.count(LOST) or verdict.count(SHARED_LOST)):
             return verdict
         await asyncio.sleep(POLL_S)
-
-
-def _lacks(verdict: Verdict, kinds: Sequence[str]) -> bool:
-    return any(verdict.count(kind) for kind in kinds)

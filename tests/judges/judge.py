@@ -92,6 +92,16 @@ JUDGES: Final[dict[str, Judge]] = {
 }
 
 
+LOSSES: Final = {LOST: losses.judge, SHARED_LOST: shared.judge, WILL_LOST: wills.judge}
+"""Who finds what is lost."""
+
+
+def is_owed(events: Iterable[AnyEvent], rules: Rules, at: float) -> bool:
+    """Whether something that hasn't come would be lost if nothing else came until then."""
+    story = Story(events, at, rules.cores)
+    return any(finding.kind == kind for kind, each in LOSSES.items() for finding in each(story, rules))
+
+
 def judge(events: Iterable[AnyEvent], rules: Rules = Rules(), ended_at: float = -FOREVER) -> Verdict:  # noqa: B008
     """`ended_at`: as if nothing else came until then."""
     story = Story(events, ended_at, rules.cores)
