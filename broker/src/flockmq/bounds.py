@@ -294,8 +294,6 @@ SENTINELS_WORD_MAX_S: Final = 0.5
 # --- shared, exclusive and delayed ----------------------------------------------------------------------------------
 SHARED_TURNS_MAX: Final = 65_536
 """Publishers, for each group, whose turn or sticky member is known; the oldest start anew."""
-SHARED_SHAPES_MAX: Final = 1_000_000
-"""Shapes of all other nodes' groups together; each node bounds its own clients' (`FILTER_SHAPES_MAX`)."""
 SHARED_COUNTS_S: Final = 0.1
 """How many members a group has here is written at most so often."""
 SHARED_RETRY_S: Final = 1.0
@@ -319,8 +317,13 @@ PACKET_MAX_FILTERS: Final = 4096
 PACKET_MAX_USER_PROPERTIES: Final = 1024
 
 # --- routing: filters, the match cache, retained messages -----------------------------------------------------------
-FILTER_SHAPES_MAX: Final = 256
-"""Different places where wildcards stand, in one index; a match that isn't cached costs one lookup for each."""
+FAST_SHAPES_MAX: Final = 16
+"""Different places where wildcards stand that an index looks a topic up in; a match that isn't cached costs one lookup
+for each. Filters of all other shapes stand in a tree."""
+FAST_SHAPE_FILTERS: Final = 64
+"""So many filters a shape needs to be looked up in, where there are more shapes."""
+SHAPE_MOVES: Final = 16
+"""Filters that go into the tree with each new one, from a shape that others outgrew."""
 MATCH_CACHE_MAX_TOPICS: Final = 65_536
 MATCH_CACHE_MAX_TOPIC_BYTES: Final = 512
 """Longer topics are matched each time."""
@@ -337,8 +340,6 @@ FANOUTS_MAX: Final = 65_536
 """Different sets of subscribers that are kept to be shared by topics."""
 FANOUTS_MAX_TARGETS: Final = 1024 * 1024
 """References to subscribers in them together."""
-REMOTE_SHAPES_MAX: Final = 4096
-"""Shapes of all other nodes' filters together; each node bounds its own clients' (`FILTER_SHAPES_MAX`)."""
 MQUEUE_MAX_BYTES: Final = 16 * 1024 * 1024
 """Messages that wait for a place in one client's window; `max_mqueue_len` bounds their number."""
 MQUEUE_AHEAD_MAX: Final = 10_000

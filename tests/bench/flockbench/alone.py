@@ -27,6 +27,7 @@ from flockmq.mqtt import encode, frame
 from flockmq.mqtt.packets import Connect, Subscription
 
 FILTERS: Final = 1_000_000
+SHAPES: Final = 100_000
 SESSIONS: Final = 100_000
 SESSIONS_AT_ONCE: Final = 100
 RETAINED: Final = 1_000_000
@@ -44,6 +45,7 @@ ALONE: Final = Shape(
     (
         Metric("filter_bytes", "a wildcard filter in the index, of 1,000,000", "B", False),
         Metric("match_us", "a match among them, nothing cached", "µs", False),
+        Metric("crowded_ratio", "the same beside filters of 100,000 other shapes", "×", False),
         Metric("collection_ms", "longest garbage collection, 100,000 sessions", "ms", False),
         Metric("retained_pause_ms", "longest pause of the loop, 1,000,000 retained messages sent to `#`", "ms", False),
         Metric("retained_rate", "retained messages sent to `#`", "msg/s"),
@@ -56,18 +58,17 @@ def measure(kind: str, cache: Path, core: int, site: Callable[[], Site], quick: 
     """Each part's figures as soon as they are there. Raises Failed or Missing for the part that couldn't be taken."""
     share = QUICK_SHARE if quick else 1
     installed = ours.broker(kind, watched=True).install(cache)
-    yield _index(kind, cache, core, FILTERS // share)
+    yield _index(kind, cache, core, FILTERS // share, SHAPES // share)
     with started(installed.launch, site(), core) as running:
         yield _sessions(running, SESSIONS // share)
     with started(installed.launch, site(), core) as running:
         yield _retained(running, RETAINED // share)
 
 
-def _index(kind: str, cache: Path, core: int, count: int) -> Sample:
+def _index(kind: str, cache: Path, core: int, filters: int, shapes: int) -> Sample:
     program = Path(__file__).with_name("index.py")
-    sample: Sample = json.loads(
-        step(list(pinned(core, ours.command(str(program), str(count)))), ours.stage(cache, kind))
-    )
+    command = ours.command(str(program), str(filters), str(shapes))
+    sample: Sample = json.loads(step(list(pinned(core, command)), ours.stage(cache, kind)))
     return sample
 
 

@@ -47,6 +47,7 @@ GOALS: Final = (
     Goal("idle", "kib", 1.5, None),
     Goal("alone", "filter_bytes", 200.0, None),
     Goal("alone", "match_us", 3.0, None),
+    Goal("alone", "crowded_ratio", 1.2, None),
     Goal("alone", "collection_ms", 10.0, None),
     Goal("alone", "retained_pause_ms", 20.0, None),
     Goal("log", "route_rate", 1e6, None),

@@ -37,7 +37,6 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.rlog.authors import author_of
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogError
-from flockmq.routing.matcher import ShapeLimitError
 from flockmq.session.durable import DurableSession, restored
 from flockmq.session.homed import HomedRouter
 from flockmq.session.journal import Ledger
@@ -249,7 +248,7 @@ class Holding:
                     slot.wills.restore(fields, self.router.now_s)
                 else:
                     self._restore(slot, client_id, fields)
-            except (ValueError, IndexError, StructError, PacketError, ShapeLimitError) as error:
+            except (ValueError, IndexError, StructError, PacketError) as error:
                 slot.unread[client_id] = str(error) or repr(error)
             except Exception as error:  # the others, and the other slots, have no part in it
                 log.exception("the session of %r can't be restored", client_id)

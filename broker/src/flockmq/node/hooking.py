@@ -27,7 +27,7 @@ from flockmq.plugins.hooks import Handler, Record
 from flockmq.plugins.points import Allow, Client, Deny
 from flockmq.plugins.running import Plugins
 from flockmq.plugins.settings import AutoSubscribe, Rewrite
-from flockmq.routing.matcher import FilterIndex, ShapeLimitError
+from flockmq.routing.matcher import FilterIndex
 from flockmq.session.channel import Channel
 from flockmq.session.opening import Will
 from flockmq.session.port import ALLOWED, DENIED, PUBLISH
@@ -62,17 +62,14 @@ class Hooking:
         self.on_change: Callable[[], None] = _nothing
         """Other handlers are in place: clients may have to be asked about, or no longer."""
         self.hooks.on_change = self._changed
-        try:
-            self._place()
-        except ShapeLimitError as error:
-            raise ConfigError(f"rewrite: {error}") from None
+        self._place()
 
     def _changed(self) -> None:
         self._place()
         self.on_change()
 
     def _place(self) -> None:
-        """Have the router send here what a rule or a handler is for. Raises ShapeLimitError."""
+        """Have the router send here what a rule or a handler is for."""
         filters = dict.fromkeys(self._publishes.sources())
         handlers = FilterIndex()
         for handler in self.hooks.at(points.MESSAGE_PUBLISH):

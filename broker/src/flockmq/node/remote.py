@@ -3,23 +3,18 @@
 Its values are peers and slots: a row is owned by an incarnation, or by `#N`, slot N, a target whoever owns that, so
 that a slot that moves changes nothing here. What always holds: the index has a filter under a peer exactly while the
 table has the row and the node is a member, and under a slot while the table has the row; rows that come before their
-node's own row wait for it. A filter that the index has no shape left for makes its target one of every message: whoever
-gets it matches it again, so that costs traffic, never a message.
+node's own row wait for it.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final, Self
 
-from flockmq.bounds import REMOTE_SHAPES_MAX
 from flockmq.rlog.shards import NodeInfo
-from flockmq.routing.matcher import FilterIndex, ShapeLimitError
+from flockmq.routing.matcher import FilterIndex
 from flockmq.session.router import Router
 from flockmq.session.sink import Peer, Slot
-
-log: Final = logging.getLogger(__name__)
 
 FindPeer = Callable[[str], Peer | None]
 
@@ -38,14 +33,13 @@ def slot_of_owner(owner: str) -> int:
 
 
 class _Placed:
-    """A node or slot with routes: `rows` of them, the `shapeless` among them not in the index."""
+    """A node or slot with so many routes."""
 
-    __slots__ = ("rows", "shapeless", "target")
+    __slots__ = ("rows", "target")
 
     def __init__(self, target: Peer | Slot) -> None:
         self.target = target
         self.rows = 0
-        self.shapeless: set[bytes] = set()
 
 
 class RemoteRoutes:
@@ -59,19 +53,16 @@ class RemoteRoutes:
         router: Router,
         me: str,
         find_peer: FindPeer,
-        max_shapes: int = REMOTE_SHAPES_MAX,
         on_slot_delete: Callable[[int, bytes], None] | None = None,
         on_swap: Callable[[], None] | None = None,
     ) -> None:
         self._router = router
         self._me = me
         self._find_peer = find_peer
-        self._max_shapes = max_shapes
         self._on_slot_delete = on_slot_delete
         self._on_swap = on_swap
-        self._index = FilterIndex(max_shapes)
+        self._index = FilterIndex()
         self._placed: dict[str, _Placed] = {}
-        self._everywhere: list[Peer | Slot] = []
         self._unplaced: dict[str, dict[bytes, None]] = {}
         self._live = False
         self.members = Members(self)
@@ -86,7 +77,7 @@ class RemoteRoutes:
     def go_live(self) -> None:
         """From now on the router matches by this index."""
         self._live = True
-        self._router.replace_remote(self._index, self._everywhere)
+        self._router.replace_remote(self._index)
 
     def put(self, key: tuple[bytes, str], value: None, old: None) -> None:
         filter, incarnation = key
@@ -100,15 +91,8 @@ class RemoteRoutes:
                 return
             placed = self._placed[incarnation] = _Placed(target)
         placed.rows += 1
-        try:
-            self._index.add(filter, placed.target)
-            self._changed(filter)
-        except ShapeLimitError as error:
-            if not placed.shapeless:
-                log.warning("%s gets every message, for its filter %r: %s", incarnation, filter, error)
-                self._everywhere.append(placed.target)
-                self._changed(b"#")
-            placed.shapeless.add(filter)
+        self._index.add(filter, placed.target)
+        self._changed(filter)
 
     def delete(self, key: tuple[bytes, str], old: None) -> None:
         filter, incarnation = key
@@ -125,11 +109,10 @@ class RemoteRoutes:
                 del self._unplaced[incarnation]
 
     def fresh(self) -> Self:
-        return type(self)(self._router, self._me, self._find_peer, self._max_shapes)
+        return type(self)(self._router, self._me, self._find_peer)
 
     def swap(self, fresh: Self) -> None:
         self._index, self._placed, self._unplaced = fresh._index, fresh._placed, fresh._unplaced
-        self._everywhere = fresh._everywhere
         self.go_live()
         for incarnation in list(self._unplaced):  # those who joined while the fresh one was filled
             self.joined(incarnation)
@@ -152,14 +135,8 @@ class RemoteRoutes:
 
     def _take(self, filter: bytes, placed: _Placed) -> None:
         placed.rows -= 1
-        if filter not in placed.shapeless:
-            self._index.remove(filter, placed.target)
-            self._changed(filter)
-            return
-        placed.shapeless.discard(filter)
-        if not placed.shapeless:
-            self._everywhere.remove(placed.target)
-            self._changed(b"#")
+        self._index.remove(filter, placed.target)
+        self._changed(filter)
 
     def _changed(self, filter: bytes) -> None:
         if self._live:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
-from flockmq.bounds import SHARED_COUNTS_S, SHARED_RETRY_S, SHARED_SHAPES_MAX
+from flockmq.bounds import SHARED_COUNTS_S, SHARED_RETRY_S
 from flockmq.mqtt.topics import matching
 from flockmq.node.remote import slot_of_owner
 from flockmq.rlog.entry import Op, StreamId
@@ -34,7 +34,7 @@ class RemoteShares:
         self._router = router
         self._me = me
         self._on_slot_row = on_slot_row
-        self._index = FilterIndex(SHARED_SHAPES_MAX)
+        self._index = FilterIndex()
         self._elsewhere: dict[bytes, Elsewhere] = {}
         self._live = False
 

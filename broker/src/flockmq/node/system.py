@@ -264,13 +264,13 @@ class System:
     def _is_heard(self) -> bool:
         """Somebody may subscribe to something here. Asked at every connection."""
         router = self._router
-        return bool(router.local.dollars or router.remote.dollars or router.everywhere or router.shared.is_used())
+        return bool(router.local.dollars or router.remote.dollars or router.shared.is_used())
 
     def _is_wanted(self, topic: bytes) -> bool:
         """Somebody subscribes to it. Asked of the indexes: client ids must not fill the cache of topics."""
         router = self._router
         indexes = (router.local, router.remote, router.shared)
-        return len(router.everywhere) > 0 or any(index.match(topic) for index in indexes)
+        return any(index.match(topic) for index in indexes)
 
     def _send(self, topic: bytes, payload: bytes) -> None:
         if not self._is_wanted(topic):

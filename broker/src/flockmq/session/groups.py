@@ -16,7 +16,7 @@ from random import Random
 from typing import Final
 from zlib import crc32
 
-from flockmq.bounds import REMOTE_SHAPES_MAX, SHARED_TURNS_MAX
+from flockmq.bounds import SHARED_TURNS_MAX
 from flockmq.mqtt.topics import split_share
 from flockmq.routing.matcher import FilterIndex
 from flockmq.session.sink import FLOWING, Peer
@@ -151,7 +151,7 @@ class Groups:
         self._on_filter = on_filter
         self._random = Random(seed)  # noqa: S311 (it spreads load)
         self._local = FilterIndex()
-        self._remote = FilterIndex(REMOTE_SHAPES_MAX)
+        self._remote = FilterIndex()
         self._elsewhere: dict[bytes, Elsewhere] = {}
         self._changes: int = 0
         self._turns: dict[tuple[bytes, bytes], int] = {}
@@ -160,7 +160,6 @@ class Groups:
     # Members.
 
     def add(self, member: Subscription) -> None:
-        """Raises ShapeLimitError, and changes nothing, when the filter's wildcards stand in one place too many."""
         group = self.groups.get(member.filter)
         if group is None:
             group = self.group(member.filter) or Group(member.filter)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
-from flockmq.routing.matcher import FilterIndex
 from flockmq.session.durable import DurableSession
 from flockmq.session.groups import Group
 from flockmq.session.letter import Letter
@@ -40,8 +39,6 @@ class HomedRouter(Router):
         self.groups: dict[int, dict[bytes, Group]] = {}
         """Slot -> share filter -> its members."""
         self._slots = slots
-        self._shapes = FilterIndex()
-        """Of the groups' filters, for the bound on their shapes."""
 
     def add(self, subscription: Subscription) -> None:
         if is_shared(subscription.filter):
@@ -119,8 +116,7 @@ class HomedRouter(Router):
 
     def give_up_shared(self, slot: int) -> None:
         """The slot is another home's: its members of shared subscriptions get nothing more here."""
-        for group in self.groups.pop(slot, {}).values():
-            self._shapes.remove(group.topic_filter, group)
+        self.groups.pop(slot, None)
 
     def _group(self, slot: int, share_filter: bytes) -> Group | None:
         by_filter = self.groups.get(slot)
@@ -131,7 +127,6 @@ class HomedRouter(Router):
         group = self._group(slot, member.filter)
         if group is None:
             group = Group(member.filter)
-            self._shapes.add(group.topic_filter, group)
             self.groups.setdefault(slot, {})[member.filter] = group
         self._place(group, member)
 
@@ -146,7 +141,6 @@ class HomedRouter(Router):
             return
         group.discard(member)
         if group.is_empty():
-            self._shapes.remove(group.topic_filter, group)
             by_filter = self.groups[slot]
             del by_filter[member.filter]
             if not by_filter:

@@ -106,7 +106,7 @@ class Rules:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = list(rules)
-        self._index = FilterIndex(len(self._rules) + 1)
+        self._index = FilterIndex()
         for number, rule in enumerate(self._rules):
             self._index.add(rule.source, number)
 

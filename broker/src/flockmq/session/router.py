@@ -21,7 +21,6 @@ from flockmq.bounds import (
     FANOUTS_MAX_TARGETS,
     HEADS_MAX,
     HEADS_PER_TOPIC_MAX,
-    REMOTE_SHAPES_MAX,
     SINK_LIMIT_BYTES,
     TOPIC_MAX_LEVELS,
 )
@@ -39,7 +38,7 @@ from flockmq.session.origin import ORIGIN, Origins
 from flockmq.session.publish import NO_EXPIRY, Publish, Stored, transcode_run
 from flockmq.session.session import REFUSED, SENT, Session
 from flockmq.session.shared import Shared
-from flockmq.session.sink import AWAY, CONGESTED, FLOWING, LAGGING, Courier, Peer, Sink, Slot
+from flockmq.session.sink import AWAY, CONGESTED, FLOWING, LAGGING, Courier, Peer, Sink
 from flockmq.session.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -89,8 +88,7 @@ class Router:
         self.intercepts_subscriptions: bool = False
         self.turn: list[Sink] = []
         self.local = FilterIndex()
-        self.remote = FilterIndex(REMOTE_SHAPES_MAX)
-        self.everywhere: list[Peer | Slot] = []
+        self.remote = FilterIndex()
         self.shared = Shared(self, seed)
         self.courier: Courier | None = None
         self.origins = Origins()
@@ -110,7 +108,6 @@ class Router:
     # The table.
 
     def add(self, subscription: Subscription) -> None:
-        """Raises ShapeLimitError, and changes nothing, when there are too many shapes."""
         if is_shared(subscription.filter):
             self.shared.add(subscription)
             return
@@ -149,7 +146,7 @@ class Router:
         self.shared.moved(member)
 
     def intercept(self, filters: list[bytes]) -> None:
-        """Have the node look at messages on these filters before they are routed. Raises ShapeLimitError."""
+        """Have the node look at messages on these filters before they are routed."""
         for filter in filters:
             self.intercepts.add(filter, True)
         self._forget()
@@ -162,10 +159,9 @@ class Router:
         """No client publishes there. A name that begins with `$` may be one that a rule or a handler is there for."""
         return is_unpublishable(topic) and (is_reserved(topic) or not self.is_intercepted(topic))
 
-    def replace_remote(self, remote: FilterIndex, everywhere: list[Peer | Slot]) -> None:
-        """Other nodes' filters, as a whole: after a bootstrap; `everywhere` get every message. Constant time."""
+    def replace_remote(self, remote: FilterIndex) -> None:
+        """Other nodes' filters, as a whole: after a bootstrap. Constant time."""
         self.remote = remote
-        self.everywhere = everywhere
         self._forget()
 
     def replace_shared(self, index: FilterIndex, elsewhere: dict[bytes, Elsewhere]) -> None:
@@ -217,10 +213,7 @@ class Router:
         if known is not None:
             assert isinstance(known, Route)
             return known
-        matched = self.local.match(topic) + self.remote.match(topic)
-        if self.everywhere:
-            matched += self.everywhere
-        matched += self.shared.match(topic)
+        matched = self.local.match(topic) + self.remote.match(topic) + self.shared.match(topic)
         key = tuple(matched)
         fan = self._fanouts.get(key)
         targets = 1

@@ -150,7 +150,7 @@ class Session:
         return held
 
     def may_have_shape(self, shape: bytes) -> bool:
-        """One client must not use up the places for wildcards that a node has; a session of one filter needs no set."""
+        """One client's wildcards stand in so many places at most; a session of one filter needs no set."""
         shapes = self.shapes
         if shapes is None:
             if self.subscriptions is None:

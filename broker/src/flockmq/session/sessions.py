@@ -15,7 +15,6 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import AWAY_SESSIONS_MAX, SESSIONS_EXPIRED_PER_TICK_MAX
 from flockmq.mqtt.reason import Reason
-from flockmq.routing.matcher import ShapeLimitError
 from flockmq.session.opening import NEVER_EXPIRES, Will
 from flockmq.session.port import NodePort
 from flockmq.session.router import Router
@@ -111,19 +110,11 @@ class Sessions:
 
     def restore(self, session: Session, will: Will | None, left_s: float) -> None:
         """A session that ran elsewhere, and waits for its connection. Its client left at `left_s`, or will have by then
-        if it hasn't come back. Raises ShapeLimitError, and nothing of it is kept here.
+        if it hasn't come back.
         """
-        placed: list[Subscription] = []
-        try:
-            for subscription in session.all_subscriptions():
-                self._router.add(subscription)
-                placed.append(subscription)
-        except ShapeLimitError:
-            for subscription in placed:
-                self._router.remove(subscription)
-            session.abandon()
-            raise
-        self._router.counters.subscriptions += len(placed)
+        for subscription in session.all_subscriptions():
+            self._router.add(subscription)
+            self._router.counters.subscriptions += 1
         self.by_id[session.client_id] = session
         delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
         self._keep_away(session, will, left_s, left_s + delay_s)

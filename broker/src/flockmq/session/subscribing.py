@@ -17,7 +17,7 @@ from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
-from flockmq.routing.matcher import ShapeLimitError, has_wildcard, shape_of
+from flockmq.routing.matcher import has_wildcard, shape_of
 from flockmq.session.front import Front
 from flockmq.session.port import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
 from flockmq.session.router import Router
@@ -282,10 +282,7 @@ def place(
         return Reason.QUOTA_EXCEEDED
     if wild and not session.may_have_shape(shape_of(filter)):
         return Reason.QUOTA_EXCEEDED
-    try:
-        router.add(subscription)
-    except ShapeLimitError:
-        return Reason.QUOTA_EXCEEDED
+    router.add(subscription)
     if older is not None:
         router.remove(older)
     else:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from flockmq.routing.matcher import FilterIndex, ShapeLimitError
+from flockmq.bounds import FAST_SHAPE_FILTERS, FAST_SHAPES_MAX, SHAPE_MOVES
+from flockmq.routing.matcher import FilterIndex, _is_fast
+from flockmq.routing.tree import Branch
 
 # Few levels, so that topics and filters meet; `a-` and `a0` stand on both sides of `a/` in byte order.
 LEVELS = [b"a", b"b", b"a-", b"a0", b"", b"$x"]
@@ -38,6 +38,11 @@ def matches(topic_filter: bytes, topic: bytes) -> bool:
     return len(wanted) == len(levels)
 
 
+def indexes() -> list[FilterIndex]:
+    """All shapes fast, none, and some of them, which change."""
+    return [FilterIndex(), FilterIndex(0, 1 << 30), FilterIndex(2, 2), FilterIndex(1, 4)]
+
+
 @pytest.mark.parametrize(
     ("topic_filter", "topic", "matched"),
     [
@@ -62,20 +67,20 @@ def matches(topic_filter: bytes, topic: bytes) -> bool:
 def test_the_examples_of_the_specification__MQTT_4_7_1_and_4_7_2_1(
     topic_filter: bytes, topic: bytes, matched: bool
 ) -> None:
-    index = FilterIndex()
-    index.add(topic_filter, 1)
-    assert bool(index.match(topic)) == matched == matches(topic_filter, topic)
+    for index in indexes():
+        index.add(topic_filter, 1)
+        assert bool(index.match(topic)) == matched == matches(topic_filter, topic)
 
 
 @given(st.lists(filters, max_size=12), topics)
 def test_a_topic_gets_the_values_of_every_filter_that_matches(all_filters: list[bytes], topic: bytes) -> None:
-    index = FilterIndex()
-    for topic_filter in all_filters:
-        index.add(topic_filter, topic_filter)
     expected = {topic_filter for topic_filter in all_filters if matches(topic_filter, topic)}
-    found = index.match(topic)
-    assert len(found) == len(expected)
-    assert set(found) == expected
+    for index in indexes():
+        for topic_filter in all_filters:
+            index.add(topic_filter, topic_filter)
+        found = index.match(topic)
+        assert len(found) == len(expected)
+        assert set(found) == expected
 
 
 class AgainstDict(RuleBasedStateMachine):
@@ -84,11 +89,14 @@ class AgainstDict(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.index = FilterIndex()
+        """Every shape is fast."""
+        self.others = indexes()[1:]
         self.model: dict[bytes, dict[int, None]] = {}
 
     @rule(topic_filter=filters, value=st.integers(0, 11))
     def add(self, topic_filter: bytes, value: int) -> None:
-        assert self.index.add(topic_filter, value) == (topic_filter not in self.model)
+        for index in (self.index, *self.others):
+            assert index.add(topic_filter, value) == (topic_filter not in self.model)
         self.model.setdefault(topic_filter, {})[value] = None
 
     @rule(topic_filter=filters, value=st.integers(0, 11))
@@ -103,7 +111,8 @@ class AgainstDict(RuleBasedStateMachine):
 
     def remove_from_model(self, topic_filter: bytes, value: int) -> None:
         gone = self.model.get(topic_filter) == {value: None}
-        assert self.index.remove(topic_filter, value) == gone
+        for index in (self.index, *self.others):
+            assert index.remove(topic_filter, value) == gone
         self.model.get(topic_filter, {}).pop(value, None)
         if gone:
             del self.model[topic_filter]
@@ -111,16 +120,18 @@ class AgainstDict(RuleBasedStateMachine):
     @rule(topic=topics)
     def match(self, topic: bytes) -> None:
         found = [value for f, values in self.model.items() if matches(f, topic) for value in values]
-        assert sorted(map(repr, self.index.match(topic))) == sorted(map(repr, found))
+        for index in (self.index, *self.others):
+            assert sorted(map(repr, index.match(topic))) == sorted(map(repr, found))
 
     @invariant()
     def the_same_filters_values_and_shapes(self) -> None:
-        assert len(self.index) == len(self.model)
-        for topic_filter, values in self.model.items():
-            assert topic_filter in self.index
-            assert self.index.values(topic_filter) == list(values)
         wild = [f.split(b"/") for f in self.model if b"+" in f or b"#" in f]
-        assert self.index.shapes == len({tuple(level if level in (b"+", b"#") else b"" for level in f) for f in wild})
+        shapes = len({tuple(level if level in (b"+", b"#") else b"" for level in f) for f in wild})
+        for index in (self.index, *self.others):
+            assert (len(index), index.shapes) == (len(self.model), shapes)
+            for topic_filter, values in self.model.items():
+                assert topic_filter in index
+                assert index.values(topic_filter) == list(values)
 
 
 TestAgainstDict = AgainstDict.TestCase
@@ -153,23 +164,92 @@ def test_matches_come_by_depth_whatever_the_order_of_adding() -> None:
         assert found == index.match(b"a/b/c")
 
 
-def test_shapes_are_bounded_and_a_refusal_changes_nothing() -> None:
-    index = FilterIndex(max_shapes=2)
-    index.add(b"+/a", 1)
-    index.add(b"a/#", 1)
-    refused: list[Callable[[], object]] = [lambda: index.add(b"+/+", 1), lambda: index.add(b"#", 1)]
-    for call in refused:
-        with pytest.raises(ShapeLimitError, match="2 different places"):
-            call()
-    assert (len(index), index.shapes, index.match(b"x/x")) == (2, 2, [])
-    assert not index.admits(b"+/+")
-    for admitted in (b"literal/filter", b"+/b", b"b/#", b"+/a"):
-        assert index.admits(admitted)
-        index.add(admitted, 2)
-    index.remove(b"b/#", 2)
-    index.remove(b"a/#", 1)
-    assert index.admits(b"+/+")
-    assert index.add(b"+/+", 1)
+def fast(index: FilterIndex) -> set[bytes]:
+    """The shapes that topics are looked up in."""
+    return {signature for signature, shape in index._shapes.items() if _is_fast(shape)}
+
+
+def fill(index: FilterIndex, pattern: bytes, filters: int, first: int = 0) -> None:
+    for number in range(first, first + filters):
+        index.add(pattern % number, number)
+
+
+def test_all_shapes_are_fast_while_they_are_few() -> None:
+    index = FilterIndex()
+    for depth in range(FAST_SHAPES_MAX):
+        index.add(b"a/" * depth + b"+", depth)
+    assert len(fast(index)) == index.shapes == FAST_SHAPES_MAX
+    assert index._tree.is_empty()
+
+
+def test_of_many_shapes_those_with_many_filters_are_fast_whoever_came_first() -> None:
+    index = FilterIndex()
+    for depth in range(2, 100):
+        index.add(b"+/" * depth + b"x", depth)
+    fill(index, b"fleet/%d/+", FAST_SHAPE_FILTERS)
+    assert fast(index) == {b"//+"}
+    assert index.match(b"fleet/7/state") == [7]
+    assert index.match(b"/".join([b"a"] * 50) + b"/x") == [50]
+
+
+def test_a_larger_shape_takes_the_place_of_the_smallest() -> None:
+    index = FilterIndex(fast_shapes=2, fast_filters=4)
+    fill(index, b"a/%d/+", 5)
+    fill(index, b"%d/+", 4)
+    fill(index, b"+/%d", 7)
+    assert fast(index) == {b"//+", b"/+"}
+    fill(index, b"+/%d", 1, first=7)
+    assert fast(index) == {b"//+", b"+/"}
+    assert sorted(index.match(b"3/5"), key=repr) == [3, 5]
+    for number in range(8):
+        index.remove(b"+/%d" % number, number)
+    assert (fast(index), index.shapes, len(index)) == ({b"//+"}, 2, 9)
+
+
+def test_a_shape_that_most_filters_left_isnt_fast() -> None:
+    index = FilterIndex(fast_shapes=2, fast_filters=4)
+    fill(index, b"a/%d/+", 4)
+    fill(index, b"+/%d", 1)
+    fill(index, b"%d/+/+", 1)
+    assert fast(index) == {b"//+"}
+    for number in range(3):
+        index.remove(b"a/%d/+" % number, number)
+    assert fast(index) == set()
+    assert index.match(b"a/3/x") == [3]
+
+
+def test_a_shape_that_others_outgrew_moves_a_few_filters_at_a_time() -> None:
+    index = FilterIndex(fast_shapes=1, fast_filters=4)
+    count = 10 * SHAPE_MOVES
+    fill(index, b"a/%d/+", count)
+    fill(index, b"%d/+", 4 * count)
+    assert fast(index) == {b"/+"}
+    assert index._moving == []
+    assert all(index.match(b"a/%d/x" % number) == [number] for number in range(count))
+
+
+def test_a_tree_has_no_more_branches_than_filters_whatever_their_length() -> None:
+    """What one costs is its own bytes, not its levels."""
+    index = FilterIndex(0)
+    for number in range(50):
+        index.add(b"+/" * 100 + b"%d/+" % number, number)
+        index.add(b"+/" * 100 + b"%d/#" % number, number)
+    root = index._tree._root
+    assert isinstance(root, Branch)
+    assert (len(root.skip), len(root.children)) == (100, 50)
+    for number in range(50):
+        index.remove(b"+/" * 100 + b"%d/+" % number, number)
+        index.remove(b"+/" * 100 + b"%d/#" % (49 - number), 49 - number)
+    assert index._tree.is_empty()
+
+
+def test_who_looks_a_filter_up_finds_what_covers_it_once_each() -> None:
+    """Rewrite rules do."""
+    for index in indexes():
+        for topic_filter in (b"x/#", b"x/+", b"x/+/#", b"#", b"x/y"):
+            index.add(topic_filter, topic_filter)
+        assert set(index.match(b"x/+/#")) == {b"x/#", b"#", b"x/+/#"}
+        assert set(index.match(b"x/#")) >= {b"x/#", b"#", b"x/+"}
 
 
 def test_filters_that_begin_with_a_dollar_are_counted_once_each() -> None:

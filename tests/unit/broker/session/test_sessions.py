@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.bounds import FILTER_SHAPES_MAX
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
-from flockmq.routing.matcher import ShapeLimitError
 from flockmq.session.channel import CONNECTED
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will as Waiting
@@ -344,16 +342,6 @@ def test_a_session_that_ran_elsewhere_waits_for_its_client_from_when_it_left(nod
     assert node.port.sessions_gone == []
     at(node, 150.0)
     assert node.port.sessions_gone == [b"s"]
-
-
-def test_a_session_for_which_there_are_too_many_shapes_is_not_kept_here(node: Node) -> None:
-    session = Session(node.router.away5, b"s", node.limits, 0, expiry_s=100)
-    for number in range(FILTER_SHAPES_MAX + 1):
-        session.add_subscription(Subscription(session, b"/" * number + b"+/x", 1))
-    with pytest.raises(ShapeLimitError):
-        node.port.sessions.restore(session, None, 0.0)
-    assert (node.router.counters.subscriptions, node.port.sessions.by_id) == (0, {})
-    assert not node.router.has_local(b"+/x")
 
 
 def test_a_session_that_ended_keeps_no_messages_however_long_it_is_remembered(node: Node) -> None:
