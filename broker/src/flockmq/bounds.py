@@ -551,6 +551,14 @@ PLUGIN_FILTERS_MAX: Final = 256
 REWRITE_RULES_MAX: Final = 1024
 AUTO_SUBSCRIPTIONS_MAX: Final = 64
 
+# --- logs -----------------------------------------------------------------------------------------------------------
+LOGGED_MAX_CHARACTERS: Final = 128
+"""Of a client id, a user name, a topic in a line of the log."""
+LOG_LINE_MAX_CHARACTERS: Final = 2048
+"""Of a message, its traceback apart."""
+LOG_LINES_PER_S: Final = 50
+"""Of one kind."""
+
 # --- telemetry ------------------------------------------------------------------------------------------------------
 LOOP_WATCH_INTERVAL_S: Final = 0.1
 LOOP_WATCH_WINDOW_S: Final = 60.0

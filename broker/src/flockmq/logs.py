@@ -1,26 +1,58 @@
-"""How log lines look: one line each, as text for people or as JSON for machines. Never a secret, never a payload."""
+"""How log lines look: one line each, as text for people or as JSON for machines. Never a secret, never a payload.
+
+What always holds: what a client calls itself is shown by `%r`, LOGGED_MAX_CHARACTERS of it at most; of one kind there
+are LOG_LINES_PER_S lines a second at most, and then how many more there were. So nobody can fill a log from outside.
+"""
 
 from __future__ import annotations
 
+import copy
 import datetime
 import logging
 import sys
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from flockmq.bounds import RETRIED_QUIETLY_MAX_S
+from flockmq.bounds import LOG_LINE_MAX_CHARACTERS, LOG_LINES_PER_S, LOGGED_MAX_CHARACTERS, RETRIED_QUIETLY_MAX_S
 from flockmq.clock import SYSTEM
 
 TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class _Long:
+    """A text that `%r` shows the beginning of."""
+
+    def __init__(self, text: str | bytes) -> None:
+        self._text = text
+
+    def __str__(self) -> str:
+        return str(self._text)
+
+    def __repr__(self) -> str:
+        return f"{self._text[:LOGGED_MAX_CHARACTERS]!r}…"
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """The record's message, within its bounds."""
+    args: Any = record.args
+    if isinstance(args, tuple):
+        is_long = [isinstance(arg, str | bytes) and len(arg) > LOGGED_MAX_CHARACTERS for arg in args]
+        if any(is_long):
+            record = copy.copy(record)
+            record.args = tuple(_Long(arg) if long else arg for arg, long in zip(args, is_long, strict=True))
+    message = record.getMessage()
+    return message if len(message) <= LOG_LINE_MAX_CHARACTERS else f"{message[:LOG_LINE_MAX_CHARACTERS]}…"
 
 
 class _OneLine(logging.Formatter):
     """Text; a traceback or a message of several lines is folded, so that a line is always a whole record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(record).replace("\n", " ⏎ ")
+        bounded = copy.copy(record)
+        bounded.msg, bounded.args = message_of(record), ()
+        return super().format(bounded).replace("\n", " ⏎ ")
 
 
 class _Json(logging.Formatter):
@@ -29,18 +61,51 @@ class _Json(logging.Formatter):
             "at": datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message_of(record),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return msgspec.json.encode(line).decode()
 
 
+class FewOfAKind(logging.StreamHandler[Any]):
+    """Writes to stderr. A kind is a logger's message before its values are put in; debugging has no bound."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        super().__init__(sys.stderr)
+        self._now_s = now_s
+        self._since_s = float("-inf")
+        self._lines: dict[tuple[str, str], int] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.INFO:
+            super().emit(record)
+            return
+        now_s = self._now_s()
+        if now_s - self._since_s >= 1.0:
+            self._say_how_many_more(record)
+            self._since_s = now_s
+            self._lines.clear()
+        kind = (record.name, str(record.msg))
+        lines = self._lines[kind] = self._lines.get(kind, 0) + 1
+        if lines <= LOG_LINES_PER_S:
+            super().emit(record)
+
+    def _say_how_many_more(self, record: logging.LogRecord) -> None:
+        for (name, message), lines in self._lines.items():
+            if lines > LOG_LINES_PER_S:
+                more = copy.copy(record)
+                more.name, more.levelno, more.levelname = name, logging.WARNING, "WARNING"
+                more.msg, more.args = "%d more like this: %s", (lines - LOG_LINES_PER_S, message)
+                more.exc_info = more.exc_text = None
+                super().emit(more)
+
+
 def configure(line_format: str, level: str) -> None:
     """Log to stderr from now on; so what OpenSSL's callbacks can't raise, as for a server name that is no text."""
     refused = Sparing(logging.getLogger(__name__), 1, SYSTEM.monotonic)
     sys.unraisablehook = lambda caught: refused.warning("%s: %r", caught.err_msg or "ignored", caught.exc_value)
-    handler = logging.StreamHandler(sys.stderr)
+    handler = FewOfAKind(SYSTEM.monotonic)
     handler.setFormatter(_Json() if line_format == "json" else _OneLine(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 

@@ -4,11 +4,13 @@ import logging
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
-from flockmq.bounds import RETRIED_QUIETLY_MAX_S
-from flockmq.logs import Retrying, Sparing
+from flockmq import logs
+from flockmq.bounds import LOG_LINE_MAX_CHARACTERS, LOG_LINES_PER_S, LOGGED_MAX_CHARACTERS, RETRIED_QUIETLY_MAX_S
+from flockmq.logs import FewOfAKind, Retrying, Sparing
 
 
 def test_so_many_lines_a_second_and_then_how_many_more(caplog: pytest.LogCaptureFixture) -> None:
@@ -44,6 +46,50 @@ def test_what_is_tried_again_is_a_warning_when_it_lasts_and_is_said_once(caplog:
     retrying.worked()
     retrying.failed("no link to %s: %s", "core-1", "no route")
     assert said() == [("INFO", "no link to core-1: no route")]
+
+
+def logger_to(handler: logging.Handler) -> logging.Logger:
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    return logger
+
+
+def test_of_a_name_and_of_a_line_the_beginning_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = FewOfAKind(time.monotonic)
+    handler.setFormatter(logs._OneLine(logs.TEXT))
+    logger = logger_to(handler)
+    name = "n" * 60_000
+    logger.info("client %r, of %r, short %r, %s", name, name.encode(), "a" * LOGGED_MAX_CHARACTERS, "w" * 200)
+    logger.info("line %s", "x" * 100_000)
+    first, second = capsys.readouterr().err.splitlines()
+    cut = "n" * LOGGED_MAX_CHARACTERS
+    whole = "a" * LOGGED_MAX_CHARACTERS
+    assert first.endswith(f"client '{cut}'…, of b'{cut}'…, short '{whole}', {'w' * 200}")
+    assert len(second) < LOG_LINE_MAX_CHARACTERS + 100
+    assert second.endswith("x…")
+
+
+def test_a_machine_reads_no_longer_lines_than_people() -> None:
+    logger = logging.getLogger("test")
+    record = logger.makeRecord("test", logging.INFO, "f", 1, "client %r", ("n" * 60_000,), None)
+    assert logs.message_of(record) == f"client '{'n' * LOGGED_MAX_CHARACTERS}'…"
+    assert len(logs._Json().format(record)) < 500
+
+
+def test_of_each_kind_there_are_so_many_lines_a_second(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    logger = logger_to(FewOfAKind(lambda: now[0]))
+    for number in range(LOG_LINES_PER_S + 7):
+        logger.info("one kind %d", number)
+        logger.debug("what a developer asked for")
+    logger.error("another kind", exc_info=ValueError("x"))
+    now[0] = 1.0
+    logger.info("one kind %d", 100)
+    said = capsys.readouterr().err
+    assert said.count("one kind") == LOG_LINES_PER_S + 2
+    assert said.count("what a developer asked for") == LOG_LINES_PER_S + 7
+    assert "another kind" in said
+    assert said.splitlines()[-2:] == ["7 more like this: one kind %d", "one kind 100"]
 
 
 def test_what_a_callback_cant_raise_is_one_line_and_not_often() -> None:

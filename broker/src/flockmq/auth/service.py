@@ -141,7 +141,8 @@ class Auth:
         client = username.decode(), client_id.decode(), network(host)
         if self._flapping.disconnected(client, self._clock.monotonic()):
             now_s = self._cluster_clock.wall()
-            log.warning("%r comes and goes too often: banned for %g s", client, self._ban_s)
+            said = "user %r as client %r from %s comes and goes too often: banned for %g s"
+            log.warning(said, *client, self._ban_s)
             self._flapping_bans += 1
             ban = Ban(now_s + self._ban_s, "flapping", "it came and went too often", now_s)
             written = self._rlog.submit(AUTH, [BANS.put(client_key(*client), ban)])

@@ -18,11 +18,13 @@ from typing import Final, Protocol
 
 import msgspec
 
+from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.clock import Clock
 from flockmq.home.asking import Admission, Anothers, AttachError, Connection, Done
 from flockmq.home.guests import will_origin
 from flockmq.home.registry import are_others
 from flockmq.home.wire import Opening, WillRow
+from flockmq.logs import Sparing
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
@@ -43,7 +45,6 @@ from flockmq.session.sessions import Sessions
 
 log: Final = logging.getLogger(__name__)
 
-VIOLATIONS_LOGGED_PER_S: Final = 10
 OnEvent = Callable[[str, bytes, int, int], None]
 """(kind, client id, reason code, protocol version) of a connection event."""
 
@@ -103,8 +104,7 @@ class Clients:
         self._token_bytes = token_bytes
         self._guests: dict[int, Opening] = {}
         """By token: openings of those whose homes have their wills."""
-        self._violations = 0
-        self._violations_since_s = 0.0
+        self._violations = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
 
     # What a connection asks of its node.
 
@@ -229,15 +229,12 @@ class Clients:
 
     def violated(self, channel: Channel, error: PacketError) -> None:
         """One line, and not too many of them: a hostile client must not fill the log."""
-        now_s = self._clock.monotonic()
-        if now_s - self._violations_since_s >= 1.0:
-            if self._violations > VIOLATIONS_LOGGED_PER_S:
-                log.warning("%d more protocol violations", self._violations - VIOLATIONS_LOGGED_PER_S)
-            self._violations_since_s, self._violations = now_s, 0
-        self._violations += 1
-        if self._violations <= VIOLATIONS_LOGGED_PER_S:
-            name = repr(channel.client_id().decode()) if channel.client_id() else "(before CONNECT)"
-            log.warning("client %s from %s: %s; closed with 0x%02X", name, channel.address(), error, error.reason)
+        address, client_id = channel.address(), channel.client_id().decode()
+        if client_id:
+            said = "client %r from %s: %s; closed with 0x%02X"
+            self._violations.warning(said, client_id, address, error, error.reason)
+        else:
+            self._violations.warning("before CONNECT, from %s: %s; closed with 0x%02X", address, error, error.reason)
 
     # What homes ask of this node.
 

@@ -34,7 +34,6 @@ from flockmq.session.origin import derived_origin
 from flockmq.session.publish import Publish, publication
 
 log: Final = logging.getLogger(__name__)
-TOPIC_LOGGED_BYTES: Final = 200
 
 
 def parse(topic: bytes, now_s: float) -> tuple[int, bytes]:
@@ -143,7 +142,7 @@ class Delayed:
         try:
             due_ms, topic = parse(message.topic, self._clock.wall())
         except ValueError as error:
-            self._refusals.info("%r isn't published: %s", message.topic[:TOPIC_LOGGED_BYTES], error)
+            self._refusals.info("%r isn't published: %s", message.topic, error)
             return Reason.TOPIC_NAME_INVALID
         row = DelayedMessage(
             topic,

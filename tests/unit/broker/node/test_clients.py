@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.clock import SYSTEM
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.home.asking import Admission, Anothers, Answered, AttachError, Done, HomeUnreachable, Superseded
@@ -16,7 +17,7 @@ from flockmq.mqtt.errors import protocol_error
 from flockmq.mqtt.packets import Connect, Will
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
-from flockmq.node.clients import VIOLATIONS_LOGGED_PER_S, Clients
+from flockmq.node.clients import Clients
 from flockmq.node.fronts import Fronts
 from flockmq.session.channel import CLOSED, Channel
 from flockmq.session.front import Front
@@ -312,9 +313,9 @@ def test_a_client_that_is_closed_takes_its_session_with_it(admitting: Admitting)
 def test_violations_are_a_few_lines_each_one_line(admitting: Admitting, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     client = admitting.connecting(b"a\nforged line")
-    for _ in range(VIOLATIONS_LOGGED_PER_S * 3):
+    for _ in range(REFUSALS_LOGGED_PER_S * 3):
         admitting.clients.violated(client, protocol_error("it did", "MQTT-0"))
-    assert 0 < len(caplog.records) <= VIOLATIONS_LOGGED_PER_S
+    assert 0 < len(caplog.records) <= REFUSALS_LOGGED_PER_S
     assert all("\n" not in record.getMessage() for record in caplog.records)
 
 
