@@ -145,7 +145,7 @@ OVERVIEW_WAIT_S: Final = 2.0
 """How long a node that is asked about the whole cluster waits for another one's answer."""
 DIRECTORY_SLICE_ROWS: Final = 100
 """Rows of clients or sessions that are made between two turns of the event loop."""
-DIRECTORY_SLICE_IDS: Final = 10_000
+DIRECTORY_SLICE_IDS: Final = 2000
 """Client ids of one slot that are put in order between two turns."""
 DIRECTORY_LOOKED_AT_MAX: Final = 5000
 """Clients or sessions of one core that are looked at for a page, which may have fewer rows where they are filtered."""

@@ -95,6 +95,7 @@ def test_what_cant_be_meant_is_refused(cluster: Cluster) -> None:
         ("/clients?usrname=jo", "usrname: is no parameter of /api/v1/clients; known are limit, after, clientid"),
         ("/sessions?connected=maybe", "connected: 'maybe' must be yes or no"),
         ("/sessions/a?after=b", "after: 'b' must be what the page before said as next"),
+        ("/clients?after=client-1", "after: 'client-1' must be what the page before said as next"),
     ):
         status, answer = api(node, "GET", path)
         assert status == 400
@@ -102,6 +103,16 @@ def test_what_cant_be_meant_is_refused(cluster: Cluster) -> None:
     for path in ("/clients/nobody", "/sessions/nobody"):
         for method in ("GET", "DELETE"):
             assert api(node, method, path)[0] == 404
+
+
+def test_no_client_id_is_too_long_to_go_on_behind_it(fleet: Configured) -> None:
+    core = fleet.core("core-0")
+    edge = fleet.replicant("replicant-0")
+    eventually(lambda: edge.get("/api/v5/cluster")["slots_without_owner"] == 0, "the core owns slots")
+    long = "long" * 5000
+    with Client(edge.mqtt, long, lasts=True), Client(edge.mqtt, "short", lasts=True), Client(edge.mqtt, "tiny"):
+        assert names(listed(core, "/clients?limit=1")) == [long, "short", "tiny"]
+        assert names(listed(edge, "/sessions?limit=1")) == [long, "short"]
 
 
 def test_a_client_is_kicked_from_anywhere_and_keeps_its_session(cluster: Cluster) -> None:

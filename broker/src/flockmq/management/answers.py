@@ -54,6 +54,14 @@ def limit_of(request: web.Request) -> int:
     return int(text)
 
 
+def check_place(after: str | None) -> None:
+    """Of a list of the whole cluster. Raises Refused."""
+    try:
+        bytes.fromhex(after or "")
+    except ValueError:
+        raise Refused(400, f"after: {after!r} must be what the page before said as next") from None
+
+
 def check_query(request: web.Request, *known: str) -> None:
     """What is misspelt would widen what is asked for. Raises Refused."""
     for name in request.query:

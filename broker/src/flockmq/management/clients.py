@@ -14,7 +14,7 @@ from typing import Final
 
 from aiohttp import web
 
-from flockmq.management.answers import Refused, check_query, limit_of, shown
+from flockmq.management.answers import Refused, check_place, check_query, limit_of, shown
 from flockmq.management.rows import ClientsWanted
 from flockmq.management.view import ClientsView
 
@@ -28,6 +28,7 @@ routes = web.RouteTableDef()
 async def clients(request: web.Request) -> web.Response:
     check_query(request, "limit", "after", *FILTERS)
     asked = {name: request.query.get(name) for name in ("after", *FILTERS)}
+    check_place(asked["after"])
     try:
         listing = await request.app[CLIENTS].clients(ClientsWanted(limit=limit_of(request), **asked))
     except ValueError as error:

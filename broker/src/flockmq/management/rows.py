@@ -42,6 +42,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """The node where it runs."""
     node: str | None = None
     """Of its connection; None: its client is away."""
+    username: str | None = None
+    """Whose it is; None: nobody's in particular."""
     unreadable: str = ""
     expiry_s: int | None = None
     """How long it outlives its connection; None: for ever."""
@@ -72,7 +74,7 @@ class ShownSession(SessionRow, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a list in the order of slots, in these of client ids: at most `limit` rows that come after `after`."""
+    """At most `limit` rows of a list, after what the page before said as `next`."""
 
     after: str | None = None
     limit: int = 100

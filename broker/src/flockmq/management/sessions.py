@@ -14,7 +14,7 @@ from typing import Final
 
 from aiohttp import web
 
-from flockmq.management.answers import Refused, check_query, limit_of, shown
+from flockmq.management.answers import Refused, check_place, check_query, limit_of, shown
 from flockmq.management.rows import SessionsWanted
 from flockmq.management.view import SessionsView
 
@@ -32,6 +32,7 @@ async def sessions(request: web.Request) -> web.Response:
     connected = query.get("connected")
     if connected not in _ANSWERS:
         raise Refused(400, f"connected: {connected!r} must be yes or no")
+    check_place(query.get("after"))
     wanted = SessionsWanted(
         limit=limit_of(request),
         after=query.get("after"),

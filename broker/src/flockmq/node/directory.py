@@ -11,7 +11,7 @@ that lacks something says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -29,7 +29,7 @@ from flockmq.home.residents import Residents
 from flockmq.home.wills import HASH as WILLS
 from flockmq.management.rows import ClientRow, ClientsWanted, Listing, SessionRow, SessionsWanted, ShownSession
 from flockmq.management.view import Unavailable
-from flockmq.node.places import Part, Row, Rows, in_order, merged, part_of, sliced
+from flockmq.node.places import START, Part, Placed, Row, in_order, merged, part_of, sliced
 from flockmq.node.showing import asks_the_node, client_row, matching_clients, session_row, shown_session
 from flockmq.session.channel import Channel
 from flockmq.session.front import Front
@@ -39,6 +39,9 @@ A = TypeVar("A")
 
 TOGETHER: Final = 1000
 """Client ids that nodes are asked about at once, where it is they who say which are wanted."""
+
+Shown = tuple[bytes, bytes]
+"""A client id, and its row."""
 
 _json: Final = msgspec.json.Encoder().encode
 _pack: Final = msgspec.msgpack.Encoder().encode
@@ -114,7 +117,7 @@ class Directory:
         self._one_client = self._question("client", bytes, bytes, self._client_of_home)
         self._one_session = self._question("session", OneSession, bytes, self._session_of_home)
         self._kick = self._question("kick", bytes, bool, self._kick_of_home)
-        self._node_clients = self._question("node_clients", Connections, list[Row], self._clients_of_node)
+        self._node_clients = self._question("node_clients", Connections, list[Shown], self._clients_of_node)
         self._node_session = self._question("node_session", OneSession, bytes, self._session_of_node)
         self._close = self._question("close", Held, bool, self._close_of_node)
 
@@ -123,9 +126,12 @@ class Directory:
     async def clients(self, wanted: ClientsWanted) -> bytes:
         """Raises ValueError for what can't be meant."""
         matching_clients(wanted)
+        _after(wanted)
         return bytes(await self._surely(self._teller(), self._clients_page, wanted))
 
     async def sessions(self, wanted: SessionsWanted) -> bytes:
+        """Raises ValueError for what can't be meant."""
+        _after(wanted)
         return bytes(await self._surely(self._teller(), self._sessions_page, wanted))
 
     async def client(self, client_id: str) -> bytes:
@@ -161,9 +167,8 @@ class Directory:
 
     async def _tell_clients(self, wanted: ClientsWanted) -> bytes:
         page = await self._page(self._home_clients, wanted)
-        rows = [(client_id, incarnation.decode()) for client_id, incarnation in page.rows]
-        shown = await self._of_nodes(rows, wanted)
-        fitting = [(client_id, shown[client_id]) for client_id, _ in rows if client_id in shown]
+        shown = await self._of_nodes(page.rows, wanted)
+        fitting = [row._replace(told=shown[row.client_id]) for row in page.rows if row.client_id in shown]
         return _json(page.listing(fitting, wanted.limit))
 
     async def _tell_sessions(self, wanted: SessionsWanted) -> bytes:
@@ -181,15 +186,15 @@ class Directory:
         rows, go_on = merged(heard, _most(wanted))
         return _Page(rows, go_on, sum(part.count for part in heard), missing)
 
-    async def _of_nodes(self, rows: list[tuple[bytes, str]], wanted: ClientsWanted) -> dict[bytes, bytes]:
+    async def _of_nodes(self, rows: list[Row], wanted: ClientsWanted) -> dict[bytes, bytes]:
         by_node: dict[str, list[bytes]] = {}
-        for client_id, incarnation in rows:
-            by_node.setdefault(incarnation, []).append(client_id)
+        for row in rows:
+            by_node.setdefault(row.told.decode(), []).append(row.client_id)
         told = await asyncio.gather(*(self._of_node(node, ids, wanted) for node, ids in by_node.items()))
         return {client_id: shown for of_node in told for client_id, shown in of_node}
 
-    async def _of_node(self, node: str, client_ids: list[bytes], wanted: ClientsWanted) -> list[Row]:
-        rows: list[Row] | None = await self._or_none(node, self._node_clients, Connections(client_ids, wanted))
+    async def _of_node(self, node: str, client_ids: list[bytes], wanted: ClientsWanted) -> list[Shown]:
+        rows: list[Shown] | None = await self._or_none(node, self._node_clients, Connections(client_ids, wanted))
         if rows is not None or asks_the_node(wanted):
             return rows or []
         unheard = (ClientRow(client_id=one.decode(), node=name_of(node), heard=False) for one in client_ids)
@@ -200,11 +205,11 @@ class Directory:
     async def _clients_of_home(self, wanted: ClientsWanted) -> Part:
         registry, fits = self._homes.registry, _fitting(wanted.clientid)
 
-        async def rows_of(client_ids: list[bytes]) -> Rows:
-            async for client_id in sliced(client_ids):
+        async def rows_of(some: list[Placed]) -> AsyncIterator[Row]:
+            async for place, client_id in sliced(some):
                 holder = registry.holder(client_id)
                 if holder is not None and wanted.node in (None, name_of(holder[0])) and fits(client_id):
-                    yield client_id, holder[0].encode()
+                    yield Row(place, client_id, holder[0].encode())
 
         ids = in_order(registry.slots(), registry.client_ids, _after(wanted), DIRECTORY_SLICE_ROWS)
         return await part_of(ids, rows_of, _most(wanted), len(registry))
@@ -218,11 +223,11 @@ class Directory:
             held = residents.holding.slots.get(slot)
             return () if held is None else (held.clients.keys() | held.unread.keys()) - {WILLS}
 
-        async def rows_of(client_ids: list[bytes]) -> Rows:
-            async for client_id in sliced(filter(fits, client_ids)):
-                row = self._session_row(residents, client_id)
+        async def rows_of(some: list[Placed]) -> AsyncIterator[Row]:
+            async for place, client_id in sliced(some):
+                row = self._session_row(residents, client_id) if fits(client_id) else None
                 if row is not None and wanted.connected in (None, row.node is not None):
-                    yield client_id, _json(row)
+                    yield Row(place, client_id, _json(row))
 
         ids = in_order(list(residents.holding.slots), ids_of, _after(wanted), DIRECTORY_SLICE_ROWS)
         return await part_of(ids, rows_of, wanted.limit, len(residents))
@@ -270,8 +275,9 @@ class Directory:
 
     # As the node of connections.
 
-    async def _clients_of_node(self, asked: Connections) -> list[Row]:
-        fits, node, rows = matching_clients(asked.wanted), self._cluster.settings.name, []
+    async def _clients_of_node(self, asked: Connections) -> list[Shown]:
+        fits, node = matching_clients(asked.wanted), self._cluster.settings.name
+        rows: list[Shown] = []
         now_s, wall_s = self._clock.monotonic(), self._clock.wall()
         async for client_id in sliced(asked.client_ids):
             channel = self._clients.by_id.get(client_id)
@@ -326,11 +332,9 @@ class _Page:
         self._missing = missing
 
     def listing(self, shown: list[Row], limit: int) -> Listing:
-        go_on = shown[limit - 1][0] if len(shown) > limit else self._go_on
-        data = [msgspec.Raw(json) for _, json in shown[:limit]]
-        return Listing(
-            data=data, count=self._count, next=None if go_on is None else go_on.decode(), missing=self._missing
-        )
+        go_on = shown[limit - 1].place if len(shown) > limit else self._go_on
+        data = [msgspec.Raw(row.told) for row in shown[:limit]]
+        return Listing(data=data, count=self._count, next=None if go_on is None else go_on.hex(), missing=self._missing)
 
 
 def _most(wanted: ClientsWanted | SessionsWanted) -> int:
@@ -339,8 +343,9 @@ def _most(wanted: ClientsWanted | SessionsWanted) -> int:
     return max(wanted.limit, TOGETHER) if asks_nodes else wanted.limit
 
 
-def _after(wanted: ClientsWanted | SessionsWanted) -> bytes | None:
-    return None if wanted.after is None else wanted.after.encode()
+def _after(wanted: ClientsWanted | SessionsWanted) -> bytes:
+    """Raises ValueError."""
+    return START if wanted.after is None else bytes.fromhex(wanted.after)
 
 
 def _fitting(pattern: str | None) -> Callable[[bytes], bool]:

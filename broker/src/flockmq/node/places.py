@@ -1,14 +1,16 @@
-"""The order in which clients and sessions are listed: by slot, in that by client id. Whoever pages through them needs
-nothing but the last client id, and no node keeps an order for them. Pure, but that it lets others have their turn.
+"""The order in which clients and sessions are listed: by slot, in that by a hash of the client id. So whoever pages
+through them needs nothing but a place, which is short however long client ids are, and no node keeps an order for them.
+Pure, but that it lets others have their turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from hashlib import blake2b
 from heapq import merge
 from itertools import islice, takewhile
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,44 +22,71 @@ from flockmq.bounds import (
 )
 from flockmq.session.slotted import slot_of
 
-Row = tuple[bytes, bytes]
-"""A client id, and what is told of it."""
-Rows = AsyncIterator[Row]
 T = TypeVar("T")
+
+START: Final = b""
+_SLOT_BYTES: Final = 2
+_HASH_BYTES: Final = 16
+
+
+Placed = tuple[bytes, bytes]
+"""A place, and the client id that has it."""
+
+
+class Row(NamedTuple):
+    """`told`: of this client id."""
+
+    place: bytes
+    client_id: bytes
+    told: bytes
+
+
+def place_of(client_id: bytes) -> bytes:
+    """Nobody finds two client ids of one place."""
+    return _placed(slot_of(client_id), [client_id])[0][0]
+
+
+def _placed(slot: int, client_ids: Iterable[bytes]) -> list[Placed]:
+    head = slot.to_bytes(_SLOT_BYTES, "big")
+    return [(head + blake2b(client_id, digest_size=_HASH_BYTES).digest(), client_id) for client_id in client_ids]
 
 
 async def in_order(
-    slots: Iterable[int], ids_of: Callable[[int], Collection[bytes]], after: bytes | None, together: int
-) -> AsyncIterator[list[bytes]]:
-    """The client ids of these slots, those that come after `after`, so many `together`."""
-    first, behind = (-1, b"") if after is None else _place(after)
-    some: list[bytes] = []
+    slots: Iterable[int], ids_of: Callable[[int], Collection[bytes]], after: bytes, together: int
+) -> AsyncIterator[list[Placed]]:
+    """The client ids of these slots, those that come after a place, so many `together`."""
+    first = int.from_bytes(after[:_SLOT_BYTES], "big")
+    some: list[Placed] = []
     for slot in sorted(slot for slot in slots if slot >= first):
-        last = behind if slot == first else b""
-        while found := await _smallest(list(ids_of(slot)), last, together - len(some)):
-            some += found
-            last = found[-1]
-            if len(some) == together:
-                yield some
-                some = []
+        has_more = True
+        while has_more:
+            found = await _first_of(slot, list(ids_of(slot)), after)
+            has_more = len(found) == DIRECTORY_SLICE_IDS
+            for one in found:
+                some.append(one)
+                after = one[0]
+                if len(some) == together:
+                    yield some
+                    some = []
     if some:
         yield some
 
 
-async def _smallest(ids: list[bytes], behind: bytes, most: int) -> list[bytes]:
+async def _first_of(slot: int, ids: list[bytes], after: bytes) -> list[Placed]:
     """Who calls itself what it likes may have many client ids of one slot."""
-    found: list[bytes] = []
+    found: list[Placed] = []
     for start in range(0, len(ids), DIRECTORY_SLICE_IDS):
-        found += [client_id for client_id in ids[start : start + DIRECTORY_SLICE_IDS] if client_id > behind]
-        found = sorted(found)[:most]
-        if start + DIRECTORY_SLICE_IDS < len(ids):
+        if start:
             await asyncio.sleep(0)
+        found += (one for one in _placed(slot, ids[start : start + DIRECTORY_SLICE_IDS]) if one[0] > after)
+        found.sort()
+        del found[DIRECTORY_SLICE_IDS:]
     return found
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
-    """What one home has of a page, in order. `reached`: the client id up to which it looked; None: to the end. `count`:
-    how many it has, whichever are asked for.
+    """What one home has of a page, in order. `reached`: up to where it looked; None: to the end. `count`: how many it
+    has, whichever are asked for.
     """
 
     rows: list[Row]
@@ -66,31 +95,31 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
 
 
 async def part_of(
-    ids: AsyncIterator[list[bytes]], rows_of: Callable[[list[bytes]], Rows], most: int, count: int
+    ids: AsyncIterator[list[Placed]], rows_of: Callable[[list[Placed]], AsyncIterator[Row]], most: int, count: int
 ) -> Part:
     """A page's worth of rows, or those of as many client ids as may be looked at."""
     rows: list[Row] = []
     looked_at = size_bytes = 0
-    async for client_ids in ids:
-        looked_at += len(client_ids)
-        async for row in rows_of(client_ids):
+    async for some in ids:
+        looked_at += len(some)
+        async for row in rows_of(some):
             rows.append(row)
-            size_bytes += len(row[0]) + len(row[1])
+            size_bytes += len(row.client_id) + len(row.told)
             if len(rows) == most or size_bytes >= DIRECTORY_PAGE_MAX_BYTES:
-                return Part(rows, row[0], count)
+                return Part(rows, row.place, count)
         if looked_at >= DIRECTORY_LOOKED_AT_MAX:
-            return Part(rows, client_ids[-1], count)
+            return Part(rows, some[-1][0], count)
     return Part(rows, None, count)
 
 
 def merged(parts: Sequence[Part], most: int) -> tuple[list[Row], bytes | None]:
     """A page of all of them, and what to go on behind: none may be ahead of one that looked less far."""
-    reached = min((part.reached for part in parts if part.reached is not None), key=_place, default=None)
-    in_order = merge(*(part.rows for part in parts), key=_row_place)
-    within = in_order if reached is None else takewhile(lambda row: _row_place(row) <= _place(reached), in_order)
+    reached = min((part.reached for part in parts if part.reached is not None), default=None)
+    in_order = merge(*(part.rows for part in parts))
+    within = in_order if reached is None else takewhile(lambda row: row.place <= reached, in_order)
     rows = list(islice(within, most + 1))
     if len(rows) > most:
-        return rows[:most], rows[most - 1][0]
+        return rows[:most], rows[most - 1].place
     return rows, reached
 
 
@@ -100,11 +129,3 @@ async def sliced(items: Iterable[T]) -> AsyncIterator[T]:
         yield item
         if number % DIRECTORY_SLICE_ROWS == 0:
             await asyncio.sleep(0)
-
-
-def _row_place(row: Row) -> tuple[int, bytes]:
-    return _place(row[0])
-
-
-def _place(client_id: bytes) -> tuple[int, bytes]:
-    return slot_of(client_id), client_id

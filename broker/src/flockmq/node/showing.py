@@ -95,13 +95,15 @@ def shown_session(session: Session, home: str, after: int, limit: int) -> ShownS
 def _numbers(session: Session, home: str) -> dict[str, Any]:
     never, left_ms = session.expiry_s == NEVER_EXPIRES, 0
     node: str | None = home
+    user: bytes | None = None
     if isinstance(session, DurableSession):
-        left_ms = session.meta.left_ms
+        left_ms, user = session.meta.left_ms, session.user
         node = name_of(session.sink.node.incarnation) if isinstance(session.sink, ToFront) else None
     return {
         "client_id": session.client_id.decode(),
         "home": home,
         "node": node,
+        "username": None if user is None else user.decode(errors="replace")[:DIRECTORY_NAME_MAX_CHARS],
         "expiry_s": None if never else session.expiry_s,
         "left_at": datetime.fromtimestamp(left_ms / 1000, UTC) if left_ms else None,
         "subscriptions": session.subscription_count(),

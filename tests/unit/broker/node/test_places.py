@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from itertools import count, islice
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,7 @@ from hypothesis import strategies as st
 
 from flockmq import bounds
 from flockmq.node import places
-from flockmq.node.places import Part, in_order, merged, part_of
-from flockmq.node.places import _place as place_of
+from flockmq.node.places import START, Part, Placed, Row, in_order, merged, part_of, place_of
 from flockmq.session.slotted import slot_of
 
 
@@ -23,9 +23,9 @@ def by_slot(names: list[str]) -> dict[int, list[bytes]]:
     return slots
 
 
-async def read(names: list[str], after: bytes | None = None, together: int = 3) -> list[list[bytes]]:
+async def read(names: list[str], after: bytes = START, together: int = 3) -> list[list[bytes]]:
     slots = by_slot(names)
-    return [some async for some in in_order(slots, slots.__getitem__, after, together)]
+    return [[client_id for _, client_id in some] async for some in in_order(slots, slots.__getitem__, after, together)]
 
 
 def ordered() -> list[bytes]:
@@ -43,17 +43,23 @@ async def test_all_come_once_in_their_order() -> None:
 
 async def test_who_goes_on_gets_what_comes_behind() -> None:
     for place, name in enumerate(ordered()):
-        rest = [one for some in await read(NAMES, name) for one in some]
+        rest = [one for some in await read(NAMES, place_of(name)) for one in some]
         assert rest == ordered()[place + 1 :]
-    assert await read(NAMES, b"a client that is gone")
+    assert sum(map(len, await read(NAMES, place_of(b"gone")))) == sum(
+        name > place_of(b"gone") for name in map(place_of, ordered())
+    )
 
 
 async def test_many_client_ids_of_one_slot_are_put_in_order_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "DIRECTORY_SLICE_IDS", 4)
-    ids = [f"{number:03}".encode() for number in range(20, 0, -1)]
-    assert [some async for some in in_order([0], lambda slot: ids, None, 8)] == [
-        sorted(ids)[first : first + 8] for first in (0, 8, 16)
+    ids = list(islice((one for one in map(b"%d".__mod__, count()) if slot_of(one) == 0), 20))
+    assert [some async for some in in_order([0], lambda slot: ids, START, 8)] == [
+        sorted((place_of(one), one) for one in ids)[first : first + 8] for first in (0, 8, 16)
     ]
+
+
+def row(client_id: bytes) -> Row:
+    return Row(place_of(client_id), client_id, b"")
 
 
 def pages(cores: list[list[bytes]], most: int) -> Iterator[list[bytes]]:
@@ -63,11 +69,11 @@ def pages(cores: list[list[bytes]], most: int) -> Iterator[list[bytes]]:
         parts = []
         for names in cores:
             ordered = sorted(names, key=place_of)
-            rest = [name for name in ordered if after is None or place_of(name) > place_of(after)]
-            some = [(name, b"") for name in rest[:most]]
+            rest = [name for name in ordered if after is None or place_of(name) > after]
+            some = [row(name) for name in rest[:most]]
             parts.append(Part(some, some[-1][0] if len(some) == most else None, 0))
         rows, after = merged(parts, most)
-        yield [client_id for client_id, _ in rows]
+        yield [one.client_id for one in rows]
         if after is None:
             return
 
@@ -85,19 +91,20 @@ def test_pages_have_all_of_all_cores_once_and_in_order(whose: list[tuple[bytes, 
 
 def test_no_core_is_ahead_of_one_that_looked_less_far() -> None:
     first, second, third = sorted([b"a", b"b", b"c"], key=place_of)
-    parts = [Part([(first, b""), (third, b"")], None, 2), Part([], second, 1)]
-    assert merged(parts, 10) == ([(first, b"")], second)
+    parts = [Part([row(first), row(third)], None, 2), Part([], place_of(second), 1)]
+    assert merged(parts, 10) == ([row(first)], place_of(second))
 
 
-async def ids_of(names: list[bytes], together: int) -> AsyncIterator[list[bytes]]:
+async def ids_of(names: list[bytes], together: int) -> AsyncIterator[list[Placed]]:
+    """Whose places are their names."""
     for first in range(0, len(names), together):
-        yield names[first : first + together]
+        yield [(name, name) for name in names[first : first + together]]
 
 
-async def every_tenth(client_ids: list[bytes]) -> AsyncIterator[tuple[bytes, bytes]]:
-    for client_id in client_ids:
+async def every_tenth(some: list[Placed]) -> AsyncIterator[Row]:
+    for place, client_id in some:
         if client_id.endswith(b"0"):
-            yield client_id, b"shown"
+            yield Row(place, client_id, b"shown")
 
 
 async def test_what_is_looked_at_for_a_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,15 +124,15 @@ async def test_a_page_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(places, "DIRECTORY_SLICE_IDS", 10)
     turns = 0
 
-    async def count() -> None:
+    async def count_turns() -> None:
         nonlocal turns
         while True:
             turns += 1
             await asyncio.sleep(0)
 
-    counting = asyncio.ensure_future(count())
+    counting = asyncio.ensure_future(count_turns())
     ids = [str(number).encode() for number in range(100)]
-    assert [some async for some in in_order([0], lambda slot: ids, None, 5)]
+    assert [some async for some in in_order([0], lambda slot: ids, START, 5)]
     counting.cancel()
     assert turns >= 9
     assert bounds.DIRECTORY_SLICE_IDS >= 1000
