@@ -8,6 +8,7 @@ import pytest
 
 from integration.auth.conftest import Configured, api
 from integration.auth.raw import Raw
+from integration.broker.clients import Client
 from integration.broker.conftest import Node, eventually
 
 
@@ -73,6 +74,23 @@ async def test_a_user_that_lost_its_rights_is_sent_away_from_every_node(
         assert (await mallory.ended()).reason == 0x87
         assert time.monotonic() - changed_s < 2.0
         assert await ann.publish("still/here") in (0, 0x10)
+
+
+@pytest.mark.parametrize("lasts", [False, True])
+async def test_nothing_comes_from_who_is_banned(fleet: Configured, lasts: bool) -> None:
+    fleet.configure("[authentication]\nallow_anonymous = true\n")
+    core, replicant = fleet.core("core-0"), fleet.replicant("replicant-0")
+    with Client(replicant.mqtt, "watcher") as watcher:
+        watcher.subscribe("last/words/#", 1)
+        with Client(replicant.mqtt, "bad", will=("last/words/bad", "ha"), lasts=lasts) as bad:
+            assert api(core, "POST", "/bans", {"as": "clientid", "who": "bad"})[0] == 201
+            assert bad.disconnected.wait(30)
+        eventually(lambda: replicant.metric("flockmq_messages_dropped_total") == 1, "it is counted")
+        good = await Raw.open(replicant.mqtt)
+        async with good:
+            await good.connect("good")
+            await good.publish("last/words/good")
+        assert watcher.receive()[0] == "last/words/good"
 
 
 @pytest.mark.parametrize(("version", "slowed"), [(5, 0x9F), (4, 3)])

@@ -172,5 +172,5 @@ def test_the_command_line_manages_users_rules_and_bans(fleet: Configured, flockm
     url = where[2]
     assert flockmq.refused("ctl", "--url", url, "users", "list")[1].startswith("no API key: name the file")
     wrong = flockmq.refused("ctl", "--url", url, "users", "list", environment={"FLOCKMQ_API_KEY": "wrong"})
-    assert "the API key is missing or wrong" in wrong[1]
+    assert "the API key is missing, wrong" in wrong[1]
     assert API_KEY not in wrong[1]

@@ -9,7 +9,7 @@ HOME_WILLS_MAX, nor of more than HOME_WILLS_MAX_BYTES; others aren't kept, and c
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from flockmq import bounds
@@ -44,6 +44,7 @@ class _Guest(NamedTuple):
     token: int
     nonce: bytes
     will: wire.WillRow
+    user: bytes | None
 
     def size_bytes(self) -> int:
         return _ONE_BYTES + len(self.client_id) + len(self.will.packet)
@@ -62,6 +63,8 @@ class Guests:
     def __init__(self) -> None:
         self.dropped = 0
         """Wills that found no room."""
+        self.revokes: Callable[[bytes, bytes | None], bool] = _nobody
+        """Whether a client of this id, and this user, may not be heard any more."""
         self.waiting_bytes = 0
         self._count = 0
         self._slots: dict[int, dict[int, _Guest]] = {}
@@ -76,7 +79,7 @@ class Guests:
         self.drop(slot, token)
         if opening.will is None:
             return
-        guest = _Guest(client_id, incarnation, token, opening.nonce, opening.will)
+        guest = _Guest(client_id, incarnation, token, opening.nonce, opening.will, opening.user)
         size = guest.size_bytes()
         if self._count >= bounds.HOME_WILLS_MAX or self.waiting_bytes + size > bounds.HOME_WILLS_MAX_BYTES:
             self.dropped += 1
@@ -93,6 +96,8 @@ class Guests:
         """What is to be published: nobody hears of its node any more."""
         guest = self._take(slot, token)
         if guest is None:
+            return None
+        if self.revokes(guest.client_id, guest.user):
             return None
         try:
             return guest.message()
@@ -121,3 +126,7 @@ class Guests:
             if not of_slot:
                 del self._slots[slot]
         return guest
+
+
+def _nobody(client_id: bytes, user: bytes | None) -> bool:
+    return False

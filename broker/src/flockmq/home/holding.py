@@ -458,8 +458,8 @@ class Holding:
     # --- what ends ----------------------------------------------------------------------------------------------------
 
     def published(self, message: Publish, session: DurableSession) -> None:
-        """A will."""
-        if self.holds(session):
+        """A will, unless its client was banned meanwhile."""
+        if self.holds(session) and not self._host.revokes(session.client_id, session.user):
             message.origin = session.will_origin()
             self.slots[session.journal.slot].wills.publish(message, self.router.now_s)
 

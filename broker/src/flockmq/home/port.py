@@ -169,6 +169,11 @@ class Host(Desk, Protocol):
         """A token above those of all connections that came before this core was the slot's home."""
         ...
 
+    def revokes(self, client_id: bytes, user: bytes | None) -> bool:
+        """A message of this client, which is gone, may not be published any more, and is counted. `user` None: nobody
+        knows whose client id it is."""
+        ...
+
     def has_authors(self) -> bool:
         """All nodes understand whom a retained message is of (`rlog.authors`)."""
         ...

@@ -311,9 +311,16 @@ class Access:
     def _kick_if_banned(self, channel: Channel) -> None:
         if channel.state == CONNECTED and self._is_banned(channel, channel.principal.username, channel.client_id()):
             log.info("client %r is banned, and sent away", channel.client_id().decode())
-            channel.close(Reason.NOT_AUTHORIZED)  # 0x8A isn't one of DISCONNECT's codes
+            self._send_away(channel)
 
     def _kick_if_revoked(self, channel: Channel) -> None:
         if channel.state == CONNECTED and self.auth.users.is_revoked(channel.principal):
             log.info("client %r is sent away: its user was deleted or changed", channel.client_id().decode())
-            channel.close(Reason.NOT_AUTHORIZED)
+            self._send_away(channel)
+
+    def _send_away(self, channel: Channel) -> None:
+        """Without its will."""
+        if channel.will is not None:
+            channel.will = None
+            channel.router.counters.dropped_revoked += 1
+        channel.close(Reason.NOT_AUTHORIZED)  # 0x8A isn't one of DISCONNECT's codes

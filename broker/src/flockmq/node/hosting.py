@@ -182,6 +182,9 @@ class Hosting:
     def floor(self, slot: int) -> int:
         return self._node.homes.floor(slot)
 
+    def revokes(self, client_id: bytes, user: bytes | None) -> bool:
+        return self._node.revokes(client_id, user)
+
     def has_authors(self) -> bool:
         return self._cluster.version.at_least(2)
 

@@ -195,6 +195,7 @@ class Node(NodePort):
             router, self.retaining.retain, self.delayed.take, self.spawn, self.reactor.soon, clock.monotonic
         )
         router.shared.on_refused = self.publishing.share
+        self.homes.guests.revokes = self.revokes
         self.homes.on_will = partial(self.publishing.publish, accepted=_nobody_waits)
         self.feeds = Feeds(self.retained, Giving(router), self.retaining.caught_up, self.reactor.soon, cluster_clock)
         self.hosting = None if store is None else Hosting(self, store, router, zones, cluster_clock)
@@ -373,6 +374,12 @@ class Node(NodePort):
         if isinstance(channel, Channel) and isinstance(channel.token, int):
             message.author = author_of(channel.client_id(), channel.token, is_will=False)
         inbound.logged(await self.retaining.retain(message))
+
+    def revokes(self, client_id: bytes, user: bytes | None) -> bool:
+        """What was to be published for a client that is gone is dropped, for it was banned meanwhile."""
+        is_banned = self.access.auth.bans.banned(client_id, user, "")
+        self.router.counters.dropped_revoked += is_banned
+        return is_banned
 
     def publish(self, message: Publish, session: Session) -> None:
         self.publishing.publish(message, _nobody_waits)

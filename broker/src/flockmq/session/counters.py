@@ -22,6 +22,7 @@ class Counters:
         "dropped_no_member",
         "dropped_no_room",
         "dropped_queue_full",
+        "dropped_revoked",
         "dropped_slow_reader",
         "dropped_too_large",
         "messages_arrived",
@@ -57,6 +58,7 @@ class Counters:
         self.dropped_no_member: int = 0
         self.dropped_no_room: int = 0
         self.dropped_queue_full: int = 0
+        self.dropped_revoked: int = 0
         self.dropped_slow_reader: int = 0
         self.dropped_too_large: int = 0
         self.messages_arrived: int = 0

@@ -192,6 +192,7 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "dropped_no_member": ("flockmq_messages_dropped", ("no_member",)),
     "dropped_no_room": ("flockmq_messages_dropped", ("no_room",)),
     "dropped_queue_full": ("flockmq_messages_dropped", ("queue_full",)),
+    "dropped_revoked": ("flockmq_messages_dropped", ("revoked",)),
     "dropped_slow_reader": ("flockmq_messages_dropped", ("slow_reader",)),
     "dropped_too_large": ("flockmq_messages_dropped", ("too_large",)),
     "messages_arrived": ("flockmq_messages_arrived", ()),

@@ -96,6 +96,7 @@ class Home:
         self.published: list[Publish] = []
         self.accepted: list[Callable[[], None]] = []
         self.owed: list[tuple[Subscription, bool]] = []
+        self.banned: set[tuple[bytes, bytes | None]] = set()
         self.linked = True
         self.routed: list[tuple[int, bytes]] = []
         self.came: list[tuple[int, bytes, list[bytes]]] = []
@@ -111,6 +112,9 @@ class Home:
 
     def floor(self, slot: int) -> int:
         return self.epoch << 58 | slot
+
+    def revokes(self, client_id: bytes, user: bytes | None) -> bool:
+        return (client_id, user) in self.banned
 
     def has_authors(self) -> bool:
         return True

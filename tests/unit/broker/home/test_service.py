@@ -753,6 +753,18 @@ async def test_a_home_publishes_the_will_of_a_session_that_died_with_its_node(ne
     assert (len(core.homes.guests), core.homes.guests.waiting_bytes) == (0, 0)
 
 
+async def test_the_will_of_a_banned_client_dies_with_its_node(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    wills = published(core)
+    asked: list[tuple[bytes, bytes | None]] = []
+    core.homes.guests.revokes = lambda client_id, user: not asked.append((client_id, user))  # type: ignore[func-returns-value]
+    await guest(network, edge, msgspec.structs.replace(GUEST, user=b"jo"))
+    network.purge(edge)
+    await network.settle()
+    assert wills == []
+    assert asked == [(ID, b"jo")]
+
+
 async def test_the_will_of_who_left_is_its_nodes_affair(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     wills = published(core)

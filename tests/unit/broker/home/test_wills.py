@@ -117,3 +117,18 @@ async def test_a_will_of_another_form_stays_beside_those_that_are_published(redi
     later.disk.on_lost(SLOT)
     await later.settle()
     assert redis.slot(SLOT).sessions[HASH].keys() == {b"m", b"w-of-a-later-version"}
+
+
+@pytest.mark.parametrize("banned", [True, False])
+async def test_the_will_of_who_was_banned_meanwhile_is_not_published(redis: Redis, home: Home, banned: bool) -> None:
+    home.open(1, opening(1, will=Will(will().message, delay_s=30)))
+    home.residents.leave(ID, 1, -1, True)
+    assert home.published == []
+    if banned:
+        home.banned.add((ID, None))
+    home.machine.forward(31.0)
+    home.residents.tick()
+    assert len(home.published) == (not banned)
+    if banned:
+        await home.settle()
+        assert (await another(redis)).published == [], "nor by the next home"

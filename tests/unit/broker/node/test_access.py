@@ -16,6 +16,7 @@ from flockmq.clock import SYSTEM
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.packets import Will as PacketWill
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access import EXPIRY_CHECK_S, Access
@@ -285,6 +286,19 @@ async def test_a_ban_that_comes_before_connack_ends_the_connection_at_once(gate:
     _, answer = connack(node)
     assert answer[0][0] == 0x20
     assert answer[1:] == [encode.disconnect(5, Reason.NOT_AUTHORIZED)]
+
+
+@pytest.mark.parametrize("banned", [True, False])
+async def test_who_is_sent_away_leaves_no_will(gate: Make, banned: bool) -> None:
+    node = gate()
+    client, _ = connack(node, will=PacketWill(b"w", b"gone", 0, False, None))
+    assert client.will is not None
+    if banned:
+        await changed(node, BANS.put(("clientid", "c"), FOR_GOOD))
+    else:
+        client.lost()
+    assert [message.topic for message in node.published] == ([] if banned else [b"w"])
+    assert client.router.counters.dropped_revoked == banned
 
 
 GONE = [encode.disconnect(5, Reason.NOT_AUTHORIZED)]
