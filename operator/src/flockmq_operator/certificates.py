@@ -1,15 +1,18 @@
-"""The authority and the certificate of a cluster's links: what to renew next. Pure, but for the entropy of fresh keys.
+"""The authority and the certificates of a cluster's links: what to renew next. Pure, but for the entropy of fresh keys.
 
-All nodes show one certificate, and believe only what the cluster's own authority signed. Both stand in one Secret, so
-that no change is half a change:
+Nodes of a role show one certificate, which says the role, and believe only what the cluster's own authority signed. All
+stands in one Secret, so that no change is half a change; a pod is given its own role's files only:
 
-    ca.crt            whom nodes believe: the authority, and for a while the one before it
-    ca.key            the newest authority's key; it is mounted in no pod
-    tls.crt, tls.key  what every node shows
+    ca.crt                        whom nodes believe: the authority, and for a while the one before it
+    ca.key                        the newest authority's key; it is mounted in no pod
+    core.crt, core.key            what cores show
+    replicant.crt, replicant.key  what replicants show
+    tls.crt, tls.key              what pods of an earlier operator show, until there are none: it says no role
 
 Nodes read their files again when they change, and links that are up stay, so nothing is restarted. An authority is
 replaced in three steps, OVERLAP apart, so that every node has read one before the next: a second one is believed; it
-signs what is shown; the first one is believed no longer.
+signs what is shown; the first one is believed no longer. So it is, too, when the last pod has gone that showed a
+certificate without a role: what the new one signs says a role.
 """
 
 from collections.abc import Mapping
@@ -30,6 +33,11 @@ OVERLAP = timedelta(hours=24)
 BACKDATED = timedelta(hours=1)
 """How far a node's clock may be behind the operator's."""
 
+ROLES = ("core", "replicant")
+WITHOUT_ROLE = "tls"
+ROLE_URI = "urn:flockmq:role:"
+"""What a certificate says its node's role by; brokers look for it (`cluster/certificates.py` of theirs)."""
+
 Files = Mapping[str, bytes]
 
 
@@ -49,45 +57,71 @@ class Authority(NamedTuple):
     key: ec.EllipticCurvePrivateKey
 
 
+class Shown(NamedTuple):
+    certificate: x509.Certificate
+    key: bytes
+    """PEM."""
+
+
 class Held(NamedTuple):
     newest: Authority
     before: x509.Certificate | None
     """The authority before the newest, while it is still believed."""
-    shown: x509.Certificate
-    shown_key: bytes
+    shown: dict[str, Shown]
+    """By the name of their files: ROLES, and WITHOUT_ROLE."""
 
     @property
     def moved(self) -> bool:
         """Whether the newest authority signed what is shown."""
         try:
-            self.shown.verify_directly_issued_by(self.newest.certificate)
+            self.oldest.verify_directly_issued_by(self.newest.certificate)
         except (InvalidSignature, ValueError):
             return False
         return True
 
+    @property
+    def oldest(self) -> x509.Certificate:
+        """Of what is shown."""
+        return min((shown.certificate for shown in self.shown.values()), key=made_at)
 
-def next_step(files: Files | None, cluster: str, now: datetime) -> Step | None:
-    """What the files of `cluster` should become; None: they are as they should be. `files` None: there are none.
+
+def next_step(files: Files | None, cluster: str, now: datetime, *, without_role: bool = False) -> Step | None:
+    """What the files of `cluster` should become; None: they are as they should be. `files` None: there are none;
+    `without_role`: pods still show the certificate that says no role.
 
     Raises Unreadable.
     """
     if files is None:
-        return renewed(cluster, now, None, "Made an authority and a certificate for the cluster's links")
+        return renewed(cluster, now, None, "Made an authority and certificates for the cluster's links")
     held = read(files)
-    authority, shown = held.newest.certificate, held.shown
+    authority, oldest = held.newest.certificate, held.oldest
+    if not held.shown.keys() >= set(ROLES):
+        return shown_anew(cluster, now, held, "Made certificates for the cluster's links that say a node's role")
     if not held.moved:
-        if now >= min(made_at(authority) + OVERLAP, shown.not_valid_after_utc):
-            return shown_anew(cluster, now, held, "The links' certificate is now of the new authority")
+        if now >= min(made_at(authority) + OVERLAP, oldest.not_valid_after_utc):
+            return shown_anew(cluster, now, held, "The links' certificates are now of the new authority")
         return None
-    if held.before is not None and now >= made_at(shown) + OVERLAP:
-        return Step(written(held.newest, None, shown, held.shown_key), "The links' old authority is believed no longer")
+    if held.before is not None and now >= made_at(oldest) + OVERLAP:
+        return Step(written(held.newest, None, held.shown), "The links' old authority is believed no longer")
     if held.before is None and due(authority, now):
         return renewed(
             cluster, now, held, "Made a new authority for the cluster's links; the old one is still believed"
         )
-    if due(shown, now):
-        return shown_anew(cluster, now, held, "Renewed the certificate of the cluster's links")
+    if held.before is None and WITHOUT_ROLE in held.shown and not without_role:
+        sentence = "Made a new authority for the cluster's links: its certificates all say a role"
+        made = renewed(cluster, now, held._replace(shown=with_roles(held)), sentence)
+        return made._replace(files=made.files | EMPTIED)
+    if due(oldest, now):
+        return shown_anew(cluster, now, held, "Renewed the certificates of the cluster's links")
     return None
+
+
+EMPTIED = {f"{WITHOUT_ROLE}.crt": b"", f"{WITHOUT_ROLE}.key": b""}
+"""A key that was made with its Secret isn't removed by not applying it."""
+
+
+def with_roles(held: Held) -> dict[str, Shown]:
+    return {name: shown for name, shown in held.shown.items() if name != WITHOUT_ROLE}
 
 
 def due(certificate: x509.Certificate, now: datetime) -> bool:
@@ -103,13 +137,18 @@ def renewed(cluster: str, now: datetime, held: Held | None, sentence: str) -> St
     """With a new authority. The old one, while nodes can believe it alone, signs once more: its key is then gone."""
     newest = authority_for(cluster, now)
     old = held.newest if held and now + 2 * OVERLAP < held.newest.certificate.not_valid_after_utc else None
-    shown, key = certificate_for(cluster, now, old or newest)
-    return Step(written(newest, old.certificate if old else None, shown, key), sentence)
+    shown = signed(cluster, now, old or newest, held)
+    return Step(written(newest, old.certificate if old else None, shown), sentence)
 
 
 def shown_anew(cluster: str, now: datetime, held: Held, sentence: str) -> Step:
-    shown, key = certificate_for(cluster, now, held.newest)
-    return Step(written(held.newest, held.before, shown, key), sentence)
+    return Step(written(held.newest, held.before, signed(cluster, now, held.newest, held)), sentence)
+
+
+def signed(cluster: str, now: datetime, authority: Authority, held: Held | None) -> dict[str, Shown]:
+    """A certificate of each role, and the one that says none where there still is one."""
+    names = dict.fromkeys((*ROLES, *(held.shown if held else ())))
+    return {name: certificate_for(cluster, now, authority, name) for name in names}
 
 
 # --- certificates -----------------------------------------------------------------------------------------------------
@@ -124,23 +163,25 @@ def authority_for(cluster: str, now: datetime) -> Authority:
     return Authority(builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()), key)
 
 
-def certificate_for(cluster: str, now: datetime, authority: Authority) -> tuple[x509.Certificate, bytes]:
-    """The certificate and its key (PEM). It never outlives the authority."""
+def certificate_for(cluster: str, now: datetime, authority: Authority, name: str) -> Shown:
+    """It never outlives the authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = authority.certificate
     life = min(CERTIFICATE_LIFE, issuer.not_valid_after_utc - now)
     both_sides = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
     believed_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
-    builder = builder_for(common_name(f"{cluster} node"), issuer.subject, key.public_key(), now, life)
+    roles = [x509.UniformResourceIdentifier(f"{ROLE_URI}{name}")] if name in ROLES else []
+    subject = common_name(f"{cluster} {name if name in ROLES else 'node'}")
+    builder = builder_for(subject, issuer.subject, key.public_key(), now, life)
     for extension, critical in (
         (x509.BasicConstraints(ca=False, path_length=None), True),
         (key_usage(digital_signature=True), True),
         (x509.ExtendedKeyUsage(both_sides), False),
-        (x509.SubjectAlternativeName([x509.DNSName(f"{cluster}-core")]), False),
+        (x509.SubjectAlternativeName([x509.DNSName(f"{cluster}-core"), *roles]), False),
         (believed_by, False),
     ):
         builder = builder.add_extension(extension, critical)
-    return builder.sign(authority.key, hashes.SHA256()), pem_of(key)
+    return Shown(builder.sign(authority.key, hashes.SHA256()), pem_of(key))
 
 
 def builder_for(
@@ -179,28 +220,35 @@ def key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False, c
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def written(
-    newest: Authority, before: x509.Certificate | None, shown: x509.Certificate, shown_key: bytes
-) -> dict[str, bytes]:
+def written(newest: Authority, before: x509.Certificate | None, shown: Mapping[str, Shown]) -> dict[str, bytes]:
     believed = [newest.certificate, before] if before else [newest.certificate]
-    return {
+    files = {
         "ca.crt": b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in believed),
         "ca.key": pem_of(newest.key),
-        "tls.crt": shown.public_bytes(serialization.Encoding.PEM),
-        "tls.key": shown_key,
     }
+    for name, (certificate, key) in shown.items():
+        files[f"{name}.crt"] = certificate.public_bytes(serialization.Encoding.PEM)
+        files[f"{name}.key"] = key
+    return files
 
 
 def read(files: Files) -> Held:
     """Raises Unreadable."""
     name = ""
+    shown: dict[str, Shown] = {}
+    there = [WITHOUT_ROLE] if files.get(f"{WITHOUT_ROLE}.crt") else []
+    there += [role for role in ROLES if not there or f"{role}.crt" in files]
     try:
         name = "ca.crt"
         newest, *before = x509.load_pem_x509_certificates(files[name])
-        name = "tls.crt"
-        shown = x509.load_pem_x509_certificate(files[name])
-        name = "tls.key"
-        shown_key = serialization.load_pem_private_key(files[name], None)
+        for stem in there:
+            name = f"{stem}.crt"
+            certificate = x509.load_pem_x509_certificate(files[name])
+            name = f"{stem}.key"
+            shown_key = serialization.load_pem_private_key(files[name], None)
+            if shown_key.public_key() != certificate.public_key():
+                raise Unreadable(f"{name} isn't the key of the certificate in {stem}.crt")
+            shown[stem] = Shown(certificate, files[name])
         name = "ca.key"
         key = serialization.load_pem_private_key(files[name], None)
     except KeyError:
@@ -209,9 +257,7 @@ def read(files: Files) -> Held:
         raise Unreadable(f"{name} isn't PEM as the operator wrote it: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != newest.public_key():
         raise Unreadable("ca.key isn't the key of the first certificate in ca.crt")
-    if shown_key.public_key() != shown.public_key():
-        raise Unreadable("tls.key isn't the key of the certificate in tls.crt")
-    return Held(Authority(newest, key), before[0] if before else None, shown, files["tls.key"])
+    return Held(Authority(newest, key), before[0] if before else None, shown)
 
 
 def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from flockmq_operator.certificates import Unreadable, next_step
+from flockmq_operator.certificates import WITHOUT_ROLE, Unreadable, next_step
 from flockmq_operator.drift import drift
 from flockmq_operator.images import allowed, images_refused
 from flockmq_operator.manifest import Manifest, Ref, annotation, ref
@@ -88,7 +88,8 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
     keep_claim_templates(observed, desired)
 
     try:
-        step = next_step(observed.links, context.name, now)
+        without_role = any(shows_no_role(context, pod) for pod in nodes_there(context, observed))
+        step = next_step(observed.links, context.name, now, without_role=without_role)
     except Unreadable as error:
         return Plan(problem=unreadable_links(context, error))
     events = [Event("Normal", "CertificatesRenewed", step.sentence)] if step and observed.links is not None else []
@@ -207,9 +208,28 @@ def any_running(context: Context, observed: Observed, lost: list[str]) -> bool:
 
 
 def mounts(live: Manifest, secret: str) -> bool:
-    volumes = live["spec"]["template"]["spec"]["volumes"]
-    sources = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
-    return any(source.get("secret", {}).get("name") == secret for source in sources)
+    return any(source["name"] == secret for source in mounted(live["spec"]["template"]["spec"]))
+
+
+def mounted(pod: Manifest) -> list[Manifest]:
+    """What a PodSpec takes from Secrets by projected volumes: the Secret's name, and `items`."""
+    sources = [source for volume in pod["volumes"] for source in volume.get("projected", {}).get("sources", ())]
+    return [source["secret"] for source in sources if "secret" in source]
+
+
+def nodes_there(context: Context, observed: Observed) -> Iterator[Manifest]:
+    """The PodSpecs of nodes that are, or are to be."""
+    for name in (Ref("StatefulSet", context.core), Ref("Deployment", context.replicant)):
+        if live := observed.objects.get(name):
+            yield live["spec"]["template"]["spec"]
+    for pod in (*observed.core_pods, *observed.replicant_pods):
+        yield pod["spec"]
+
+
+def shows_no_role(context: Context, pod: Manifest) -> bool:
+    """Whether an earlier operator gave it the certificate that says no role."""
+    links = [secret for secret in mounted(pod) if secret["name"] == context.links]
+    return any(item["key"] == f"{WITHOUT_ROLE}.crt" for secret in links for item in secret["items"])
 
 
 def unreadable_links(context: Context, error: Unreadable) -> Problem:

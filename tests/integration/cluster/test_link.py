@@ -23,9 +23,11 @@ from .conftest import KEY, until
 class End:
     """One side's LinkOwner."""
 
-    def __init__(self, name: str, *seeds: Address, certificates: LinkCertificates | None = None) -> None:
+    def __init__(
+        self, name: str, *seeds: Address, certificates: LinkCertificates | None = None, role: str = "core"
+    ) -> None:
         self.incarnation = f"{name}@0123456789abcdef"
-        self.mesh = Mesh(self, Identity(self.incarnation, "core"), KEY, ClusterVersion(), seeds, certificates)
+        self.mesh = Mesh(self, Identity(self.incarnation, role), KEY, ClusterVersion(), seeds, certificates)
         self.arrived: list[str] = []
         self.produced = 0
         self.hold = asyncio.Event()

@@ -85,6 +85,49 @@ async def test_a_listener_of_another_authority_is_not_spoken_to(
     await listener.mesh.stop()
 
 
+@pytest.mark.parametrize("side", ["dialler", "listener"])
+async def test_a_replicants_certificate_makes_no_core(
+    tmp_path: Path, side: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has the cluster's key, and its own certificate, and says that it is a core."""
+    authority = Authority(tmp_path)
+    roles = {"listener": ["core"], "dialler": ["core"], side: ["replicant"]}
+    listener, address = await listening(LinkCertificates(authority.files("listener", *roles["listener"])))
+    dialler = End("dialler", address, certificates=LinkCertificates(authority.files("dialler", *roles["dialler"])))
+    with caplog.at_level(logging.WARNING):
+        dialler.mesh.start()
+        await until(lambda: "it says that it is a core, and its certificate is of a replicant" in caplog.text)
+    honest, deceived = (listener, dialler) if side == "listener" else (dialler, listener)
+    assert not deceived.mesh.links()
+    for end in (dialler, listener):
+        await end.mesh.stop()
+    assert honest is not deceived
+
+
+@pytest.mark.parametrize(
+    ("certificate", "role"),
+    [
+        (["replicant"], "replicant"),
+        (["core"], "core"),
+        (["core"], "single"),
+        (["core", "replicant"], "replicant"),
+        ([], "core"),  # as those that were made for the first release
+        ([], "replicant"),
+    ],
+)
+async def test_a_certificate_of_the_role_or_of_none_is_a_nodes(
+    tmp_path: Path, certificate: list[str], role: str
+) -> None:
+    authority = Authority(tmp_path)
+    listener, address = await listening(LinkCertificates(authority.files("listener", "core")))
+    files = authority.files("dialler", *certificate)
+    dialler = End("dialler", address, certificates=LinkCertificates(files), role=role)
+    dialler.mesh.start()
+    await until(lambda: bool(listener.mesh.links() and dialler.mesh.links()))
+    for end in (dialler, listener):
+        await end.mesh.stop()
+
+
 def replaced(files: LinkFiles, by: LinkFiles) -> None:
     """As an operator does: the same names, other bytes."""
     files.certfile.write_bytes(by.certfile.read_bytes())

@@ -13,6 +13,7 @@ from flockmq_operator.certificates import (
     AUTHORITY_LIFE,
     CERTIFICATE_LIFE,
     OVERLAP,
+    ROLES,
     Files,
     Unreadable,
     next_step,
@@ -31,12 +32,20 @@ def fresh(now: datetime = START) -> dict[str, bytes]:
     return step.files
 
 
-def history(files: dict[str, bytes], start: datetime, until: datetime, every: timedelta) -> list[tuple[datetime, str]]:
+def of_earlier_operator() -> dict[str, bytes]:
+    """One certificate for all nodes, which says no role."""
+    files = fresh()
+    return {name.replace("core", "tls"): content for name, content in files.items() if "replicant" not in name}
+
+
+def history(
+    files: dict[str, bytes], start: datetime, until: datetime, every: timedelta, *, without_role: bool = False
+) -> list[tuple[datetime, str]]:
     """What happens, if the operator looks every so often; `files` are changed in place."""
     told = []
     now = start
     while now < until:
-        if step := next_step(files, "demo", now):
+        if step := next_step(files, "demo", now, without_role=without_role):
             files.clear()
             files.update(step.files)
             told.append((now, step.sentence))
@@ -46,7 +55,11 @@ def history(files: dict[str, bytes], start: datetime, until: datetime, every: ti
 
 def believes(believer: Files, shower: Files, now: datetime) -> bool:
     """Whether a node with the files `believer` takes one with `shower` for a node, as X.509 has it."""
-    shown = x509.load_pem_x509_certificate(shower["tls.crt"])
+    return all(is_believed(believer, shower[name], now) for name in shower if name in ("core.crt", "replicant.crt"))
+
+
+def is_believed(believer: Files, certificate: bytes, now: datetime) -> bool:
+    shown = x509.load_pem_x509_certificate(certificate)
     for authority in x509.load_pem_x509_certificates(believer["ca.crt"]):
         valid = all(each.not_valid_before_utc <= now <= each.not_valid_after_utc for each in (shown, authority))
         try:
@@ -67,20 +80,20 @@ def test_a_certificate_is_renewed_at_two_thirds_of_its_life() -> None:
     assert next_step(files, "demo", START + CERTIFICATE_LIFE * 2 / 3 - HOUR) is None
     step = next_step(files, "demo", START + CERTIFICATE_LIFE * 2 / 3)
     assert step
-    assert step.files["tls.crt"] != files["tls.crt"]
+    assert all(step.files[f"{role}.crt"] != files[f"{role}.crt"] for role in ROLES)
     assert (step.files["ca.crt"], step.files["ca.key"]) == (files["ca.crt"], files["ca.key"])
 
 
 def test_an_authority_is_replaced_in_three_steps_that_leave_time_to_read() -> None:
     files = fresh()
     told = history(files, START + CERTIFICATE_LIFE * 2 / 3, START + AUTHORITY_LIFE * 2 / 3, timedelta(days=1))
-    assert {sentence for _, sentence in told} == {"Renewed the certificate of the cluster's links"}
+    assert {sentence for _, sentence in told} == {"Renewed the certificates of the cluster's links"}
     begun = START + AUTHORITY_LIFE * 2 / 3
     told = history(files, begun, begun + timedelta(days=7), HOUR)
     assert [at - begun for at, _ in told] == [timedelta(), OVERLAP, 2 * OVERLAP]
     assert [sentence for _, sentence in told] == [
         "Made a new authority for the cluster's links; the old one is still believed",
-        "The links' certificate is now of the new authority",
+        "The links' certificates are now of the new authority",
         "The links' old authority is believed no longer",
     ]
     assert files["ca.crt"].count(b"BEGIN CERTIFICATE") == 1
@@ -119,7 +132,8 @@ def test_the_authoritys_key_signs_what_is_shown_and_openssl_agrees(tmp_path: Pat
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         context.verify_flags |= ssl.VERIFY_X509_STRICT
-        context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+        role = "core" if side == ssl.PROTOCOL_TLS_SERVER else "replicant"
+        context.load_cert_chain(tmp_path / f"{role}.crt", tmp_path / f"{role}.key")
         context.load_verify_locations(tmp_path / "ca.crt")
         sides.append(context)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -137,10 +151,10 @@ def test_the_authoritys_key_signs_what_is_shown_and_openssl_agrees(tmp_path: Pat
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        ({"tls.crt": None}, "tls.crt is missing"),
+        ({"replicant.crt": None}, "replicant.crt is missing"),
         ({"ca.crt": b"nonsense"}, "ca.crt isn't PEM"),
         ({"ca.key": fresh()["ca.key"]}, "ca.key isn't the key of the first certificate"),
-        ({"tls.key": fresh()["tls.key"]}, "tls.key isn't the key"),
+        ({"core.key": fresh()["core.key"]}, "core.key isn't the key"),
     ],
 )
 def test_what_somebody_else_wrote_is_refused(spoil: dict[str, bytes | None], sentence: str) -> None:
@@ -154,9 +168,50 @@ def test_the_certificate_never_outlives_its_authority() -> None:
     now = START + AUTHORITY_LIFE * 2 / 3 - HOUR
     while now < START + AUTHORITY_LIFE:
         held = read(files)
-        assert held.shown.not_valid_after_utc <= max(
+        assert held.oldest.not_valid_after_utc <= max(
             each.not_valid_after_utc for each in (held.newest.certificate, held.before) if each
         )
         if step := next_step(files, "demo", now):
             files = step.files
         now += timedelta(days=1)
+
+
+def roles(certificate: bytes) -> list[str]:
+    names = x509.load_pem_x509_certificate(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return names.value.get_values_for_type(x509.UniformResourceIdentifier)
+
+
+def test_each_roles_certificate_says_its_role_and_no_other() -> None:
+    files = fresh()
+    assert {role: roles(files[f"{role}.crt"]) for role in ROLES} == {
+        "core": ["urn:flockmq:role:core"],
+        "replicant": ["urn:flockmq:role:replicant"],
+    }
+    assert files.keys() == {"ca.crt", "ca.key", "core.crt", "core.key", "replicant.crt", "replicant.key"}
+
+
+def test_pods_of_an_earlier_operator_are_believed_as_long_as_there_are_any() -> None:
+    files = of_earlier_operator()
+    told = history(files, START, START + CERTIFICATE_LIFE, HOUR, without_role=True)
+    assert [sentence for _, sentence in told] == [
+        "Made certificates for the cluster's links that say a node's role",
+        "Renewed the certificates of the cluster's links",
+    ]
+    now = START + CERTIFICATE_LIFE
+    assert all(is_believed(files, files[f"{name}.crt"], now) for name in ("tls", *ROLES))
+    assert roles(files["tls.crt"]) == []
+
+
+def test_when_they_are_gone_a_certificate_without_a_role_is_believed_no_longer() -> None:
+    files = of_earlier_operator()
+    kept = files["tls.crt"]
+    history(files, START, START + HOUR, HOUR, without_role=True)
+    told = history(files, START + HOUR, START + timedelta(days=4), HOUR)
+    assert [sentence for _, sentence in told] == [
+        "Made a new authority for the cluster's links: its certificates all say a role",
+        "The links' certificates are now of the new authority",
+        "The links' old authority is believed no longer",
+    ]
+    assert "tls.crt" not in files
+    assert not is_believed(files, kept, START + timedelta(days=4))
+    assert believes(files, files, START + timedelta(days=4))

@@ -51,7 +51,7 @@ def test_an_empty_spec_makes_a_node_of_a_cluster(tmp_path: Path, role: str) -> N
     assert config.cluster.cores == (3 if role == "core" else 0)
     links = (config.cluster.certfile, config.cluster.keyfile, config.cluster.cacertfile)
     assert [file.read_text() for file in links if file] == [
-        f"demo-links {key}" for key in ("tls.crt", "tls.key", "ca.crt")
+        f"demo-links {key}" for key in (f"{role}.crt", f"{role}.key", "ca.crt")
     ]
     listeners = {str(listener): str(listener.settings.bind) for listener in named_listeners(config)}
     assert listeners == ({} if role == "core" else {"tcp:mqtt": "0.0.0.0:1883"})

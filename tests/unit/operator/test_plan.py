@@ -258,7 +258,7 @@ class TestLinkCertificates:
         assert reasons(plan) == ["CertificatesRenewed"]
         assert world.writes == ["apply Secret demo-links"]
         after = world.objects[self.LINKS]["data"]
-        assert after["tls.crt"] != before["tls.crt"]
+        assert after["core.crt"] != before["core.crt"]
         assert after["ca.crt"] == before["ca.crt"]
         assert await world.plan(context()) == Plan()
 
@@ -270,11 +270,28 @@ class TestLinkCertificates:
 
     async def test_what_cannot_be_read_is_a_problem(self) -> None:
         world = await running()
-        world.objects[self.LINKS]["data"]["tls.crt"] = ""
+        world.objects[self.LINKS]["data"]["core.crt"] = ""
         plan = await world.plan(context())
         assert not plan.changes
         assert plan.problem is not None
-        assert plan.problem.message.startswith("Secret demo-links in namespace fleet: tls.crt isn't PEM")
+        assert plan.problem.message.startswith("Secret demo-links in namespace fleet: core.crt isn't PEM")
+
+    async def test_what_says_no_role_stays_as_long_as_nodes_show_it(self) -> None:
+        world = await running()
+        links = world.objects[self.LINKS]
+        made = {name: content for name, content in links["data"].items() if name.startswith("ca.")}
+        links["data"] = made | {f"tls.{kind}": links["data"][f"core.{kind}"] for kind in ("crt", "key")}
+        earlier = json.dumps(world.objects[CORES]).replace("core.crt", "tls.crt").replace("core.key", "tls.key")
+        live = world.objects.pop(CORES)
+        world.put(json.loads(earlier))
+        await converge(world, context())
+        assert {"tls.crt", "core.crt", "replicant.crt"} <= world.objects[self.LINKS]["data"].keys()
+        world.put(live)
+        await converge(world, context())
+        assert world.objects[self.LINKS]["data"]["tls.crt"] == ""
+        world.now += timedelta(days=1)
+        await converge(world, context())
+        assert "tls.crt" not in world.objects[self.LINKS]["data"]
 
     async def test_the_authoritys_key_is_mounted_nowhere(self) -> None:
         world = await running()

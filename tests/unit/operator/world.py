@@ -179,5 +179,6 @@ def pod(name: str, labels: dict[str, str], revision: str) -> Manifest:
             "namespace": NAMESPACE,
             "labels": {**labels, "controller-revision-hash": revision},
         },
+        "spec": {"volumes": []},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }

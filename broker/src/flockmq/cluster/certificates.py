@@ -1,21 +1,26 @@
 """TLS on cluster links: TLS 1.3 with a certificate on both sides, each verified against the cluster's own authority.
 
 Names aren't looked at, because pods' addresses change: whoever has a certificate of this authority may go on to the
-handshake with the cluster's key, which stays inside. When a file changes, new links use what it says now, and links
-that are up stay: so an authority is rotated by a bundle with both, then new certificates, then the bundle without the
-old one.
+handshake with the cluster's key, which stays inside. A certificate may say which roles its node has, by URIs among its
+alternative names: `urn:flockmq:role:core`, `urn:flockmq:role:replicant`. Then no other role is believed of it. One that
+says none, as those that were made for the first release, is any node's.
+
+When a file changes, new links use what it says now, and links that are up stay: so an authority is rotated by a bundle
+with both, then new certificates, then the bundle without the old one.
 """
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from flockmq.pem_files import PemFiles, load_chain, load_trust
 
 SECTION: Final = "cluster"
+ROLE_URI: Final = "urn:flockmq:role:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,12 @@ class LinkFiles:
     certfile: Path
     keyfile: Path
     cacertfile: Path
+
+
+def roles_in(certificate: Mapping[str, Any] | None) -> frozenset[str]:
+    """The roles that it says, as `SSLSocket.getpeercert` has it; empty: it says none."""
+    names = (certificate or {}).get("subjectAltName", ())
+    return frozenset(name.removeprefix(ROLE_URI) for kind, name in names if kind == "URI" and name.startswith(ROLE_URI))
 
 
 class LinkCertificates:

@@ -15,14 +15,20 @@ from typing import Final
 import msgspec
 
 from flockmq import bounds
+from flockmq.cluster.handshake import Identity
 from flockmq.cluster.link import Link, LinkLost, Refusal
+from flockmq.cluster.membership import CORE_ROLES
 from flockmq.rlog.core import Core
-from flockmq.rlog.entry import StreamId
+from flockmq.rlog.entry import PURGE, PUT, StreamId, decode_batch, encode_batch
 from flockmq.rlog.errors import LogError, LogUnavailable, LogUntried, from_code
+from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, VERSIONS
 
 REGISTER: Final = "log.register"
 APPEND: Final = "log.append"
 BOOTSTRAP: Final = "log.bootstrap"
+
+
+WRITTEN_BY_CORES: Final = frozenset((SLOTS.number, VERSIONS.number))
 
 
 class Register(msgspec.Struct, array_like=True, frozen=True):
@@ -123,10 +129,23 @@ class CorePort:
         return self._link
 
 
+def check_replicants(append: Append) -> None:
+    """A replicant joins as one, moves no slots, raises no version and purges nobody. Raises Refusal."""
+    if append.shard != CLUSTER:
+        return
+    for _, _, runs in decode_batch(encode_batch(append.transactions)):
+        for table, kind, _, _, values in runs:
+            joining = values if (table, kind) == (NODES.number, PUT) else ()
+            joins_as_core = any(NODES.decode(value).role in CORE_ROLES for value in joining)
+            if kind == PURGE or table in WRITTEN_BY_CORES or joins_as_core:
+                raise Refusal("refused", "a replicant doesn't write what is cores' to write")
+
+
 async def serve(
     core: Core,
     method: str,
     body: bytes,
+    peer: Identity,
     note_head: Callable[[str, StreamId], None],
     is_untried_known: Callable[[], bool],
 ) -> bytes:
@@ -137,6 +156,8 @@ async def serve(
             registering = _register.decode(body)
             return _encode(await core.register(registering.shard, registering.incarnation))
         append = _append.decode(body)
+        if peer.role not in CORE_ROLES:
+            check_replicants(append)
         appended = await core.append(append.shard, append.incarnation, append.first, append.transactions)
         note_head(append.shard, appended)
         return _encode(appended)

@@ -196,17 +196,21 @@ class Heard(msgspec.Struct, array_like=True, frozen=True, tag=12):
 
 
 class TunnelOpen(msgspec.Struct, array_like=True, frozen=True, tag=14):
-    """To a core: pass on what comes to that node. To that node itself: somebody dials through this core."""
+    """To a core: pass on what comes to that node. To that node itself: somebody of that role dials through this core;
+    "" from a core of the first release."""
 
     id: int
     incarnation: str
+    role: str = ""
 
 
 class TunnelCredit(msgspec.Struct, array_like=True, frozen=True, tag=15):
-    """The far end has read so many bytes more."""
+    """The far end has read so many bytes more. The first that a core sends to who dials says the far end's role, and 0
+    bytes."""
 
     id: int
     size_bytes: int
+    role: str = ""
 
 
 class TunnelClose(msgspec.Struct, array_like=True, frozen=True, tag=16):

@@ -145,6 +145,17 @@ class Listener:
         raise HandshakeError(f"{type(greeting).__name__} out of turn")
 
 
+def check_role(peer: Identity, roles: frozenset[str]) -> None:
+    """`roles`: what its certificate says, or the core that passes its bytes on; empty: nothing. Raises
+    HandshakeError."""
+    role = "core" if peer.role == "single" else peer.role
+    if roles and role not in roles:
+        raise HandshakeError(
+            f"it says that it is a {role}, and its certificate is of a {' and a '.join(sorted(roles))}: give it the "
+            "certificate of its role"
+        )
+
+
 def _parse(body: bytes) -> _Greeting:
     try:
         greeting = _decoder.decode(body)

@@ -23,8 +23,9 @@ from typing import Final, Protocol, cast
 
 from flockmq import bounds
 from flockmq.cluster import frames
+from flockmq.cluster.certificates import roles_in
 from flockmq.cluster.frames import FrameError, FrameReader
-from flockmq.cluster.handshake import Dialer, HandshakeError, Identity, Listener, refusal
+from flockmq.cluster.handshake import Dialer, HandshakeError, Identity, Listener, check_role, refusal
 from flockmq.pem_files import reason
 from flockmq.session.letter import Letter
 
@@ -337,6 +338,8 @@ class Link(asyncio.Protocol):
         if self._handshake.me.incarnation != self._owner.incarnation:
             raise HandshakeError(f"this node goes on as {self._owner.incarnation}")
         assert self._transport is not None
+        if self._handshake.peer is not None:
+            check_role(self._handshake.peer, self._roles_shown())
         if answer:
             self._transport.write(answer)
         if self._handshake.peer is not None:
@@ -348,6 +351,14 @@ class Link(asyncio.Protocol):
             self.up_at = self.answered_at = self.heard_at
             self._on_handshake(self)
             self._owner.link_up(self)
+
+    def _roles_shown(self) -> frozenset[str]:
+        """What is known of the peer's roles beside what it says; empty: nothing."""
+        assert self._transport is not None
+        if self.through:
+            role = self._transport.get_extra_info("role")
+            return frozenset((role,) if role else ())
+        return roles_in(self._transport.get_extra_info("peercert"))
 
     def _await_goodbye(self, kind: int, body: bytes) -> None:
         """Where both ends leave neither reads what the other said: nobody need wait."""

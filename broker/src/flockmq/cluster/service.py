@@ -446,8 +446,8 @@ class Cluster:
         if method in (coreport.REGISTER, coreport.APPEND) and self._core is not None:
             self._beats.appends += 1
             assert self._rlog is not None
-            return await coreport.serve(self._core, method, body, self._rlog.note_head, self.version.gate(2))
-        if method == ballot.ASK and self._core is not None:
+            return await coreport.serve(self._core, method, body, link.peer, self._rlog.note_head, self.version.gate(2))
+        if method == ballot.ASK and self._core is not None and link.peer.role in CORE_ROLES:
             return await ballot.serve(self._core, body)
         if (handler := self._request_handlers.get(method)) is not None:
             return await handler(body)

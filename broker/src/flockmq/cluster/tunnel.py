@@ -26,8 +26,10 @@ Chunk = bytes | bytearray | memoryview
 class Tunnel(asyncio.Transport):
     """`carrier` is the link to the core, or at the core's own end to the other node; `on_end` is called once."""
 
-    def __init__(self, carrier: Link, tunnel_id: int, on_end: Callable[[], None]) -> None:
+    def __init__(self, carrier: Link, tunnel_id: int, role: str, on_end: Callable[[], None]) -> None:
         super().__init__()
+        self._role = role
+        """Of the far end, as the core says that is linked to it; "" until it does."""
         self._carrier = carrier
         self._id = tunnel_id
         self._on_end = on_end
@@ -54,7 +56,8 @@ class Tunnel(asyncio.Transport):
             self._carrier.control(frames.TunnelCredit(self._id, self._owed))
             self._owed = 0
 
-    def granted(self, size_bytes: int) -> None:
+    def granted(self, size_bytes: int, role: str) -> None:
+        self._role = self._role or role
         self._credit += size_bytes
         self._send()
 
@@ -97,6 +100,8 @@ class Tunnel(asyncio.Transport):
         return self._closing
 
     def get_extra_info(self, name: str, default: object = None) -> object:
+        if name == "role":
+            return self._role or default
         return self._carrier.peer.incarnation if name == "through" else default
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:

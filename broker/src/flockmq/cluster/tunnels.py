@@ -4,6 +4,7 @@ A tunnel is opened on a link to a core for a third node; the core opens the othe
 are of one link: odd ones of the side that dialled it, even ones of the other, none used twice. What always holds:
 - A core looks at nothing that it passes on. For each tunnel and direction it holds TUNNEL_WINDOW_BYTES at most: whoever
   sends more than it had credit for, or gives credit for more than came, loses the link.
+- It says to both ends which role the other one has, by its own link to it: a tunnel shows no certificate.
 - Tunnels go over plain links only, through one core: no way through a core is made of others.
 - A tunnel whose one half is lost loses the other.
 """
@@ -28,7 +29,7 @@ class End(Protocol):
     """What stands behind an id on a link: this node's end of a tunnel, or the way on to another node."""
 
     def came(self, chunk: bytes) -> None: ...
-    def granted(self, size_bytes: int) -> None: ...
+    def granted(self, size_bytes: int, role: str) -> None: ...
     def ended(self, reason: str) -> None: ...
 
 
@@ -67,7 +68,7 @@ class Tunnels:
             raise ConnectionError(f"{bounds.TUNNELS_MAX} tunnels go through {carrier.peer.incarnation}")
         tunnel_id = self._next_id(carrier)
         carrier.control(frames.TunnelOpen(tunnel_id, incarnation))
-        self._make_end(carrier, tunnel_id).start(link)
+        self._make_end(carrier, tunnel_id, "").start(link)
 
     # --- what comes on a link ---------------------------------------------------------------------------------------
 
@@ -75,14 +76,14 @@ class Tunnels:
         """Raises FrameError."""
         end = self._ends.get(link, {}).get(message.id)
         match message:
-            case frames.TunnelOpen(tunnel_id, target):
+            case frames.TunnelOpen(tunnel_id, target, role):
                 if end is not None or tunnel_id % 2 == link.dialled:
                     raise FrameError(f"a second tunnel {tunnel_id}")
-                if reason := self._open(link, tunnel_id, target):
+                if reason := self._open(link, tunnel_id, target, role):
                     link.control(frames.TunnelClose(tunnel_id, reason))
-            case frames.TunnelCredit(_, size_bytes):
+            case frames.TunnelCredit(_, size_bytes, role):
                 if end is not None:
-                    end.granted(size_bytes)
+                    end.granted(size_bytes, role)
             case frames.TunnelClose(tunnel_id, reason):
                 if end is not None:
                     end.ended(reason)
@@ -100,13 +101,14 @@ class Tunnels:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _open(self, link: Link, tunnel_id: int, target: str) -> str:
-        """Why not, whichever core it was: that is logged once. Empty: done."""
+    def _open(self, link: Link, tunnel_id: int, target: str, role: str) -> str:
+        """Why not, whichever core it was: that is logged once. Empty: done. Only cores know another's `role`."""
         me = self._me()
         if link.through or len(self._ends.get(link, ())) >= bounds.TUNNELS_MAX:
             return "the core that was asked has no room for another tunnel"
         if target == me.incarnation:
-            self._welcome(self._make_end(link, tunnel_id))
+            of_dialler = role if link.peer.role in CORE_ROLES else link.peer.role
+            self._welcome(self._make_end(link, tunnel_id, of_dialler))
             return ""
         if me.role not in CORE_ROLES:
             return "what was asked is no core"
@@ -116,8 +118,8 @@ class Tunnels:
         self._pass_on(link, tunnel_id, onto)
         return ""
 
-    def _make_end(self, link: Link, tunnel_id: int) -> Tunnel:
-        tunnel = Tunnel(link, tunnel_id, partial(self._forget, link, tunnel_id))
+    def _make_end(self, link: Link, tunnel_id: int, role: str) -> Tunnel:
+        tunnel = Tunnel(link, tunnel_id, role, partial(self._forget, link, tunnel_id))
         self._ends.setdefault(link, {})[tunnel_id] = tunnel
         return tunnel
 
@@ -128,7 +130,8 @@ class Tunnels:
         self._ends.setdefault(link, {})[tunnel_id] = there
         self._ends.setdefault(onto, {})[onto_id] = back
         self.relayed += 1
-        onto.control(frames.TunnelOpen(onto_id, onto.peer.incarnation))
+        onto.control(frames.TunnelOpen(onto_id, onto.peer.incarnation, link.peer.role))
+        link.control(frames.TunnelCredit(tunnel_id, 0, onto.peer.role))
 
     def _next_id(self, link: Link) -> int:
         self._last_ids[link] = self._last_ids.get(link, -1 if link.dialled else 0) + 2
@@ -163,7 +166,7 @@ class _Hop:
         self._tunnels.relayed_bytes += len(chunk)
         self.link.send_tunnelled([frames.tunnel_header(self.id, len(chunk)), chunk], len(chunk))
 
-    def granted(self, size_bytes: int) -> None:
+    def granted(self, size_bytes: int, role: str) -> None:
         """Who gives it has read so much of what comes the other way."""
         self.opposite.room_bytes += size_bytes
         if self.opposite.room_bytes > bounds.TUNNEL_WINDOW_BYTES:

@@ -76,7 +76,7 @@ def cluster(context: Context, role: Role) -> Document:
         "seeds": [f"{context.core}:{LINK_PORT}"],
         "key_file": str(secret_files.cluster_key(context)),
         "forwarding": context.spec.forwarding,
-        **{key: str(file) for key, file in secret_files.link_files(context).items()},
+        **{key: str(file) for key, file in secret_files.link_files(context, role).items()},
     }
     if role == "core":  # majorities are of cores alone; replicants needn't be restarted for another number of them
         table["cores"] = context.spec.cores.replicas

@@ -39,7 +39,7 @@ class SecretFile(NamedTuple):
 def node_files(context: Context, component: Component) -> list[SecretFile]:
     """All that a core or a replicant reads; each once."""
     redis = redis_files(context, component).values()
-    links = link_files(context).values()
+    links = link_files(context, component).values()
     files = [cluster_key(context), *links, api_key(context), *redis, *referenced(context)]
     if component == "core":
         files += users(context)
@@ -58,10 +58,14 @@ def cluster_key(context: Context) -> SecretFile:
     return SecretFile("cluster-key", context.cluster_key, "key")
 
 
-def link_files(context: Context) -> dict[str, SecretFile]:
-    """The certificates of links, by the broker's own keys of `[cluster]`. The authority's key stays in the Secret."""
-    names = {"certfile": "tls.crt", "keyfile": "tls.key", "cacertfile": "ca.crt"}
-    return {key: SecretFile(f"links/{file}", context.links, file) for key, file in names.items()}
+def link_files(context: Context, component: Component) -> dict[str, SecretFile]:
+    """The certificates of links, by the broker's own keys of `[cluster]`: of this role alone. The authority's key stays
+    in the Secret."""
+    return {
+        "certfile": SecretFile("links/tls.crt", context.links, f"{component}.crt"),
+        "keyfile": SecretFile("links/tls.key", context.links, f"{component}.key"),
+        "cacertfile": SecretFile("links/ca.crt", context.links, "ca.crt"),
+    }
 
 
 def api_key(context: Context) -> SecretFile:

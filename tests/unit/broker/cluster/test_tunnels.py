@@ -266,3 +266,25 @@ async def test_what_comes_behind_the_end_of_a_tunnel_is_let_go(network: Network)
     network.carry()
     await asyncio.sleep(0)
     assert (talker.came, talker.lost, network.b.welcomed[0].lost) == (b"", [None], [None])
+
+
+def role_of(talker: Talker) -> object:
+    return talker.transport.get_extra_info("role")
+
+
+async def test_each_end_hears_from_the_core_which_role_the_other_has(network: Network) -> None:
+    dialled = network.a.dial(network.b.me.incarnation)
+    network.carry()
+    assert (role_of(dialled), role_of(network.b.welcomed[0])) == ("replicant", "replicant")
+
+
+async def test_who_dials_through_nobody_has_the_role_of_its_own_link(network: Network) -> None:
+    """A replicant opens a tunnel on its own link to the core, and says itself who dials."""
+    link = cast(Link, network.core.links["a"])
+    network.core.tunnels.take(link, frames.TunnelOpen(1, network.core.me.incarnation, "core"))
+    assert role_of(network.core.welcomed[0]) == "replicant"
+
+
+async def test_a_core_of_the_first_release_says_no_role(network: Network) -> None:
+    network.b.tunnels.take(cast(Link, network.b.links["core"]), frames.TunnelOpen(2, network.b.me.incarnation))
+    assert role_of(network.b.welcomed[0]) is None
