@@ -65,8 +65,7 @@ class Balance:
         """A core's: ask a replicant to move, if it is time and one should."""
         if now - self._moved_at < MOVE_EVERY_S:
             return
-        cores = {link.peer.incarnation for link in self._mesh.links() if link.peer.role in CORE_ROLES}
-        statuses = self._beats.statuses
+        cores, statuses = self._mesh.linked_cores(), self._beats.statuses
         move = moving(statuses, {core: statuses[core] for core in cores if core in statuses}, self._me())
         link = None if move is None else self._mesh.link_of(move[0])
         if move is not None and link is not None:

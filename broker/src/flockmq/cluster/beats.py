@@ -198,7 +198,7 @@ class Beats:
         rlog = self.rlog
         if rlog is None:
             return
-        cores = {name_of(key): key for key, peer in self._mesh.linked().items() if peer.role in CORE_ROLES}
+        cores = {name_of(core): core for core in self._mesh.linked_cores()}
         count = self.count_cores()
         for shard in SHARDS:
             places = [self.of(core).heads.get(shard, START) for core in cores.values()]
