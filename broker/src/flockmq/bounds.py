@@ -372,7 +372,9 @@ ORIGINS_WINDOW: Final = 4096
 PARTIAL_CHUNKS_MAX: Final = 256
 """Reads that the beginning of one packet is kept as; then they are joined."""
 PARTIALS_MAX_BYTES: Final = 512 * 1024 * 1024
-"""Beginnings of packets of all clients; whoever is amid a packet of several reads when there is more is cut off."""
+"""Beginnings of packets of all clients; whoever is amid a packet of several reads when there is more is cut off. Less
+where it is more than the next share of the memory."""
+PARTIALS_MEMORY_SHARE: Final = 8
 SINK_CONGESTED_BYTES: Final = 1024 * 1024
 """Bytes that wait for one client before its publishers are paused."""
 SINK_DRAINED_BYTES: Final = 256 * 1024
@@ -411,12 +413,12 @@ LINGER_MAX_S: Final = 1.0
 PROXY_HEADER_MAX_BYTES: Final = 4096
 TLS_HELLO_MAX_BYTES: Final = 5 + 16 * 1024
 """One record: what is kept of a client before anything of TLS is made for it."""
-TLS_HANDSHAKE_BYTES: Final = 48 * 1024
+TLS_HANDSHAKE_BYTES: Final = 45 * 1024
 TLS_SESSION_BYTES: Final = 20 * 1024
 """What a client costs amid its handshake, and behind it, until it is let in."""
-UNAUTHENTICATED_MAX_BYTES: Final = 16 * 1024 * 1024
+UNAUTHENTICATED_MAX_BYTES: Final = 24 * 1024 * 1024
 """What all clients that aren't let in yet may cost; less where it is more than the next share of the memory."""
-UNAUTHENTICATED_MEMORY_SHARE: Final = 32
+UNAUTHENTICATED_MEMORY_SHARE: Final = 16
 UNAUTHENTICATED_READ_BYTES: Final = 64
 """What one read of theirs counts for beside its bytes."""
 UNAUTHENTICATED_READ_MAX_BYTES: Final = 8 * 1024

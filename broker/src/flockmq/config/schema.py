@@ -72,7 +72,7 @@ class Node(Rates, frozen=True, kw_only=True):
     max_connections_per_address: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
     """Of one IPv4 address, or one /64 of IPv6. 0: half of what the memory has room for."""
     max_unauthenticated_bytes: Annotated[int, Meta(ge=0, le=1024**3), Kind.SIZE] = 0
-    """What all clients that aren't let in yet may cost; of more the oldest go. 0: by the memory, at most 16 MiB."""
+    """What all clients that aren't let in yet may cost; of more the oldest go. 0: by the memory, at most 24 MiB."""
 
 
 class Mqtt(Rates, frozen=True, kw_only=True):

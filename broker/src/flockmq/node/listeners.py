@@ -15,6 +15,8 @@ from typing import Protocol
 
 from flockmq.bounds import (
     CONNECTION_BYTES,
+    PARTIALS_MAX_BYTES,
+    PARTIALS_MEMORY_SHARE,
     TLS_REFRESH_S,
     UNAUTHENTICATED_MAX_BYTES,
     UNAUTHENTICATED_MEMORY_SHARE,
@@ -79,7 +81,9 @@ class Bound:
         """Let clients in; `limits` are the zones', by name."""
         node = self._config.node
         engine.limit(_rates(node), node.max_conn_rate)
-        engine.share_memory(*_shares(node, memory_bytes()))
+        memory = memory_bytes()
+        engine.share_memory(*shares(node, memory))
+        engine.router.partials_max_bytes = min(PARTIALS_MAX_BYTES, memory // PARTIALS_MEMORY_SHARE)
         for named, bound in self._sockets:
             engine.listen(self._listening(engine, named, limits[named.settings.zone]), bound)
 
@@ -138,7 +142,7 @@ def _bind(named: NamedListener, key: str) -> socket.socket:
     return sockets.bound(settings.bind.host, settings.bind.port, key)
 
 
-def _shares(node: Node, memory: int) -> tuple[int, int]:
+def shares(node: Node, memory: int) -> tuple[int, int]:
     """The bytes of all clients that aren't let in yet, and the connections of an address: as configured, or by the
     memory of the container or machine."""
     strangers = min(UNAUTHENTICATED_MAX_BYTES, memory // UNAUTHENTICATED_MEMORY_SHARE)

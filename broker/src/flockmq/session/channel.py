@@ -23,7 +23,6 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import (
     PARTIAL_CHUNKS_MAX,
-    PARTIALS_MAX_BYTES,
     READ_MAX_BYTES,
     SUBSCRIBES_WAITING_MAX,
 )
@@ -132,7 +131,7 @@ class Channel(Publisher):
         """For the rest of a packet, within bounds: neither crumbs nor many large beginnings may take all memory."""
         if len(rest) > PARTIAL_CHUNKS_MAX:
             rest[:] = [b"".join(rest)]
-        if self.router.partial_bytes > PARTIALS_MAX_BYTES and self._rest_bytes > READ_MAX_BYTES:
+        if self.router.partial_bytes > self.router.partials_max_bytes and self._rest_bytes > READ_MAX_BYTES:
             self.close(Reason.QUOTA_EXCEEDED)
 
     def _forget_rest(self) -> None:

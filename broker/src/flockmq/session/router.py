@@ -21,6 +21,7 @@ from flockmq.bounds import (
     FANOUTS_MAX_TARGETS,
     HEADS_MAX,
     HEADS_PER_TOPIC_MAX,
+    PARTIALS_MAX_BYTES,
     SINK_LIMIT_BYTES,
     TOPIC_MAX_LEVELS,
 )
@@ -96,6 +97,7 @@ class Router:
         self._forget()
         self.congested: int = 0
         self.partial_bytes: int = 0
+        self.partials_max_bytes: int = PARTIALS_MAX_BYTES
         self.slow: dict[Paced, None] = {}
         self._paused: dict[Sink, list[Publisher]] = {}
         self.resumed: list[Paced] = []
