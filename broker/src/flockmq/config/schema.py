@@ -135,7 +135,7 @@ class Inet(Listener, frozen=True, kw_only=True):
     bind: Address | None
     """None ("" in the file): this listener is off."""
     allow: tuple[Network, ...] = ()
-    """Clients' addresses; empty: all that `deny` doesn't name."""
+    """Addresses of clients, and of load balancers where there are any; empty: all that `deny` doesn't name."""
     deny: tuple[Network, ...] = ()
     proxy_protocol: bool = False
     """A load balancer says who the client is (PROXY protocol, version 1 or 2); whoever doesn't say it is refused."""
@@ -151,8 +151,18 @@ class Inet(Listener, frozen=True, kw_only=True):
                 "proxy_protocol = true needs proxy_protocol_from: the networks of the load balancers, which alone may "
                 'say who a client is; for example proxy_protocol_from = ["10.0.0.0/24"]'
             )
+        if self.proxy_protocol and self.allow and not _overlap(self.proxy_protocol_from, self.allow):
+            raise ValueError(
+                "allow names no load balancer of proxy_protocol_from, so nobody could come in: it judges both the load "
+                "balancer and the client that it names; add the networks of proxy_protocol_from to it"
+            )
         if not self.proxy_protocol and (self.proxy_protocol_from or self.proxy_protocol_common_name):
             raise ValueError("proxy_protocol_from and proxy_protocol_common_name need proxy_protocol = true")
+
+
+def _overlap(some: tuple[Network, ...], others: tuple[Network, ...]) -> bool:
+    """Whether an address is in both."""
+    return any(one.overlaps(other) for one in some for other in others if one.version == other.version)
 
 
 class TcpListener(Inet, frozen=True, kw_only=True):

@@ -29,13 +29,10 @@ class Access:
         """`host` as a socket shows it: `192.0.2.1`, `2001:db8::1`, `fe80::1%eth0`."""
         if self.is_open:
             return True
-        if self.denies(host):
+        size, number = _number(host)
+        if _holds(self._denied, size, number):
             return False
-        return not self._allowed or _holds(self._allowed, *_number(host))
-
-    def denies(self, host: str) -> bool:
-        """`deny` names it, whatever `allow` does."""
-        return bool(self._denied) and _holds(self._denied, *_number(host))
+        return not self._allowed or _holds(self._allowed, size, number)
 
 
 def _holds(ranges: list[tuple[int, int, int]], size: int, number: int) -> bool:

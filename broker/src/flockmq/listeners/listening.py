@@ -87,8 +87,6 @@ class Listening:
         """Why a client from this address can't come, or ""."""
         if self.connections >= self.max_connections:
             return f"{self.name}: max_connections of {self.max_connections} reached"
-        if self.proxy is None:
-            return "" if self.access.admits(host) else f"{self.name}: {host} isn't allowed"
-        if not self.proxy.peers.admits(host):
+        if self.proxy is not None and not self.proxy.peers.admits(host):
             return f"{self.name}: {host} isn't in proxy_protocol_from"
-        return f"{self.name}: {host} is denied" if self.access.denies(host) else ""
+        return "" if self.access.admits(host) else f"{self.name}: {host} isn't allowed"

@@ -144,6 +144,11 @@ def test_a_load_balancer_is_named_where_one_is_believed(kind: str) -> None:
     named = whole.load(environment={**said, f"{where}PROXY_PROTOCOL_FROM": "10.0.0.0/24, 10.1.0.7"})
     (listener,) = (each.settings for each in named_listeners(named) if each.type == kind and each.name == "a")
     assert [str(network) for network in listener.proxy_protocol_from] == ["10.0.0.0/24", "10.1.0.7/32"]  # type: ignore[union-attr]
+    said[f"{where}PROXY_PROTOCOL_FROM"] = "10.0.0.0/24, fd00::/64"
+    message = refusal(environment={**said, f"{where}ALLOW": "192.0.2.0/24, 10.0.1.0/24, fd01::/16"})
+    assert message.startswith(f"listeners.{kind}.a: allow names no load balancer of proxy_protocol_from")
+    assert whole.load(environment={**said, f"{where}ALLOW": "192.0.2.0/24, 10.0.0.0/8"})
+    del said[f"{where}PROXY_PROTOCOL_FROM"]
     del said[f"{where}PROXY_PROTOCOL"]
     message = refusal(environment={**said, f"{where}PROXY_PROTOCOL_COMMON_NAME": "true"})
     assert message.endswith("proxy_protocol_from and proxy_protocol_common_name need proxy_protocol = true")
