@@ -83,9 +83,11 @@ async def test_nothing_comes_from_who_is_banned(fleet: Configured, lasts: bool) 
     with Client(replicant.mqtt, "watcher") as watcher:
         watcher.subscribe("last/words/#", 1)
         with Client(replicant.mqtt, "bad", will=("last/words/bad", "ha"), lasts=lasts) as bad:
+            assert bad.publish("$delayed/3/last/words/later", "ha", 1) in (0, 0x10)
             assert api(core, "POST", "/bans", {"as": "clientid", "who": "bad"})[0] == 201
             assert bad.disconnected.wait(30)
-        eventually(lambda: replicant.metric("flockmq_messages_dropped_total") == 1, "it is counted")
+        eventually(lambda: replicant.metric("flockmq_messages_dropped_total") == 1, "its will is dropped")
+        eventually(lambda: core.metric("flockmq_messages_dropped_total") == 1, "so is what was due later")
         good = await Raw.open(replicant.mqtt)
         async with good:
             await good.connect("good")

@@ -1,4 +1,5 @@
-"""Delayed messages, `$delayed/N/topic`: in the log until they are due, then published by the leader.
+"""Delayed messages, `$delayed/N/topic`: in the log until they are due, then published by the leader, unless their
+client was banned meanwhile.
 
 `N` is a number of seconds, 1 to DELAYED_MAX_S, or, above that, a Unix time no further away (EMQX's rules). When a
 message is due it is as if its client published it now: it is matched, retained if it says so, and its Message Expiry
@@ -20,6 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Final, Protocol, Self
 
+import msgspec
 from sortedcontainers import SortedSet
 
 from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S, REFUSALS_LOGGED_PER_S
@@ -32,6 +34,7 @@ from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import DELAYED, DelayedMessage
 from flockmq.session.origin import derived_origin
 from flockmq.session.publish import Publish, publication
+from flockmq.session.publisher import Publisher
 
 log: Final = logging.getLogger(__name__)
 
@@ -108,13 +111,19 @@ class Host(Protocol):
         """Whether this node's table has all that was written before."""
         ...
 
+    def revokes(self, client_id: bytes, user: bytes, address: str) -> bool:
+        """What this client published may not be heard any more, and is counted."""
+        ...
+
     def publish(self, message: Publish) -> Awaitable[bool]:
         """True: it was delivered here, and other nodes have it or needn't be waited for. False: try again."""
         ...
 
 
 class Delayed:
-    """One per node; `run` it for as long as the node lives."""
+    """One per node; `run` it for as long as the node lives. `has_publishers`: all nodes know that it says whose a
+    message is.
+    """
 
     def __init__(
         self,
@@ -122,7 +131,9 @@ class Delayed:
         reason: Callable[[asyncio.Future[StreamId]], int],
         clock: Clock,
         token_bytes: Callable[[int], bytes],
+        has_publishers: Callable[[], bool],
     ) -> None:
+        self._has_publishers = has_publishers
         self.schedule = Schedule()
         self.published = 0
         self._host = host
@@ -137,8 +148,8 @@ class Delayed:
         self._leaving: set[bytes] = set()
         """Published, but perhaps not out of the log yet."""
 
-    async def take(self, message: Publish) -> int:
-        """Have the log keep a message; the reason code for its publisher."""
+    async def take(self, message: Publish, publisher: Publisher | None = None) -> int:
+        """Have the log keep a message; the reason code for its publisher. None: nobody knows any more whose it is."""
         try:
             due_ms, topic = parse(message.topic, self._clock.wall())
         except ValueError as error:
@@ -154,6 +165,9 @@ class Delayed:
             message.expiry_s,
             derived_origin(message.origin, b"delayed") if message.origin else b"",
         )
+        if publisher is not None and self._has_publishers():
+            client_id, user, address = publisher.client_id(), publisher.principal.username, publisher.peer().host
+            row = msgspec.structs.replace(row, client_id=client_id, user=user, address=address)
         written = self._host.write([DELAYED.put(self._key(due_ms), row)])
         await asyncio.wait([written])
         return self._reason(written)
@@ -214,6 +228,9 @@ class Delayed:
         row = self._host.row(key)
         if row is None or not self._host.leads():
             return row is None
+        if (row.client_id or row.user) and self._host.revokes(row.client_id, row.user, row.address):
+            self._leaving.add(key)
+            return True
         message = publication(row.version, row.qos, row.retain, row.topic, row.payload, row.properties, row.expiry_s)
         message.origin = row.origin
         if not await self._host.publish(message):

@@ -190,7 +190,9 @@ class Node(NodePort):
         self.retaining = Retaining(
             rlog, self.retained, lambda: cluster.is_leader, self.reason_of, cluster_clock, cluster.version.gate(2)
         )
-        self.delayed = Delayed(DelayedHost(self), self.reason_of, cluster_clock, entropy.token_bytes)
+        self.delayed = Delayed(
+            DelayedHost(self), self.reason_of, cluster_clock, entropy.token_bytes, cluster.version.gate(2)
+        )
         self.publishing = Publishing(
             router, self.retaining.retain, self.delayed.take, self.spawn, self.reactor.soon, clock.monotonic
         )
@@ -369,15 +371,15 @@ class Node(NodePort):
     async def _log_then(self, inbound: Inbound) -> None:
         message, channel = inbound.message, inbound.channel
         if is_delayed(message.topic):
-            inbound.logged(await self.delayed.take(message), deliver=False)
+            inbound.logged(await self.delayed.take(message, channel), deliver=False)
             return
         if isinstance(channel, Channel) and isinstance(channel.token, int):
             message.author = author_of(channel.client_id(), channel.token, is_will=False)
         inbound.logged(await self.retaining.retain(message))
 
-    def revokes(self, client_id: bytes, user: bytes | None) -> bool:
+    def revokes(self, client_id: bytes, user: bytes | None, address: str = "") -> bool:
         """What was to be published for a client that is gone is dropped, for it was banned meanwhile."""
-        is_banned = self.access.auth.bans.banned(client_id, user, "")
+        is_banned = self.access.auth.bans.banned(client_id, user, address)
         self.router.counters.dropped_revoked += is_banned
         return is_banned
 
@@ -481,6 +483,9 @@ class DelayedHost:
 
     async def caught_up(self) -> bool:
         return await self._node.retaining.caught_up()
+
+    def revokes(self, client_id: bytes, user: bytes, address: str) -> bool:
+        return self._node.revokes(client_id, user, address)
 
     async def publish(self, message: Publish) -> bool:
         return await self._node.publishing.publish_due(message)

@@ -24,6 +24,7 @@ from flockmq.rlog.spec import (
     split_owned,
     split_plain,
     split_text,
+    without_later,
 )
 
 CLUSTER: Final = "cluster"
@@ -136,7 +137,9 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
-    """As RetainedMessage, with the topic that it is for."""
+    """As RetainedMessage, with the topic that it is for. `client_id`, `user` and `address` are its publisher's, where
+    they are known: it may have been banned when the message is due.
+    """
 
     topic: bytes
     payload: bytes
@@ -146,6 +149,9 @@ class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
     version: int
     expiry_s: int = -1
     origin: bytes = b""
+    client_id: bytes = b""
+    user: bytes = b""
+    address: str = ""
 
 
 def _int_key(raw: bytes) -> int:
@@ -247,7 +253,7 @@ MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(
 DELAYED: Final[TableSpec[bytes, DelayedMessage]] = TableSpec(
     12, "delayed", RETAINED,
     split=split_plain, join=join_plain,
-    encode=_pack, decode=msgspec.msgpack.Decoder(DelayedMessage).decode, fields=_fields(DelayedMessage),
+    encode=without_later(8), decode=msgspec.msgpack.Decoder(DelayedMessage).decode, fields=_fields(DelayedMessage),
     buckets=256, max_rows=bounds.DELAYED_MAX_MESSAGES, max_bytes=bounds.DELAYED_MAX_BYTES,
 )  # fmt: skip
 """when it is due (milliseconds since the epoch, 8 bytes), when it was taken (microseconds, 8 bytes; the first releases

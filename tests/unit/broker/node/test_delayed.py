@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,10 @@ from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull, LogUnavailable
 from flockmq.rlog.shards import DELAYED, DelayedMessage
 from flockmq.session.origin import origin_of, session_source
+from flockmq.session.principal import Principal
 from flockmq.session.publish import Publish, publication
+from flockmq.session.publisher import Publisher
+from unit.broker.session.harness import Node
 
 NOW_S = 1_000_000_000.0
 
@@ -70,6 +74,8 @@ class Log:
         self.fails: Exception | None = None
         self.now_s = NOW_S
         self.deletes = 0
+        self.is_new = True
+        self.banned: set[tuple[bytes, bytes, str]] = set()
 
     def apply(self, ops: Sequence[Op]) -> None:
         for _, kind, _, key, value in ops:
@@ -100,7 +106,9 @@ class Host:
         self.catch_ups = 0
         self.refuses: set[bytes] = set()
         self.refused = asyncio.Event()
-        self.delayed = Delayed(self, _reason, Clock(lambda: log.now_s, lambda: log.now_s), SYSTEM.token_bytes)
+        self.delayed = Delayed(
+            self, _reason, Clock(lambda: log.now_s, lambda: log.now_s), SYSTEM.token_bytes, lambda: log.is_new
+        )
         log.hosts.append(self)
 
     def leads(self) -> bool:
@@ -121,6 +129,9 @@ class Host:
     async def caught_up(self) -> bool:
         self.catch_ups += 1
         return True
+
+    def revokes(self, client_id: bytes, user: bytes, address: str) -> bool:
+        return (client_id, user, address) in self.log.banned
 
     async def publish(self, message: Publish) -> bool:
         if message.payload() in self.refuses:
@@ -166,6 +177,36 @@ async def test_of_one_millisecond_the_first_taken_goes_first(log: Log) -> None:
     log.now_s = 1_000_000_100
     log.tick(0)
     assert [await log.hosts[0].next() for _ in range(50)] == [str(number) for number in range(50)]
+
+
+def publisher() -> Publisher:
+    """Client `c` of user `jo`."""
+    made = Node().client("c")
+    made.principal = Principal(b"jo")
+    return made
+
+
+async def test_what_a_banned_client_left_behind_is_dropped(log: Log) -> None:
+    jo = publisher()
+    for number in range(2):
+        message = publication(5, 1, False, f"$delayed/{number + 1}/t".encode(), b"%d" % number, b"")
+        assert await log.hosts[1].delayed.take(message, jo) == Reason.SUCCESS
+    assert {(row.client_id, row.user, row.address) for row in log.rows.values()} == {(b"c", b"jo", "")}
+    log.tick(1.0)
+    assert await log.hosts[0].next() == "0"
+    log.banned.add((b"c", b"jo", ""))
+    log.tick(1.0)
+    await rest()
+    assert log.hosts[0].published.empty()
+    assert not log.rows, "it doesn't wait for a ban to end"
+
+
+async def test_whose_a_message_is_stands_in_the_log_when_all_nodes_know_of_it(log: Log) -> None:
+    log.is_new = False
+    await log.hosts[1].delayed.take(publication(5, 1, False, b"$delayed/5/t", b"x", b""), publisher())
+    (row,) = log.rows.values()
+    assert row == DelayedMessage(b"t", b"x", 1, False, b"", 5)
+    assert len(msgspec.msgpack.decode(DELAYED.encode(row))) == 8, "to the bytes of the first release"
 
 
 async def rest() -> None:
