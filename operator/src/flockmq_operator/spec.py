@@ -248,6 +248,15 @@ class NetworkPolicy(Part, frozen=True):
     """NetworkPolicyEgressRules; None: nodes may connect to anything."""
 
 
+class ManagementTls(Part, frozen=True):
+    secret_name: str
+    """With tls.crt and tls.key."""
+
+
+class Management(Part, frozen=True):
+    tls: ManagementTls | None = None
+
+
 class PullSecret(Part, frozen=True):
     name: str
 
@@ -269,6 +278,7 @@ class Spec(Part, frozen=True):
     config: str = ""
     report: Report = Report()
     termination_grace_period_seconds: int = 540
+    management: Management = Management()
     network_policy: NetworkPolicy = NetworkPolicy()
     update: Literal["Automatic", "OnSpecChange"] = "OnSpecChange"
 

@@ -1,7 +1,10 @@
 """Connections are asked of a core over HTTP; an answer that makes no sense is none."""
 
+import ssl
+
 import aiohttp
 import pytest
+import trustme
 from aiohttp import web
 
 from flockmq_operator import connections
@@ -10,7 +13,11 @@ from unit.operator.world import context
 
 
 async def ask(
-    monkeypatch: pytest.MonkeyPatch, status: int, body: str, headers: dict[str, str] | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    body: str,
+    headers: dict[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> int | None:
     async def nodes(_: web.Request) -> web.Response:
         return web.Response(status=status, text=body, headers=headers)
@@ -23,10 +30,12 @@ async def ask(
     app.router.add_get("/elsewhere", elsewhere)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     port = runner.addresses[0][1]
-    monkeypatch.setattr(connections, "url_of", lambda _: f"http://127.0.0.1:{port}/api/v1/nodes")
+    monkeypatch.setattr(
+        connections, "url_of", lambda _: f"{'https' if tls else 'http'}://127.0.0.1:{port}/api/v1/nodes"
+    )
     try:
         async with aiohttp.ClientSession() as session:
             return await count_connections(session, context())
@@ -62,3 +71,11 @@ async def test_a_core_that_is_away_is_no_answer() -> None:
 
 def test_it_is_the_headless_service_of_the_cores_that_is_asked() -> None:
     assert connections.url_of(context()) == "http://demo-core.fleet:18083/api/v1/nodes"
+
+
+async def test_a_core_with_tls_is_asked_whosever_certificate_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_tls = context({"management": {"tls": {"secretName": "cert"}}})
+    assert connections.url_of(with_tls) == connections.url_of(context()).replace("http://", "https://")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("another.example").configure_cert(tls)
+    assert await ask(monkeypatch, 200, '[{"connections": 7}]', tls=tls) == 7

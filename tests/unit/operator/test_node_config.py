@@ -246,3 +246,13 @@ def test_the_same_spec_makes_the_same_file() -> None:
     spec = {"listeners": [MQTTS], "authentication": {"chain": [JWT]}}
     assert node_config(context(spec), "replicant") == node_config(context(spec), "replicant")
     assert tomllib.loads(node_config(context(spec), "replicant"))["listeners"]["tcp"]["default"]["bind"] == ""
+
+
+@pytest.mark.parametrize("role", ["core", "replicant"])
+def test_the_management_port_has_tls_where_the_spec_names_a_secret(tmp_path: Path, role: str) -> None:
+    assert loaded(tmp_path, role=role).management.certfile is None
+    management = loaded(tmp_path, {"management": {"tls": {"secretName": "cert"}}}, role).management
+    assert management.certfile is not None
+    assert management.keyfile is not None
+    assert management.certfile.read_text() == "cert tls.crt"
+    assert management.keyfile.read_text() == "cert tls.key"

@@ -433,3 +433,13 @@ def test_the_first_users_file_holds_its_password() -> None:
     data = {key: b64decode(value).decode() for key, value in built()[Ref("Secret", "demo-mqtt-user")]["data"].items()}
     assert data["username"] == "mqtt"
     assert data["users.csv"].splitlines() == ["user_id,password,is_superuser", f"mqtt,{data['password']},false"]
+
+
+def test_probes_speak_tls_where_management_does() -> None:
+    for spec, scheme in (({}, None), ({"management": {"tls": {"secretName": "cert"}}}, "HTTPS")):
+        for component in ("core", "replicant"):
+            container = templates(spec)[component]["spec"]["containers"][0]
+            probes = [
+                container[f"{name}Probe"]["httpGet"].get("scheme") for name in ("startup", "liveness", "readiness")
+            ]
+            assert probes == [scheme] * 3

@@ -62,6 +62,7 @@ def said_by_spec(context: Context, role: Role) -> Document:
         "management": {
             "listen": f"0.0.0.0:{MANAGEMENT_PORT}",
             "api_key_file": str(secret_files.api_key(context)),
+            **{key: str(file) for key, file in secret_files.management_files(context).items()},
         },
         "log": {"format": "json"},
     }

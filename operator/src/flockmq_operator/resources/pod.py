@@ -79,9 +79,9 @@ def node_template(
         "terminationMessagePolicy": "FallbackToLogsOnError",
         # A node that lost Redis or its cores is alive: /livez looks at the process alone. The bootstrap has no deadline
         # that fits every cluster, so readiness, not liveness, waits for it.
-        "startupProbe": probe("/livez", period_s=2, failures=90),
-        "livenessProbe": probe("/livez", period_s=10, failures=6),
-        "readinessProbe": probe("/readyz", period_s=3, failures=3),
+        "startupProbe": probe(context, "/livez", period_s=2, failures=90),
+        "livenessProbe": probe(context, "/livez", period_s=10, failures=6),
+        "readinessProbe": probe(context, "/readyz", period_s=3, failures=3),
         "volumeMounts": [
             {"name": "config", "mountPath": f"{CONFIG_DIR}/flockmq.toml", "subPath": "flockmq.toml", "readOnly": True},
             {"name": "secrets", "mountPath": SECRETS_DIR, "readOnly": True},
@@ -100,9 +100,10 @@ def node_template(
     return pod_template(context, role, pod, config.digest(role, config.files(context)))
 
 
-def probe(path: str, *, period_s: int, failures: int) -> Manifest:
+def probe(context: Context, path: str, *, period_s: int, failures: int) -> Manifest:
+    tls = {"scheme": "HTTPS"} if context.spec.management.tls else {}
     return {
-        "httpGet": {"path": path, "port": "management"},
+        "httpGet": {"path": path, "port": "management", **tls},
         "periodSeconds": period_s,
         "timeoutSeconds": 3,
         "failureThreshold": failures,

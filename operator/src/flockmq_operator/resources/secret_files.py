@@ -40,7 +40,8 @@ def node_files(context: Context, component: Component) -> list[SecretFile]:
     """All that a core or a replicant reads; each once."""
     redis = redis_files(context, component).values()
     links = link_files(context, component).values()
-    files = [cluster_key(context), *links, api_key(context), *redis, *referenced(context)]
+    management = management_files(context).values()
+    files = [cluster_key(context), *links, api_key(context), *management, *redis, *referenced(context)]
     if component == "core":
         files += users(context)
     else:
@@ -70,6 +71,16 @@ def link_files(context: Context, component: Component) -> dict[str, SecretFile]:
 
 def api_key(context: Context) -> SecretFile:
     return SecretFile("api-key", context.api_key, "key")
+
+
+def management_files(context: Context) -> dict[str, SecretFile]:
+    """What the management port shows, by the broker's own keys of `[management]`; empty: it has no TLS."""
+    tls = context.spec.management.tls
+    if tls is None:
+        return {}
+    names = {"certfile": "tls.crt", "keyfile": "tls.key"}
+    field = "spec.management.tls.secretName"
+    return {key: SecretFile(f"management/{file}", tls.secret_name, file, field) for key, file in names.items()}
 
 
 def redis_files(context: Context, component: Component) -> dict[str, SecretFile]:
