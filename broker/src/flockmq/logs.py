@@ -18,6 +18,8 @@ import msgspec
 from flockmq.bounds import LOG_LINE_MAX_CHARACTERS, LOG_LINES_PER_S, LOGGED_MAX_CHARACTERS, RETRIED_QUIETLY_MAX_S
 from flockmq.clock import SYSTEM
 
+AUDIT: Final = "flockmq.audit"
+"""The logger of what holders of API keys change: whole, and each of them."""
 TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
@@ -36,6 +38,8 @@ class _Long:
 
 def message_of(record: logging.LogRecord) -> str:
     """The record's message, within its bounds."""
+    if record.name == AUDIT:
+        return record.getMessage()
     args: Any = record.args
     if isinstance(args, tuple):
         is_long = [isinstance(arg, str | bytes) and len(arg) > LOGGED_MAX_CHARACTERS for arg in args]
@@ -78,7 +82,7 @@ class FewOfAKind(logging.StreamHandler[Any]):
         self._lines: dict[tuple[str, str], int] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno < logging.INFO:
+        if record.levelno < logging.INFO or record.name == AUDIT:
             super().emit(record)
             return
         now_s = self._now_s()

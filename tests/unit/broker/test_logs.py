@@ -10,7 +10,7 @@ import pytest
 
 from flockmq import logs
 from flockmq.bounds import LOG_LINE_MAX_CHARACTERS, LOG_LINES_PER_S, LOGGED_MAX_CHARACTERS, RETRIED_QUIETLY_MAX_S
-from flockmq.logs import FewOfAKind, Retrying, Sparing
+from flockmq.logs import AUDIT, FewOfAKind, Retrying, Sparing
 
 
 def test_so_many_lines_a_second_and_then_how_many_more(caplog: pytest.LogCaptureFixture) -> None:
@@ -90,6 +90,17 @@ def test_of_each_kind_there_are_so_many_lines_a_second(capsys: pytest.CaptureFix
     assert said.count("what a developer asked for") == LOG_LINES_PER_S + 7
     assert "another kind" in said
     assert said.splitlines()[-2:] == ["7 more like this: one kind %d", "one kind 100"]
+
+
+def test_what_is_audited_is_said_each_time_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = FewOfAKind(lambda: 0.0)
+    handler.setFormatter(logs._OneLine(logs.TEXT))
+    logger = logging.Logger(AUDIT)
+    logger.addHandler(handler)
+    path = "/api/v5/" + "x" * 1000
+    for _ in range(LOG_LINES_PER_S + 1):
+        logger.info("DELETE %r", path)
+    assert capsys.readouterr().err.count(path) == LOG_LINES_PER_S + 1
 
 
 def test_what_a_callback_cant_raise_is_one_line_and_not_often() -> None:

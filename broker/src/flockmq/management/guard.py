@@ -27,7 +27,7 @@ from flockmq.bounds import (
     REFUSALS_LOGGED_PER_S,
 )
 from flockmq.clock import SYSTEM
-from flockmq.logs import Sparing
+from flockmq.logs import AUDIT, Sparing
 from flockmq.management.answers import ABOUT, Refused
 from flockmq.management.api_keys import ROLES, Holder, Keys, Role
 from flockmq.management.audit_log import Audit
@@ -36,6 +36,7 @@ from flockmq.management.view import Unavailable
 from flockmq.rlog.errors import LogError, LogFull
 
 log: Final = logging.getLogger(__name__)
+audit: Final = logging.getLogger(AUDIT)
 
 HOLDER: Final = web.RequestKey("holder", Holder)
 SEEN: Final = ("GET", "HEAD")
@@ -161,7 +162,7 @@ class Guard:
         if holder is None or request.method in SEEN:
             return await handler(request)
         peer = request.remote or ""
-        log.info("%s (%s) from %s: %s %r", holder.name, holder.role, peer, request.method, request.path)
+        audit.info("%s (%s) from %s: %s %r", holder.name, holder.role, peer, request.method, request.path)
         response = await handler(request)
         if response.status < 300:
             said = request.get(ABOUT, "")
