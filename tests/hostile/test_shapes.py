@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from conformance.wire import SESSION_EXPIRY, SUBACK, V5, Wire, connect, subscribe
+from integration.broker.conftest import Node
 from integration.dev.commands import Commands
 
 CONNECTIONS: Final = 20
@@ -18,10 +19,10 @@ LEVELS: Final = 9
 
 
 @pytest.fixture
-def port(tmp_path: Path) -> Iterator[int]:
+def node(tmp_path: Path) -> Iterator[Node]:
     commands = Commands()
     try:
-        yield commands.start_node("--data-dir", str(tmp_path))[1]["mqtt"]
+        yield Node("n", *commands.start_node("--data-dir", str(tmp_path)))
     finally:
         commands.end_all()
 
@@ -31,8 +32,8 @@ def strange(number: int) -> str:
 
 
 @pytest.mark.parametrize("expiry_s", [0, 3600], ids=["connected", "away"])
-def test_one_users_filters_leave_room_for_all_others(port: int, expiry_s: int) -> None:
-    wires = [Wire(port) for _ in range(CONNECTIONS)]
+def test_one_users_filters_leave_room_for_all_others(node: Node, expiry_s: int) -> None:
+    wires = [Wire(node.mqtt) for _ in range(CONNECTIONS)]
     for number, wire in enumerate(wires):
         wire.send(connect(V5, f"hostile-{number}", properties=[(SESSION_EXPIRY, expiry_s)]))
         assert wire.next() is not None
@@ -41,7 +42,8 @@ def test_one_users_filters_leave_room_for_all_others(port: int, expiry_s: int) -
         assert wire.expect(SUBACK).reasons == [1] * SHAPES_OF_ONE
         if expiry_s:
             wire.vanish()
-    with Wire(port) as other:
+    assert node.metric("flockmq_filter_shapes") >= CONNECTIONS * SHAPES_OF_ONE
+    with Wire(node.mqtt) as other:
         other.send(connect(V5, "other"))
         assert other.next() is not None
         other.subscribe(("home/+/room/+/lamp", 1))

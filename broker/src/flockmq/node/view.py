@@ -227,6 +227,13 @@ class View:
         yield Sample("flockmq_shared_groups", len(groups))
         yield Sample("flockmq_shared_subscriptions", shared.members() + (hosting.router.members() if hosting else 0))
 
+    def _shape_samples(self) -> Iterator[Sample]:
+        router, hosting = self._node.router, self._node.hosting
+        yield Sample("flockmq_filter_shapes", router.local.shapes, ("connected",))
+        yield Sample("flockmq_filter_shapes", router.remote.shapes, ("routed",))
+        if hosting is not None:
+            yield Sample("flockmq_filter_shapes", hosting.router.local.shapes, ("home",))
+
     def _exclusive(self) -> int:
         hosting = self._node.hosting
         return len(self._node.filters.exclusive) + (0 if hosting is None else len(hosting.claims))
@@ -248,6 +255,7 @@ class View:
             Sample("flockmq_routes", len(node.rlog.tables.routes)),
             Sample("flockmq_retained_messages", len(node.retained.index)),
             *self._shared_samples(),
+            *self._shape_samples(),
             Sample("flockmq_exclusive_subscriptions", self._exclusive()),
             Sample("flockmq_delayed_messages", len(node.rlog.tables.delayed)),
             Sample("flockmq_delayed_bytes", node.rlog.tables.delayed.bytes),

@@ -63,6 +63,13 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_subscriptions", "Subscriptions of the sessions on this node."),
     Metric("gauge", "flockmq_listener_connections", "Open connections of one listener.", ("listener",)),
     Metric("gauge", "flockmq_routes", "Rows of the route table."),
+    Metric(
+        "gauge",
+        "flockmq_filter_shapes",
+        "Different places where wildcards stand: in filters of clients connected here, of sessions at home here,"
+        " and of what is routed elsewhere.",
+        ("of",),
+    ),
     Metric("gauge", "flockmq_retained_messages", "Rows of the table of retained messages."),
     Metric("gauge", "flockmq_shared_subscriptions", "Subscriptions of this node's sessions that are shared."),
     Metric("gauge", "flockmq_shared_groups", "Shared subscriptions that have members on this node."),
