@@ -39,7 +39,7 @@ EXPIRY_CHECK_S: Final = 1.0
 NOT_THE_CLIENTS_DOING: Final = frozenset(
     (
         *(Reason.SERVER_SHUTTING_DOWN, Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED, Reason.ADMINISTRATIVE_ACTION),
-        *(Reason.SESSION_TAKEN_OVER, Reason.QUOTA_EXCEEDED),
+        Reason.QUOTA_EXCEEDED,
     )
 )
 """Ends of connections that don't count as coming and going: others can bring them about, too."""
@@ -229,8 +229,13 @@ class Access:
         self.auth.authorizer.forget(client_id, channel.principal)
         self.auth.authorizer.gone(channel)
         host = self._hosts.pop(channel, None)
-        if host is not None and channel.admitted_once and channel.close_reason not in NOT_THE_CLIENTS_DOING:
+        if host is not None and channel.admitted_once and self._is_its_doing(channel):
             self.auth.disconnected(channel.principal.username, client_id, host)
+
+    def _is_its_doing(self, channel: Channel) -> bool:
+        if channel.close_reason == Reason.SESSION_TAKEN_OVER:  # whoever did that is the same user, if it is one
+            return bool(channel.principal.username) and channel.limits.binds_client_ids(self.identifies())
+        return channel.close_reason not in NOT_THE_CLIENTS_DOING
 
     # What a client may do.
 

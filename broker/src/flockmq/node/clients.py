@@ -36,7 +36,6 @@ from flockmq.rlog.authors import author_of
 from flockmq.session.channel import ADMITTING, CONNECTED, Channel
 from flockmq.session.counters import Counters
 from flockmq.session.front import Front
-from flockmq.session.limits import AUTO, TO_USER
 from flockmq.session.opening import Will
 from flockmq.session.port import ALLOWED, ASKED, PUBLISH, UNTOLD
 from flockmq.session.principal import Principal
@@ -188,9 +187,7 @@ class Clients:
 
     def _user(self, channel: Channel, session: Session) -> bytes | None:
         """Whose the client id is from now on."""
-        binding = session.limits.client_id_binding
-        is_bound = binding == TO_USER or (binding == AUTO and self.identifies())
-        return channel.principal.username if is_bound else None
+        return channel.principal.username if session.limits.binds_client_ids(self.identifies()) else None
 
     def _is_anothers_here(self, channel: Channel, session: Session) -> bool:
         older = self.by_id.get(session.client_id)

@@ -110,3 +110,7 @@ class Limits:
         self.client_id_binding = client_id_binding
         self.strict_mode = strict_mode
         self.max_connections = max_connections
+
+    def binds_client_ids(self, identifies: bool) -> bool:
+        """To users; `identifies`: clients are asked who they are."""
+        return self.client_id_binding == TO_USER or (self.client_id_binding == AUTO and identifies)

@@ -53,6 +53,9 @@ class Hooks:
     def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None:
         return self.known
 
+    def must_authenticate(self) -> bool:
+        return self.known is not None
+
     def must_authorize(self) -> bool:
         return self.verdict is not None
 
@@ -451,6 +454,20 @@ async def test_nobody_has_another_one_banned_by_coming_and_going_in_its_name(
     assert is_let_in(connack(node)[1]), "another user of this client id and address"
     node.hooks.known, at = Principal(b"mallory"), PeerInfo("192.0.2.1", 1, "tcp:default")
     assert is_let_in(connack(node)[1]), "the same user and client id elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("binding", "username", "counts"), [("user", b"jo", True), ("user", b"", False), ("none", b"jo", False)]
+)
+async def test_who_is_put_off_counts_where_only_its_own_user_can_do_so(
+    gate: Make, binding: str, username: bytes, counts: bool
+) -> None:
+    node = gate(OPEN, flapping=Flapping(enable=True, max_count=2))
+    node.node.limits.client_id_binding = binding
+    node.hooks.known = Principal(username)
+    for _ in range(2):
+        connack(node)[0].close(Reason.SESSION_TAKEN_OVER)
+    assert len(node.rlog.tables.bans) == counts
 
 
 async def test_nothing_is_kept_of_clients_while_flapping_isnt_minded(gate: Make) -> None:
