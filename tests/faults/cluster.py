@@ -58,8 +58,8 @@ class NodeHost(Host, Protocol):
 
 
 class RedisHost(Host, Protocol):
-    def limit_memory(self, is_full: bool) -> None:
-        """Not a byte is left in its memory."""
+    def limit_memory(self, used_part: float) -> None:
+        """It uses so much of what it may. 1: not a byte is left; 0: it may use all that there is."""
 
     def copy_data(self) -> None:
         """As a replica that hears nothing from now on."""

@@ -13,6 +13,8 @@ from load.history import AnyEvent, FaultBegan, FaultEnded, RedisLost, Unwell
 
 Record = Callable[[AnyEvent], None]
 DOWN_S: Final = 0.1
+CROWDED_PART: Final = 0.8
+"""Of its memory that a Redis uses: nodes refuse more, and the log has the rest."""
 """How long Redis is away while it is replaced, at least."""
 
 
@@ -88,9 +90,13 @@ async def _done(cluster: Cluster, record: Record, planned: Planned, targets: tup
             yield
             host.clear()
         case "oom":
-            await asyncio.to_thread(cast(RedisHost, host).limit_memory, True)
+            await asyncio.to_thread(cast(RedisHost, host).limit_memory, 1.0)
             yield
-            await asyncio.to_thread(cast(RedisHost, host).limit_memory, False)
+            await asyncio.to_thread(cast(RedisHost, host).limit_memory, 0.0)
+        case "crowd":
+            await asyncio.to_thread(cast(RedisHost, host).limit_memory, CROWDED_PART)
+            yield
+            await asyncio.to_thread(cast(RedisHost, host).limit_memory, 0.0)
         case "scale":
             before = len(cluster.cores)
             await cluster.scale_cores(int(planned.amount))

@@ -97,10 +97,11 @@ class RedisHost(Host):
     def takes_writes(self) -> bool:
         return self.is_running and not self.is_hindered
 
-    def limit_memory(self, is_full: bool) -> None:
-        self.is_hindered = is_full
+    def limit_memory(self, used_part: float) -> None:
+        self.is_hindered = used_part == 1.0
         with contextlib.suppress(RedisError):
-            self.ask("CONFIG", "SET", "maxmemory", NOTHING_FITS_BYTES if is_full else 0)
+            limit = int(self.ask("INFO", "memory")["used_memory"] / used_part) if used_part else 0
+            self.ask("CONFIG", "SET", "maxmemory", NOTHING_FITS_BYTES if self.is_hindered else limit)
 
     def copy_data(self) -> None:
         """As a replica that hears nothing from now on."""

@@ -93,6 +93,7 @@ KINDS: Final = {
     "isolate replicant": Kind(4, ("replicant",), (1.0, 8.0)),
     "fill core": Kind(4, ("core",), (1.0, 4.0)),
     "fill redis": Kind(4, (REDIS,), (1.0, 3.0)),
+    "crowd redis": Kind(3, (REDIS,), (1.0, 4.0)),
     "clock core": Kind(3, ("core",), (0.5, 12.0), amounts=CLOCK_JUMPS_S),
     "clock replicant": Kind(3, ("replicant",), (0.5, 12.0), amounts=CLOCK_JUMPS_S),
     "clock redis": Kind(3, (REDIS,), (0.5, 12.0), amounts=CLOCK_JUMPS_S),

@@ -5,7 +5,8 @@ node ends no connection of its own accord that lasts, unless a fault touched tha
 before: one that was cut off, or stood still, closes whom it can't serve as if nothing had been.
 
 Lawful: the end of one of several connections of one client at once, of which one may have got no answer, and be heard
-late; of one whose client was to be banned; and of one that is told that it didn't keep up (0x97).
+late; of one whose client was to be banned; of one that is told that it didn't keep up (0x97); and before 5.0 of one
+that publishes what nodes refuse for want of Redis' memory: it can't be told so.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
         if closed is None or not closed.by_server or connection.connected is None or connection.disconnected:
             continue
         if closed.client in banned or closed.reason == DID_NOT_KEEP_UP or _has_others(story, connection):
+            continue
+        is_short = story.faults.of_memory.overlap(closed.at - rules.recovered_max_s, closed.at)
+        if is_short and connection.asked.version < 5:
             continue
         if not story.faults.of(node).overlap(closed.at - rules.recovered_max_s, closed.at):
             text = f"{node} ended the connection of {closed.client} (reason {closed.reason:#x})"

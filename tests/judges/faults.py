@@ -86,7 +86,8 @@ class Spans:
 
 class Faults:
     """`any`: of all nodes; `of_time`: that made the cluster's time wrong, which is that of so many `cores`; `of_loss`:
-    that lost packets, until these are there; `unheard`: `any`, and until what a path held back is there.
+    that lost packets, until these are there; `of_memory`: that had nodes refuse more; `unheard`: `any`, and until what
+    a path held back is there.
     """
 
     def __init__(self, faults: Sequence[Fault], cores: int) -> None:
@@ -97,6 +98,7 @@ class Faults:
         self.unheard = Spans(map(_until_heard, faults))
         self.of_time = Spans(wrong)
         lossy = [fault for fault in faults if fault.kind.startswith("lossy")]
+        self.of_memory = Spans(fault for fault in faults if fault.kind.startswith("crowd"))
         self.of_loss = Spans(fault._replace(ended=fault.ended + RESENT_MAX_S) for fault in lossy)
         of: dict[str, list[Fault]] = {}
         for fault in faults:

@@ -89,13 +89,13 @@ class RedisHost:
         self.process.go_on()
 
     def fill(self) -> None:
-        self.server.is_full = True
+        self.server.used_part = 1.0
 
     def clear(self) -> None:
-        self.server.is_full = False
+        self.server.used_part = 0.0
 
-    def limit_memory(self, is_full: bool) -> None:
-        self.server.is_full = is_full
+    def limit_memory(self, used_part: float) -> None:
+        self.server.used_part = used_part
 
     def shift_clock(self, seconds: float, drift: float = 0.0) -> None:
         self.clock.shift(seconds, drift)

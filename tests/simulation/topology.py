@@ -108,7 +108,7 @@ class Topology:
         """Whoever is there can write to all that it may have to write to."""
         needed = self.hosts if self.kind == CLUSTER else [self.primary()]
         return all(
-            host.server.responds and not host.server.is_full and self._is_whole(address, host.address)
+            host.server.responds and host.server.used_part < 1.0 and self._is_whole(address, host.address)
             for host in needed
         )
 

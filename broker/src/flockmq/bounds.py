@@ -234,6 +234,15 @@ STORE_READ_BYTES: Final = 2 * 1024 * 1024
 SLOT_SPOILT_RETRY_S: Final = 5.0
 """How often a slot is looked at of which something in Redis can't be read."""
 STORE_WATCH_EVERY_S: Final = 1.0
+REDIS_SHORT_PART: Final = 0.75
+REDIS_ROOM_PART: Final = 0.70
+"""Of its `maxmemory`: from the one on nothing more is taken for sessions that last, retained or delayed, until it uses
+less than the other."""
+REDIS_RESERVED_PART: Final = 0.85
+"""From here on Redis' memory is the log's: homes hold what is under way to their sessions."""
+REDIS_STREAMS_PARTS: Final = 32
+REDIS_STREAM_MIN_BYTES: Final = 1024 * 1024
+"""A shard of the log, or a stream of events, takes one part of so many of Redis' memory at most, or this."""
 
 # --- rlog: the replicated log ---------------------------------------------------------------------------------------
 MAX_ROUTES: Final = 10_000_000

@@ -53,7 +53,7 @@ class Fleet:
     def __init__(self, flockmq: Commands, directory: Path) -> None:
         self._flockmq = flockmq
         self._directory = directory
-        self._redis_port = free_port()
+        self.redis_port = free_port()
         self._valkey = self._new_valkey()
         self._valkey.start()
         self._seeds: list[str] = []
@@ -79,7 +79,7 @@ class Fleet:
 
     def _node(self, name: str, role: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Node:
         seeds = ("--seeds", ",".join(self._seeds)) if self._seeds else ()
-        redis = f"redis://127.0.0.1:{self._redis_port}"
+        redis = f"redis://127.0.0.1:{self.redis_port}"
         command, ports = self._flockmq.start_node(
             *("--role", role, "--name", name, "--redis", redis, "--cluster-listen", "127.0.0.1:0", *seeds, *arguments),
             environment={"FLOCKMQ_CLUSTER__KEY": KEY, **(environment or {})},
@@ -88,7 +88,7 @@ class Fleet:
 
     def _new_valkey(self) -> ValkeyServer:
         return ValkeyServer(
-            port=self._redis_port,
+            port=self.redis_port,
             data_dir=self._directory / "valkey",
             persist=True,
             appendonly="yes",

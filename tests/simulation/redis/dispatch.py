@@ -32,6 +32,8 @@ _NO_WAIT: Final = (
 )
 _UNBLOCKED: Final = "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
 _VERSION: Final = "7.2.4"
+MAXMEMORY: Final = 1024**3
+"""Bytes."""
 _NO_WRITES: Final = "ERR Write commands are not allowed from read-only scripts."
 
 parse_error: Final[Callable[[str], RedisError]] = DefaultParser.parse_error
@@ -103,7 +105,7 @@ class Dispatcher:
         server = self._server
         if server.router is not None and keys:
             server.router.check(keys)
-        if grows and server.is_full:
+        if grows and server.used_part >= 1.0:
             raise CommandError(_OOM)
         if writes:
             if server.replication.primary is not None:
@@ -247,6 +249,9 @@ class Dispatcher:
                 lines = ["# Server", f"redis_version:{_VERSION}", f"run_id:{self._server.run_id}"]
             case [b"replication"]:
                 lines = ["# Replication", *self._server.replication.info()]
+            case [b"memory"]:
+                used = round(self._server.used_part * MAXMEMORY)
+                lines = ["# Memory", f"used_memory:{used}", f"maxmemory:{MAXMEMORY}"]
             case _:
                 raise NotSimulatedError(args)
         return "".join(f"{line}\r\n" for line in lines).encode()

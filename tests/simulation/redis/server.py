@@ -58,7 +58,7 @@ class Server:
 
     - `fsync_s`: how long an fsync takes; `fsync_stalls`: none ends; `fsync_fails`: none succeeds;
     - `loading_s`: how long it reads its file at a start, and answers LOADING;
-    - `is_full`: it uses more than `maxmemory`;
+    - `used_part`: of `maxmemory`; from 1 on it is full;
     - `min_replicas_to_write`: it takes no writes with fewer replicas.
     """
 
@@ -73,7 +73,7 @@ class Server:
         self.fsync_s = 0.0
         self.fsync_fails = False
         self.loading_s = 0.0
-        self.is_full = False
+        self.used_part = 0.0
         self.min_replicas_to_write = 0
         self.is_running = False
         self.is_loading = False

@@ -90,7 +90,7 @@ def test_a_full_server_refuses_the_same(seed: int, real_connection: redis.Connec
     before = LOAD + generator.commands(COMMANDS)
     check_equal(before, simulated.ask(before), ask_real(real_connection, before))
     full = [*generator.commands(COMMANDS), *LOAD]
-    simulated.server.is_full = True
+    simulated.server.used_part = 1.0
     ask_real(real_connection, [("CONFIG", "SET", "maxmemory", 1)])
     try:
         check_equal(full, simulated.ask(full), ask_real(real_connection, full))

@@ -309,7 +309,7 @@ def test_what_a_script_catches_it_may_answer(timers: FakeTimers, session: Sessio
 
 def test_a_script_without_flags_is_refused_at_its_first_write(timers: FakeTimers, server: Server) -> None:
     session = server.connect()
-    server.is_full = True
+    server.used_part = 1.0
     reads, writes = ("EVAL", "return redis.call('GET', 'a')", 0), ("EVAL", "return redis.call('SET', 'a', 1)", 0)
     nothing, refused = ask(timers, session, reads, writes)
     assert nothing is None

@@ -3,8 +3,9 @@
 Every node gathers; cores append to one Redis stream a kind, other nodes hand theirs to a core. What can't be handed
 over at a flush is lost and counted: no client ever waits for an event.
 
-What always holds: a stream takes no more of Redis' memory than EVENTS_STREAM_MAX_BYTES, and what cores append between
-two looks at it, EVENTS_LOOK_BYTES each. A core looks at its first append, too: it may have appended before it started.
+What always holds: a stream takes no more of Redis' memory than EVENTS_STREAM_MAX_BYTES, or its share of it, and what
+cores append between two looks at it, EVENTS_LOOK_BYTES each. A core looks at its first append, too: it may have
+appended before it started.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 
 from flockmq import bounds
 from flockmq.cluster.link import Link
+from flockmq.rlog.memory import share_of
 from flockmq.rlog.redis import RedisLink, RedisLinks, RedisUnreachable
 
 log: Final = logging.getLogger(__name__)
@@ -72,8 +74,13 @@ class EventRelay:
         self.lost_bytes: Counter[str] = Counter(dict.fromkeys((AWAY, NO_ROOM, STREAM_FULL), 0))
         self._choose_core = choose_core
         self._came: deque[tuple[str, bytes]] = deque()
+        self._stream_max_bytes = bounds.EVENTS_STREAM_MAX_BYTES
         self._unlooked_bytes = dict.fromkeys(KINDS, bounds.EVENTS_LOOK_BYTES)
         """Appended to each stream since it was looked at."""
+
+    def limit(self, redis_bytes: int) -> None:
+        """How much memory Redis has; 0: no bound is known."""
+        self._stream_max_bytes = share_of(redis_bytes, bounds.EVENTS_STREAM_MAX_BYTES)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -117,13 +124,13 @@ class EventRelay:
                 self._lose(AWAY, [(kind, encoded)])
                 continue
             self._unlooked_bytes[kind] += len(encoded)
-            if self._unlooked_bytes[kind] >= bounds.EVENTS_LOOK_BYTES:
+            if self._unlooked_bytes[kind] >= min(bounds.EVENTS_LOOK_BYTES, self._stream_max_bytes // 8):
                 await self._look(link, kind)
 
     async def _look(self, link: RedisLink, kind: str) -> None:
         """Cut a stream that is above its bound, the oldest entries first. What fails is done at the next flush."""
         try:
-            went_bytes = await _cut(link, stream_of(kind))
+            went_bytes = await _cut(link, stream_of(kind), self._stream_max_bytes)
         except Exception as error:
             log.warning("nobody knows how much of Redis' memory %s events take: %s", kind, error)
             return
@@ -138,14 +145,14 @@ class EventRelay:
         self.lost_bytes[why] += sum(len(encoded) for _, encoded in batches)
 
 
-async def _cut(link: RedisLink, stream: str) -> int:
+async def _cut(link: RedisLink, stream: str, max_bytes: int) -> int:
     """To nine tenths of the bound: how many bytes went. Entries are of any size, so it is measured again."""
     was_bytes = used_bytes = await _used_bytes(link, stream)
-    while used_bytes > bounds.EVENTS_STREAM_MAX_BYTES:
+    while used_bytes > max_bytes:
         entries = await link.call("XLEN", stream)
         if not isinstance(entries, int) or entries == 0:
             break
-        keep = entries * bounds.EVENTS_STREAM_MAX_BYTES * 9 // (used_bytes * 10)
+        keep = entries * max_bytes * 9 // (used_bytes * 10)
         await link.call("XTRIM", stream, "MAXLEN", keep)
         used_bytes = await _used_bytes(link, stream)
     return was_bytes - used_bytes

@@ -72,6 +72,8 @@ class Lanes(Courier):
         now_s: Callable[[], float],
     ) -> None:
         super().__init__()
+        self.refused = 0
+        """Messages, while it is short."""
         self.source = node_source(me)
         self.epoch = 0
         self._turn = turn
@@ -99,6 +101,9 @@ class Lanes(Courier):
             lane.post_run(run)
 
     def takes(self, fan: Fanout, message: Publish) -> bool:
+        if self.is_short:
+            self.refused += 1
+            return False
         size = LETTER_BYTES + len(message.publisher) + len(message.packet)
         return all(lane.takes(size) for lane in self._lanes_of(fan))
 
@@ -152,7 +157,7 @@ class Lanes(Courier):
         self._lane_to(slot).post_run(Letter(b"", 0, b"", version, chunk))
 
     def takes_shared(self, slot: int, chunk_bytes: int) -> bool:
-        return self._lane_to(slot).takes(LETTER_BYTES + chunk_bytes)
+        return not self.is_short and self._lane_to(slot).takes(LETTER_BYTES + chunk_bytes)
 
     def put_shared(self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> bool:
         if not self.takes_shared(slot, len(chunk)):

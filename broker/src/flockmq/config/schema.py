@@ -100,8 +100,8 @@ class Mqtt(Rates, frozen=True, kw_only=True):
     await_rel_timeout: Seconds = 300.0
     session_expiry_interval: Whole = 7200
     """What a 3.x client that doesn't ask for a clean session gets."""
-    max_session_expiry_interval: Whole = 0xFFFFFFFF
-    """The most that a 5.0 client gets."""
+    max_session_expiry_interval: Whole = 7 * 24 * 3600
+    """The most that a 5.0 client gets; CONNACK tells who asked for more."""
     keepalive_multiplier: Annotated[float, Meta(ge=1.0, le=10.0)] = 1.5
     server_keepalive: Annotated[int, Meta(ge=0, le=65_535), Kind.DURATION] = 0
     """Replaces what clients ask for; 0: it doesn't."""

@@ -69,7 +69,7 @@ class Questions:
                     reasons = told_before
                 self._holding.seal()
                 self._holding.settle(session.journal.slot, partial(answer, wire.encode(reasons)))
-            case wire.Subscribe(wanted=wanted) if self._store.is_full(session.journal.slot):
+            case wire.Subscribe(wanted=wanted) if self._store.is_short(session.journal.slot):
                 answer(wire.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
             case wire.Subscribe():
                 is_there = partial(self._is_there, session, sink.token)

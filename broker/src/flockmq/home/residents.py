@@ -232,7 +232,7 @@ class Residents:
             return False
         if client_id in self.sessions.by_id and not opening.clean_start:
             return not self._store.is_backed_up(slot)
-        return not opening.expiry_s or not self._store.is_full(slot)
+        return not opening.expiry_s or not self._store.is_short(slot)
 
     def _without_connection(self, client_id: bytes) -> Session | None:
         """The session that is here; if its connection went with its node, and it wasn't its turn yet, it leaves now."""

@@ -9,7 +9,8 @@ What always holds:
 - A slot that a higher owner took is let go: its barriers get False. If Redis hasn't the last batch that it answered, it
   lost data: what is put waits until the slot is taken again.
 - A slot of which a key has a wrong type is told of, and holds up no other.
-- Redis full (`maxmemory`): `is_full` says so, and what waits is written nevertheless, for its deletes make room.
+- Redis full (`maxmemory`), or nearly: `is_full` says so, and what waits is written nevertheless, for its deletes make
+  room. Well before that `is_short` does.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from flockmq.home.batch import Batch, Line, SlotKeys, SlotQueue
 from flockmq.home.changes import Changes
 from flockmq.home.taking import Spoilt, Taken, is_spoilt, read_slots
 from flockmq.rlog.errors import LogError, LogUnavailable, RedisUnreachable
+from flockmq.rlog.memory import Memory, Room, memory_of
 from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
 
 log: Final = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class _Server(Line):
         self.reading = asyncio.Lock()
         self.has_work = asyncio.Event()
         self.is_full = False
+        self.room = Room()
         self.is_unwatched = True
         """Its connection was made since the last look."""
         self.tasks: list[asyncio.Task[None]] = []
@@ -124,11 +127,25 @@ class Store(Changes):
     def is_full(self, slot: int) -> bool:
         """Refuse new messages for the slot. What acknowledges or deletes is always taken."""
         state = self._slots.get(slot)
-        return state is not None and (cast(_Server, state.line).is_full or self.is_backed_up(slot))
+        if state is None:
+            return False
+        server = cast(_Server, state.line)
+        return server.is_full or server.room.is_reserved() or self.is_backed_up(slot)
+
+    def is_short(self, slot: int) -> bool:
+        """Begin nothing new for the slot."""
+        state = self._slots.get(slot)
+        return state is not None and (cast(_Server, state.line).room.is_short or self.is_full(slot))
 
     def is_any_full(self) -> bool:
         """Of some slot `is_full` may hold."""
-        return self.redis_full or self.queued_bytes >= self._part_bytes()
+        is_one_full = any(server.is_full or server.room.is_reserved() for server in self._servers.values())
+        return is_one_full or self.queued_bytes >= self._part_bytes()
+
+    def rooms(self) -> dict[str, Room]:
+        """By address, of the servers that have slots of this core."""
+        lines = {state.line for state in self._slots.values()}
+        return {server.link.address: server.room for server in self._servers.values() if server in lines}
 
     def is_backed_up(self, slot: int) -> bool:
         """Take nothing for the slot that adds to what waits, but acknowledgements and deletes."""
@@ -343,6 +360,7 @@ class Store(Changes):
         state.before, state.after = state.after, b""
         self._let_go(state, batch)
         self.committed_bytes += batch.size
+        cast(_Server, state.line).room.wrote(batch.size)
         self.commits += 1
         _answer(batch, durable=True)
 
@@ -384,7 +402,7 @@ class Store(Changes):
                 log.exception("a look at Redis failed")
 
     async def _look(self, server: _Server) -> None:
-        """Write a batch without changes: for one slot, or for all if the connection is new."""
+        """Write a batch without changes: for one slot, or for all if the connection is new; ask how full it is."""
         slots = [state for state in self._slots.values() if state.line is server]
         sure = [state for state in await self._still_at(server, slots) if state.writable and not state.after]
         if not sure:
@@ -396,7 +414,9 @@ class Store(Changes):
             calls.append(Batch().call(function, state.keys, state.before, state.before))
             function = WRITE_FULL
         is_full = False
-        for state, reply in zip(looked_at, await server.link.pipeline(calls), strict=True):
+        *replies, info = await server.link.pipeline([*calls, (b"INFO", b"memory")])
+        server.room.looked(_memory_of(info))
+        for state, reply in zip(looked_at, replies, strict=True):
             if isinstance(reply, ResponseError) and self._slots.get(state.number) is state:
                 is_full = is_full or isinstance(reply, OutOfMemoryError)
                 self._refused(server, state, reply)
@@ -413,6 +433,14 @@ class Store(Changes):
         except ResponseError as error:
             raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
         self._servers[link].is_unwatched = True
+
+
+def _memory_of(info: object) -> Memory:
+    """Redis may not let us ask: then it says so when it is full."""
+    try:
+        return memory_of(info) if isinstance(info, bytes) else Memory(0, 0)
+    except (KeyError, ValueError):
+        return Memory(0, 0)
 
 
 def _answer(batch: Batch, *, durable: bool) -> None:

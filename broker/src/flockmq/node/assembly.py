@@ -111,6 +111,7 @@ class Assembly:
             stack.callback(node.reactor.stop)
             for work in (
                 node.sample_lag,
+                node.shortage.watch,
                 node.loop_watch.run,
                 node.system.run,
                 node.delayed.run,

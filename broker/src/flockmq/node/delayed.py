@@ -107,6 +107,10 @@ class Host(Protocol):
     def leads(self) -> bool: ...
     def row(self, key: bytes) -> DelayedMessage | None: ...
     def write(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]: ...
+    def refuses(self) -> bool:
+        """There is no room for more."""
+        ...
+
     def caught_up(self) -> Awaitable[bool]:
         """Whether this node's table has all that was written before."""
         ...
@@ -155,6 +159,8 @@ class Delayed:
         except ValueError as error:
             self._refusals.info("%r isn't published: %s", message.topic, error)
             return Reason.TOPIC_NAME_INVALID
+        if self._host.refuses():
+            return Reason.QUOTA_EXCEEDED
         row = DelayedMessage(
             topic,
             message.payload(),

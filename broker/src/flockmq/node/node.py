@@ -54,6 +54,7 @@ from flockmq.node.remote import RemoteRoutes, slot_of_owner
 from flockmq.node.retained import Feeds, Retained
 from flockmq.node.retaining import Retaining
 from flockmq.node.shared import RemoteShares
+from flockmq.node.shortage import Shortage
 from flockmq.node.system import About, System
 from flockmq.node.view import View
 from flockmq.plugins.settings import SysTopics
@@ -187,8 +188,15 @@ class Node(NodePort):
         self.homes.on_crowd = cluster.courier.lanes.crowd
         cluster_clock = cluster.time.clock
         self.retained = Retained()
+        self.shortage = Shortage(cluster, rlog, store)
         self.retaining = Retaining(
-            rlog, self.retained, lambda: cluster.is_leader, self.reason_of, cluster_clock, cluster.version.gate(2)
+            rlog,
+            self.retained,
+            lambda: cluster.is_leader,
+            self.reason_of,
+            cluster_clock,
+            cluster.version.gate(2),
+            self.shortage.refuses,
         )
         self.delayed = Delayed(
             DelayedHost(self), self.reason_of, cluster_clock, entropy.token_bytes, cluster.version.gate(2)
@@ -480,6 +488,9 @@ class DelayedHost:
 
     def write(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
         return self._node.rlog.submit(RETAINED, ops)
+
+    def refuses(self) -> bool:
+        return self._node.shortage.refuses()
 
     async def caught_up(self) -> bool:
         return await self._node.retaining.caught_up()

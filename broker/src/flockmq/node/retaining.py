@@ -34,7 +34,7 @@ log: Final = logging.getLogger(__name__)
 
 class Retaining:
     """`is_leader`: this node takes out what expired; `reason_of`: what a write came to; `has_authors`: all nodes
-    understand whom a message is of."""
+    understand whom a message is of; `refuses`: nothing more is to be kept."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Retaining:
         reason_of: ReasonOf,
         clock: Clock,
         has_authors: Callable[[], bool],
+        refuses: Callable[[], bool],
     ) -> None:
         self._rlog = rlog
         self._retained = retained
@@ -51,11 +52,14 @@ class Retaining:
         self._reason_of = reason_of
         self._clock = clock
         self._has_authors = has_authors
+        self._refuses = refuses
 
     async def retain(self, message: Publish) -> int:
         """Write, then see every route that was written before: the reason code for the publisher."""
         payload = message.payload()
         author = message.author if self._has_authors() else b""
+        if payload and self._refuses():
+            return Reason.QUOTA_EXCEEDED
         if payload:
             expires_ms = 0 if message.expiry_s == NO_EXPIRY else self._clock.wall_ms() + message.expiry_s * 1000
             row = RetainedMessage(payload, message.qos, message.properties, message.version, expires_ms, author)

@@ -205,7 +205,9 @@ class View:
         yield Sample("flockmq_courier_congested_lanes", lanes.congested - lanes.crowded_slots)
         yield Sample("flockmq_courier_crowded_slots", lanes.crowded_slots)
         yield Sample("flockmq_courier_dropped_bytes", lanes.dropped_bytes)
-        hosting = self._node.hosting
+        shortage, hosting = self._node.shortage, self._node.hosting
+        yield Sample("flockmq_redis_short", shortage.is_on)
+        yield Sample("flockmq_messages_refused_short", shortage.refused + lanes.refused)
         yield Sample("flockmq_sessions_crowded", 0 if hosting is None else len(hosting.residents.crowds))
         yield Sample("flockmq_sessions_persistent", 0 if hosting is None else len(hosting.residents))
         if hosting is not None:
@@ -219,6 +221,9 @@ class View:
             yield Sample("flockmq_home_store_bytes", store.committed_bytes)
             yield Sample("flockmq_home_store_retries", store.retries)
             yield Sample("flockmq_home_store_redis_full", store.redis_full)
+            for address, room in store.rooms().items():
+                yield Sample("flockmq_redis_memory_bytes", room.memory.used, (address,))
+                yield Sample("flockmq_redis_memory_max_bytes", room.memory.limit, (address,))
 
     def _shared_samples(self) -> Iterator[Sample]:
         shared, hosting = self._node.router.shared, self._node.hosting

@@ -18,6 +18,7 @@ from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogError, LogUnavailable
 from flockmq.rlog.generation import Report
+from flockmq.rlog.memory import share_of
 from flockmq.rlog.mending import alarm_of
 from flockmq.rlog.port import Ballot
 from flockmq.rlog.reading import apply_entry
@@ -162,6 +163,11 @@ class Core:
 
     # --- snapshots ---
 
+    def limit(self, redis_bytes: int) -> None:
+        """How much memory Redis has; 0: no bound is known."""
+        for retention in self._retention.values():
+            retention.max_bytes = share_of(redis_bytes, bounds.LOG_RETENTION_BYTES)
+
     def applied(self, shard: str, size: int) -> None:
         """The replica applied an entry of so many bytes."""
         self._retention[shard].add(self._replica.tables.shards[shard].applied, size)
@@ -200,22 +206,23 @@ class Core:
 
 
 class _Retention:
-    """Marks along the log, so that its last LOG_RETENTION_BYTES can be kept without asking Redis for sizes."""
+    """Marks along the log, so that its last `max_bytes` can be kept without asking Redis for sizes."""
 
     def __init__(self) -> None:
+        self.max_bytes = bounds.LOG_RETENTION_BYTES
         self._marks: deque[tuple[StreamId, int]] = deque()  # a place, and the bytes applied up to it
         self._bytes = 0
 
     def add(self, stream_id: StreamId, size: int) -> None:
         self._bytes += size
-        if not self._marks or self._bytes - self._marks[-1][1] >= bounds.LOG_RETENTION_BYTES // 64:
+        if not self._marks or self._bytes - self._marks[-1][1] >= self.max_bytes // 64:
             self._marks.append((stream_id, self._bytes))
-        while len(self._marks) > 1 and self._bytes - self._marks[1][1] >= bounds.LOG_RETENTION_BYTES:
+        while len(self._marks) > 1 and self._bytes - self._marks[1][1] >= self.max_bytes:
             self._marks.popleft()
 
     @property
     def keep_from(self) -> StreamId | None:
         """The newest mark with the retention window behind it."""
-        if not self._marks or self._bytes - self._marks[0][1] < bounds.LOG_RETENTION_BYTES:
+        if not self._marks or self._bytes - self._marks[0][1] < self.max_bytes:
             return None
         return self._marks[0][0]

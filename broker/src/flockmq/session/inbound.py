@@ -215,8 +215,10 @@ class Line:
         if self._is_broken and message.qos:
             _refuse(inbound)
             return
-        # all or nobody: it may come again under another origin, and whoever had it would have it twice
-        fan = router.fanout_with_room(message, self.channel) if message.origin else router.route(message.topic).fanout
+        if router.may_refuse(message):
+            fan = router.fanout_with_room(message, self.channel)
+        else:
+            fan = router.route(message.topic).fanout
         if fan is None:
             _refuse(inbound)
             return

@@ -70,7 +70,7 @@ class Limits:
         max_awaiting_rel: int = 100,
         await_rel_timeout: float = 300.0,
         session_expiry_interval: int = 7200,
-        max_session_expiry_interval: int = 0xFFFF_FFFF,
+        max_session_expiry_interval: int = 604_800,
         keepalive_multiplier: float = 1.5,
         server_keepalive: int = 0,
         idle_timeout: float = 15.0,

@@ -335,8 +335,13 @@ class Router:
                 refused = True
         return -1 if refused else waits
 
+    def may_refuse(self, message: Publish) -> bool:
+        """Whether all have room is looked at first: what comes again under another origin, whoever had it would have
+        twice; and what is refused for want of Redis' memory is to have no effect."""
+        return message.origin != b"" or (self.courier is not None and self.courier.is_short and message.qos > 0)
+
     def fanout_with_room(self, message: Publish, publisher: Publisher) -> Fanout | None:
-        """Where a message with an origin goes; None: some link, lane or group has no room, and nobody is to have it.
+        """Where such a message goes; None: some link, lane or group has no room, and nobody is to have it.
         Members here of a group that has none are cut off, as they would be by the message.
         """
         fan = self.route(message.topic).fanout

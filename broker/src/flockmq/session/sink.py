@@ -109,13 +109,14 @@ class Slot:
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Courier:
     """Brings messages to the homes of sessions that last. `congested`: how many of its lanes, one a home, are, and in
-    how many slots a session is.
+    how many slots a session is. `is_short`: Redis has little memory left, no message of QoS ≥ 1 is taken.
     """
 
-    __slots__ = ("congested",)
+    __slots__ = ("congested", "is_short")
 
     def __init__(self) -> None:
         self.congested: int = 0
+        self.is_short: bool = False
 
     def put_run(self, fan: Fanout, version: int, chunk: bytes, publisher: bytes) -> None:
         """Bring a run of whole QoS 0 PUBLISH packets to the homes of a fan-out's slots. Never waits."""

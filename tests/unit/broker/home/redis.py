@@ -42,6 +42,7 @@ class Disk(Store):
         self.redis = redis
         self.holds = False
         self.full = False
+        self.short = False
         self.backed_up = False
         self.turn = asyncio.Event()
         """Slots are taken when it is set."""
@@ -75,6 +76,9 @@ class Disk(Store):
 
     def is_any_full(self) -> bool:
         return self.full or self.backed_up
+
+    def is_short(self, slot: int) -> bool:
+        return self.short or self.is_full(slot)
 
     def is_backed_up(self, slot: int) -> bool:
         return self.backed_up

@@ -68,6 +68,18 @@ async def test_of_a_Redis_that_is_full_who_has_a_session_gets_back_to_it(home: H
     assert wire.decode_reasons(answer) == [0]
 
 
+async def test_of_a_Redis_that_is_short_of_memory_nothing_new_begins_and_what_is_there_goes_on(home: Home) -> None:
+    subscribed(home)
+    home.disk.short = True
+    other = roommates(1)[0]
+    assert home.residents.open(Attach(other, EDGE, 3, opening(3), ignore)) == wire.FULL
+    [answer] = home.subscribe(1, b"b/#")
+    assert wire.decode_reasons(answer) == [Reason.QUOTA_EXCEEDED]
+    done = home.take(1)
+    await home.settle()
+    assert (done, home.payloads()) == ([True], [b"1"]), "what is under way is taken"
+
+
 async def test_a_letter_is_accepted_and_sent_when_it_is_durable(home: Home) -> None:
     subscribed(home)
     home.disk.holds = True

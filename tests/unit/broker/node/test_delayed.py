@@ -104,8 +104,9 @@ class Host:
         self.is_leader = False
         self.published: asyncio.Queue[Publish] = asyncio.Queue()
         self.catch_ups = 0
-        self.refuses: set[bytes] = set()
+        self.unwilling: set[bytes] = set()
         self.refused = asyncio.Event()
+        self.is_short = False
         self.delayed = Delayed(
             self, _reason, Clock(lambda: log.now_s, lambda: log.now_s), SYSTEM.token_bytes, lambda: log.is_new
         )
@@ -116,6 +117,9 @@ class Host:
 
     def row(self, key: bytes) -> DelayedMessage | None:
         return self.log.rows.get(key)
+
+    def refuses(self) -> bool:
+        return self.is_short
 
     def write(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
@@ -134,7 +138,7 @@ class Host:
         return (client_id, user, address) in self.log.banned
 
     async def publish(self, message: Publish) -> bool:
-        if message.payload() in self.refuses:
+        if message.payload() in self.unwilling:
             self.refused.set()
             return False
         self.published.put_nowait(message)
@@ -258,14 +262,14 @@ async def test_the_next_leader_reads_on_before_it_publishes(log: Log) -> None:
 
 async def test_what_could_not_be_published_is_tried_again(log: Log) -> None:
     leader, _ = log.hosts
-    leader.refuses.add(b"x")
+    leader.unwilling.add(b"x")
     await leader.take("$delayed/1/t", "x")
     await leader.take("$delayed/2/t", "y")
     log.tick(2)
     assert await leader.next() == "y"
     await leader.refused.wait()
     assert len(log.rows) == 1
-    leader.refuses.clear()
+    leader.unwilling.clear()
     assert await leader.next() == "x"
     await rest()
     assert log.rows == {}
@@ -329,10 +333,10 @@ def test_a_bootstrap_replaces_the_schedule() -> None:
 async def test_messages_that_cannot_be_published_hold_no_others_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delayed, "DELAYED_BATCH_MAX", 2)
     leader = log.hosts[0]
-    leader.refuses = {b"stuck 1", b"stuck 2", b"stuck 3"}
+    leader.unwilling = {b"stuck 1", b"stuck 2", b"stuck 3"}
     for number, payload in enumerate(("stuck 1", "stuck 2", "a", "stuck 3", "b"), start=1):
         await leader.take(f"$delayed/{number}/t", payload)
     log.tick(10)
     assert [await leader.next(), await leader.next()] == ["a", "b"]
-    leader.refuses.clear()
+    leader.unwilling.clear()
     assert [await leader.next() for _ in range(3)] == ["stuck 1", "stuck 2", "stuck 3"]

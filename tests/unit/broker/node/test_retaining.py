@@ -74,7 +74,13 @@ def filled(expired: int, others: int) -> Retained:
 def watched(retained: Retained, leads: Iterable[bool] = ()) -> Iterator[Log]:
     log, still = Log(retained), iter(leads)
     part = Retaining(
-        cast(Rlog, log), retained, lambda: next(still, True), WriteReasons(SYSTEM).of, SYSTEM, lambda: True
+        cast(Rlog, log),
+        retained,
+        lambda: next(still, True),
+        WriteReasons(SYSTEM).of,
+        SYSTEM,
+        lambda: True,
+        lambda: False,
     )
     watching = asyncio.ensure_future(part.watch_expired())
     yield log

@@ -19,7 +19,8 @@ from flockmq.telemetry.metrics import FAMILIES
 def node(hosting: object) -> Any:
     lanes = Lanes([], "r@1", lambda core: None, lambda lane: None, lambda: None, lambda: 0.0)
     lanes.put_acknowledged(Fanout([], [], [], [3]), publication(4, 1, False, b"t", b"", b""), lambda: None)
-    return SimpleNamespace(cluster=SimpleNamespace(courier=SimpleNamespace(lanes=lanes)), hosting=hosting)
+    courier, shortage = SimpleNamespace(lanes=lanes), SimpleNamespace(is_on=True, refused=2)
+    return SimpleNamespace(cluster=SimpleNamespace(courier=courier), hosting=hosting, shortage=shortage)
 
 
 def shown(hosting: object) -> dict[str, float]:
@@ -32,12 +33,13 @@ def test_a_node_without_sessions_shows_what_it_sends_to_their_homes() -> None:
     numbers = shown(None)
     assert (numbers["flockmq_courier_messages"], numbers["flockmq_courier_parked_messages"]) == (1, 1)
     assert numbers["flockmq_courier_bytes"] > 0
+    assert (numbers["flockmq_redis_short"], numbers["flockmq_messages_refused_short"]) == (1, 2)
     assert "flockmq_home_slots" not in numbers
 
 
 def test_a_home_shows_what_waits_to_be_durable() -> None:
     slots = {1: SimpleNamespace(loaded=True, wills=[0, 0]), 2: SimpleNamespace(loaded=False, wills=[])}
-    store = SimpleNamespace(queued_bytes=5, commits=6, committed_bytes=7, retries=8, redis_full=True)
+    store = SimpleNamespace(queued_bytes=5, commits=6, committed_bytes=7, retries=8, redis_full=True, rooms=dict)
     residents = type(
         "Residents", (), {"__len__": lambda _: 9, "holding": SimpleNamespace(slots=slots), "crowds": [0, 0, 0]}
     )()
