@@ -167,7 +167,7 @@ class Directory:
 
     async def _tell_clients(self, wanted: ClientsWanted) -> bytes:
         page = await self._page(self._home_clients, wanted)
-        shown = await self._of_nodes(page.rows, wanted)
+        shown = await self._of_nodes(page, wanted)
         fitting = [row._replace(told=shown[row.client_id]) for row in page.rows if row.client_id in shown]
         return _json(page.listing(fitting, wanted.limit))
 
@@ -186,17 +186,21 @@ class Directory:
         rows, go_on = merged(heard, _most(wanted))
         return _Page(rows, go_on, sum(part.count for part in heard), missing)
 
-    async def _of_nodes(self, rows: list[Row], wanted: ClientsWanted) -> dict[bytes, bytes]:
+    async def _of_nodes(self, page: _Page, wanted: ClientsWanted) -> dict[bytes, bytes]:
         by_node: dict[str, list[bytes]] = {}
-        for row in rows:
+        for row in page.rows:
             by_node.setdefault(row.told.decode(), []).append(row.client_id)
         told = await asyncio.gather(*(self._of_node(node, ids, wanted) for node, ids in by_node.items()))
-        return {client_id: shown for of_node in told for client_id, shown in of_node}
+        page.missing += [
+            f"{name_of(node)} doesn't answer" for node, rows in zip(by_node, told, strict=True) if rows is None
+        ]
+        return {client_id: shown for rows in told for client_id, shown in rows or ()}
 
-    async def _of_node(self, node: str, client_ids: list[bytes], wanted: ClientsWanted) -> list[Shown]:
+    async def _of_node(self, node: str, client_ids: list[bytes], wanted: ClientsWanted) -> list[Shown] | None:
+        """None: it doesn't answer, and nobody else can tell which of them are wanted."""
         rows: list[Shown] | None = await self._or_none(node, self._node_clients, Connections(client_ids, wanted))
         if rows is not None or asks_the_node(wanted):
-            return rows or []
+            return rows
         unheard = (ClientRow(client_id=one.decode(), node=name_of(node), heard=False) for one in client_ids)
         return [(row.client_id.encode(), _json(row)) for row in unheard]
 
@@ -329,12 +333,12 @@ class _Page:
         self.rows = rows
         self._go_on = go_on
         self._count = count
-        self._missing = missing
+        self.missing = missing
 
     def listing(self, shown: list[Row], limit: int) -> Listing:
         go_on = shown[limit - 1].place if len(shown) > limit else self._go_on
         data = [msgspec.Raw(row.told) for row in shown[:limit]]
-        return Listing(data=data, count=self._count, next=None if go_on is None else go_on.hex(), missing=self._missing)
+        return Listing(data=data, count=self._count, next=None if go_on is None else go_on.hex(), missing=self.missing)
 
 
 def _most(wanted: ClientsWanted | SessionsWanted) -> int:

@@ -75,7 +75,8 @@ async def test_of_a_node_that_doesnt_answer_the_home_says_what_it_knows(error: E
     assert [
         (row["client_id"], row["node"], row["heard"]) for row in sorted(page["data"], key=lambda row: row["client_id"])
     ] == [(name, "edge-0", False) for name in "abc"]
-    assert (await site.clients(username="jo"))["data"] == []
+    page = await site.clients(username="jo")
+    assert (page["data"], page["missing"]) == ([], ["edge-0 doesn't answer"])
     assert not json.loads(await site.directory.client("a"))["heard"]
     for question in (site.directory.kick("a"), site.directory.session("a", 0, 10)):
         with pytest.raises(Unavailable, match=r"edge-0, where|serve it"):
