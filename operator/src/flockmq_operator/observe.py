@@ -1,8 +1,8 @@
 """What exists of a MqttCluster, read from the API server anew for each pass.
 
 Lists by label rather than caches: a pass sees what the one before it did, so a plan never acts twice on one cause.
-Values of Secrets are not kept: their names, and of those that the spec names the keys, are enough. The exception is the
-Secret with the links' certificates, which are renewed.
+Values of Secrets are not kept: their names, and of those that the spec names the keys, are enough. The exceptions are
+the Secrets with the links' certificates and with the cluster's key, which are renewed.
 """
 
 import asyncio
@@ -50,6 +50,8 @@ class Observed(NamedTuple):
     """Of the Secrets that the spec names: those that exist, with their keys."""
     links: dict[str, bytes] | None
     """The files of the links' Secret; None: there is none."""
+    cluster_key: dict[str, bytes] | None
+    """The like of the Secret with the cluster's key."""
     status: Manifest
     """The MqttCluster's status, as it was last reported."""
 
@@ -58,10 +60,10 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     """Read everything that a plan for `context` needs; `wanted` are the objects it will ask for."""
     labels = {INSTANCE: context.name, MANAGED_BY: MANAGER}
     namespace = context.namespace
-    kinds, secrets, links, cores, redis, named_secrets = await asyncio.gather(
+    kinds, secrets, (links, key), cores, redis, named_secrets = await asyncio.gather(
         asyncio.gather(*(kube.list(kind, namespace, labels) for kind in OWNED_KINDS)),
         kube.list("Secret", namespace, labels, metadata_only=True),
-        kube.get("Secret", namespace, context.links),
+        asyncio.gather(*(kube.get("Secret", namespace, name) for name in (context.links, context.cluster_key))),
         kube.list("Pod", namespace, {**selector(context, "core"), MANAGED_BY: MANAGER}),
         kube.list("Pod", namespace, {**selector(context, "redis"), MANAGED_BY: MANAGER}),
         _named_secrets(kube, context),
@@ -77,11 +79,13 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     leftover = frozenset(name for name, item in others.items() if _of_namesake(item, context))
     replicants = await _replicant_pods(kube, context, objects.get(Ref("Deployment", context.replicant)))
     foreign = frozenset(others) - leftover
-    files = _files(links) if links and _owned(links, context) else None
-    return Observed(objects, claims, cores, redis, replicants, foreign, leftover, named_secrets, files, status)
+    renewed = _files(links, context), _files(key, context)
+    return Observed(objects, claims, cores, redis, replicants, foreign, leftover, named_secrets, *renewed, status)
 
 
-def _files(secret: Manifest) -> dict[str, bytes]:
+def _files(secret: Manifest | None, context: Context) -> dict[str, bytes] | None:
+    if secret is None or not _owned(secret, context):
+        return None
     return {key: b64decode(value) for key, value in (secret.get("data") or {}).items()}
 
 

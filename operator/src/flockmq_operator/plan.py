@@ -6,13 +6,14 @@ the nodes, one core after the other) is a condition on what exists, not a place 
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from flockmq_operator.certificates import WITHOUT_ROLE, Unreadable, next_step
+from flockmq_operator.cluster_key import next_key_step
 from flockmq_operator.drift import drift
 from flockmq_operator.images import allowed, images_refused
 from flockmq_operator.manifest import Manifest, Ref, annotation, ref
@@ -92,12 +93,20 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
         step = next_step(observed.links, context.name, now, without_role=without_role)
     except Unreadable as error:
         return Plan(problem=unreadable_links(context, error))
+    try:
+        key_step = next_key_step(observed.cluster_key, context.spec.cluster_key_rotation, now)
+    except Unreadable as error:
+        return Plan(problem=unreadable_key(context, error))
     events = [Event("Normal", "CertificatesRenewed", step.sentence)] if step and observed.links is not None else []
     secrets = [manifest for manifest in desired if manifest["kind"] == "Secret"]
     links = next(secret for secret in secrets if secret["metadata"]["name"] == context.links)
-    links["data"] = {name: b64encode(content).decode() for name, content in step.files.items()} if step else {}
+    links["data"] = encoded(step.files) if step else {}
     create = tuple(secret for secret in secrets if ref(secret) not in observed.objects)
     apply = [links] if step and links not in create else []
+    if key_step:
+        key = next(secret for secret in secrets if secret["metadata"]["name"] == context.cluster_key)
+        apply.append({**key, "data": encoded(key_step.files)})
+        events.append(Event("Normal", "ClusterKeyRotated", key_step.sentence))
     for manifest in desired:
         live = observed.objects.get(ref(manifest))
         if manifest["kind"] == "Secret":
@@ -121,6 +130,11 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
         events.append(event)
     shortened = tuple(event._replace(message=event.message[:MESSAGE_MAX]) for event in events)
     return Plan(create, (*apply, *grown), tuple(delete), shortened, None, waiting_for, update_pending)
+
+
+def encoded(files: Mapping[str, bytes]) -> dict[str, str]:
+    """A Secret's data."""
+    return {name: b64encode(content).decode() for name, content in files.items()}
 
 
 def restarts(context: Context, observed: Observed, applied: set[Ref]) -> Iterator[tuple[Manifest, Event]]:
@@ -237,6 +251,14 @@ def unreadable_links(context: Context, error: Unreadable) -> Problem:
         "CertificatesUnreadable",
         f"Secret {context.links} in namespace {context.namespace}: {error}: restore it, or delete it, and the operator "
         "makes another; links that are up stay",
+    )
+
+
+def unreadable_key(context: Context, error: Unreadable) -> Problem:
+    return Problem(
+        "ClusterKeyUnreadable",
+        f"Secret {context.cluster_key} in namespace {context.namespace}: {error}: restore it, or write one key into "
+        "key, which every node must hold, and remove rotation",
     )
 
 

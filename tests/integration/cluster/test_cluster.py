@@ -12,6 +12,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.cluster.events import STREAM_FULL, EventRelay
+from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings, LocalStatus
 from flockmq.rlog.entry import StreamId
@@ -167,8 +168,10 @@ async def test_a_node_with_another_key_stays_out_and_both_sides_say_so(
     nodes: Nodes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     core = await nodes.start("core-0", "core")
-    wrong = b"another key, as long as the first"
-    stranger = Cluster(ClusterSettings("edge-9", "replicant", "127.0.0.1", 0, "0", wrong, None, (core.address,)), [])
+    wrong = "another key, as long as the first"
+    stranger = Cluster(
+        ClusterSettings("edge-9", "replicant", "127.0.0.1", 0, "0", LinkKeys(wrong), None, (core.address,)), []
+    )
     with caplog.at_level(logging.WARNING):
         await stranger.start()
         await until(lambda: sum("cluster key" in record.getMessage() for record in caplog.records) == 2)
@@ -176,8 +179,8 @@ async def test_a_node_with_another_key_stays_out_and_both_sides_say_so(
     text = caplog.text
     assert f"no cluster link to 127.0.0.1:{core.address[1]}" in text
     assert "refused 1 cluster link(s), the last from 127.0.0.1:" in text
-    assert wrong.decode() not in text
-    assert KEY.decode() not in text
+    assert wrong not in text
+    assert KEY not in text
     assert not core.cluster.mesh.links()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.cluster.link import Link
+from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.mesh import _Target
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings
@@ -18,7 +19,7 @@ from .conftest import KEY, until
 
 
 def made(name: str) -> Cluster:
-    return Cluster(ClusterSettings(name, "core", "127.0.0.1", 0, "0", KEY, ("127.0.0.1", 0), ()), [])
+    return Cluster(ClusterSettings(name, "core", "127.0.0.1", 0, "0", LinkKeys(KEY), ("127.0.0.1", 0), ()), [])
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from flockmq.cluster import frames
 from flockmq.cluster.certificates import LinkCertificates
 from flockmq.cluster.handshake import Identity
 from flockmq.cluster.link import Link, LinkLost, Refusal
+from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.mesh import Address, Mesh
 from flockmq.cluster.version import ClusterVersion
 
@@ -27,7 +28,7 @@ class End:
         self, name: str, *seeds: Address, certificates: LinkCertificates | None = None, role: str = "core"
     ) -> None:
         self.incarnation = f"{name}@0123456789abcdef"
-        self.mesh = Mesh(self, Identity(self.incarnation, role), KEY, ClusterVersion(), seeds, certificates)
+        self.mesh = Mesh(self, Identity(self.incarnation, role), LinkKeys(KEY), ClusterVersion(), seeds, certificates)
         self.arrived: list[str] = []
         self.produced = 0
         self.hold = asyncio.Event()

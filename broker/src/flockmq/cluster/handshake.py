@@ -5,6 +5,8 @@
     dialer → listener   Proof      HMAC-SHA256(key, "dialer"   · Hello · Challenge)
     listener → dialer   Proof      HMAC-SHA256(key, "listener" · Hello · Challenge)
 
+While the key is replaced a listener takes either of two, and answers by the one that the dialer proved.
+
 The MAC covers both greetings byte for byte: both nonces, incarnations and roles, the protocol's version. A proof can't
 be replayed (fresh nonces), nor reflected (the side's label). The dialer proves first, so a stranger who dials learns
 nothing that is made with the key. The listener says Refused, in plain, when it won't go on: a hint for the other
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -28,7 +31,6 @@ from flockmq.cluster.frames import GREETING, frame
 from flockmq.cluster.version import ClusterVersion
 from flockmq.entropy import SYSTEM, Entropy
 
-KEY_MIN_BYTES: Final = 16
 _NONCE_BYTES: Final = 32
 _ROLES: Final = frozenset({"core", "replicant", "single"})
 _INCARNATION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}@[0-9a-f]{8,32}")
@@ -118,12 +120,12 @@ class Dialer:
 class Listener:
     """The side that accepts. Feed each greeting to `receive`; done when `peer` is set (send what it returned first)."""
 
-    def __init__(self, key: bytes, me: Identity, version: ClusterVersion, entropy: Entropy = SYSTEM) -> None:
+    def __init__(self, keys: Sequence[bytes], me: Identity, version: ClusterVersion, entropy: Entropy = SYSTEM) -> None:
         self.peer: Identity | None = None
         self.newest = 0
         """The highest version that the peer speaks."""
         self.me = me
-        self._key = key
+        self._keys = keys
         self._version = version
         self._challenge = _encode(Challenge(version.current, me, entropy.token_bytes(_NONCE_BYTES), version.newest))
         self._hello: tuple[Identity, bytes] | None = None
@@ -138,10 +140,11 @@ class Listener:
         if isinstance(greeting, Proof) and self._hello is not None and self.peer is None:
             _check_speaks(self.newest, self._version)  # it may have been raised meanwhile
             identity, hello = self._hello
-            if not hmac.compare_digest(greeting.mac, _mac(self._key, b"dialer", hello, self._challenge)):
-                raise HandshakeError("it doesn't hold this cluster's key: compare the cluster key of both nodes")
-            self.peer = identity
-            return frame(GREETING, _encode(Proof(_mac(self._key, b"listener", hello, self._challenge))))
+            for key in self._keys:
+                if hmac.compare_digest(greeting.mac, _mac(key, b"dialer", hello, self._challenge)):
+                    self.peer = identity
+                    return frame(GREETING, _encode(Proof(_mac(key, b"listener", hello, self._challenge))))
+            raise HandshakeError("it doesn't hold this cluster's key: compare the cluster key of both nodes")
         raise HandshakeError(f"{type(greeting).__name__} out of turn")
 
 

@@ -12,13 +12,13 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from functools import partial
 from typing import Final, Literal, NamedTuple, TypedDict
 
 from flockmq import bounds, tasks
 from flockmq.cluster.certificates import LinkCertificates
 from flockmq.cluster.handshake import Dialer, Identity, Listener
 from flockmq.cluster.link import PEER_CLOSED, Link, LinkOwner, because
+from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.membership import CORE_ROLES
 from flockmq.cluster.tunnel import Tunnel
 from flockmq.cluster.tunnels import Tunnels
@@ -78,7 +78,7 @@ class Mesh:
         self,
         owner: LinkOwner,
         me: Identity,
-        key: bytes,
+        keys: LinkKeys,
         version: ClusterVersion,
         seeds: Sequence[Address],
         certificates: LinkCertificates | None = None,
@@ -91,7 +91,7 @@ class Mesh:
         """Goodbye is said on every link: each of them drains, and ends by itself."""
         self._owner = owner
         self._me = me
-        self._key = key
+        self._keys = keys
         self._version = version
         self._seeds = seeds
         self._certificates = certificates
@@ -168,8 +168,8 @@ class Mesh:
     def start(self) -> None:
         if self._seeds:
             self._tasks.append(tasks.begun_anew(self._resolve_seeds, "cluster-seeds"))
-        if self._certificates is not None:
-            self._tasks.append(tasks.begun_anew(partial(self._refresh, self._certificates), "cluster-certificates"))
+        if self._keys.file is not None or self._certificates is not None:
+            self._tasks.append(tasks.begun_anew(self._refresh, "cluster-keys"))
 
     async def stop(self) -> None:
         """Take leave of every peer and close."""
@@ -255,7 +255,7 @@ class Mesh:
     async def _dial(self, way: Way, target: _Target) -> Link | _NoLink:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Link] = loop.create_future()
-        dialer = Dialer(self._key, self._me, self._version, self._entropy)
+        dialer = Dialer(self._keys.own, self._me, self._version, self._entropy)
 
         def finish(link: Link) -> None:
             if not done.done():
@@ -296,10 +296,12 @@ class Mesh:
         }
         return secured
 
-    async def _refresh(self, certificates: LinkCertificates) -> None:
+    async def _refresh(self) -> None:
         while True:
             await asyncio.sleep(bounds.TLS_REFRESH_S)
-            certificates.refresh()
+            self._keys.refresh()
+            if self._certificates is not None:
+                self._certificates.refresh()
 
     async def _resolve_seeds(self) -> None:
         loop = asyncio.get_running_loop()
@@ -359,7 +361,7 @@ class Mesh:
         tunnel.start(self._accepted())
 
     def _accepted(self) -> Link:
-        return Link(self._owner, Listener(self._key, self._me, self._version, self._entropy), self._handshake_over)
+        return Link(self._owner, Listener(self._keys.all, self._me, self._version, self._entropy), self._handshake_over)
 
     def _turn_away(self, link: Link, reason: str) -> None:
         link.close(reason)

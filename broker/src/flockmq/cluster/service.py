@@ -42,7 +42,7 @@ from flockmq.cluster.forward import PeerSink
 from flockmq.cluster.forwarding import Forwarding
 from flockmq.cluster.frames import Status
 from flockmq.cluster.freshness import Freshness
-from flockmq.cluster.handshake import KEY_MIN_BYTES, Identity
+from flockmq.cluster.handshake import Identity
 from flockmq.cluster.leading import Leading
 from flockmq.cluster.link import Link, LinkLost, Refusal
 from flockmq.cluster.members import Members
@@ -86,8 +86,6 @@ class Cluster:
         entropy: Entropy = SYSTEM,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if (settings.listen or settings.seeds) and len(settings.key) < KEY_MIN_BYTES:
-            raise ValueError(f"the cluster key has {len(settings.key)} bytes, it needs at least {KEY_MIN_BYTES}")
         self.settings = settings
         self.incarnation = new_incarnation(settings.name, entropy=entropy)
         self.is_core = settings.role in CORE_ROLES
@@ -124,7 +122,7 @@ class Cluster:
         self._redis = redis
         self._loop = asyncio.get_running_loop()
         self.mesh = Mesh(
-            self, self._me, settings.key, self.version, settings.seeds, settings.certificates, bind, entropy
+            self, self._me, settings.keys, self.version, settings.seeds, settings.certificates, bind, entropy
         )
         self._members = Membership(settings.name, self._loop.time())
         self._forwarding = Forwarding(

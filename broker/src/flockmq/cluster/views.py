@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flockmq.cluster.certificates import LinkCertificates
+from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.mesh import Address
 from flockmq.cluster.version import NEWEST
 
@@ -20,8 +21,8 @@ class ClusterSettings:
     """The address others reach this node at."""
     mqtt_port: int
     version: str
-    key: bytes
-    """At least KEY_MIN_BYTES; unused when it neither listens nor dials."""
+    keys: LinkKeys
+    """Unused when it neither listens nor dials."""
     listen: Address | None = None
     """None: no links, as for a single node. Port 0: any free one."""
     seeds: tuple[Address, ...] = ()

@@ -245,8 +245,10 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     seeds: tuple[Address, ...] = ()
     """Cores to ask first; a DNS name may stand for many."""
     key: Secret | None = None
-    """What links authenticate with; every node of a cluster has the same."""
+    """What links authenticate with; every node of a cluster has the same. Two lines while it is replaced: this node
+    shows the first, and takes both."""
     key_file: Path | None = None
+    """Read again when it changes."""
     cores: Annotated[int, Meta(ge=0, le=255)] = 0
     """How many cores the cluster is to have: majorities are of this number. 0: of as many as its members' table has."""
     max_stale: Annotated[float, Meta(ge=0.5, le=60.0), Kind.DURATION] = 0.5

@@ -18,7 +18,7 @@ from flockmq.auth.service import Auth
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.cluster.certificates import LinkCertificates, LinkFiles
-from flockmq.cluster.handshake import KEY_MIN_BYTES
+from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.mesh import Bind
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.version import NEWEST
@@ -27,7 +27,7 @@ from flockmq.config.schema import Config, Mqtt
 from flockmq.config.values import Address
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
-from flockmq.errors import ConfigError, RedisUnreachable, cannot_bind
+from flockmq.errors import RedisUnreachable, cannot_bind
 from flockmq.home.store import Store
 from flockmq.listeners.reactor import Reactor
 from flockmq.node.hooking import Hooking
@@ -168,7 +168,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         config.authorization,
         config.flapping,
         rlog,
-        pepper=cluster.settings.key,
+        pepper=cluster.settings.keys.own,
         is_leader=lambda: cluster.is_leader,
         clock=clock,
         cluster_clock=cluster.time.clock,
@@ -229,15 +229,13 @@ def _cluster_settings(config: Config, mqtt_port: int, speaks: int, entropy: Entr
     """A single node without a key keeps to itself: no link is listened for. Raises ConfigError."""
     key = config.cluster.key
     alone = key is None
-    if key is not None and len(key.reveal().encode()) < KEY_MIN_BYTES:
-        raise ConfigError(f"cluster.key_file: the key must have at least {KEY_MIN_BYTES} bytes")
     return ClusterSettings(
         name=config.node.name,
         role=config.role,
         host=config.node.host,
         mqtt_port=mqtt_port,
         version=__version__,
-        key=entropy.token_bytes(32) if key is None else key.reveal().encode(),
+        keys=LinkKeys(entropy.token_bytes(32).hex() if key is None else key.reveal(), config.cluster.key_file),
         listen=None if alone else config.cluster.listen,
         seeds=() if alone else config.cluster.seeds,
         cores=config.cluster.cores if config.role != "single" else 1,

@@ -2,7 +2,8 @@
 the key of the REST API, and a first user for clients.
 
 Made once. What is in them is drawn here, never read back, compared, applied again or logged: `plan` only asks whether
-they exist. The one exception is the Secret with the links' certificates: `plan` fills it, and renews what is in it.
+they exist. The exceptions are the Secrets with the links' certificates, which `plan` fills, and with the cluster's key:
+it renews what is in them.
 Redis reads its users and their passwords from files, so that none stands on a command line; `users.csv` is the first
 user as the cores read it.
 """
@@ -11,6 +12,7 @@ import secrets as entropy
 from base64 import b64encode
 from collections.abc import Iterator
 
+from flockmq_operator.cluster_key import fresh_key
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import metadata
@@ -22,8 +24,8 @@ FIRST_USER = "mqtt"
 
 def secrets(context: Context) -> Iterator[Manifest]:
     """The Secrets, each with a fresh value: to be created where missing, never applied."""
-    for name in (context.cluster_key, context.api_key):
-        yield _secret(context, name, {"key": entropy.token_hex(SECRET_BYTES)})
+    yield _secret(context, context.cluster_key, fresh_key(context.spec.cluster_key_rotation))
+    yield _secret(context, context.api_key, {"key": entropy.token_hex(SECRET_BYTES)})
     yield _secret(context, context.links, {})
     if context.spec.redis.external is None:
         yield _secret(context, context.redis, redis_secret())

@@ -21,7 +21,7 @@ def body(encoded: bytes) -> bytes:
 
 
 def test_two_that_hold_the_key_know_each_other() -> None:
-    dialer, listener = Dialer(KEY, EDGE, ClusterVersion()), Listener(KEY, CORE, ClusterVersion())
+    dialer, listener = Dialer(KEY, EDGE, ClusterVersion()), Listener([KEY], CORE, ClusterVersion())
     challenge = listener.receive(body(dialer.hello()))
     proof = dialer.receive(body(challenge))
     assert (dialer.peer, listener.peer) == (None, None)
@@ -46,7 +46,7 @@ def at(current: int, newest: int) -> ClusterVersion:
 def test_where_the_versions_of_both_meet_each_knows_what_the_other_speaks(
     of_dialer: tuple[int, int], of_listener: tuple[int, int]
 ) -> None:
-    dialer, listener = Dialer(KEY, EDGE, at(*of_dialer)), Listener(KEY, CORE, at(*of_listener))
+    dialer, listener = Dialer(KEY, EDGE, at(*of_dialer)), Listener([KEY], CORE, at(*of_listener))
     shake(dialer, listener)
     assert (dialer.newest, listener.newest) == (of_listener[1], of_dialer[1])
 
@@ -56,14 +56,14 @@ def test_where_they_do_not_meet_the_listener_says_who_is_to_be_upgraded(
     of_dialer: tuple[int, int], of_listener: tuple[int, int]
 ) -> None:
     with pytest.raises(HandshakeError, match=r"speaks \d at most: upgrade"):
-        shake(Dialer(KEY, EDGE, at(*of_dialer)), Listener(KEY, CORE, at(*of_listener)))
+        shake(Dialer(KEY, EDGE, at(*of_dialer)), Listener([KEY], CORE, at(*of_listener)))
 
 
 @pytest.mark.parametrize("side", ["dialer", "listener"])
 def test_a_raise_during_the_handshake_refuses_whom_it_leaves_behind(side: str) -> None:
     raised, old = ClusterVersion(2), ClusterVersion(1)
     dialer = Dialer(KEY, EDGE, raised if side == "dialer" else old)
-    listener = Listener(KEY, CORE, raised if side == "listener" else old)
+    listener = Listener([KEY], CORE, raised if side == "listener" else old)
     proof = dialer.receive(body(listener.receive(body(dialer.hello()))))
     if side == "listener":
         raised.raised(2)
@@ -92,13 +92,13 @@ def test_the_first_release_takes_our_greetings_until_the_cluster_is_raised() -> 
     first = msgspec.msgpack.Decoder(FirstHello | FirstChallenge)
     assert first.decode(body(Dialer(KEY, EDGE, version).hello())).protocol_version == 1
     hello = msgspec.msgpack.encode(FirstHello(1, EDGE, bytes(32)))
-    assert first.decode(body(Listener(KEY, CORE, version).receive(hello))).protocol_version == 1
+    assert first.decode(body(Listener([KEY], CORE, version).receive(hello))).protocol_version == 1
     version.raised(2)
     assert first.decode(body(Dialer(KEY, EDGE, version).hello())).protocol_version == 2
 
 
 def test_we_take_the_greetings_of_the_first_release() -> None:
-    listener = Listener(KEY, CORE, ClusterVersion(NEWEST))
+    listener = Listener([KEY], CORE, ClusterVersion(NEWEST))
     listener.receive(msgspec.msgpack.encode(FirstHello(1, EDGE, bytes(32))))
     assert listener.newest == 1
 
@@ -106,7 +106,7 @@ def test_we_take_the_greetings_of_the_first_release() -> None:
 def test_a_dialer_with_another_key_learns_nothing_made_with_the_key() -> None:
     dialer, listener = (
         Dialer(b"another key of some length", EDGE, ClusterVersion()),
-        Listener(KEY, CORE, ClusterVersion()),
+        Listener([KEY], CORE, ClusterVersion()),
     )
     proof = dialer.receive(body(listener.receive(body(dialer.hello()))))
     with pytest.raises(HandshakeError, match="cluster's key"):
@@ -114,13 +114,40 @@ def test_a_dialer_with_another_key_learns_nothing_made_with_the_key() -> None:
     assert listener.peer is None
 
 
+NEW = b"the key that comes after it"
+
+
+@pytest.mark.parametrize(
+    ("dialer", "listener"),
+    [
+        ([KEY], [KEY, NEW]),  # the new one is only taken yet; a node of the first release knows one
+        ([KEY, NEW], [KEY]),
+        ([KEY, NEW], [NEW, KEY]),
+        ([NEW, KEY], [KEY, NEW]),
+        ([NEW], [NEW, KEY]),
+        ([NEW, KEY], [NEW]),
+    ],
+)
+def test_nodes_a_step_apart_know_each_other_while_the_key_is_replaced(
+    dialer: list[bytes], listener: list[bytes]
+) -> None:
+    one, other = Dialer(dialer[0], EDGE, ClusterVersion()), Listener(listener, CORE, ClusterVersion())
+    shake(one, other)
+    assert (one.peer, other.peer) == (CORE, EDGE)
+
+
+def test_who_holds_the_key_that_was_replaced_is_refused() -> None:
+    with pytest.raises(HandshakeError, match="cluster's key"):
+        shake(Dialer(KEY, EDGE, ClusterVersion()), Listener([NEW], CORE, ClusterVersion()))
+
+
 def test_a_listener_with_another_key_is_not_believed() -> None:
     """It can't check the proof, so it just goes on."""
-    impostor = Listener(b"another key of some length", CORE, ClusterVersion())
+    impostor = Listener([b"another key of some length"], CORE, ClusterVersion())
     dialer = Dialer(KEY, EDGE, ClusterVersion())
     dialer.receive(body(impostor.receive(body(dialer.hello()))))
     forged = Dialer(b"another key of some length", EDGE, ClusterVersion())
-    other = Listener(b"another key of some length", CORE, ClusterVersion())
+    other = Listener([b"another key of some length"], CORE, ClusterVersion())
     answer = other.receive(body(forged.receive(body(other.receive(body(forged.hello()))))))
     with pytest.raises(HandshakeError, match="cluster's key"):
         dialer.receive(body(answer))
@@ -129,17 +156,17 @@ def test_a_listener_with_another_key_is_not_believed() -> None:
 
 def test_a_proof_is_not_taken_back_by_its_maker() -> None:
     """Reflection: a stranger relays the dialer's own proof to it."""
-    dialer, listener = Dialer(KEY, EDGE, ClusterVersion()), Listener(KEY, CORE, ClusterVersion())
+    dialer, listener = Dialer(KEY, EDGE, ClusterVersion()), Listener([KEY], CORE, ClusterVersion())
     proof = dialer.receive(body(listener.receive(body(dialer.hello()))))
     with pytest.raises(HandshakeError):
         dialer.receive(body(proof))
 
 
 def test_a_recorded_proof_is_worth_nothing_to_another_listener() -> None:
-    dialer, listener = Dialer(KEY, EDGE, ClusterVersion()), Listener(KEY, CORE, ClusterVersion())
+    dialer, listener = Dialer(KEY, EDGE, ClusterVersion()), Listener([KEY], CORE, ClusterVersion())
     hello = body(dialer.hello())
     proof = dialer.receive(body(listener.receive(hello)))
-    later = Listener(KEY, CORE, ClusterVersion())
+    later = Listener([KEY], CORE, ClusterVersion())
     later.receive(hello)
     with pytest.raises(HandshakeError):
         later.receive(body(proof))
@@ -147,7 +174,7 @@ def test_a_recorded_proof_is_worth_nothing_to_another_listener() -> None:
 
 @pytest.mark.parametrize("position", range(0, 110, 3))
 def test_no_byte_of_the_greetings_can_be_changed_on_the_way(position: int) -> None:
-    dialer, listener = Dialer(KEY, EDGE, ClusterVersion()), Listener(KEY, CORE, ClusterVersion())
+    dialer, listener = Dialer(KEY, EDGE, ClusterVersion()), Listener([KEY], CORE, ClusterVersion())
     hello = bytearray(body(dialer.hello()))
     hello[position % len(hello)] ^= 1
     with pytest.raises(HandshakeError):
@@ -156,7 +183,7 @@ def test_no_byte_of_the_greetings_can_be_changed_on_the_way(position: int) -> No
 
 
 def test_a_node_that_dials_itself_notices() -> None:
-    dialer, listener = Dialer(KEY, CORE, ClusterVersion()), Listener(KEY, CORE, ClusterVersion())
+    dialer, listener = Dialer(KEY, CORE, ClusterVersion()), Listener([KEY], CORE, ClusterVersion())
     with pytest.raises(HandshakeError, match="this node itself"):
         dialer.receive(body(listener.receive(body(dialer.hello()))))
     assert dialer.itself
@@ -170,14 +197,14 @@ def test_a_refusal_says_why_and_is_cut_short() -> None:
 @pytest.mark.parametrize("name", ["", "no-hex", "a b@0123456789abcdef", "a@XYZ", "x" * 300 + "@0123456789abcdef"])
 def test_incarnations_that_are_none_are_refused(name: str) -> None:
     with pytest.raises(HandshakeError, match="no role and incarnation"):
-        Listener(KEY, CORE, ClusterVersion()).receive(
+        Listener([KEY], CORE, ClusterVersion()).receive(
             body(Dialer(KEY, Identity(name, "core"), ClusterVersion()).hello())
         )
 
 
 @given(st.lists(st.binary(max_size=100), max_size=4))
 def test_strangers_get_no_further_than_an_error(greetings: list[bytes]) -> None:
-    listener = Listener(KEY, CORE, ClusterVersion())
+    listener = Listener([KEY], CORE, ClusterVersion())
     for greeting in greetings:
         with pytest.raises(HandshakeError):
             listener.receive(greeting)

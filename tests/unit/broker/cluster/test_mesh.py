@@ -12,6 +12,7 @@ import pytest
 from flockmq import bounds
 from flockmq.cluster.handshake import Identity
 from flockmq.cluster.link import Link
+from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.membership import new_incarnation
 from flockmq.cluster.mesh import Mesh, Through
 from flockmq.cluster.version import ClusterVersion
@@ -23,7 +24,7 @@ async def test_a_node_whose_host_can_not_be_a_name_is_reached_through_a_core(
 ) -> None:
     monkeypatch.setattr(bounds, "TUNNEL_AFTER_S", 0.0)
     monkeypatch.setattr(bounds, "LINK_REDIAL_MIN_S", 0.01)
-    mesh = Mesh(MagicMock(), Identity(new_incarnation("a"), "replicant"), bytes(32), ClusterVersion(), [])
+    mesh = Mesh(MagicMock(), Identity(new_incarnation("a"), "replicant"), LinkKeys("k" * 32), ClusterVersion(), [])
     other = new_incarnation("b")
     mesh.want(other, (host, 1))
     async with asyncio.timeout(10):
@@ -38,7 +39,7 @@ def link(incarnation: str, *, is_open: bool = True, role: str = "core") -> Link:
 
 
 async def test_where_two_links_lead_to_one_node_one_is_enough() -> None:
-    mesh = Mesh(MagicMock(), Identity("a@1", "core"), bytes(32), ClusterVersion(), [])
+    mesh = Mesh(MagicMock(), Identity("a@1", "core"), LinkKeys("k" * 32), ClusterVersion(), [])
     ending, other, third = link("b@1", is_open=False), link("b@1"), link("c@1", role="replicant")
     for each in (ending, other, third):
         mesh.add(each)

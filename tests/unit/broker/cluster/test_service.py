@@ -13,6 +13,7 @@ import pytest
 from flockmq import bounds
 from flockmq.cluster.handshake import Identity
 from flockmq.cluster.link import Link
+from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.membership import new_incarnation
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings
@@ -21,7 +22,9 @@ from flockmq.rlog.shards import NodeInfo, Raised
 
 @pytest.fixture
 async def cluster() -> Cluster:
-    return Cluster(ClusterSettings(name="a", role="core", host="", mqtt_port=0, version="1", key=bytes(32)), [])
+    return Cluster(
+        ClusterSettings(name="a", role="core", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32)), []
+    )
 
 
 def links_to(incarnation: str, *ways: str, role: str = "core") -> list[Link]:
@@ -180,7 +183,7 @@ async def test_a_node_that_stops_drains_all_its_links_those_through_cores_first(
 
 
 async def test_a_link_is_idle_where_no_other_to_that_node_is_used() -> None:
-    settings = ClusterSettings(name="a", role="replicant", host="", mqtt_port=0, version="1", key=bytes(32))
+    settings = ClusterSettings(name="a", role="replicant", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32))
     cluster, now = Cluster(settings, []), 1000.0
     unused, used = links_to(new_incarnation("b"), "", "", role="replicant")
     for link, used_at in ((unused, 0.0), (used, now - bounds.PEER_IDLE_S / 2)):
