@@ -56,14 +56,17 @@ class SimulatedAdmin:
         auth = node.assembly.node.access.auth
         task = self._cluster.loop.create_task(_is_done(what(auth.admin)), context=node.process.context)
         await asyncio.wait([task], timeout=ANSWER_MAX_S)
-        if not task.done() or task.exception() is not None:
+        if not task.done() or task.result() is None:
             raise AdminFailed(f"{name} didn't say yes")
-        return task.result()
+        return task.result() is True
 
 
-async def _is_done(change: Coroutine[Any, Any, Any]) -> bool:
+async def _is_done(change: Coroutine[Any, Any, Any]) -> bool | None:
+    """None: it failed, perhaps long after anybody waited for it."""
     try:
         await change
     except Missing:
         return False
+    except Exception:
+        return None
     return True
