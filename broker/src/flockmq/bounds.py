@@ -417,6 +417,8 @@ SWEEP_TICKS: Final = 10
 """Keep-alive is checked for a tenth of the connections a tick."""
 LAGGING_MAX_S: Final = 30.0
 """A client that lags and reads nothing for so long is cut off (0x97)."""
+DISCARD_MAX_BYTES: Final = 256 * 1024
+"""What is thrown away at once of what a client sends that was cut off."""
 LINGER_MAX_S: Final = 1.0
 """How long a client that was cut off may take to read why."""
 PROXY_HEADER_MAX_BYTES: Final = 4096

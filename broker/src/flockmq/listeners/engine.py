@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Final
 
 from flockmq.bounds import (
+    DISCARD_MAX_BYTES,
     LINGER_MAX_S,
     READ_MAX_BYTES,
     READ_MIN_BYTES,
@@ -67,6 +68,7 @@ class Engine(Acceptor):
         self.lingering: dict[Connection, None] = {}
         self.greetings: dict[Filtered, None] = {}
         self.strangers = Strangers(UNAUTHENTICATED_MAX_BYTES)
+        self._discarded = bytearray(DISCARD_MAX_BYTES)
         self.throttle = Throttle()
         self._all: Shared | None = None
         self._throttling: bool = False
@@ -171,6 +173,9 @@ class Engine(Acceptor):
                 self._read(connection, fd)
 
     def _read(self, connection: Connection, fd: int) -> None:
+        if connection.state == CLOSED:
+            self._discard(connection, fd)
+            return
         try:
             data = os.read(fd, connection.read_bytes)
         except BlockingIOError:
@@ -180,7 +185,7 @@ class Engine(Acceptor):
         if not data:
             connection.lost()
             self.close(connection)
-        elif connection.state != CLOSED:
+        else:
             if len(data) < connection.read_bytes:
                 self._feed(connection, data)
             else:
@@ -189,6 +194,20 @@ class Engine(Acceptor):
                 self.costs(connection, len(data) + UNAUTHENTICATED_READ_BYTES)
             if connection.paused and connection.state != CLOSED:  # a closed one ends with the turn
                 self.watch(connection)
+
+    def _discard(self, connection: Connection, fd: int) -> None:
+        """What still comes from a client that was cut off: over TCP it isn't even copied."""
+        borrowed = socket.socket(connection.listener.family, socket.SOCK_STREAM, 0, fileno=fd)
+        try:
+            size = borrowed.recv_into(self._discarded, 0, socket.MSG_TRUNC)
+        except BlockingIOError:
+            return
+        except OSError:
+            size = 0
+        finally:
+            borrowed.detach()
+        if size == 0:
+            self.close(connection)
 
     def _feed_much(self, connection: Connection, data: bytes) -> None:
         """There is more where this came from. What takes long is read in smaller pieces from now on, so that a flood
@@ -282,7 +301,6 @@ class Engine(Acceptor):
         self.strangers.forget(connection)
         connection.last_seen_s = self.router.now_s
         connection.paused = 0
-        connection.read_bytes = READ_MAX_BYTES  # what still comes is nothing but read
         self.watch(connection)
         self.lingering[connection] = None
 
