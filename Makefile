@@ -11,7 +11,7 @@ EDITABLE := $(INSTALL) --no-build-isolation --no-deps --editable
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e chaos images kind-load fuzz simulate faults faults-test faults-bars skew manifests lock clean
+.PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e chaos images kind-load fuzz simulate faults faults-test faults-bars skew manifests sbom lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -115,6 +115,9 @@ faults-bars: $(VENV)/.dev ## how long the failure of a core, a replicant, Redis 
 
 manifests: ## render manifests/install.yaml from the chart (with Helm, or one built from its Go module)
 	HELM=$$(command -v helm || echo "$$(tests/e2e/kind/tools.sh clients)/helm") charts/render
+
+sbom: ## a bill of materials for each image (CycloneDX), in build/sbom
+	@python3 .ci/sbom build/sbom
 
 lock: $(UV) ## pin every dependency with hashes (newer versions: make lock UPGRADE=--upgrade)
 	$(LOCK) --all-extras --group dev $(PROJECTS) --output-file requirements-dev.txt

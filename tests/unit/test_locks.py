@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -72,3 +75,27 @@ def test_every_pin_has_a_hash_and_no_line_names_a_host(lock: str) -> None:
     entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
     assert entries
     assert [entry.splitlines()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+PARTS = ("broker", "operator", "analytics")
+
+
+def test_the_images_are_built_on_one_base_by_its_digest() -> None:
+    bases = set()
+    for part in PARTS:
+        text = (ROOT / f"Dockerfile.{part}").read_text()
+        bases |= set(re.findall(r"^ARG PYTHON_IMAGE=(.*)$", text, re.MULTILINE))
+        assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
+    (base,) = bases
+    assert re.fullmatch(r"docker\.io/library/python:[\w.-]+@sha256:[0-9a-f]{64}", base)
+
+
+def test_the_bill_of_materials_has_all_that_is_locked(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / ".ci/sbom", tmp_path], check=True, capture_output=True)
+    for part in PARTS:
+        bill = json.loads((tmp_path / f"flockmq-{part}.cdx.json").read_text())
+        base, *packages = bill["components"]
+        assert base["name"] == "docker.io/library/python"
+        assert {each["name"]: each["version"] for each in packages} == pins(f"{part}/requirements.txt")
+        assert all(each["externalReferences"][0]["hashes"] for each in packages)
+        assert len({each["bom-ref"] for each in bill["components"]}) == len(bill["components"])
