@@ -25,10 +25,17 @@ class End:
     """One side's LinkOwner."""
 
     def __init__(
-        self, name: str, *seeds: Address, certificates: LinkCertificates | None = None, role: str = "core"
+        self,
+        name: str,
+        *seeds: Address,
+        certificates: LinkCertificates | None = None,
+        role: str = "core",
+        keys: LinkKeys | None = None,
     ) -> None:
         self.incarnation = f"{name}@0123456789abcdef"
-        self.mesh = Mesh(self, Identity(self.incarnation, role), LinkKeys(KEY), ClusterVersion(), seeds, certificates)
+        self.mesh = Mesh(
+            self, Identity(self.incarnation, role), keys or LinkKeys(KEY), ClusterVersion(), seeds, certificates
+        )
         self.arrived: list[str] = []
         self.produced = 0
         self.hold = asyncio.Event()
@@ -251,3 +258,35 @@ async def test_a_handshake_that_began_as_another_incarnation_brings_no_link(
     await until(lambda: late.mesh.link_of(listener.incarnation) is not None)
     assert late.mesh.link_of(former) is None
     await late.mesh.stop()
+
+
+async def test_the_key_is_replaced_step_by_step_and_who_holds_the_old_one_is_refused(tmp_path: Path) -> None:
+    old, new = KEY, "the key that comes after it"
+    file = tmp_path / "key"
+    file.write_text(old)
+    listening = LinkKeys(old, file)
+    listener = End("listener", keys=listening)
+    address = ("127.0.0.1", await listener.mesh.listen("127.0.0.1", 0))
+
+    async def gets_in(name: str, key: str) -> bool:
+        dialler = End(name, address, keys=LinkKeys(key))
+        turned_away = listener.mesh._refused, listener.mesh._refusal_logged_at
+        dialler.mesh.start()
+        await until(
+            lambda: (
+                bool(dialler.mesh.links()) or (listener.mesh._refused, listener.mesh._refusal_logged_at) != turned_away
+            )
+        )
+        is_in = bool(dialler.mesh.links())
+        await dialler.mesh.stop()
+        await until(lambda: not listener.mesh.links())
+        return is_in
+
+    for number, (text, is_old_taken, is_new_taken) in enumerate(
+        [(old, True, False), (f"{old}\n{new}", True, True), (f"{new}\n{old}", True, True), (new, False, True)]
+    ):
+        file.write_text(text)
+        listening.refresh()
+        assert await gets_in(f"old-{number}", old) is is_old_taken
+        assert await gets_in(f"new-{number}", new) is is_new_taken
+    await listener.mesh.stop()
