@@ -430,6 +430,8 @@ TLS_SESSION_BYTES: Final = 20 * 1024
 UNAUTHENTICATED_MAX_BYTES: Final = 24 * 1024 * 1024
 """What all clients that aren't let in yet may cost; less where it is more than the next share of the memory."""
 UNAUTHENTICATED_MEMORY_SHARE: Final = 16
+UNAUTHENTICATED_COUNTED_BYTES: Final = 512
+"""Who costs less isn't counted: its connection itself costs more."""
 UNAUTHENTICATED_READ_BYTES: Final = 64
 """What one read of theirs counts for beside its bytes."""
 UNAUTHENTICATED_READ_MAX_BYTES: Final = 8 * 1024

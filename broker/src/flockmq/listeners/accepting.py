@@ -91,46 +91,43 @@ class Acceptor(Reactor):
             self._debit(listener)
             fd, address = accepted
             host = sockets.plain(str(address[0])) if isinstance(address, tuple) else ""
-            why = self._turns_away(listener, host)
+            place = sockets.place_of(host) if ":" in host else host
+            why = self._turns_away(listener, host, place)
             if why:
                 self.refused(why)
                 os.close(fd)
                 continue
             os.set_blocking(fd, False)
             connection = self.adopt(fd, listener)
-            if listener.proxy is None:
-                self.takes_place(connection, host)
             if isinstance(address, tuple):
                 self.newcomers[fd] = (host, int(address[1]))
+                if listener.proxy is None:
+                    self.takes_place(connection, place)
 
-    def _turns_away(self, listener: Listening, host: str) -> str:
+    def _turns_away(self, listener: Listening, host: str, place: str) -> str:
         """Why a client from this address can't come, or ""."""
         if self.router.counters.connections >= self.limits.max_connections:
             return f"max_connections of {self.limits.max_connections} reached"
         why = listener.turns_away(host)
-        return self.is_full(host) if not why and listener.proxy is None else why
-
-    def is_full(self, host: str) -> str:
-        """Why one more can't come from where this address is, or ""."""
-        if host and self.places.get(sockets.place_of(host), 0) >= self.max_connections_per_address:
+        if not why and listener.proxy is None and self.is_full(place):
             return f"{host} has max_connections_per_address of {self.max_connections_per_address}"
-        return ""
+        return why
 
-    def takes_place(self, connection: Connection, host: str) -> None:
-        """The connection counts as its client's, who is at this address."""
-        if host:
-            place = connection.place = sockets.place_of(host)
-            self.places[place] = self.places.get(place, 0) + 1
+    def is_full(self, place: str) -> bool:
+        """No connection more can come from there; from a Unix socket they can."""
+        return self.places.get(place, 0) >= self.max_connections_per_address
 
-    def leaves_place(self, connection: Connection) -> None:
-        place = connection.place
-        if place:
-            connection.place = ""
-            left = self.places[place] - 1
-            if left:
-                self.places[place] = left
-            else:
-                del self.places[place]
+    def takes_place(self, connection: Connection, place: str) -> None:
+        """The connection counts as its client's, who is there."""
+        connection.place = place
+        self.places[place] = self.places.get(place, 0) + 1
+
+    def leaves_place(self, place: str) -> None:
+        left = self.places[place] - 1
+        if left:
+            self.places[place] = left
+        else:
+            del self.places[place]
 
     def _too_fast(self, listener: Listening) -> bool:
         """Whether the next client must wait in the backlog."""

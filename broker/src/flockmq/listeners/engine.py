@@ -237,7 +237,7 @@ class Engine(Acceptor):
 
     def go_on(self, channel: Paced) -> None:
         if isinstance(channel, Connection):
-            if self.strangers.bytes and channel.state == CONNECTED:  # it was let in
+            if channel.cost and channel.state == CONNECTED:  # it was let in
                 self.strangers.forget(channel)
             self._feed(channel, b"")
             self.watch(channel)
@@ -310,8 +310,10 @@ class Engine(Acceptor):
             return
         connection.fd = -1
         self.lingering.pop(connection, None)
-        self.strangers.forget(connection)
-        self.leaves_place(connection)
+        if connection.cost:
+            self.strangers.forget(connection)
+        if connection.place:
+            self.leaves_place(connection.place)
         self.connections[fd] = None
         self.newcomers.pop(fd, None)
         connection.released()

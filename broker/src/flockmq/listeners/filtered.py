@@ -23,6 +23,7 @@ from flockmq.bounds import (
 from flockmq.listeners.filter import Filter
 from flockmq.listeners.metered import Metered
 from flockmq.listeners.proxy import ProxyHeader
+from flockmq.listeners.sockets import place_of
 from flockmq.listeners.tls import Tls
 from flockmq.listeners.websocket import WebSocket
 from flockmq.mqtt.errors import PacketError
@@ -118,12 +119,14 @@ class Filtered(Metered):
         if host == UNKNOWN or (host and not self.listener.access.admits(host)):
             self.router.counters.connects_refused += 1
             return False
-        why = engine.is_full(host)
-        if why:
-            engine.refused(f"{self.listener.name}: {why}")
+        if not host:
+            return True
+        place = place_of(host)
+        if engine.is_full(place):
+            engine.refused(f"{host} has max_connections_per_address of {engine.max_connections_per_address}")
             return False
         engine.strangers.forget(self)  # what came of the header was the balancer's
-        engine.takes_place(self, host)
+        engine.takes_place(self, place)
         return True
 
     def _handshake(self, tls: Tls) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from flockmq.bounds import UNAUTHENTICATED_COUNTED_BYTES
 from flockmq.listeners.connection import Connection
 
 _ROOM: Final = 64
@@ -18,40 +19,49 @@ _ROOM: Final = 64
 
 @mypyc_attr(acyclic=True)
 class _Address:
-    """Who is a stranger from here, with what each one costs, oldest first."""
+    """Who is a stranger from here, oldest first, and what they cost."""
 
-    __slots__ = ("bytes", "costs")
+    __slots__ = ("bytes", "strangers")
 
     def __init__(self) -> None:
         self.bytes: int = 0
-        self.costs: dict[Connection, int] = {}
+        self.strangers: dict[Connection, None] = {}
 
 
 class Strangers:
-    """One per node; who says nothing isn't in it. `bytes`: what they cost."""
+    """One per node. `bytes`: what those cost that cost as much as UNAUTHENTICATED_COUNTED_BYTES, each of them."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.bytes: int = 0
         self._addresses: dict[str, _Address] = {}
 
-    def __len__(self) -> int:
-        return sum([len(address.costs) for address in self._addresses.values()])
-
     def cost(self, connection: Connection, more: int) -> None:
         """It costs so much more; less, where that is negative."""
+        before = connection.cost
+        cost = connection.cost = before + more
+        if cost < UNAUTHENTICATED_COUNTED_BYTES:
+            return
         address = self._addresses.get(connection.place)
         if address is None:
             address = self._addresses[connection.place] = _Address()
-        address.costs[connection] = address.costs.get(connection, 0) + more
+        if before < UNAUTHENTICATED_COUNTED_BYTES:
+            more = cost
+            address.strangers[connection] = None
         address.bytes += more
         self.bytes += more
 
     def forget(self, connection: Connection) -> None:
         """It was let in, or is gone."""
-        address = self._addresses.get(connection.place)
-        if address is not None and connection in address.costs:
-            self._drop(connection, address)
+        cost = connection.cost
+        connection.cost = 0
+        if cost >= UNAUTHENTICATED_COUNTED_BYTES:
+            address = self._addresses[connection.place]
+            del address.strangers[connection]
+            address.bytes -= cost
+            self.bytes -= cost
+            if not address.strangers:
+                del self._addresses[connection.place]
 
     def supernumerary(self) -> list[Connection]:
         """Who must go, and isn't counted any more."""
@@ -60,15 +70,8 @@ class Strangers:
         while self.bytes > most:
             share = self.bytes // len(self._addresses)
             for address in list(self._addresses.values()):
-                while self.bytes > most and address.costs and address.bytes >= share:
-                    connection = next(iter(address.costs))
-                    self._drop(connection, address)
+                while self.bytes > most and address.strangers and address.bytes >= share:
+                    connection = next(iter(address.strangers))
+                    self.forget(connection)
                     going.append(connection)
         return going
-
-    def _drop(self, connection: Connection, address: _Address) -> None:
-        cost = address.costs.pop(connection)
-        address.bytes -= cost
-        self.bytes -= cost
-        if not address.costs:
-            del self._addresses[connection.place]

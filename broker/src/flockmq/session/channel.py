@@ -179,8 +179,9 @@ class Channel(Publisher):
             if length == frame.INCOMPLETE:
                 break
             packet_end = body + length
-            if packet_end - at > self._packet_limit():
-                raise self._too_large(packet_end - at, data[body:])
+            size = packet_end - at
+            if size > self.limits.max_connect_packet_size and size > self._packet_limit():
+                raise self._too_large(size, data[body:])
             if packet_end > end:
                 self._need = packet_end - at
                 break

@@ -9,7 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from flockmq.bounds import TLS_HANDSHAKE_BYTES, UNAUTHENTICATED_READ_BYTES, UNAUTHENTICATED_READ_MAX_BYTES
+from flockmq.bounds import (
+    TLS_HANDSHAKE_BYTES,
+    UNAUTHENTICATED_COUNTED_BYTES,
+    UNAUTHENTICATED_READ_BYTES,
+    UNAUTHENTICATED_READ_MAX_BYTES,
+)
 from flockmq.listeners.access import Access
 from flockmq.listeners.connection import Connection
 from flockmq.listeners.listening import Listening, Proxy
@@ -41,23 +46,23 @@ def of(served: Served, *places: str) -> Iterator[list[Connection]]:
 
 def test_the_oldest_of_whoever_costs_more_than_its_share_goes_first() -> None:
     with Served() as served, of(served, "a", "b", "a", "a", "c") as (a1, b, a2, a3, c):
-        strangers = Strangers(100)
-        for connection, cost in ((a1, 30), (b, 20), (a2, 25), (a3, 25)):
+        strangers = Strangers(100_000)
+        for connection, cost in ((a1, 30_000), (b, 20_000), (a2, 25_000), (a3, 25_000)):
             strangers.cost(connection, cost)
         assert strangers.supernumerary() == []
-        strangers.cost(c, 10)
+        strangers.cost(c, 10_000)
         assert strangers.supernumerary() == [a1]
-        assert (strangers.bytes, len(strangers)) == (80, 4)
-        strangers.cost(c, 40)
+        assert strangers.bytes == 80_000
+        strangers.cost(c, 40_000)
         assert strangers.supernumerary() == [a2]
 
 
 def test_from_one_address_the_oldest_go() -> None:
     with Served() as served, of(served, *["a"] * 20) as all_of_a:
-        strangers = Strangers(100)
+        strangers = Strangers(10_000)
         going: list[Connection] = []
         for connection in all_of_a:
-            strangers.cost(connection, 10)
+            strangers.cost(connection, 1000)
             going += strangers.supernumerary()
         assert going == all_of_a[:10]
 
@@ -65,7 +70,7 @@ def test_from_one_address_the_oldest_go() -> None:
 def test_whatever_comes_the_sum_is_right_and_within_the_bound() -> None:
     seed = random.Random(1)
     with Served() as served, of(served, *[seed.choice("abcdef") for _ in range(200)]) as connections:
-        strangers = Strangers(1000)
+        strangers = Strangers(50_000)
         costs: dict[Connection, int] = {}
         for _ in range(5000):
             connection = seed.choice(connections)
@@ -73,13 +78,13 @@ def test_whatever_comes_the_sum_is_right_and_within_the_bound() -> None:
                 strangers.forget(connection)
                 costs.pop(connection, None)
             else:
-                more = seed.randrange(1, 100)
+                more = seed.randrange(1, 2000)
                 strangers.cost(connection, more)
                 costs[connection] = costs.get(connection, 0) + more
             for gone in strangers.supernumerary():
                 del costs[gone]
-            assert strangers.bytes == sum(costs.values()) <= 1000
-            assert len(strangers) == len(costs)
+            counted = [cost for cost in costs.values() if cost >= UNAUTHENTICATED_COUNTED_BYTES]
+            assert strangers.bytes == sum(counted) <= 50_000
 
 
 # --- at the engine --------------------------------------------------------------------------------------------------
@@ -104,12 +109,26 @@ def test_a_connect_that_is_never_whole_makes_room_for_those_that_come_later() ->
 def test_who_is_let_in_costs_nothing_any_more() -> None:
     with Served() as served:
         connection, client = served.opened()
-        client.sendall(CONNECT[:5])
+        connect = encode.connect(Connect(4, b"c" * 2000))
+        client.sendall(connect[:1500])
         served.engine.turn()
-        assert served.engine.unauthenticated_bytes() == 5 + UNAUTHENTICATED_READ_BYTES
-        assert served.ask(client, CONNECT[5:]) == CONNACK
+        assert served.engine.unauthenticated_bytes() == 1500 + UNAUTHENTICATED_READ_BYTES
+        assert served.ask(client, connect[1500:]) == CONNACK
         assert connection.state == CONNECTED
-        assert served.engine.unauthenticated_bytes() == 0
+        assert (served.engine.unauthenticated_bytes(), connection.cost) == (0, 0)
+
+
+def test_who_costs_less_than_a_connection_is_not_counted() -> None:
+    with Served() as served:
+        connection, client = served.opened()
+        for byte in encode.connect(Connect(4, b"c" * 100))[:8]:
+            client.sendall(bytes((byte,)))
+            served.engine.turn()
+        assert served.engine.unauthenticated_bytes() == connection.cost == 8 * (1 + UNAUTHENTICATED_READ_BYTES)
+        _, other = served.opened()
+        other.sendall(CONNECT[:5])
+        served.engine.turn()
+        assert served.engine.unauthenticated_bytes() == connection.cost
 
 
 class Asking(Port):
@@ -129,17 +148,17 @@ def test_who_is_being_asked_about_still_costs_what_it_sent() -> None:
         assert served.engine.unauthenticated_bytes() == cost
         served.engine.share_memory(cost - 1, 1000)
         _, other = served.opened()
-        other.sendall(CONNECT)
+        other.sendall(CONNECT + bytes(1000))
         served.engine.turn()
         assert connection.state == CLOSED
         assert client.recv(1) == b""
-        assert served.engine.unauthenticated_bytes() == len(CONNECT) + UNAUTHENTICATED_READ_BYTES
+        assert served.engine.unauthenticated_bytes() == len(CONNECT) + 1000 + UNAUTHENTICATED_READ_BYTES
 
 
 def test_who_is_closed_costs_nothing_any_more() -> None:
     with Served() as served:
         _, client = served.opened()
-        client.sendall(b"\x10\x7f")
+        client.sendall(NEVER_WHOLE[:1000])
         served.engine.turn()
         assert served.engine.unauthenticated_bytes()
         client.close()
