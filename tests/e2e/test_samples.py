@@ -27,7 +27,7 @@ def test_a_sample_becomes_ready_and_carries_a_message(operator: None, sample: pa
         tls = trusting(certificates[0]) if certificates else None
         topic = f"devices/{user.name}/hello"
         with namespace.forward(cluster.ready_pods("replicant")[-1], spec["listeners"][0]["port"]) as port:
-            with Client(port, user=None if anonymous else user, tls=tls) as client:
+            with Client(port, client_id=f"{user.name}-1", user=None if anonymous else user, tls=tls) as client:
                 client.subscribe(topic, qos=1)
                 client.publish(topic, "hello", qos=1)
                 assert client.receive() == (topic, "hello")

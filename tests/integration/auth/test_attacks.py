@@ -49,6 +49,10 @@ async def test_nobody_comes_by_anothers_client_id(fleet: Configured, version: in
         assert await connects(node, "victim-1", "mallory", "pw", version=version) == refused
         assert await connects(node, "victim-1", "*", "pw", version=version) == refused
         assert await connects(node, "mallory-1", "mallory", "pw", version=version) == 0
+        async with await Raw.open(node.mqtt, version) as nameless:
+            answer = await nameless.connect("", "mallory", "pw")
+            assert answer.reason == 0
+            assert answer.assigned.startswith("mallory-") or version == 4
         assert await victim.publish("still/here") in (0, 0x10)
 
 

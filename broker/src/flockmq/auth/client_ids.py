@@ -8,6 +8,7 @@ refused.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Final
@@ -17,6 +18,7 @@ from flockmq.auth.template import Template
 from flockmq.mqtt.reason import Reason
 
 CLIENT_ID_VALUES: Final = ("username", "peerhost", "listener", "cert_common_name", "cert_subject")
+RANDOM_BYTES: Final = 10
 
 
 class ClientIds:
@@ -28,14 +30,14 @@ class ClientIds:
             raise ValueError(f"{text!r} would be one client's alone; name what differs, as in ${{username}}-*")
 
     def judged(self, attempt: Attempt, verdict: Verdict) -> Verdict:
-        """Refused with another's client id. Who gives none gets the only one that it may have."""
+        """Refused with another's client id. Who gives none gets one that it may have."""
         if not isinstance(verdict, Granted):
             return verdict
         parts = self._rendered(attempt, verdict)
+        if parts is not None and not attempt.client_id:
+            return replace(verdict, client_id=secrets.token_hex(RANDOM_BYTES).join(parts).encode())
         if parts is not None and fits(parts, attempt.client_id.decode()):
             return verdict
-        if parts is not None and len(parts) == 1 and not attempt.client_id:
-            return replace(verdict, client_id=parts[0].encode())
         return Refused(Reason.CLIENT_IDENTIFIER_NOT_VALID, "its client id isn't one that it may have")
 
     def _rendered(self, attempt: Attempt, granted: Granted) -> list[str] | None:

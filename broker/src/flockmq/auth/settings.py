@@ -37,7 +37,7 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class _Authenticator(_Section, frozen=True, kw_only=True, tag_field="mechanism"):
     clientid: str | None = None
     """Which client ids its clients may have: `*` stands for any letters, `${username}`, `${cert_common_name}`, … for
-    the client's. Who gives none gets the only one there is, where there is no `*`."""
+    the client's. Who gives none gets one that fits."""
 
 
 class _Source(_Section, frozen=True, kw_only=True, tag_field="type"):

@@ -58,9 +58,12 @@ def test_who_lacks_what_the_template_names_comes_by_no_client_id() -> None:
     assert isinstance(verdict("${cert_common_name}", "", certificate=None), Refused)
 
 
-def test_who_gives_no_client_id_gets_its_only_one() -> None:
+def test_who_gives_no_client_id_gets_one_that_fits() -> None:
     assert verdict("dev-${username}", "") == Granted(b"jo", client_id=b"dev-jo")
-    assert not is_let_in("${username}-*", "")
+    one, other = verdict("${username}-*", ""), verdict("${username}-*", "")
+    assert isinstance(one, Granted)
+    assert one != other
+    assert is_let_in("${username}-*", (one.client_id or b"").decode())
     meter = Certificate("meter-1", "CN=meter-1")
     assert verdict("${cert_common_name}", "", certificate=meter) == Granted(b"jo", client_id=b"meter-1")
 
