@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
+from typing import Final
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -14,11 +16,17 @@ def plain_address(host: str) -> Address:
 
 
 def network(host: str) -> str:
-    """Whose address it is: an IPv6 host has a /64 of them. What is no address stays."""
+    """Whose address it is: an IPv6 host has a /64 of them. What is no address stays. Asked at every login."""
     if ":" not in host:
         return host
     try:
-        address = plain_address(host)
-    except ValueError:
+        packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    except OSError:
         return host
-    return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
+    if packed.startswith(_MAPPED):
+        return socket.inet_ntop(socket.AF_INET, packed[len(_MAPPED) :])
+    return socket.inet_ntop(socket.AF_INET6, packed[:8] + bytes(8)) + "/64"
+
+
+_MAPPED: Final = bytes(10) + b"\xff\xff"
+"""Before an IPv4 address."""

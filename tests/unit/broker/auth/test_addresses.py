@@ -6,7 +6,9 @@ from flockmq.auth.addresses import network
 def test_an_ipv6_host_has_a_whole_network() -> None:
     assert network("2001:db8:1:2::1") == network("2001:db8:1:2:ffff::1") != network("2001:db8:1:3::1")
     assert network("192.0.2.1") == "192.0.2.1"
+    assert network("fe80::1%eth0") == "fe80::/64"
     assert network("") == ""
+    assert network("a:b") == "a:b"
     assert network(network("2001:db8:1:2::1")) == "2001:db8:1:2::/64"
 
 
