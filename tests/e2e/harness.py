@@ -177,6 +177,13 @@ class MqttCluster:
         """A client of whichever replicant the Service leads to, as the first user."""
         return self.client(int(SERVICE_PORT), SERVICE_HOST)
 
+    def redis_cli(self, pod: str, *arguments: str, container: str = "redis", timeout_s: float = 120) -> str:
+        """valkey-cli in a pod of Redis, as its administrator."""
+        read = "$(cat /etc/flockmq/secrets/password)"
+        script = f'REDISCLI_AUTH={read} VALKEYCLI_AUTH={read} exec valkey-cli "$@"'
+        command = ["exec", pod, f"--container={container}", "--", "sh", "-c", script, "sh", *arguments]
+        return self.namespace.kubectl(*command, timeout_s=timeout_s)
+
     def kill(self, pod: str) -> None:
         """End a pod without the time to hand anything over: the kubelet gives it two seconds at most."""
         self.namespace.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")

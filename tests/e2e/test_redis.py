@@ -31,10 +31,9 @@ def primary_of(cluster: MqttCluster) -> str:
     """As a majority of the Sentinels says; empty: they don't agree."""
     said = []
     for pod in cluster.ready_pods("redis"):
-        command = "valkey-cli -p 26379 --user operator sentinel get-master-addr-by-name flockmq"
-        arguments = ["exec", pod, "--container=sentinel", "--", *command.split()]
+        question = ["-p", "26379", "--user", "operator", "sentinel", "get-master-addr-by-name", "flockmq"]
         with contextlib.suppress(Exception):
-            said.append(cluster.namespace.kubectl(*arguments, timeout_s=10).split()[0])
+            said.append(cluster.redis_cli(pod, *question, container="sentinel", timeout_s=10).split()[0])
     return max(said, key=said.count) if said and said.count(max(said, key=said.count)) > 1 else ""
 
 
@@ -42,8 +41,7 @@ def wait_for_one_primary(cluster: MqttCluster) -> None:
     """And two replicas that are in step."""
 
     def roles() -> list[str]:
-        command = ["--container=redis", "--", "valkey-cli", "role"]
-        said = [cluster.namespace.kubectl("exec", pod, *command).split() for pod in cluster.wait_ready_pods("redis", 3)]
+        said = [cluster.redis_cli(pod, "role").split() for pod in cluster.wait_ready_pods("redis", 3)]
         return sorted(f"slave {words[3]}" if words[0] == "slave" else words[0] for words in said)
 
     in_step = ["master", "slave connected", "slave connected"]

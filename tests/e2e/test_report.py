@@ -24,7 +24,7 @@ def test_the_cron_job_run_once_reports_the_connections(demo: MqttCluster) -> Non
 
 
 def stored_events(demo: MqttCluster) -> int:
-    return int(demo.namespace.kubectl("exec", "demo-redis-0", "--", "valkey-cli", "XLEN", "flockmq:events:connections"))
+    return int(demo.redis_cli("demo-redis-0", "XLEN", "flockmq:events:connections"))
 
 
 def ended(demo: MqttCluster) -> bool:

@@ -1,9 +1,12 @@
 """What builders make: pods that the restricted standard admits, and the promises that a manifest alone can keep."""
 
 import json
+import os
+import subprocess
 import tomllib
 from base64 import b64decode
 from collections.abc import Iterator
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -137,6 +140,27 @@ def test_redis_gets_its_passwords_by_files_never_on_a_command_line() -> None:
     assert "args" not in container
     conf = config.files(context())["valkey.conf"].splitlines()
     assert conf[:2] == ["include /etc/flockmq/secrets/redis.conf", "aclfile /etc/flockmq/secrets/users.acl"]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_no_container_of_redis_has_a_password_in_its_environment(replicas: int) -> None:
+    for container in templates({"redis": {"replicas": replicas}})["redis"]["spec"]["containers"]:
+        assert not [entry["name"] for entry in container["env"] if "secretKeyRef" in entry.get("valueFrom", {})]
+        assert "AUTH" not in json.dumps(container["env"])
+
+
+@pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe"])
+def test_probes_of_redis_read_the_password_from_its_file(probe: str, tmp_path: Path) -> None:
+    (container,) = templates()["redis"]["spec"]["containers"]
+    command = container[probe]["exec"]["command"]
+    cli = tmp_path / "valkey-cli"
+    cli.write_text('#!/bin/sh\necho "$VALKEYCLI_AUTH $REDISCLI_AUTH $*"\n')
+    cli.chmod(0o700)
+    (tmp_path / "password").write_text("a secret")
+    here = [word.replace("/etc/flockmq/secrets", str(tmp_path)) for word in command]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    said = subprocess.run(here, env={"PATH": path}, check=True, capture_output=True, text=True).stdout.strip()
+    assert said == ("ping" if probe == "livenessProbe" else "a secret a secret -e ping")
 
 
 class TestRedisWithReplicas:

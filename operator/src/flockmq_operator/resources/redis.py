@@ -97,7 +97,7 @@ def _template(context: Context) -> Manifest:
 
 def _redis(context: Context) -> Manifest:
     # A reply, be it the error LOADING, is a sign of life; -e: ready and started is who answers PONG.
-    alive, pong = (_exec(["valkey-cli", *arguments, "ping"]) for arguments in ([], ["-e"]))
+    alive, pong = _exec(["valkey-cli", "ping"]), _exec(_as_administrator("-e", "ping"))
     container = _container(context, "redis", REDIS_PORT) | {
         "command": ["valkey-server", f"{CONFIG_DIR}/valkey.conf"],
         "resources": context.spec.redis.resources.manifest(),
@@ -123,10 +123,9 @@ def _sentinel(context: Context) -> Manifest:
 
 
 def _container(context: Context, name: str, port: int) -> Manifest:
-    password = {"valueFrom": {"secretKeyRef": {"name": context.redis, "key": "password"}}}
-    env: list[Manifest] = [{"name": "REDISCLI_AUTH", **password}, {"name": "VALKEYCLI_AUTH", **password}]
+    env: list[Manifest] = []
     if context.redis_hosts:
-        env += [
+        env = [
             {"name": "SELF", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "HOSTS", "value": " ".join(context.redis_hosts)},
             {"name": "CLUSTER", "value": context.cluster.uid},
@@ -158,6 +157,12 @@ def _exec(command: list[str]) -> Manifest:
     return {"exec": {"command": command}, "timeoutSeconds": 10}
 
 
+def _as_administrator(*arguments: str) -> list[str]:
+    """valkey-cli with the password from its file: it is in no container's environment and on no command line."""
+    password = f"$(cat {SECRETS_DIR}/password)"
+    return ["sh", "-c", f'REDISCLI_AUTH={password} VALKEYCLI_AUTH={password} exec valkey-cli "$@"', "sh", *arguments]
+
+
 def _secret(context: Context) -> Manifest:
-    keys = ("redis.conf", "users.acl", *(("password", "sentinel.conf", "sentinel.acl") if context.redis_hosts else ()))
+    keys = ("password", "redis.conf", "users.acl", *(("sentinel.conf", "sentinel.acl") if context.redis_hosts else ()))
     return {"secretName": context.redis, "items": [{"key": key, "path": key} for key in keys]}

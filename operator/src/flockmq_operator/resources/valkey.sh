@@ -49,9 +49,7 @@ PAUSE_S=90
 UNSETTLED=999
 FOLLOW_EVERY_S=5
 
-export REDISCLI_AUTH VALKEYCLI_AUTH
-REDISCLI_AUTH=$(cat "$SECRETS/password")
-VALKEYCLI_AUTH=$REDISCLI_AUTH
+password=$(cat "$SECRETS/password") # of valkey-cli's environment alone, and on no command line
 
 all=0
 for _ in $HOSTS; do all=$((all + 1)); done
@@ -59,8 +57,9 @@ majority=$((all / 2 + 1))
 needed=$((all / 2)) # replicas that take part in a write
 
 say() { echo "valkey.sh: $*" >&2; }
-redis() { timeout 3 valkey-cli -h "$SELF" -p $PORT "$@"; }
-sentinel() { host=$1; shift; timeout 3 valkey-cli -h "$host" -p $SENTINEL_PORT --user operator "$@" 2>/dev/null; }
+cli() { REDISCLI_AUTH=$password VALKEYCLI_AUTH=$password timeout 3 valkey-cli "$@"; }
+redis() { cli -h "$SELF" -p $PORT "$@"; }
+sentinel() { host=$1; shift; cli -h "$host" -p $SENTINEL_PORT --user operator "$@" 2>/dev/null; }
 
 # word HOST: "EPOCH PRIMARY REPLICAS FLAGS" by the Sentinel there; "none" when it was told of no primary; nothing: no
 # answer
@@ -197,8 +196,9 @@ introduce() {
           say "$answered of $all Sentinels answer; to begin, all must"
         fi ;;
       *)
-        sentinel "$SELF" sentinel set $NAME quorum $majority auth-user default auth-pass "$REDISCLI_AUTH" \
-          down-after-milliseconds $DOWN_AFTER_MS failover-timeout $FAILOVER_TIMEOUT_MS parallel-syncs 1 && return ;;
+        printf %s "$password" | sentinel "$SELF" -x sentinel set $NAME quorum $majority parallel-syncs 1 \
+          down-after-milliseconds $DOWN_AFTER_MS failover-timeout $FAILOVER_TIMEOUT_MS auth-user default auth-pass &&
+          return ;;
     esac
     sleep 1
   done
