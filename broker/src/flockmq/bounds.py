@@ -11,6 +11,9 @@ MANAGEMENT_REQUEST_MAX_BYTES: Final = 1024
 MANAGEMENT_REQUEST_LINE_MAX_BYTES: Final = 2048
 MANAGEMENT_HEADER_MAX_BYTES: Final = 4096
 MANAGEMENT_KEEP_ALIVE_MAX_SECONDS: Final = 60
+LINK_KEY_MIN_BYTES: Final = 16
+LINK_KEYS_MAX: Final = 2
+"""Two while the cluster's key is replaced."""
 API_KEY_MIN_BYTES: Final = 32
 """Of a key that is configured; the server draws as many for those that it makes."""
 API_KEYS_MAX: Final = 1000

@@ -11,12 +11,10 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from flockmq.bounds import LINK_KEY_MIN_BYTES, LINK_KEYS_MAX
 from flockmq.errors import ConfigError
 
 log: Final = logging.getLogger(__name__)
-
-KEY_MIN_BYTES: Final = 16
-KEYS_MAX: Final = 2
 
 
 class LinkKeys:
@@ -55,10 +53,10 @@ class LinkKeys:
 def parse_keys(text: str) -> tuple[bytes, ...]:
     """One a line. Raises ConfigError."""
     keys = tuple(line.strip().encode() for line in text.splitlines() if line.strip())
-    if not 1 <= len(keys) <= KEYS_MAX:
+    if not 1 <= len(keys) <= LINK_KEYS_MAX:
         raise ConfigError(
-            f"cluster.key_file: {len(keys)} keys; write one, or {KEYS_MAX} while it is replaced, one a line"
+            f"cluster.key_file: {len(keys)} keys; write one, or {LINK_KEYS_MAX} while it is replaced, one a line"
         )
-    if min(map(len, keys)) < KEY_MIN_BYTES:
-        raise ConfigError(f"cluster.key_file: the key must have at least {KEY_MIN_BYTES} bytes")
+    if min(map(len, keys)) < LINK_KEY_MIN_BYTES:
+        raise ConfigError(f"cluster.key_file: the key must have at least {LINK_KEY_MIN_BYTES} bytes")
     return keys
