@@ -13,6 +13,7 @@ import select
 import socket
 from typing import Final
 
+from flockmq.auth.addresses import network
 from flockmq.bounds import ACCEPTS_PER_TURN_MAX, LISTEN_BACKLOG_MAX
 from flockmq.listeners import sockets
 from flockmq.listeners.connection import EPOLLIN, Connection
@@ -91,7 +92,7 @@ class Acceptor(Reactor):
             self._debit(listener)
             fd, address = accepted
             host = sockets.plain(str(address[0])) if isinstance(address, tuple) else ""
-            place = sockets.place_of(host) if ":" in host else host
+            place = network(host)
             why = self._turns_away(listener, host, place)
             if why:
                 self.refused(why)

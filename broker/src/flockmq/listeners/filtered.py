@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
+from flockmq.auth.addresses import network
 from flockmq.bounds import (
     FILTER_SLICE_MAX_BYTES,
     SINK_CONGESTED_BYTES,
@@ -23,7 +24,6 @@ from flockmq.bounds import (
 from flockmq.listeners.filter import Filter
 from flockmq.listeners.metered import Metered
 from flockmq.listeners.proxy import ProxyHeader
-from flockmq.listeners.sockets import place_of
 from flockmq.listeners.tls import Tls
 from flockmq.listeners.websocket import WebSocket
 from flockmq.mqtt.errors import PacketError
@@ -121,7 +121,7 @@ class Filtered(Metered):
             return False
         if not host:
             return True
-        place = place_of(host)
+        place = network(host)
         if engine.is_full(place):
             engine.refused(f"{host} has max_connections_per_address of {engine.max_connections_per_address}")
             return False

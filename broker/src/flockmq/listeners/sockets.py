@@ -77,13 +77,6 @@ def plain(host: str) -> str:
     return host[7:] if host.startswith("::ffff:") and "." in host else host
 
 
-def place_of(host: str) -> str:
-    """Where clients are counted together: an IPv4 address, or the /64 of an IPv6 one, which is one customer's."""
-    if ":" not in host:
-        return host
-    return socket.inet_pton(socket.AF_INET6, host.partition("%")[0])[:8].hex()
-
-
 def peer_of(fd: int, family: int) -> tuple[str, int]:
     """The other end's address and port; ("", 0) for a Unix socket, (UNKNOWN, 0) when it is gone: who reset the
     connection behind its last words must not pass for somebody without an address."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flockmq.errors import AddressInUse
-from flockmq.listeners.sockets import bound, bound_unix, peer_of, place_of, plain
+from flockmq.listeners.sockets import bound, bound_unix, peer_of, plain
 
 
 def test_a_bound_socket_refuses_clients_until_it_is_listened_on() -> None:
@@ -92,9 +92,3 @@ def test_who_reset_its_connection_passes_for_nobody_else() -> None:
         with accepted:
             assert accepted.recv(100) == b"last words"
             assert peer_of(accepted.fileno(), accepted.family) == ("?", 0)
-
-
-def test_addresses_of_one_customer_are_counted_together() -> None:
-    assert place_of("192.0.2.1") == "192.0.2.1"
-    assert place_of("2001:db8:1:2::1") == place_of("2001:db8:1:2:ffff::") != place_of("2001:db8:1:3::1")
-    assert place_of("fe80::1%eth0") == place_of("fe80::2%eth1")
