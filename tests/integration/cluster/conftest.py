@@ -14,6 +14,7 @@ from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.mesh import Address
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import ClusterSettings, LocalStatus
+from flockmq.home import wire
 from flockmq.home.asking import Admission, AttachError, Connection
 from flockmq.home.port import Attach, Nobody
 from flockmq.home.service import Homes
@@ -83,9 +84,9 @@ class NoSessions(Nobody):
     def own(self, slot: int) -> None:
         """There is nothing to load."""
 
-    def open(self, attach: Attach) -> bool:
+    def open(self, attach: Attach) -> int:
         attach.answer(0)
-        return True
+        return wire.ADMITTED
 
 
 class Node:
