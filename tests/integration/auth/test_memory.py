@@ -37,6 +37,7 @@ def test_who_fills_the_queue_of_a_client_that_is_away_is_refused_before_redis_is
     used = server.info("memory")["used_memory"]
     limit = used * 2 + 8 * MIB
     server.config_set("maxmemory", limit)
+    eventually(lambda: node.metric("flockmq_redis_memory_max_bytes") == limit, "the node has seen that")
     with Client(node.mqtt, "away", lasts=True) as away:
         away.subscribe("a/#", 1)
     with Client(node.mqtt, "eve") as eve, Client(node.mqtt, "jo") as jo:

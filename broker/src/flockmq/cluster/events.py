@@ -74,13 +74,17 @@ class EventRelay:
         self.lost_bytes: Counter[str] = Counter(dict.fromkeys((AWAY, NO_ROOM, STREAM_FULL), 0))
         self._choose_core = choose_core
         self._came: deque[tuple[str, bytes]] = deque()
-        self._stream_max_bytes = bounds.EVENTS_STREAM_MAX_BYTES
+        self._redis_bytes = 0
         self._unlooked_bytes = dict.fromkeys(KINDS, bounds.EVENTS_LOOK_BYTES)
         """Appended to each stream since it was looked at."""
 
     def limit(self, redis_bytes: int) -> None:
         """How much memory Redis has; 0: no bound is known."""
-        self._stream_max_bytes = share_of(redis_bytes, bounds.EVENTS_STREAM_MAX_BYTES)
+        self._redis_bytes = redis_bytes
+
+    @property
+    def _stream_max_bytes(self) -> int:
+        return share_of(self._redis_bytes, bounds.EVENTS_STREAM_MAX_BYTES)
 
     async def run(self) -> None:
         """Until cancelled."""

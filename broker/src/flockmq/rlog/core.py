@@ -166,7 +166,7 @@ class Core:
     def limit(self, redis_bytes: int) -> None:
         """How much memory Redis has; 0: no bound is known."""
         for retention in self._retention.values():
-            retention.max_bytes = share_of(redis_bytes, bounds.LOG_RETENTION_BYTES)
+            retention.redis_bytes = redis_bytes
 
     def applied(self, shard: str, size: int) -> None:
         """The replica applied an entry of so many bytes."""
@@ -209,7 +209,8 @@ class _Retention:
     """Marks along the log, so that its last `max_bytes` can be kept without asking Redis for sizes."""
 
     def __init__(self) -> None:
-        self.max_bytes = bounds.LOG_RETENTION_BYTES
+        self.redis_bytes = 0
+        """How much memory Redis has; 0: no bound is known."""
         self._marks: deque[tuple[StreamId, int]] = deque()  # a place, and the bytes applied up to it
         self._bytes = 0
 
@@ -219,6 +220,10 @@ class _Retention:
             self._marks.append((stream_id, self._bytes))
         while len(self._marks) > 1 and self._bytes - self._marks[1][1] >= self.max_bytes:
             self._marks.popleft()
+
+    @property
+    def max_bytes(self) -> int:
+        return share_of(self.redis_bytes, bounds.LOG_RETENTION_BYTES)
 
     @property
     def keep_from(self) -> StreamId | None:
