@@ -74,16 +74,19 @@ format: $(VENV)/.dev ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
-IN_PARALLEL := --numprocesses $(WORKERS) --dist loadfile
+# Files run beside one another, which delays what some of them wait for: what failed is run again, alone. Who fails twice
+# fails the run; who doesn't is named.
+TESTED = $(1) $(PYTEST) --numprocesses $(WORKERS) --dist loadfile $(2) || { \
+  printf '\n*** once more, alone, what failed:\n'; $(1) $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 5 $(2); }
 
 test-interpreted: $(VENV)/.dev ## unit and integration tests, from the sources, WORKERS=2 files at a time (default: as many as processor cores)
-	EXPECT_BUILD=interpreted PYTHONPATH=broker/src $(PYTEST) $(IN_PARALLEL)
+	$(call TESTED,EXPECT_BUILD=interpreted PYTHONPATH=broker/src)
 
 # The compiled tree is put before the sources by PYTHONPATH: what .venv runs stays as it was.
 test-compiled: $(VENV)/.dev ## the broker's tests once more, on the compiled modules
 	@if $(BIN)/python broker/can_compile.py; then \
 	  $(MAKE) --no-print-directory build/compiled && \
-	  EXPECT_BUILD=compiled PYTHONPATH=build/compiled $(PYTEST) $(IN_PARALLEL) $(BROKER_TESTS); \
+	  { $(call TESTED,EXPECT_BUILD=compiled PYTHONPATH=build/compiled,$(BROKER_TESTS)); }; \
 	else \
 	  printf '\n*** NOT TESTED: the compiled broker (see the line above).\n\n'; [ -z "$$CI" ]; \
 	fi
