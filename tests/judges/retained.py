@@ -11,9 +11,9 @@ connection published, and before what a later connection of its client publishes
 
 Lawful: what was acknowledged just before Redis lost its data may be gone with its writer; a will of a connection that
 came at once with another one, or that nobody answered, may stand in any order, and so may, while nodes of an older
-release are there, one whose client is back at once, or while a fault runs. Topics with a delayed retained message,
-or with the will of one of several clients, have writers that nobody orders: of these it is judged that all nodes show
-the same.
+release are there, one whose client is back at once, or while a fault runs, and then what it published, too. Topics with
+a delayed retained message, or with the will of one of several clients, have writers that nobody orders: of these it is
+judged that all nodes show the same.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _is_raced(story: Story, connection: Connection) -> bool:
 
 
 def _is_overtaken(story: Story, connection: Connection) -> bool:
-    """Its client was back before its will was surely written."""
+    """Its client was back before what it left, its will too, was surely written."""
     later = story.by_client[connection.asked.client][connection.place + 1 :]
     written_at = story.faults.any.quiet_for(connection.until, WRITTEN_MAX_S)
     return any(other.asked.at < written_at for other in later)
@@ -76,12 +76,13 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
 
 
 class _Topic:
-    """What was retained there, in the order in which it was sent last; `_unordered`: wills that may stand anywhere."""
+    """What was retained there, in the order in which it was sent last; `_unordered`: wills, and what a client left,
+    that may stand anywhere."""
 
     def __init__(self, story: Story, rules: Rules, writes: list[Sent]) -> None:
         self._story = story
         self._rules = rules
-        self._unordered = [sent for sent in writes if sent.is_will and self._may_stand_anywhere(sent.connections[0])]
+        self._unordered = [sent for sent in writes if self._may_stand_anywhere(sent)]
         has_wills = any(sent.is_will for sent in writes)
         self._rank = _rank if has_wills else _place
         in_order = (sent for sent in writes if not sent.had_no_effect and sent not in self._unordered)
@@ -94,10 +95,12 @@ class _Topic:
         """Its writers take turns."""
         self.may_expire = any(sent.expiry_s >= 0.0 for sent in writes)
 
-    def _may_stand_anywhere(self, of_will: Connection) -> bool:
-        if _is_raced(self._story, of_will):
+    def _may_stand_anywhere(self, sent: Sent) -> bool:
+        connection, faults = sent.connections[0], self._story.faults.any
+        if sent.is_will and _is_raced(self._story, connection):
             return True
-        return not self._rules.is_one_release and _is_overtaken(self._story, of_will)
+        may_be_late = sent.is_will or faults.overlap(sent.first_sent_at, connection.until)
+        return not self._rules.is_one_release and may_be_late and _is_overtaken(self._story, connection)
 
     def may_show(self, at: float) -> set[Message | None]:
         """None: nothing."""

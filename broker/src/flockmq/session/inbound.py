@@ -10,8 +10,8 @@ is given up meanwhile if its session lasts, for it sends it again, or if too muc
 
 Each step may be left out, but the last. Answers may come in any order; no message passes another: it is given to the
 log, and delivered, when all before it were. Where one is refused whose client will send it again, because it is gone or
-is told so by the end of its connection, none behind it is delivered either: of those that have an origin subscribers
-take none below the last that they took.
+is told so by the end of its connection, none behind it is delivered either, nor is any before its client was told: of
+those that have an origin subscribers take none below the last that they took.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class Line:
     that were delivered.
     """
 
-    __slots__ = ("_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_logging", "channel", "is_held")
+    __slots__ = (
+        "_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_logging", "_untold", "channel", "is_held",
+    )  # fmt: skip
 
     def __init__(self, channel: Publisher) -> None:
         self.channel = channel
@@ -111,6 +113,8 @@ class Line:
         self._bytes: int = 0
         self._is_broken: bool = False
         """A message was refused that its client will send again."""
+        self._untold: Inbound | None = None
+        """The last that was refused so that its client, if it is gone before it is told, sends it again."""
         self.is_held: bool = False
         """It waits for newer tables, and the router counts its bytes."""
 
@@ -163,7 +167,7 @@ class Line:
         while checking and checking[0].state != CHECKING:
             inbound = checking.popleft()
             asking.append(inbound)
-            if self._is_broken and inbound.message.qos:
+            if self._refuses(inbound):
                 _refuse(inbound)
             if inbound.state == PERMITTED:
                 channel.permitted(inbound)
@@ -173,7 +177,7 @@ class Line:
         while asking and asking[0].state != ASKING:
             inbound = asking.popleft()
             logging.append(inbound)
-            if self._is_broken and inbound.message.qos and inbound.state == LOGGING:
+            if inbound.state == LOGGING and self._refuses(inbound):
                 _refuse(inbound)
             if inbound.state == LOGGING:
                 channel.port.log(inbound)
@@ -199,20 +203,40 @@ class Line:
             return
         if channel.protocol_version != 5 or (reason not in _FOR_GOOD and not channel.can_answer()):
             self._is_broken = True
+        elif reason not in _FOR_GOOD:
+            self._untold = inbound
+
+    def _refuses(self, inbound: Inbound) -> bool:
+        """Behind what is sent again nothing is delivered that would come before it then."""
+        return inbound.message.qos > 0 and (self._is_broken or self._is_long_untold())
+
+    def _is_long_untold(self) -> bool:
+        """Who was refused is told behind what came before, and that waits."""
+        if self._untold is None:
+            return False
+        for queue in (self._delivered, self._logging, self._asking):
+            for inbound in queue:
+                if inbound is self._untold:
+                    return False
+                if inbound.state != DONE:
+                    return True
+        return False
 
     def _acknowledge(self, inbound: Inbound) -> None:
         self._bytes -= inbound.size_bytes
         if self.is_held:
             self.channel.router.held.bytes -= inbound.size_bytes + INBOUND_BYTES
         message, reason = inbound.message, inbound.reason
-        if message.qos == 2 and reason >= 0x80 and inbound.session is not None:
-            inbound.session.unremember(message.packet_id)  # whoever comes back to the session may send it again
+        if reason >= 0x80:
+            _forget(inbound)
+        if inbound is self._untold:
+            self._untold = None
         self.channel.acknowledge(message.qos, message.packet_id, reason)
 
     def _deliver(self, inbound: Inbound) -> None:
         router = self.channel.router
         message = inbound.message
-        if self._is_broken and message.qos:
+        if self._refuses(inbound):
             _refuse(inbound)
             return
         if router.may_refuse(message):
@@ -236,3 +260,13 @@ class Line:
 def _refuse(inbound: Inbound) -> None:
     inbound.reason = Reason.QUOTA_EXCEEDED
     inbound.state = DONE
+    _forget(inbound)
+
+
+def _forget(inbound: Inbound) -> None:
+    """Whoever comes back to the session may send it again: as another message, behind those that were delivered since.
+    So it is forgotten before one is, not when the client is told, which may be gone by then.
+    """
+    session, inbound.session = inbound.session, None
+    if session is not None and inbound.message.qos == 2:
+        session.unremember(inbound.message.packet_id)

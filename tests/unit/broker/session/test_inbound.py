@@ -292,10 +292,10 @@ def group_of(node: Node, *peers: OtherNode) -> None:
         shares.put((b"$share/g/a", name), Members(1, 0), None)
 
 
-def with_origin(node: Node, publisher: Client) -> Inbound:
+def with_origin(node: Node, publisher: Client, packet_id: int = 1) -> Inbound:
     """A QoS 2 message that waits for the log alone."""
     node.port.hold = True
-    node.feed(publisher, publish(5, "a", "1", qos=2, packet_id=1, retain=True))
+    node.feed(publisher, publish(5, "a", "1", qos=2, packet_id=packet_id, retain=True))
     inbound = node.port.inbound.pop()
     inbound.message.origin = of_session(10)
     return inbound
@@ -361,3 +361,22 @@ def test_a_qos_2_message_refused_to_who_is_gone_may_be_sent_again(node: Node) ->
     node.port.inbound[1].logged(Reason.SUCCESS)
     node.turn()
     assert back.packets() == [b"\x50\x02\x00\x07"]
+
+
+def test_behind_what_is_refused_and_not_told_yet_nothing_is_delivered(node: Node) -> None:
+    """Its client may be gone before it is told, and send it again: behind what was delivered since."""
+    link, publisher = other(node, b"#"), node.client("p", 5)
+    node.feed(publisher, publish(5, "a", "0", qos=1, packet_id=9))
+    refused, later = with_origin(node, publisher), with_origin(node, publisher, 2)
+    link.has_room = False
+    refused.logged(Reason.SUCCESS)
+    link.has_room = True
+    later.logged(Reason.SUCCESS)
+    assert len(link.taken) == 1
+    assert (refused.session, later.session) == (None, None), "each is forgotten before anything else is delivered"
+    link.waiting[0]()
+    node.turn()
+    assert [packet[-1] for packet in publisher.packets()] == [9, 0x97, 0x97]
+    third = with_origin(node, publisher, 3)
+    third.logged(Reason.SUCCESS)
+    assert len(link.taken) == 2, "who was told is told in order"
