@@ -89,9 +89,13 @@ def _add_users(verbs: Verbs) -> None:
     password.set_defaults(do=_set_password)
     superuser = verbs.add_parser("superuser", help="whether it may do everything")
     superuser.set_defaults(do=_set_superuser)
+    disable = verbs.add_parser("disable", help="it can't connect until it is enabled, and is sent away")
+    disable.set_defaults(do=_disable_user, disabled=True)
+    enable = verbs.add_parser("enable", help="it can connect again, with its password")
+    enable.set_defaults(do=_disable_user, disabled=False)
     remove = verbs.add_parser("remove", help="it can't connect any more")
     remove.set_defaults(do=_remove_user)
-    for verb in (show, add, password, superuser, remove):
+    for verb in (show, add, password, superuser, disable, enable, remove):
         verb.add_argument("user_id", metavar="USER")
     add.add_argument("--superuser", action="store_true", help="it may do everything")
     add.add_argument("--hash", metavar="HASH", help="instead of a password: $argon2id$…, $2b$… or $pbkdf2-…")
@@ -256,6 +260,10 @@ def _set_password(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 
 def _set_superuser(api: Api, options: argparse.Namespace) -> Iterator[Row]:
     yield api.ask("PUT", _path("users", options.user_id), {"is_superuser": options.answer == "yes"})
+
+
+def _disable_user(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    yield api.ask("PUT", _path("users", options.user_id), {"is_disabled": options.disabled})
 
 
 def _remove_user(api: Api, options: argparse.Namespace) -> Iterator[Row]:

@@ -58,8 +58,13 @@ async def test_nobody_comes_by_anothers_client_id(fleet: Configured, version: in
 
 @pytest.mark.parametrize(
     ("method", "change"),
-    [("DELETE", None), ("PUT", {"password": "another"}), ("PUT", {"is_superuser": False})],
-    ids=["deleted", "password", "demoted"],
+    [
+        ("DELETE", None),
+        ("PUT", {"password": "another"}),
+        ("PUT", {"is_superuser": False}),
+        ("PUT", {"is_disabled": True}),
+    ],
+    ids=["deleted", "password", "demoted", "disabled"],
 )
 async def test_a_user_that_lost_its_rights_is_sent_away_from_every_node(
     fleet: Configured, method: str, change: dict[str, object] | None

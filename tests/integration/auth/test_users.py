@@ -61,6 +61,19 @@ async def test_a_user_made_on_one_node_is_known_on_all(fleet: Configured) -> Non
     assert await connects(one, "c", "jo", "pw") == 0x86
 
 
+async def test_a_disabled_user_hears_what_an_unknown_one_hears_until_it_is_enabled(fleet: Configured) -> None:
+    node = fleet.single("""
+    [authentication]
+    chain = [{ mechanism = "password_based:built_in_database" }, { mechanism = "scram:built_in_database" }]
+    """)
+    api(node, "POST", "/users", {"user_id": "jo", "password": "pw"})
+    for is_disabled, reason in ((False, 0), (True, 0x86), (False, 0)):
+        assert api(node, "PUT", "/users/jo", {"is_disabled": is_disabled})[1]["is_disabled"] is is_disabled
+        assert await connects(node, "c", "jo", "pw") == reason
+        async with await Raw.open(node.mqtt) as client:
+            assert (await scram(client, "jo", "pw"))[1].reason == reason
+
+
 async def test_scram_proves_both_sides_and_may_be_done_again(fleet: Configured) -> None:
     node = fleet.single(SCRAM)
     for name in ("jo", "ann"):
@@ -154,9 +167,11 @@ def test_the_command_line_manages_users_rules_and_bans(fleet: Configured, flockm
 
     rules = fleet.directory / "rules.toml"
     rules.write_text('[[rules]]\npermit = "allow"\ntopics = ["a/#"]\n')
-    assert ctl("users", "add", "jo", password="pw\n") == "user_id=jo\tis_superuser=no\n"
-    assert ctl("users", "superuser", "jo", "yes") == "user_id=jo\tis_superuser=yes\n"
-    assert ctl("--json", "users", "list") == '{"user_id":"jo","is_superuser":true}\n'
+    assert ctl("users", "add", "jo", password="pw\n") == "user_id=jo\tis_superuser=no\tis_disabled=no\n"
+    assert ctl("users", "superuser", "jo", "yes") == "user_id=jo\tis_superuser=yes\tis_disabled=no\n"
+    assert ctl("--json", "users", "list") == '{"user_id":"jo","is_superuser":true,"is_disabled":false}\n'
+    assert ctl("users", "disable", "jo").endswith("\tis_disabled=yes\n")
+    assert ctl("users", "enable", "jo").endswith("\tis_disabled=no\n")
     ctl("rules", "set", "username", "jo", "--file", str(rules))
     assert '"topics":["a/#"]' in ctl("rules", "list")
     assert "as=clientid\twho=c\t" in ctl("bans", "add", "clientid", "c", "--for", "1h")

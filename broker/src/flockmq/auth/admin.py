@@ -17,6 +17,7 @@ from flockmq.auth.index import SortedKeys
 from flockmq.auth.pool import HashPool
 from flockmq.auth.rules import Rules, glob
 from flockmq.auth.settings import HashAlgorithm, Rule
+from flockmq.auth.users import disabled, enabled, is_disabled
 from flockmq.bounds import AUTH_PAGE_MAX, BAN_PATTERNS_MAX, PASSWORD_MAX_BYTES, RULES_MAX_BYTES
 from flockmq.clock import Clock
 from flockmq.rlog.entry import Op
@@ -57,6 +58,8 @@ class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password_hash: str | None = None
     salt: str = ""
     is_superuser: bool = False
+    is_disabled: bool | None = None
+    """None: as it was; who is new isn't."""
 
     def __repr__(self) -> str:
         return f"NewUser({self.user_id!r}, …)"
@@ -69,6 +72,7 @@ class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password_hash: str | None = None
     salt: str = ""
     is_superuser: bool | None = None
+    is_disabled: bool | None = None
 
     def __repr__(self) -> str:
         return "UserChange(…)"
@@ -77,6 +81,7 @@ class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ShownUser(msgspec.Struct, frozen=True):
     user_id: str
     is_superuser: bool
+    is_disabled: bool
 
 
 class ShownRules(msgspec.Struct, frozen=True, rename={"of": "as"}):
@@ -166,10 +171,10 @@ class Admin:
         old = self._user(user_id)
         is_superuser = old.is_superuser if change.is_superuser is None else change.is_superuser
         if change.password is None and change.password_hash is None:
-            user = User(old.password_hash, old.scram, is_superuser)
+            user = _as_said(msgspec.structs.replace(old, is_superuser=is_superuser), change.is_disabled, old)
         else:
-            new = NewUser(user_id, change.password, change.password_hash, change.salt, is_superuser)
-            user = await self.made(new, old)
+            said = change.password, change.password_hash, change.salt
+            user = await self.made(NewUser(user_id, *said, is_superuser, change.is_disabled), old)
         await self._write([USERS.put(user_id, user)])
         return _shown_user(user_id, user)
 
@@ -180,6 +185,9 @@ class Admin:
 
     async def made(self, new: NewUser, old: User | None = None) -> User:
         """The row to write: with the password that it has already, a user isn't another one. Raises Invalid, Busy."""
+        return _as_said(await self._enabled(new, None if old is None else enabled(old)), new.is_disabled, old)
+
+    async def _enabled(self, new: NewUser, old: User | None) -> User:
         if (new.password is None) == (new.password_hash is None):
             raise Invalid("password", "say either password or password_hash")
         if "\0" in new.user_id:
@@ -311,7 +319,14 @@ class Admin:
 
 
 def _shown_user(user_id: str, user: User) -> ShownUser:
-    return ShownUser(user_id, user.is_superuser)
+    return ShownUser(user_id, user.is_superuser, is_disabled(user))
+
+
+def _as_said(user: User, is_to_be_disabled: bool | None, old: User | None) -> User:
+    """Enabled or disabled; where that isn't said, as it was."""
+    if is_to_be_disabled is None:
+        is_to_be_disabled = old is not None and is_disabled(old)
+    return disabled(user) if is_to_be_disabled else enabled(user)
 
 
 def _shown_ban(key: tuple[str, str], ban: Ban) -> ShownBan:

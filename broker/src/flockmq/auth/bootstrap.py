@@ -1,7 +1,7 @@
 """Users that a file brings: CSV or JSON, as EMQX reads them.
 
-    user_id,password_hash,salt,is_superuser          user_id,password,is_superuser
-    meter-1,$argon2id$v=19$…,,false                  meter-1,secret,false
+    user_id,password_hash,salt,is_superuser          user_id,password,is_superuser,is_disabled
+    meter-1,$argon2id$v=19$…,,false                  meter-1,secret,false,true
 
 A core takes a file in once: the log remembers the sum of its content. Users that are there already stay as they are,
 and one who was removed comes back only with another content. With `replace` they become as the file says, each time
@@ -134,7 +134,7 @@ def _csv_rows(content: bytes, kind: Kind, file: Path) -> list[tuple[str, dict[st
         if missing := {"user_id", COLUMNS[kind]} - set(columns):
             raise ConfigError(
                 f"{file}: line 1: has no column {' and '.join(sorted(missing))}; with bootstrap_type {kind} it must "
-                f"name user_id, {COLUMNS[kind]} and, if wanted, salt and is_superuser"
+                f"name user_id, {COLUMNS[kind]} and, if wanted, salt, is_superuser and is_disabled"
             )
         return [
             (f"{file}: line {reader.line_num}", {name: value for name, value in row.items() if value}) for row in reader

@@ -1,6 +1,7 @@
 """Users in the cluster's own log (backend `built_in_database`): by password, and by SCRAM-SHA-256.
 
-What always holds: whether a user exists can't be told from the time that an answer takes, nor from a SCRAM challenge.
+What always holds: whether a user exists, or is disabled, can't be told from the time that an answer takes, nor from a
+SCRAM challenge.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from flockmq.auth.client_ids import ClientIds
 from flockmq.auth.pool import Busy, HashPool, Verified
 from flockmq.auth.scram_iterations import ScramIterations
 from flockmq.auth.settings import BuiltIn
-from flockmq.auth.users import Lookup
+from flockmq.auth.users import Lookup, enabled, is_disabled
 from flockmq.bounds import PASSWORD_MAX_BYTES
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.shards import User
@@ -36,7 +37,7 @@ class Passwords:
         return self._verified.knows(password, stored)
 
     async def is_right(self, attempt: Attempt, password: bytes, stored: str | None) -> bool:
-        """`stored` None: there is no such user, which takes as long. Raises Busy."""
+        """`stored` None: nobody may come by this name, which takes as long. Raises Busy."""
         work = partial(hashing.is_right, password, stored or self._decoy)
         right = await self._pool.run(attempt.peer.host, work, attempt.is_gone)
         if right and stored:
@@ -68,8 +69,9 @@ class BuiltInAuthenticator:
         return self._checked(attempt, attempt.password, user_id, user)
 
     async def _checked(self, attempt: Attempt, password: bytes, user_id: bytes, user: User | None) -> Verdict:
+        stored = None if user is None or is_disabled(user) else user.password_hash
         try:
-            right = await self._passwords.is_right(attempt, password, None if user is None else user.password_hash)
+            right = await self._passwords.is_right(attempt, password, stored)
         except Busy:
             return Pass.BUSY
         if user is None:
@@ -84,7 +86,7 @@ def _granted(attempt: Attempt, user_id: bytes, user: User) -> Granted:
 def _verifier(user: User) -> scram.Verifier | None:
     """None: the user has none, or one that this node can't read."""
     try:
-        return scram.Verifier.parse(user.scram)
+        return scram.Verifier.parse(enabled(user).scram)
     except ValueError:
         return None
 
@@ -134,7 +136,7 @@ class ScramExchange:
         if verifier is None:
             iterations = self._iterations.of_nobody(first.user, self._pepper)
             verifier = scram.Verifier.nobodys(first.user, iterations, self._pepper)
-        else:
+        elif user is not None and not is_disabled(user):
             self._user = user
         self._server = scram.Server(first, verifier)
         return self._server.challenge

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Self
 
 from flockmq.auth import scram
+from flockmq.auth.users import enabled
 from flockmq.rlog.shards import User
 
 
@@ -46,7 +47,7 @@ class ScramIterations:
         self._users = fresh._users
 
     def _count(self, user: User, change: int) -> None:
-        iterations = scram.iterations_of(user.scram)
+        iterations = scram.iterations_of(enabled(user).scram)
         if iterations is not None:
             self._users[iterations] += change
             if not self._users[iterations]:

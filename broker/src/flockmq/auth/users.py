@@ -1,4 +1,7 @@
-"""Users in the log whose rights are gone while they are connected: deleted, demoted, or with another password.
+"""Users in the log whose rights are gone while they are connected: deleted, disabled, demoted, or their password is
+another.
+
+A disabled user's hash and verifier stand behind a mark, as in /etc/shadow: no release takes them for what they were.
 
 What always holds: whoever was let in as a user of the log, and is one no more as it was then, is found, whether the row
 changed before the connection was there or after, and also across a bootstrap.
@@ -7,12 +10,15 @@ changed before the connection was there or after, and also across a bootstrap.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
+from typing import Final, Self
+
+import msgspec
 
 from flockmq.rlog.shards import User
 from flockmq.session.principal import Principal
 
 Lookup = Callable[[str], User | None]
+DISABLED: Final = "!"
 
 
 class Users:
@@ -51,6 +57,28 @@ def loses(then: User, now: User) -> bool:
         or (bool(then.scram) and now.scram != then.scram)
         or (then.is_superuser and not now.is_superuser)
     )
+
+
+def is_disabled(user: User) -> bool:
+    return user.password_hash.startswith(DISABLED)
+
+
+def disabled(user: User) -> User:
+    return (
+        user
+        if is_disabled(user)
+        else _marked(user, DISABLED + user.password_hash, user.scram and DISABLED + user.scram)
+    )
+
+
+def enabled(user: User) -> User:
+    if not is_disabled(user):
+        return user
+    return _marked(user, user.password_hash.removeprefix(DISABLED), user.scram.removeprefix(DISABLED))
+
+
+def _marked(user: User, password_hash: str, scram: str) -> User:
+    return msgspec.structs.replace(user, password_hash=password_hash, scram=scram)
 
 
 def _nobody(_: bytes | None) -> None:

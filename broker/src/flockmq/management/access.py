@@ -127,6 +127,8 @@ async def delete_ban(request: web.Request) -> web.Response:
 def _changed(change: UserChange) -> Iterator[str]:
     if change.is_superuser is not None:
         yield "superuser" if change.is_superuser else "no superuser"
+    if change.is_disabled is not None:
+        yield "disabled" if change.is_disabled else "enabled"
     if change.password is not None or change.password_hash is not None:
         yield "password"
 

@@ -82,7 +82,9 @@ class RetainedMessage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class User(msgspec.Struct, frozen=True, array_like=True):
-    """Who may connect with a password; `password_hash` and `scram` as `auth.hashing` writes them, "" for none."""
+    """Who may connect with a password; `password_hash` and `scram` as `auth.hashing` writes them, "" for none, and
+    marked in a disabled user (`auth.users`).
+    """
 
     password_hash: str
     scram: str = ""

@@ -13,6 +13,7 @@ from flockmq.auth.bootstrap import Bootstrap, Kind, parsed
 from flockmq.auth.hashing import is_right, made
 from flockmq.auth.pool import HashPool
 from flockmq.auth.settings import Pbkdf2
+from flockmq.auth.users import enabled, is_disabled
 from flockmq.clock import SYSTEM
 from flockmq.errors import ConfigError
 from flockmq.rlog.shards import USERS, User
@@ -111,6 +112,31 @@ async def test_whose_password_is_the_same_stays_as_it_was(tmp_path: Path, log: F
     file.write_text("user_id,password\njo,pw\n")
     await replacing.take_in()
     assert log.tables.users.get("jo") == User(before.password_hash, before.scram, is_superuser=False)
+
+
+async def test_who_is_disabled_stays_so_unless_the_file_says_otherwise(
+    tmp_path: Path, log: FakeLog, pool: HashPool
+) -> None:
+    file = tmp_path / "users.csv"
+    admin = Admin(log.as_rlog(), Bans(), pool, CHEAP, 4096, SYSTEM)
+    replacing = Bootstrap(file, "plain", admin, log.as_rlog(), SYSTEM, replace=True)
+    rows: list[User | None] = []
+    for text in (
+        "user_id,password,is_disabled\njo,pw,true\n",
+        "user_id,password\njo,pw\n",
+        "user_id,password,is_disabled\njo,pw,false\n",
+    ):
+        file.write_text(text)
+        await replacing.take_in()
+        rows.append(log.tables.users.get("jo"))
+    first, second, third = rows
+    assert first is second, "nothing was written"
+    assert first is not None
+    assert third is not None
+    assert is_disabled(first)
+    assert third == enabled(first)
+    assert is_right(b"pw", third.password_hash)
+    assert not is_right(b"pw", first.password_hash), "by no release"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from flockmq.auth.client_ids import BoundToClientIds, ClientIds
 from flockmq.auth.hashing import decoy, made
 from flockmq.auth.pool import HashPool, Verified
 from flockmq.auth.settings import BuiltIn, Certificate, FailedLogins, Pbkdf2
+from flockmq.auth.users import disabled, enabled
 from flockmq.bounds import LOGINS_OF_NAME_MAX
 from flockmq.clock import Clock
 from flockmq.mqtt.reason import Reason
@@ -213,6 +214,18 @@ async def test_an_unknown_user_costs_as_many_hashes_as_a_known_one(pool: HashPoo
     known = pool.hashed
     await decided(users.by_name, attempt(username="nobody", password="wrong"))
     assert pool.hashed == 2 * known
+
+
+async def test_a_disabled_user_costs_and_hears_what_a_wrong_password_does(pool: HashPool) -> None:
+    users = Users(pool)
+    await decided(users.by_name, attempt(username="jo", password="pw"))
+    right = users.users["jo"]
+    users.users["jo"] = disabled(right)
+    outcome = await decided(users.by_name, attempt(username="jo", password="pw"))
+    assert (outcome.reason, pool.hashed) == (Reason.BAD_USER_NAME_OR_PASSWORD, 2)
+    users.users["jo"] = enabled(users.users["jo"])
+    assert users.users["jo"] == right
+    assert at_once(users.by_name, attempt(username="jo", password="pw")).reason == Reason.SUCCESS
 
 
 async def test_who_comes_back_costs_no_hash_until_the_password_changes(pool: HashPool) -> None:

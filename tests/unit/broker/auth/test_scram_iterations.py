@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flockmq.auth.scram import Verifier
 from flockmq.auth.scram_iterations import ScramIterations
+from flockmq.auth.users import disabled
 from flockmq.rlog.shards import User
 
 NOBODY = [f"nobody-{number}" for number in range(400)]
@@ -36,6 +37,12 @@ def test_nobody_is_told_what_users_are_told() -> None:
     iterations.put("u10", user(600_000), user(4096))
     changed = [pair for pair in zip(before, told(iterations), strict=True) if pair[0] != pair[1]]
     assert set(changed) <= {(4096, 600_000)}, "as a user's changes with a password"
+
+
+def test_a_disabled_user_counts_as_it_did() -> None:
+    iterations = ScramIterations(600_000)
+    iterations.put("a", disabled(user(4096)), None)
+    assert set(told(iterations)) == {4096}
 
 
 def test_users_that_go_count_no_more() -> None:

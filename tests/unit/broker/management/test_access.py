@@ -89,7 +89,7 @@ async def test_a_body_that_is_nested_too_deep_is_refused(site: Site) -> None:
 
 
 async def test_a_user_is_made_shown_changed_and_removed(site: Site) -> None:
-    shown = {"user_id": "jo/ö", "is_superuser": False}
+    shown = {"user_id": "jo/ö", "is_superuser": False, "is_disabled": False}
     assert await site.ask("POST", "/users", {"user_id": "jo/ö", "password": "pw"}) == (201, shown)
     path = "/users/jo%2F%C3%B6"
     assert await site.ask("GET", path) == (200, shown)
@@ -130,6 +130,24 @@ async def test_a_user_that_cant_be_made_is_refused_with_the_field(site: Site, bo
     assert status == 400
     assert why in answer["error"]
     assert len(site.log.tables.users) == 0
+
+
+async def test_a_user_is_disabled_and_enabled_whatever_else_changes(site: Site) -> None:
+    await site.ask("POST", "/users", {"user_id": "jo", "password": "pw"})
+    for change, is_disabled in (
+        ({"is_disabled": True}, True),
+        ({"password": "new"}, True),
+        ({"is_superuser": True}, True),
+        ({"is_disabled": False}, False),
+    ):
+        _, shown = await site.ask("PUT", "/users/jo", change)
+        assert shown["is_disabled"] is is_disabled
+        jo = site.log.tables.users.get("jo")
+        assert jo is not None
+        assert is_right(b"new", jo.password_hash) is not is_disabled
+    assert jo.is_superuser
+    _, ann = await site.ask("POST", "/users", {"user_id": "ann", "password": "pw", "is_disabled": True})
+    assert ann["is_disabled"]
 
 
 async def test_a_user_isnt_made_twice(site: Site) -> None:

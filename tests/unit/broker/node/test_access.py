@@ -12,6 +12,7 @@ import pytest
 from flockmq.auth.scram import Verifier
 from flockmq.auth.service import Auth
 from flockmq.auth.settings import Authentication, Authorization, BuiltInSource, FileSource, Flapping, Rule, Scram
+from flockmq.auth.users import disabled
 from flockmq.clock import SYSTEM
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Auth as AuthPacket
@@ -322,6 +323,7 @@ async def changed(node: Gate, *ops: Op) -> None:
         (USERS.put("jo", User("other", "verifier", is_superuser=True)), True),
         (USERS.put("jo", User("hash", "other", is_superuser=True)), True),
         (USERS.put("jo", User("hash", "verifier", is_superuser=False)), True),
+        (USERS.put("jo", disabled(AS_IT_WAS)), True),
         (USERS.put("jo", AS_IT_WAS), False),
         (USERS.delete("ann"), False),
     ],
