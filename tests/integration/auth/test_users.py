@@ -155,6 +155,23 @@ def test_a_bootstrap_file_that_cannot_be_read_ends_the_start(fleet: Configured, 
     assert (code, said) == (2, f"{users}: line 2: a user needs a password, as bootstrap_type is plain")
 
 
+def test_users_of_a_file_that_nobody_asks_for_end_the_start(fleet: Configured, flockmq: Commands) -> None:
+    fleet.configure('[authentication]\nbootstrap_file = "users.csv"\n')
+    code, said = flockmq.refused("run", "--config", str(fleet.file), "--data-dir", str(fleet.directory / "bad"))
+    assert code == 2
+    assert "authentication" in said
+    assert "nothing in chain asks for them; add [[authentication.chain]]" in said
+
+
+async def test_users_and_rules_that_nobody_asks_for_are_refused(fleet: Configured) -> None:
+    node = fleet.single("")
+    users = api(node, "POST", "/users", {"user_id": "jo", "password": "pw"})
+    rules = api(node, "PUT", "/rules/all", {"rules": [{"permit": "deny"}]})
+    assert (users[0], rules[0]) == (409, 409)
+    assert "authentication.chain" in str(users[1])
+    assert "authorization.sources" in str(rules[1])
+
+
 def test_the_command_line_manages_users_rules_and_bans(fleet: Configured, flockmq: Commands) -> None:
     node = fleet.single(PASSWORDS + '[authorization]\nsources = [{ type = "built_in_database" }]\n')
     where = ("ctl", "--url", f"http://127.0.0.1:{node.management}", "--api-key-file", str(fleet.key_file))

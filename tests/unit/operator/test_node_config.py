@@ -160,6 +160,11 @@ def test_users_come_from_the_secret_that_the_spec_names(tmp_path: Path) -> None:
     assert authentication.bootstrap_type == "hash"
 
 
+def test_users_that_no_authenticator_asks_for_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"spec\.authentication\.users: nothing in the chain asks for them"):
+        loaded(tmp_path, {"authentication": {"users": {"secretName": "fleet"}, "chain": [JWT]}}, "core")
+
+
 def test_an_authenticators_secret_is_a_file(tmp_path: Path) -> None:
     chain = loaded(tmp_path, {"authentication": {"chain": [JWT], "allowAnonymous": True}}).authentication.chain
     secret = getattr(chain[0], "secret", None)

@@ -47,6 +47,10 @@ class Missing(Exception):
     """What was asked for isn't there."""
 
 
+class Unused(Exception):
+    """What was to be made would have no effect."""
+
+
 # --- what is asked for, and shown -----------------------------------------------------------------------------------
 
 
@@ -122,7 +126,8 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Admin:
-    """`scram_iterations` None: nobody logs in by SCRAM, and no verifiers are made."""
+    """`scram_iterations` None: nobody logs in by SCRAM, and no verifiers are made. `users_matter`: clients are let in
+    by the log's users, among others; `rules_matter` alike."""
 
     def __init__(
         self,
@@ -132,6 +137,9 @@ class Admin:
         algorithm: HashAlgorithm,
         scram_iterations: int | None,
         clock: Clock,
+        *,
+        users_matter: bool = True,
+        rules_matter: bool = True,
     ) -> None:
         self._rlog = rlog
         self._clock = clock
@@ -143,6 +151,8 @@ class Admin:
         self._ruled: SortedKeys[tuple[str, str]] = SortedKeys()
         self._banned: SortedKeys[tuple[str, str]] = SortedKeys()
         self._swept_to: tuple[str, str] | None = None
+        self._users_matter = users_matter
+        self._rules_matter = rules_matter
         rlog.on_change(USERS.name, self._users)
         rlog.on_change(RULES.name, self._ruled)
         rlog.on_change(BANS.name, self._banned)
@@ -159,7 +169,9 @@ class Admin:
         return _shown_user(user_id, self._user(user_id))
 
     async def create_user(self, new: NewUser) -> ShownUser:
-        """Raises Invalid, Exists, Busy, and what the log raises."""
+        """Raises Unused, Invalid, Exists, Busy, and what the log raises."""
+        if not self._users_matter:
+            raise Unused('nothing in authentication.chain asks for users: add "password_based:built_in_database"')
         if self._tables.users.get(new.user_id) is not None:
             raise Exists(f"user {new.user_id!r} is there already")
         user = await self.made(new)
@@ -238,7 +250,9 @@ class Admin:
         return ShownRules(of, who, sources.decoded(raw))
 
     async def put_rules(self, of: OfKind, who: str, rules: tuple[Rule, ...]) -> ShownRules:
-        """In the place of those that there are. Raises Invalid, and what the log raises."""
+        """In the place of those that there are. Raises Unused, Invalid, and what the log raises."""
+        if not self._rules_matter:
+            raise Unused('nothing in authorization.sources asks for rules: add one of type "built_in_database"')
         try:
             Rules(rules)
         except ValueError as error:

@@ -99,7 +99,16 @@ class Auth:
         )
         self.authorizer = Authorizer(authorization, list(self._sources(authorization)), clock.monotonic)
         iterations = None if scram is None else scram[1].iteration_count
-        self.admin = Admin(rlog, self.bans, self.pool, self.algorithm, iterations, cluster_clock)
+        self.admin = Admin(
+            rlog,
+            self.bans,
+            self.pool,
+            self.algorithm,
+            iterations,
+            cluster_clock,
+            users_matter=authentication.asks_the_log,
+            rules_matter=authorization.asks_the_log,
+        )
         self.minds_flapping: Final = flapping.enable
         self._flapping = FlappingDetector(flapping)
         self._ban_s = flapping.ban_time

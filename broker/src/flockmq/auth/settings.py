@@ -197,6 +197,18 @@ class Authentication(_Section, frozen=True, kw_only=True):
     bootstrap_replace: bool = False
     """Whether users that are there already become as the file says, each time that its content changes."""
 
+    def __post_init__(self) -> None:
+        if self.bootstrap_file is not None and not self.asks_the_log:
+            raise ValueError(
+                "bootstrap_file has users, but nothing in chain asks for them; add [[authentication.chain]] "
+                'mechanism = "password_based:built_in_database"'
+            )
+
+    @property
+    def asks_the_log(self) -> bool:
+        """Users of the log count for something."""
+        return any(isinstance(link, BuiltIn | Scram) for link in self.chain)
+
 
 # --- authorization --------------------------------------------------------------------------------------------------
 
@@ -270,6 +282,11 @@ class Authorization(_Section, frozen=True, kw_only=True):
     deny_action: Literal["ignore", "disconnect"] = "ignore"
     """Whether a client that tries what it may not is only told so, or disconnected."""
     cache: Cache = Cache()
+
+    @property
+    def asks_the_log(self) -> bool:
+        """Rules of the log count for something."""
+        return any(isinstance(source, BuiltInSource) for source in self.sources)
 
 
 # --- flapping -------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from flockmq.auth.addresses import network
-from flockmq.auth.admin import Exists, Invalid, Missing
+from flockmq.auth.admin import Exists, Invalid, Missing, Unused
 from flockmq.auth.pool import Busy
 from flockmq.bounds import (
     API_FAILURE_MAX_S,
@@ -92,6 +92,8 @@ async def in_words(request: web.Request, handler: Handler) -> web.StreamResponse
         return _error(400, str(error))
     except Missing as error:
         return _error(404, str(error))
+    except Unused as error:
+        return _error(409, f"{error}, on all nodes; until then it would have no effect")
     except Exists as error:
         return _error(409, f"{error}; change it with PUT")
     except web.HTTPRequestEntityTooLarge:

@@ -101,8 +101,12 @@ class Context(msgspec.Struct, frozen=True):
     @property
     def makes_user(self) -> bool:
         """Whether the operator makes a first user: somebody must be able to connect where nobody else named users."""
-        spec = self.spec.authentication
-        return spec.users is None and any(str(entry.get("mechanism")).endswith(BUILT_IN) for entry in spec.chain)
+        return self.spec.authentication.users is None and self.asks_the_log
+
+    @property
+    def asks_the_log(self) -> bool:
+        """Who may connect is asked of the users in the cluster's log, among others."""
+        return any(str(entry.get("mechanism")).endswith(BUILT_IN) for entry in self.spec.authentication.chain)
 
     @property
     def image_pull_policy(self) -> str:

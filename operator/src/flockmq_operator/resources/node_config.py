@@ -138,7 +138,13 @@ def tls_table(listener: Listener) -> Document:
 
 
 def authentication(context: Context) -> Document:
+    """Raises SpecError."""
     spec = context.spec.authentication
+    if spec.users and not context.asks_the_log:
+        raise SpecError(
+            "spec.authentication.users: nothing in the chain asks for them: add mechanism "
+            "password_based:built_in_database to spec.authentication.chain, or remove users"
+        )
     found: list[SecretFile] = []
     table: Document = {
         "allow_anonymous": spec.allow_anonymous,
