@@ -20,12 +20,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client.registry import CollectorRegistry
 
 from flockmq.auth.admin import Admin
@@ -34,9 +36,12 @@ from flockmq.bounds import (
     MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
     MANAGEMENT_REQUEST_LINE_MAX_BYTES,
     MANAGEMENT_REQUEST_MAX_BYTES,
+    REFUSALS_LOGGED_PER_S,
 )
+from flockmq.clock import SYSTEM
 from flockmq.config.values import Address
 from flockmq.errors import cannot_bind
+from flockmq.logs import Sparing
 from flockmq.management import access, alarms, clients, overview, plugins, sessions
 from flockmq.management import keys as key_paths
 from flockmq.management.api_keys import Keys
@@ -44,6 +49,8 @@ from flockmq.management.audit_log import Audit
 from flockmq.management.guard import Guard
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
+
+log: Final = logging.getLogger(__name__)
 
 NODE: Final = web.AppKey("node", NodeView)
 REGISTRY: Final = web.AppKey("registry", CollectorRegistry)
@@ -97,6 +104,25 @@ def _json(value: object) -> web.Response:
     return web.Response(body=msgspec.json.encode(value) + b"\n", content_type="application/json")
 
 
+class _Unparsed(logging.Filter):
+    """What is no request isn't shown: it may be one that holds a key, but for a byte. Who sent it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sparing = Sparing(log, REFUSALS_LOGGED_PER_S, SYSTEM.monotonic)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        self._sparing.warning(f"{record.msg}: %s", *(record.args or ()), type(error).__name__)
+        return False
+
+
+http_log: Final = logging.getLogger(f"{__name__}.http")
+http_log.addFilter(_Unparsed())
+
+
 @contextlib.asynccontextmanager
 async def serve(
     node: NodeView,
@@ -110,6 +136,7 @@ async def serve(
     runner = web.AppRunner(
         _application(node, admin, keys, audit),
         access_log=None,
+        logger=http_log,
         handle_signals=False,
         keepalive_timeout=MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
         max_line_size=MANAGEMENT_REQUEST_LINE_MAX_BYTES,

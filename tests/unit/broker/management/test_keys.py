@@ -20,8 +20,9 @@ from flockmq.management.failures import Failures
 from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.shards import API_KEYS, AUDIT, ApiKey
 from unit.broker.auth.harness import FakeLog
-from unit.broker.management.harness import KEY, token_bytes
+from unit.broker.management.harness import KEY, managed, token_bytes
 from unit.broker.management.test_access import Site, served
+from unit.broker.management.test_server import ToldNode
 
 
 @pytest.fixture
@@ -52,6 +53,20 @@ async def test_the_log_has_a_keys_hash_alone(site: Site) -> None:
         ("viewer", "viewer", CONFIGURED, None)
     ]
     assert "key" not in shown["data"][0]
+
+
+@pytest.mark.parametrize("stray", [b"\r", b"\x00", b"\x0b", b"\n folded"])
+async def test_a_key_in_what_is_no_request_is_in_no_log(stray: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """A key file that was written on Windows ends in a carriage return too many."""
+    async with managed(ToldNode(), FakeLog(), KEY) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /api/v1/users HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b%b\r\n" % (KEY.encode(), stray))
+        writer.write(b"Connection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.0 400 ")
+        writer.close()
+    assert KEY not in caplog.text
+    assert "Traceback" not in caplog.text
+    assert "Error handling request from 127.0.0.1: " in caplog.text
 
 
 USER = {"user_id": "jo", "password": "pw"}
