@@ -106,6 +106,13 @@ TAKEN_APART_AFTER_S: Final = 0.1
 """What isn't durable for so long is stuck: what came behind it, and is durable, is accepted without it."""
 CROWDED_KEPT_S: Final = 1.0
 """A slot counts as crowded for so long after its home said so: it says so four times as often."""
+TAKERS_KEPT_S: Final = 2.0
+"""While Redis is short of memory: for so long a node believes what a home said of who takes messages at once."""
+TAKERS_LOOKED_AT_MAX: Final = 2_000
+"""Sessions that a home looks at for this in a beat of 0.1 s; of a slot that it doesn't come to, all would wait."""
+TAKERS_FILTERS_MAX: Final = 64
+TAKERS_FILTERS_MAX_BYTES: Final = 4 * 1024
+"""Filters of sessions of a slot that would have messages wait; where there are more, all of the slot would."""
 COURIER_LOOK_S: Final = 0.02
 """How often a congested lane, or what waits for the log, is looked at."""
 HEADS_NOTES_MAX: Final = 64
@@ -239,8 +246,8 @@ SLOT_SPOILT_RETRY_S: Final = 5.0
 STORE_WATCH_EVERY_S: Final = 1.0
 REDIS_SHORT_PART: Final = 0.75
 REDIS_ROOM_PART: Final = 0.70
-"""Of its `maxmemory`: from the one on nothing more is taken for sessions that last, retained or delayed, until it uses
-less than the other."""
+"""Of its `maxmemory`: from the one on nothing more is taken to wait in sessions that last, retained or delayed, until
+it uses less than the other."""
 REDIS_RESERVED_PART: Final = 0.85
 """From here on Redis' memory is the log's: homes hold what is under way to their sessions."""
 REDIS_STREAMS_PARTS: Final = 32

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from integration.auth.conftest import Configured, api
-from integration.broker.clients import Client
+from integration.broker.clients import V311, Client
 from integration.broker.conftest import Node, eventually
 
 MIB = 1024 * 1024
@@ -40,7 +40,13 @@ def test_who_fills_the_queue_of_a_client_that_is_away_is_refused_before_redis_is
     eventually(lambda: node.metric("flockmq_redis_memory_max_bytes") == limit, "the node has seen that")
     with Client(node.mqtt, "away", lasts=True) as away:
         away.subscribe("a/#", 1)
-    with Client(node.mqtt, "eve") as eve, Client(node.mqtt, "jo") as jo:
+    with (
+        Client(node.mqtt, "eve") as eve,
+        Client(node.mqtt, "jo") as jo,
+        Client(node.mqtt, "there", lasts=True) as there,
+        Client(node.mqtt, "old", V311) as old,
+    ):
+        there.subscribe("now/#", 1)
         reasons = [eve.publish("a/b", "x" * 65_536) for _ in range(limit // 65_536)]
         eventually(lambda: eve.publish("a/b", "x") == REFUSED, "what would wait is refused")
         assert set(reasons) <= {0, REFUSED}
@@ -51,6 +57,9 @@ def test_who_fills_the_queue_of_a_client_that_is_away_is_refused_before_redis_is
         assert api(node, "POST", "/bans", {"as": "clientid", "who": "bad"})[0] == 201, "the log has room"
         jo.subscribe("live/#", 1)
         assert jo.publish("live/a", "x") == 0, "what nobody keeps goes on"
+        eventually(lambda: jo.publish("now/a", "x") == 0, "so does what is acknowledged at once")
+        assert old.publish("now/a", "x") == 0
+        assert all(jo.publish("now/a", "x") == 0 for _ in range(100))
         assert node.metric("flockmq_messages_refused_short_total") >= 3
     with Client(node.mqtt, "away", lasts=True) as away:
         assert away.session_present

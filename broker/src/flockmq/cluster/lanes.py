@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from flockmq import bounds
 from flockmq.cluster.lane import LETTER_BYTES, Carrier, Lane, Posted
+from flockmq.routing.matcher import FilterIndex
 from flockmq.session.letter import Letter
 from flockmq.session.origin import node_source, number_of, source_of
 from flockmq.session.publish import NO_EXPIRY, Publish
@@ -55,6 +56,18 @@ class Crowd(Sink):
         super().__init__(turn, 5)
         self.flow = CONGESTED
         self.until_s = until_s
+
+
+class Takers:
+    """What a slot's home said while Redis is short of memory: `waits` has the filters of sessions for which a message
+    would wait there; `members_take`: it would for none of a shared subscription."""
+
+    def __init__(self, until_s: float, members_take: bool, filters: list[bytes]) -> None:
+        self.until_s = until_s
+        self.members_take = members_take
+        self.waits = FilterIndex()
+        for filter in filters:
+            self.waits.add(filter, True)
 
 
 class Lanes(Courier):
@@ -83,6 +96,7 @@ class Lanes(Courier):
         self._now_s = now_s
         self._lanes: dict[str, Lane] = {}
         self._crowds: dict[int, Crowd] = {}
+        self._takers: dict[int, Takers] = {}
         self._owners = [PARKED] * bounds.SLOTS
         self._views = 0
         self._last_number = 0
@@ -101,7 +115,7 @@ class Lanes(Courier):
             lane.post_run(run)
 
     def takes(self, fan: Fanout, message: Publish) -> bool:
-        if self.is_short:
+        if self.is_short and not self._take_at_once(fan.slots, message.topic):
             self.refused += 1
             return False
         size = LETTER_BYTES + len(message.publisher) + len(message.packet)
@@ -131,6 +145,14 @@ class Lanes(Courier):
             lane.post(letter)
         return 1
 
+    def _take_at_once(self, slots: list[int], topic: bytes) -> bool:
+        """Of a slot whose home says nothing that is known of no session."""
+        for slot in slots:
+            takers = self._takers.get(slot)
+            if takers is None or takers.waits.match(topic):
+                return False
+        return True
+
     def _next_number(self) -> int:
         self._last_number += 1
         return self._last_number
@@ -157,7 +179,9 @@ class Lanes(Courier):
         self._lane_to(slot).post_run(Letter(b"", 0, b"", version, chunk))
 
     def takes_shared(self, slot: int, chunk_bytes: int) -> bool:
-        return not self.is_short and self._lane_to(slot).takes(LETTER_BYTES + chunk_bytes)
+        if self.is_short and not (slot in self._takers and self._takers[slot].members_take):
+            return False
+        return self._lane_to(slot).takes(LETTER_BYTES + chunk_bytes)
 
     def put_shared(self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> bool:
         if not self.takes_shared(slot, len(chunk)):
@@ -291,6 +315,16 @@ class Lanes(Courier):
         if lane.stuck_bytes > bounds.COURIER_STUCK_BYTES:
             for slot in lane.stuck:
                 self.crowd(slot, True)
+
+    def take(self, slot: int, members_take: bool, filters: list[bytes]) -> None:
+        """What the slot's home says while Redis is short of memory, again and again."""
+        self._takers[slot] = Takers(self._now_s() + bounds.TAKERS_KEPT_S, members_take, filters)
+
+    def redis_is_short(self, is_short: bool) -> None:
+        """What is known of slots stays as it is until this is said again."""
+        self.is_short = is_short
+        now_s = self._now_s()
+        self._takers = {slot: of for slot, of in self._takers.items() if is_short and of.until_s > now_s}
 
     def _dispersed(self, slot: int) -> None:
         crowd = self._crowds.pop(slot, None)

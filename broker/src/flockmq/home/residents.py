@@ -33,6 +33,7 @@ from flockmq.home.registry import are_others
 from flockmq.home.returning import Returning
 from flockmq.home.slices import Slices
 from flockmq.home.store import Store
+from flockmq.home.takers import Takers
 from flockmq.rlog.authors import author_of
 from flockmq.session.durable import DurableSession
 from flockmq.session.homed import HomedRouter
@@ -53,6 +54,7 @@ class Residents:
         self.holding = Holding(host, store, router, self, self._slices, clock)
         self.letters = Letters(host, self.holding, store)
         self.crowds = Crowds(self._session_at, homes.crowd)
+        self.takers = Takers(self.holding, store, homes.takers)
         self._questions = Questions(host, self.holding, store, self._heard)
         self.router = router
         self.sessions = self.holding.sessions
@@ -159,6 +161,7 @@ class Residents:
         """Every moment."""
         self.holding.now()
         self.crowds.beat(self.router.now_s)
+        self.takers.beat(self.router.now_s)
 
     def came(self, session: DurableSession, returns_by_s: float) -> None:
         self._expected[session.client_id] = returns_by_s

@@ -56,6 +56,8 @@ class Homes:
         self.residents: Residents = Nobody()
         self.on_crowd: Callable[[int, bool], None] = _nobody_publishes
         """Hears what homes say of their slots, again and again while it holds."""
+        self.on_takers: Callable[[int, bool, list[bytes]], None] = _nobody_refuses
+        """Hears which sessions of a slot take at once what comes (`takers`)."""
         self.on_will: Callable[[Publish], None] = _nobody_hears
         """Publishes the will of a session whose node is gone."""
         self.guests = Guests()
@@ -158,9 +160,16 @@ class Homes:
 
     def crowd(self, slot: int, is_crowded: bool) -> None:
         """For a session of the slot more waits than it takes, or not any more: all nodes are told."""
+        self._say_to_all(wire.CROWD, (slot, is_crowded))
+
+    def takers(self, slot: int, members_take: bool, filters: list[bytes]) -> None:
+        """Redis is short of memory: what of the slot's sessions would wait."""
+        self._say_to_all(wire.TAKERS, (slot, members_take, filters))
+
+    def _say_to_all(self, method: str, item: object) -> None:
         for incarnation in self._cluster.nodes_table:
             if self.is_linked(incarnation):
-                self.say(incarnation, wire.CROWD, (slot, is_crowded))
+                self.say(incarnation, method, item)
 
     def loaded(self, slot: int) -> None:
         """The slot's sessions are here: whoever left is gone, whoever waited goes on."""
@@ -246,6 +255,9 @@ class Homes:
             case wire.CROWD, (int(slot), bool(is_crowded)):
                 if self.owner(slot) == incarnation:
                     self.on_crowd(slot, is_crowded)
+            case wire.TAKERS, (int(slot), bool(members_take), list(filters)):
+                if self.owner(slot) == incarnation:
+                    self.on_takers(slot, members_take, filters)
             case wire.TOLD, (int(number), bytes(answer)):
                 self._asking.told(number, answer)
             case _:
@@ -489,6 +501,10 @@ def _nobody_publishes(slot: int, is_crowded: bool) -> None:
     """Until the node is put together."""
 
 
+def _nobody_refuses(slot: int, members_take: bool, filters: list[bytes]) -> None:
+    """Until the node is put together."""
+
+
 _DECODERS: Final[Mapping[str, Callable[[bytes], Sequence[object]]]] = {
     wire.ATTACH: wire.decode_attaches,
     wire.ANSWER: wire.decode_answers,
@@ -501,4 +517,5 @@ _DECODERS: Final[Mapping[str, Callable[[bytes], Sequence[object]]]] = {
     wire.TOLD: wire.decode_tolds,
     wire.AGAIN: wire.decode_slots,
     wire.CROWD: wire.decode_crowds,
+    wire.TAKERS: wire.decode_takers,
 }

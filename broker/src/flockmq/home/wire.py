@@ -24,7 +24,9 @@ TOLD: Final = "home.told"
 OVERFLOW: Final = "home.overflow"
 AGAIN: Final = "home.again"
 CROWD: Final = "home.crowd"
-ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, DETACH, ATTACH, AGAIN, CROWD)
+TAKERS: Final = "home.takers"
+"""From cluster version 2 on."""
+ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, DETACH, ATTACH, AGAIN, CROWD, TAKERS)
 """Of the notes of one turn. Answers before kicks, so that a node knows the token it is asked to close; what a client
 did before that it is gone.
 """
@@ -134,6 +136,9 @@ Again = int
 Crowd = tuple[int, bool]
 """(slot, whether for a session there more waits than it takes): whoever publishes to it is to pause meanwhile"""
 
+Takers = tuple[int, bool, list[bytes]]
+"""(slot, whether members of shared subscriptions there take what comes, filters of sessions that would have it wait)"""
+
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_attaches: Final = msgspec.msgpack.Decoder(list[Attach]).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
@@ -145,6 +150,7 @@ decode_asks: Final = msgspec.msgpack.Decoder(list[Ask]).decode
 decode_tolds: Final = msgspec.msgpack.Decoder(list[Told]).decode
 decode_slots: Final = msgspec.msgpack.Decoder(list[Again]).decode
 decode_crowds: Final = msgspec.msgpack.Decoder(list[Crowd]).decode
+decode_takers: Final = msgspec.msgpack.Decoder(list[Takers]).decode
 decode_reasons: Final = msgspec.msgpack.Decoder(list[int]).decode
 decode_origin: Final = msgspec.msgpack.Decoder(bytes).decode
 

@@ -186,6 +186,7 @@ class Node(NodePort):
         router.shared.find_peer = self._find_target
         router.courier = cluster.courier.lanes
         self.homes.on_crowd = cluster.courier.lanes.crowd
+        self.homes.on_takers = cluster.courier.lanes.take
         cluster_clock = cluster.time.clock
         self.retained = Retained()
         self.shortage = Shortage(cluster, rlog, store)
@@ -210,6 +211,7 @@ class Node(NodePort):
         self.feeds = Feeds(self.retained, Giving(router), self.retaining.caught_up, self.reactor.soon, cluster_clock)
         self.hosting = None if store is None else Hosting(self, store, router, zones, cluster_clock)
         residents = None if self.hosting is None else self.hosting.residents
+        self.shortage.takers = None if residents is None else residents.takers
         self.directory = Directory(cluster, self.overview.teller, self.homes, self.clients, residents, clock)
         self._clock_alarm = ClockAlarm(name, cluster, rlog)
         self.state = "starting"

@@ -2,9 +2,11 @@
 has room, and with it all that needs none.
 
     a core's look at its servers ─▶ alarm `redis-memory/ADDRESS` in the log ─▶ every node: `is_on`
+    a home's look at its sessions (`home/takers.py`) ─▶ every node: what would wait
 
-What always holds: while such an alarm stands no QoS 1 or 2 message is taken for a session that lasts, and none that is
-retained or delayed: its publisher hears 0x97. Who acknowledges, unsubscribes, clears or ends something makes room.
+What always holds: while such an alarm stands no QoS 1 or 2 message is taken that would wait in a session that lasts,
+and none that is retained or delayed: its publisher hears 0x97. Who acknowledges, unsubscribes, clears or ends something
+makes room.
 """
 
 from __future__ import annotations
@@ -17,17 +19,18 @@ from typing import Final
 from flockmq.bounds import STORE_WATCH_EVERY_S
 from flockmq.cluster.service import Cluster
 from flockmq.home.store import Store
+from flockmq.home.takers import Takers
 from flockmq.rlog.memory import Room
 from flockmq.rlog.rlog import Rlog
 
 log: Final = logging.getLogger(__name__)
 
 PREFIX: Final = "redis-memory/"
-_REFUSED: Final = "no more is kept for sessions that last, retained or delayed (0x97) until it has room"
+_REFUSED: Final = "nothing more waits for sessions that last, is retained or delayed (0x97) until it has room"
 
 
 class Shortage:
-    """`store`: a core's."""
+    """`store` and `takers`: a core's."""
 
     def __init__(self, cluster: Cluster, rlog: Rlog, store: Store | None) -> None:
         self.refused = 0
@@ -35,6 +38,7 @@ class Shortage:
         self._cluster = cluster
         self._rlog = rlog
         self._store = store
+        self.takers: Takers | None = None
         self.is_on = False
 
     async def watch(self) -> None:
@@ -46,7 +50,9 @@ class Shortage:
     def look(self) -> None:
         """What the log says counts, for all nodes alike; a core says there what it finds."""
         self.is_on = any(name.startswith(PREFIX) for name, _ in self._rlog.tables.alarms.items())
-        self._cluster.courier.lanes.is_short = self.is_on
+        self._cluster.courier.lanes.redis_is_short(self.is_on)
+        if self.takers is not None:
+            self.takers.is_asked = self.is_on and self._cluster.version.at_least(2)
         if self._store is not None and (rooms := self._store.rooms()):
             self._tell(rooms)
             self._keep_streams_small(rooms)

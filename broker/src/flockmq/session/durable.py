@@ -213,6 +213,12 @@ class DurableSession(JournaledSession):
     def is_behind(self) -> bool:
         return self._is_returning or super().is_behind()
 
+    def takes_at_once(self) -> bool:
+        """The client is there, and its window has room for one more: nothing waits but to be durable."""
+        inflight, queue = self.inflight, self.queue
+        used = (0 if inflight is None else len(inflight)) + (0 if queue is None else len(queue))
+        return self._front is not None and used < self.window
+
     def send(self, packet: bytes, packet_id: int, qos: int, stored: Stored | None = None) -> int:
         """Put it in the journal; it is sent when it is durable: QUEUED, REPLACED or REFUSED."""
         return self.enqueue(packet if stored is None else stored)

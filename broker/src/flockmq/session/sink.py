@@ -109,7 +109,8 @@ class Slot:
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Courier:
     """Brings messages to the homes of sessions that last. `congested`: how many of its lanes, one a home, are, and in
-    how many slots a session is. `is_short`: Redis has little memory left, no message of QoS ≥ 1 is taken.
+    how many slots a session is. `is_short`: Redis has little memory left, no message of QoS ≥ 1 is taken that would
+    wait there.
     """
 
     __slots__ = ("congested", "is_short")

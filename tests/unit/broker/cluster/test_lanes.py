@@ -473,3 +473,34 @@ def test_publishers_to_a_slot_of_which_much_is_stuck_are_paused_and_no_others(se
     sender.now_s += bounds.CROWDED_KEPT_S
     sender.lanes.gauge()
     assert sender.lanes.slow_lanes(fan, b"publisher") == []
+
+
+# While Redis is short of memory.
+
+
+def takes(sender: Sender, *slots: int) -> bool:
+    return sender.lanes.takes(Fanout([], [], [], list(slots)), message(1))
+
+
+def test_what_would_wait_in_redis_is_refused_while_it_is_short_and_all_else_is_taken(sender: Sender) -> None:
+    sender.lanes.redis_is_short(True)
+    assert not takes(sender, 0), "nobody said anything"
+    sender.lanes.take(0, True, [])
+    sender.lanes.take(1, False, [b"other/#", b"+"])
+    sender.lanes.take(2, False, [b"t/t"])
+    assert [takes(sender, slot) for slot in (0, 1, 2, 3)] == [True, False, True, False]
+    assert takes(sender, 0, 2)
+    assert not takes(sender, 0, 1, 2), "what some of its sessions refuse none is given"
+    assert [sender.lanes.takes_shared(slot, 9) for slot in (0, 1, 3)] == [True, False, False]
+    assert sender.lanes.refused == 4
+    sender.lanes.redis_is_short(False)
+    assert takes(sender, 1)
+
+
+def test_what_a_home_said_is_believed_for_a_while(sender: Sender) -> None:
+    sender.lanes.redis_is_short(True)
+    sender.lanes.take(0, True, [])
+    sender.now_s += bounds.TAKERS_KEPT_S
+    assert takes(sender, 0), "it is forgotten between turns, not amid one"
+    sender.lanes.redis_is_short(True)
+    assert not takes(sender, 0)

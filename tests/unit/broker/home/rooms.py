@@ -93,6 +93,7 @@ class Home:
         self.asked_again: list[int] = []
         """Slots of which every node is to say what it has."""
         self.crowded: list[tuple[int, bool]] = []
+        self.took: list[tuple[int, bool, list[bytes]]] = []
         self.published: list[Publish] = []
         self.accepted: list[Callable[[], None]] = []
         self.owed: list[tuple[Subscription, bool]] = []
@@ -181,6 +182,9 @@ class Home:
 
     def crowd(self, slot: int, is_crowded: bool) -> None:
         self.crowded.append((slot, is_crowded))
+
+    def takers(self, slot: int, members_take: bool, filters: list[bytes]) -> None:
+        self.took.append((slot, members_take, filters))
 
     def loaded(self, slot: int) -> None: ...
 

@@ -461,6 +461,18 @@ async def test_all_nodes_hear_of_a_crowded_slot_from_its_home(network: Network) 
     assert [one[0] for one in heard] == [core, other], "not who isn't linked, nor of somebody else's slot"
 
 
+async def test_all_nodes_hear_from_its_home_who_takes_messages_at_once(network: Network) -> None:
+    core, other, edge = await network.start("core-0", "core-1", "edge-0")
+    heard: list[tuple[int, bool, list[bytes]]] = []
+    for node in (core, other, edge):
+        node.homes.on_takers = lambda *said: heard.append(said)
+    network.move([3], core)
+    core.homes.takers(3, False, [b"a/#"])
+    other.homes.takers(3, True, [])
+    await network.settle()
+    assert heard == [(3, False, [b"a/#"])] * 3, "not of somebody else's slot"
+
+
 async def connected(network: Network, node: Node, opening: wire.Opening = LASTING) -> list[Admission | AttachError]:
     answers = node.clients.connect(ID, opening)
     await network.settle()

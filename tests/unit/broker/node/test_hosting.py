@@ -53,7 +53,7 @@ class Hosted:
             filters=SimpleNamespace(
                 exclusive=Exclusive("me@0", submit, reason_of, lambda client_id, filter: True, lambda client_id: True)
             ),
-            homes=SimpleNamespace(crowd=None),
+            homes=SimpleNamespace(crowd=None, takers=None),
             retained=SimpleNamespace(),
             retaining=SimpleNamespace(caught_up=lambda: None),
             flush_soon=lambda: None,
