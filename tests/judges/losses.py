@@ -10,11 +10,12 @@ client that was there; and any gap: it never came, but by the same subscription 
 connection and topic.
 
 Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, for
-it can't be told; what has an expiry, unless its client was there, with no fault, long before that ran out; the oldest
-of more than `max_mqueue_len` that waited for a client that was away, or whose node was cut off, or not back yet; what
-is delayed, until it is due, or if the cluster's time was wrong; for a session that ends with its connection what stood
-in a resend buffer of a node that was killed while it had no link to the client's, or one that brought nothing (a known
-limit). Wills and shared subscriptions have judges of their own.
+it can't be told; what comes by a subscription that a rule may have ended; what has an expiry, unless its client was
+there, with no fault, long before that ran out; the oldest of more than `max_mqueue_len` that waited for a client that
+was away, or whose node was cut off, or not back yet; what is delayed, until it is due, or if the cluster's time was
+wrong; for a session that ends with its connection what stood in a resend buffer of a node that was killed while it had
+no link to the client's, or one that brought nothing (a known limit). Wills and shared subscriptions have judges of
+their own.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _judge(story: Story, rules: Rules, life: Life, streams: Streams) -> Iterator
     settled_at = owed_until(story, rules, life)
     lost: set[Sent] = set()
     for window in life.windows:
-        if window.is_shared or not window.qos:
+        if window.is_shared or not window.qos or story.may_be_revoked(window.filter, window.since, rules.rules_max_s):
             continue
         since = window.since + rules.max_stale_s + rules.clock_slack_s
         until = min(window.until, life.ended_at)

@@ -243,9 +243,33 @@ class Story:
     def _changed(self, event: ChangeAsked | Banned | RulesChanged) -> None:
         self.changes.append(event)
         if isinstance(event, RulesChanged) and event.is_denied:
-            self.denied.add(event.prefix)
+            self._deny(event.prefix, event.at)
         elif isinstance(event, ChangeAsked) and event.what == "deny":
-            self.denied.add(event.of)
+            self._deny(event.of, event.at)
+
+    def _deny(self, prefix: str, at: float) -> None:
+        """From now on subscriptions below it may end, and nobody tells their clients."""
+        self.denied.add(prefix)
+        for life in self.lives:
+            ended = [filter for filter in life.held if overlap(below(prefix), topic_filter(filter))]
+            for filter in ended if life.ended_at == FOREVER else ():
+                life.held.pop(filter).until = at
+
+    def may_be_revoked(self, filter: str, at: float, heard_s: float) -> bool:
+        """A subscription that was granted then may have ended: somewhere a rule was heard of that denied it. `heard_s`:
+        so long after a change every node knows of it, while no fault runs."""
+        doubtful: dict[str, float] = {}
+        for event in self.changes:
+            if event.at > at:
+                break
+            if isinstance(event, RulesChanged):
+                prefix, is_denied = event.prefix, event.is_denied
+            elif isinstance(event, ChangeAsked) and event.what == "deny":
+                prefix, is_denied = event.of, True
+            else:
+                continue
+            doubtful[prefix] = FOREVER if is_denied else self.faults.unheard.quiet_for(event.at, heard_s)
+        return any(at < until and overlap(below(prefix), topic_filter(filter)) for prefix, until in doubtful.items())
 
     def _retained_stood(self, event: RetainedStood) -> None:
         if not self._is_looking:

@@ -7,7 +7,7 @@ import pytest
 from judges.faults import LINKED_MAX_S
 from judges.judge import LOST, SESSION_PRESENT, Rules
 from judges.made_up import ONE_CORE, Script, begun
-from load.history import FaultBegan, FaultEnded, RulesChanged
+from load.history import ChangeAsked, FaultBegan, FaultEnded, RulesChanged
 
 
 def test_what_is_sent_while_a_subscription_is_young_need_not_come_however_late_it_is_acknowledged() -> None:
@@ -323,8 +323,25 @@ def test_what_overflowed_while_its_client_was_away_excuses_nothing_later() -> No
 def test_before_version_5_what_is_denied_is_acknowledged_and_dropped() -> None:
     for version, found in ((4, {}), (5, {LOST: 1})):
         script = begun()
+        script.close("pub")
         script.connect("pub", present=True, version=version)
         script.events.append(RulesChanged(script.tick(), "t", is_denied=True))
+        script.events.append(RulesChanged(script.tick(), "t", is_denied=False))
+        script.tick(10.0)
+        script.subscribe("sub")
+        script.tick(10.0)
+        script.put("pub", 1)
+        assert script.found() == found
+
+
+def test_a_rule_may_have_ended_a_subscription_until_it_is_granted_when_all_may_have_it() -> None:
+    for waits_s, found in ((0.1, {}), (10.0, {LOST: 1})):
+        script = begun()
+        script.events.append(ChangeAsked(script.tick(), "deny", "t"))
+        script.events.append(RulesChanged(script.tick(), "t", is_denied=False))
+        script.tick(waits_s)
+        script.subscribe("sub")
+        script.tick(10.0)
         script.put("pub", 1)
         assert script.found() == found
 

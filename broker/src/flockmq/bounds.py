@@ -537,6 +537,18 @@ AUTH_REQUEST_MAX_BYTES: Final = 128 * 1024
 LAG_SAMPLE_INTERVAL_S: Final = 10.0
 AUTHORIZATION_SLICE_CLIENTS: Final = 2000
 """Clients that are asked about again between two turns of the event loop, when the rules changed."""
+STANDING_SLICE_FILTERS: Final = 200
+"""Subscriptions that are judged between two turns of the event loop, when the rules changed."""
+STANDING_SLICE_CLIENTS: Final = 2000
+"""Clients that are gone through meanwhile which the change isn't about."""
+STANDING_AT_ONCE: Final = 64
+"""Clients whose subscriptions are judged at the same time."""
+STANDING_WAIT_S: Final = 1.0
+"""So long a client's home, or a service, holds up the others."""
+STANDING_AGAIN_S: Final = 0.5
+STANDING_AGAIN_MAX: Final = 20
+"""Who has a SUBSCRIBE under way is judged again, after so long, and so often at most."""
+STANDING_LOGGED_PER_S: Final = 10
 SESSIONS_TICK_S: Final = 0.25
 """How often wills that are due and sessions that expired are looked for."""
 RETAINED_FEED_TOPICS: Final = 512

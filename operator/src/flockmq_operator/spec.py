@@ -226,6 +226,7 @@ class Rule(Part, frozen=True):
 class Authorization(Part, frozen=True):
     no_match: Literal["allow", "deny"] | None = None
     deny_action: Literal["ignore", "disconnect"] | None = None
+    revoked_subscriptions: Literal["drop", "disconnect"] | None = None
     rules: tuple[Rule, ...] = ()
     sources: tuple[Manifest, ...] = ()
     """Sources that are asked after the rules, as the broker's own configuration has them, but for secrets."""

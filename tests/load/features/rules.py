@@ -22,6 +22,8 @@ QOS: Final = (1, 2, 0)
 FREE_S: Final = (0.5, 2.0)
 HOLDS_S: Final = (0.5, 4.5)
 """How long a change holds, and how long none does."""
+STAYS_S: Final = (1.0, 4.0)
+"""How long what it subscribes to stays."""
 UNDOES: Final = {"ban": "lift", "deny": "allow"}
 FELT_MAX_S: Final = 3.0
 """How long it is waited for that somebody feels a change."""
@@ -33,7 +35,8 @@ def play(feature: Feature) -> None:
         prefix = f"{feature.root}/{i}"
         publisher = feature.player(f"pub{i}", (LASTING, CLEAN)[i % 2])
         feature.act(habits.publish, publisher, feature.rate / PREFIXES, partial(_letter, prefix))
-        feature.player(f"stays{i}", LASTING, [Wish(f"{prefix}/#")])
+        stays = feature.player(f"stays{i}", LASTING, [Wish(f"{prefix}/#"), Wish(f"{prefix}/+", 1)])
+        feature.act(habits.churn, stays, STAYS_S)  # what a rule ended it doesn't know
         feature.act(habits.churn, feature.player(f"asks{i}", CLEAN, [Wish(f"{prefix}/#"), Wish(f"{prefix}/+", 1)]))
         feature.act(_deny_at_times, feature, operator, prefix, publisher)
     for name, terms in (("durable", LASTING), ("clean", CLEAN)):

@@ -178,11 +178,12 @@ def test_rules_are_the_first_source(tmp_path: Path) -> None:
         "username": "d-*", "clientid": "c-?", "ipaddr": ["10.0.0.0/8"],
     }  # fmt: skip
     authorization = {
-        "noMatch": "deny", "denyAction": "disconnect", "rules": [rule, {"permit": "deny"}],
+        "noMatch": "deny", "denyAction": "disconnect", "revokedSubscriptions": "disconnect",
+        "rules": [rule, {"permit": "deny"}],
         "sources": [{"type": "built_in_database"}],
     }  # fmt: skip
     found = loaded(tmp_path, {"authorization": authorization}).authorization
-    assert (found.no_match, found.deny_action) == ("deny", "disconnect")
+    assert (found.no_match, found.deny_action, found.revoked_subscriptions) == ("deny", "disconnect", "disconnect")
     assert [type(source).__name__ for source in found.sources] == ["FileSource", "BuiltInSource"]
     first, second = getattr(found.sources[0], "rules", ())
     assert (first.permit, first.action, first.topics) == ("allow", "publish", ("devices/${username}/#",))

@@ -36,7 +36,8 @@ Answers = dict[Key, tuple[bool, float]]
 
 
 class Authorizer:
-    """Also the listener of the table of rules. `on_change`: whatever was allowed must be asked again."""
+    """Also the listener of the table of rules. `on_change`: whatever was allowed must be asked again; `on_rules`: these
+    rules changed, None: any of them may have."""
 
     def __init__(
         self,
@@ -45,8 +46,10 @@ class Authorizer:
         now_s: Callable[[], float] = SYSTEM.monotonic,
     ) -> None:
         self.on_change: Callable[[], None] = _nobody
+        self.on_rules: Callable[[tuple[str, str] | None], None] = _nobody_stands
         self.results: Counter[str] = Counter()
         self.disconnects: Final = settings.deny_action == "disconnect"
+        self.revoking_disconnects: Final = settings.revoked_subscriptions == "disconnect"
         self._sources = sources
         self._asks = [source for source in sources if isinstance(source, AskedRules)]
         self._no_match = settings.no_match
@@ -219,6 +222,7 @@ class Authorizer:
         else:
             self._kept.clear()
         self.on_change()
+        self.on_rules(key)
 
 
 def _subject(client_id: bytes, principal: Principal, peer: Peer) -> Subject:
@@ -229,3 +233,7 @@ def _subject(client_id: bytes, principal: Principal, peer: Peer) -> Subject:
 
 def _nobody() -> None:
     """Nobody is connected yet."""
+
+
+def _nobody_stands(key: tuple[str, str] | None) -> None:
+    """Nor has anybody subscribed."""

@@ -281,6 +281,9 @@ class Authorization(_Section, frozen=True, kw_only=True):
     """When nothing fits. Not said: deny, as soon as there are rules to go by."""
     deny_action: Literal["ignore", "disconnect"] = "ignore"
     """Whether a client that tries what it may not is only told so, or disconnected."""
+    revoked_subscriptions: Literal["drop", "disconnect"] = "drop"
+    """What becomes of a subscription that a change of rules no longer allows: it ends, or its client is disconnected,
+    too, and so hears of it."""
     cache: Cache = Cache()
 
     @property

@@ -91,6 +91,8 @@ class Access:
         self._revoked: set[bytes | None] = set()
         """Users of the log that lost something; None: any may have."""
         self._kicking: asyncio.Task[None] | None = None
+        self.on_principal: Callable[[Channel], None] = _nobody_stands
+        """This client was found to be another, with what it may do now."""
         auth.bans.on_ban = self._on_ban
         auth.users.on_revoked = self._on_revoked
 
@@ -212,6 +214,7 @@ class Access:
         channel.must_be_asked_about(self.must_authorize(principal))
         self._note_expiry(channel, principal)
         channel.reauthenticated(outcome.data)
+        self.on_principal(channel)
 
     def _refuse(self, channel: Channel, reason: int) -> None:
         if reason == Reason.BANNED:
@@ -329,3 +332,7 @@ class Access:
             channel.will = None
             channel.router.counters.dropped_revoked += 1
         channel.close(Reason.NOT_AUTHORIZED)  # 0x8A isn't one of DISCONNECT's codes
+
+
+def _nobody_stands(channel: Channel) -> None:
+    """Until the node is put together."""

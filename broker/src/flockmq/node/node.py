@@ -53,8 +53,10 @@ from flockmq.node.reauthorizing import Reauthorizing
 from flockmq.node.remote import RemoteRoutes, slot_of_owner
 from flockmq.node.retained import Feeds, Retained
 from flockmq.node.retaining import Retaining
+from flockmq.node.revoking import Revoking
 from flockmq.node.shared import RemoteShares
 from flockmq.node.shortage import Shortage
+from flockmq.node.standing import Standing
 from flockmq.node.system import About, System
 from flockmq.node.view import View
 from flockmq.plugins.settings import SysTopics
@@ -164,7 +166,13 @@ class Node(NodePort):
         self.clients.identifies = self.access.identifies
         reauthorizing = Reauthorizing(self._connections, self.access.must_authorize)
         auth.authorizer.on_change = reauthorizing.rules_changed
-        hooking.on_change = reauthorizing.rules_changed
+        revoking = Revoking(
+            router, self.access, self._connections, self.clients.by_id.get, self.unsubscribe, self.flush_soon
+        )
+        self.standing = Standing(revoking, auth.authorizer.revoking_disconnects, clock)
+        auth.authorizer.on_rules = self.standing.rules_changed
+        self.access.on_principal = self.standing.judge_soon
+        hooking.on_change = partial(self._hooks_changed, reauthorizing)
         self.remote = RemoteRoutes(
             router,
             self.incarnation,
@@ -284,6 +292,10 @@ class Node(NodePort):
 
     def _connections(self) -> Sequence[Channel | None]:
         return self.reactor.channels()
+
+    def _hooks_changed(self, reauthorizing: Reauthorizing) -> None:
+        reauthorizing.rules_changed()
+        self.standing.rules_changed(None)
 
     def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
         return self.hooking.intercept(channel, message)

@@ -41,6 +41,7 @@ class Counters:
         "shared_redispatched",
         "slow_readers",
         "subscriptions",
+        "subscriptions_revoked",
         "takeovers",
         "throttled",
     )
@@ -77,5 +78,6 @@ class Counters:
         self.shared_redispatched: int = 0
         self.slow_readers: int = 0
         self.subscriptions: int = 0
+        self.subscriptions_revoked: int = 0
         self.takeovers: int = 0
         self.throttled: int = 0

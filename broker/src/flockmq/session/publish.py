@@ -85,6 +85,12 @@ def packet_of(entry: Stored | bytes) -> bytes:
     return entry.packet if isinstance(entry, Stored) else entry
 
 
+def topic_of(packet: bytes) -> bytes:
+    """Of a whole PUBLISH."""
+    _, body = remaining_length(packet, 1, 0)
+    return packet[body + 2 : body + 2 + (packet[body] << 8 | packet[body + 1])]
+
+
 def with_expiry(packet: bytes, left_s: float) -> bytes:
     """A PUBLISH whose Message Expiry Interval, if it has one, is `left_s` rounded up."""
     at = properties.expiry_offset(packet, packet_id_offset(packet) + (2 if packet[0] & 6 else 0))

@@ -59,6 +59,7 @@ class Session:
         "_next_id",
         "_unsent",
         "aliases",
+        "asked",
         "awaiting_rel",
         "client_id",
         "expiry_s",
@@ -89,6 +90,8 @@ class Session:
         self.queue_bytes: int = 0
         self.awaiting_rel: dict[int, float] | None = None
         self.subscriptions: Subscription | dict[bytes, Subscription] | None = None
+        self.asked: dict[bytes, bytes] | None = None
+        """Filter → the one that the client asked for, where another was made of it."""
         self.shapes: dict[bytes, int] | None = None
         """How many subscriptions have each; None: not counted yet, or there are none."""
         self.aliases: OutgoingAliases | None = None
@@ -131,7 +134,21 @@ class Session:
         else:
             self.subscriptions = {held.filter: held, subscription.filter: subscription}
 
+    def note_asked(self, filter: bytes, asked: bytes) -> None:
+        """The client asked for this one: so rules are to be asked about it."""
+        if filter == asked:
+            if self.asked is not None:
+                self.asked.pop(filter, None)
+        else:
+            if self.asked is None:
+                self.asked = {}
+            self.asked[filter] = asked
+
+    def asked_for(self, filter: bytes) -> bytes:
+        return filter if self.asked is None else self.asked.get(filter, filter)
+
     def remove_subscription(self, filter: bytes) -> Subscription | None:
+        self.note_asked(filter, filter)
         held = self.subscriptions
         if held is None:
             return None
@@ -268,6 +285,10 @@ class Session:
         self.queue_bytes = 0
         for entry in entries:
             self.queue_bytes += len(packet_of(entry))
+
+    def take_out(self, gone: list[Stored | bytes], stay: list[Stored | bytes]) -> None:
+        """Of what waits only this is to stay."""
+        self.replace_queue(stay)
 
     def _forget_oldest(self, queue: deque[Stored | bytes]) -> bool:
         """False: there is none."""

@@ -30,7 +30,7 @@ from flockmq.session.groups import (
     Groups,
     Target,
 )
-from flockmq.session.publish import Publish, Stored, packet_id_offset, parse_publish, transcode_run
+from flockmq.session.publish import Publish, Stored, packet_id_offset, parse_publish, topic_of, transcode_run
 from flockmq.session.session import AWAITS_PUBACK, Session
 from flockmq.session.sink import CONGESTED, FLOWING, Peer
 from flockmq.session.subscription import Subscription
@@ -72,7 +72,7 @@ class Shared(Groups):
         client_id = publisher.client_id()
         strategy = self.strategy
         if count == 1 or total == 1 or strategy in (STICKY, HASH_CLIENTID):
-            topic = _topic(run) if strategy == HASH_TOPIC else b""
+            topic = topic_of(run) if strategy == HASH_TOPIC else b""
             self._emit_to(group, self.pick(group, client_id, topic), run, version, count, publisher)
             return
         packets = _packets(run)
@@ -85,7 +85,7 @@ class Shared(Groups):
             return
         hands: dict[int, list[bytes]] = {}
         for packet in packets:
-            number = self.number(group, client_id, _topic(packet) if strategy == HASH_TOPIC else b"", total)
+            number = self.number(group, client_id, topic_of(packet) if strategy == HASH_TOPIC else b"", total)
             hand = hands.get(number)
             if hand is None:
                 hands[number] = [packet]
@@ -358,11 +358,6 @@ def _packets(run: bytes) -> list[bytes]:
         packets.append(run[at : body + length])
         at = body + length
     return packets
-
-
-def _topic(packet: bytes) -> bytes:
-    _, body = remaining_length(packet, 1, 0)
-    return packet[body + 2 : body + 2 + (packet[body] << 8 | packet[body + 1])]
 
 
 def _message(packet: bytes, version: int) -> Publish:

@@ -221,6 +221,7 @@ class Subscribing:
         placed = place(router, self.session, filter, request.qos, request.options, identifiers)
         if isinstance(placed, int):
             return placed
+        self.session.note_asked(filter, request.filter)
         if not self.channel.port.is_routed(filter):
             self.filters.append(filter)
             self.made.append(placed)

@@ -58,6 +58,7 @@ CATALOGUE: Final = (
         "flockmq_home_wills_dropped",
         "Wills that found no room at the homes of their clients, and are lost if the nodes of these die.",
     ),
+    Metric("counter", "flockmq_subscriptions_revoked", "Subscriptions that rules no longer allowed, and that ended."),
     Metric("counter", "flockmq_sessions_expired", "Sessions that ended because their clients stayed away too long."),
     Metric("counter", "flockmq_sessions_resumed", "Connections that went on with a session that was there."),
     Metric("gauge", "flockmq_subscriptions", "Subscriptions of the sessions on this node."),
@@ -219,6 +220,7 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "shared_redispatched": ("flockmq_shared_redispatched", ()),
     "slow_readers": ("flockmq_slow_readers", ()),
     "subscriptions": ("flockmq_subscriptions", ()),
+    "subscriptions_revoked": ("flockmq_subscriptions_revoked", ()),
     "takeovers": ("flockmq_takeovers", ()),
     "throttled": ("flockmq_throttled", ()),
 }

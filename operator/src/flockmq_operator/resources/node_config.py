@@ -172,6 +172,8 @@ def authorization(context: Context) -> Document:
         table["no_match"] = spec.no_match
     if spec.deny_action:
         table["deny_action"] = spec.deny_action
+    if spec.revoked_subscriptions:
+        table["revoked_subscriptions"] = spec.revoked_subscriptions
     return table
 
 

@@ -1,0 +1,66 @@
+"""Ends subscriptions that rules no longer allow: of sessions that end with their connections, which are here.
+
+What always holds: a subscription that was made anew since it was judged stays; what waited by the one that ended, and
+by no other of the session, goes nowhere, but for what is for another member of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from flockmq.node.access import Access
+from flockmq.node.standing import Judge
+from flockmq.session.channel import Channel
+from flockmq.session.front import Front
+from flockmq.session.revoked import drop_waiting
+from flockmq.session.router import Router
+from flockmq.session.session import Session
+
+
+class Unsubscribe(Protocol):
+    def __call__(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
+        """As by UNSUBSCRIBE."""
+        ...
+
+
+class Revoking:
+    """What `Standing` asks of the node."""
+
+    def __init__(
+        self,
+        router: Router,
+        access: Access,
+        connections: Callable[[], Sequence[Channel | None]],
+        find: Callable[[bytes], Channel | None],
+        unsubscribe: Unsubscribe,
+        flush_soon: Callable[[], None],
+    ) -> None:
+        self.connections = connections
+        self.find = find
+        self.authorize = access.authorize
+        self.flush_soon = flush_soon
+        self._router = router
+        self._must_authorize = access.must_authorize
+        self._unsubscribe = unsubscribe
+
+    def must_judge(self, channel: Channel) -> bool:
+        session = channel.session
+        if session is None or isinstance(session, Front) or not session.subscription_count():
+            return False
+        return self._must_authorize(channel.principal)
+
+    async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
+        session = channel.session
+        assert session is not None
+        stand = {held.filter: held for held in session.all_subscriptions()}
+        asked = {filter: (session.asked_for(filter), held.qos) for filter, held in stand.items()}
+        denied = await judge.denied(channel, asked)
+        ended = [filter for filter in denied if session.subscription(filter) is stand[filter]]
+        if not ended or channel.has_ended():
+            return []
+        self._unsubscribe(channel, session, ended)
+        dropped, left = drop_waiting(session, ended)
+        self._router.counters.dropped_revoked += dropped
+        self._router.shared.redispatch(left)
+        return ended

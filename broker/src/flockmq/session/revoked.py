@@ -1,0 +1,43 @@
+"""What waits for a session by subscriptions that were taken from it. Pure."""
+
+from __future__ import annotations
+
+from flockmq.mqtt.topics import is_shared, matching
+from flockmq.routing.matcher import FilterIndex
+from flockmq.session.publish import Stored, packet_of, topic_of
+from flockmq.session.session import Session
+
+
+def drop_waiting(session: Session, ended: list[bytes]) -> tuple[int, list[Stored]]:
+    """Take out what waits by the filters that `ended` and by none that the session has: how many messages that were,
+    and those of shared subscriptions, which are for other members. What is in flight finishes.
+    """
+    queue = session.queue
+    if not queue:
+        return 0, []
+    were, are = FilterIndex(), FilterIndex()
+    for filter in ended:
+        if not is_shared(filter):
+            were.add(matching(filter), filter)
+    for subscription in session.all_subscriptions():
+        if not is_shared(subscription.filter):
+            are.add(matching(subscription.filter), subscription)
+    shares = {filter for filter in ended if is_shared(filter)}
+    stay: list[Stored | bytes] = []
+    gone: list[Stored | bytes] = []
+    left: list[Stored] = []
+    for entry in queue:
+        if isinstance(entry, Stored) and entry.share:
+            if entry.share in shares:
+                left.append(entry)
+            else:
+                stay.append(entry)
+            continue
+        topic = topic_of(packet_of(entry))
+        if were.match(topic) and not are.match(topic):
+            gone.append(entry)
+        else:
+            stay.append(entry)
+    if gone or left:
+        session.take_out([*gone, *left], stay)
+    return len(gone), left
