@@ -39,7 +39,7 @@ from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogError
 from flockmq.session.durable import DurableSession, restored
 from flockmq.session.homed import HomedRouter
-from flockmq.session.journal import Ledger
+from flockmq.session.journal import USER, Ledger
 from flockmq.session.origin import node_source
 from flockmq.session.port import NodePort
 from flockmq.session.publish import Publish
@@ -249,10 +249,10 @@ class Holding:
                 else:
                     self._restore(slot, client_id, fields)
             except (ValueError, IndexError, StructError, PacketError) as error:
-                slot.unread[client_id] = str(error) or repr(error)
+                self._cannot_read(slot, client_id, fields, str(error) or repr(error))
             except Exception as error:  # the others, and the other slots, have no part in it
                 log.exception("the session of %r can't be restored", client_id)
-                slot.unread[client_id] = repr(error)
+                self._cannot_read(slot, client_id, fields, repr(error))
             if self._clock.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
                 self.seal()
                 await asyncio.sleep(0)
@@ -402,10 +402,19 @@ class Holding:
 
     # --- sessions that can't be read ----------------------------------------------------------------------------------
 
+    def _cannot_read(self, slot: Slot, client_id: bytes, fields: dict[bytes, bytes], why: str) -> None:
+        slot.unread[client_id] = why
+        if USER in fields:
+            slot.unread_users[client_id] = fields[USER]
+
     def is_unread(self, client_id: bytes, slot: int) -> bool:
         """Redis has a session of this client that can't be restored here."""
         held = self.slots.get(slot)
         return held is not None and client_id in held.unread
+
+    def may_drop_unread(self, client_id: bytes, slot: int, user: bytes | None) -> bool:
+        """It is this user's, or client ids are nobody's (None). Where it can't be read whose it is, it is no user's."""
+        return user is None or self.slots[slot].unread_users.get(client_id) == user
 
     def why_unread(self, client_id: bytes) -> str:
         """Empty: nothing of this client is kept that can't be restored."""
@@ -417,6 +426,7 @@ class Holding:
         held = self.slots.get(slot)
         if held is None or held.unread.pop(client_id, None) is None:
             return False
+        held.unread_users.pop(client_id, None)
         held.journal.drop(client_id)
         self._host.alarm(slot, held.unreadable())
         return True

@@ -225,14 +225,16 @@ class Residents:
 
     def _has_room(self, attach: Attach) -> bool:
         """For what is put at the least: of a Redis that is full those get back to their sessions who have one, for what
-        they acknowledge makes room. Who has one that can't be read gets no other in its place.
+        they acknowledge makes room. Who has one that can't be read gets no other in its place, but may end it.
         """
         client_id, opening = attach.client_id, attach.opening
+        slot = slot_of(client_id)
+        if self.holding.is_unread(client_id, slot):
+            ends_it = opening is None or opening.clean_start
+            if not ends_it or not self.holding.may_drop_unread(client_id, slot, attach.user):
+                return False
         if opening is None:
             return True
-        slot = slot_of(client_id)
-        if self.holding.is_unread(client_id, slot) and not opening.clean_start:
-            return False
         if client_id in self.sessions.by_id and not opening.clean_start:
             return not self._store.is_backed_up(slot)
         return not opening.expiry_s or not self._store.is_short(slot)

@@ -11,13 +11,13 @@ from flockmq.home.wills import Wills
 class Slot:
     """`gained_at`: the epoch at which it became ours, at the latest; `fence` names it in the store. `is_lost`: another
     core took it, as our own table is about to say. `clients`: whose sessions are here; `unread`: whose can't be
-    restored here, and why. `was_emptied`: Redis lost data while they came. `spoilt`: why the slot can't be read, as it
-    was looked at last, before `looked_at_s`.
+    restored here, and why; `unread_users`: whose client ids those are, if that can be read. `was_emptied`: Redis lost
+    data while they came. `spoilt`: why the slot can't be read, as it was looked at last, before `looked_at_s`.
     """
 
     __slots__ = (
         "clients", "fence", "gained_at", "is_lost", "journal", "loaded", "looked_at_s", "lost_s", "marks", "number",
-        "spoilt", "unread", "was_emptied", "wills",
+        "spoilt", "unread", "unread_users", "was_emptied", "wills",
     )  # fmt: skip
 
     def __init__(self, number: int, gained_at: int, fence: str, journal: SlotJournal, wills: Wills) -> None:
@@ -29,6 +29,7 @@ class Slot:
         self.marks = Marks()
         self.clients: dict[bytes, None] = {}
         self.unread: dict[bytes, str] = {}
+        self.unread_users: dict[bytes, bytes] = {}
         self.spoilt = ""
         self.looked_at_s = 0.0
         self.loaded = False

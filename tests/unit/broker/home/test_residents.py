@@ -11,7 +11,7 @@ from flockmq.home import wire
 from flockmq.home.port import Attach
 from flockmq.mqtt.reason import Reason
 from flockmq.session.durable import DurableSession
-from flockmq.session.journal import USER
+from flockmq.session.journal import META, USER
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
@@ -716,6 +716,31 @@ async def test_a_session_is_its_users_at_the_next_home_too(redis: Redis, home: H
         assert asks(place, 4, None, b"eve") == wire.ANOTHERS, "who wants none doesn't end it"
         assert redis.slot(SLOT).sessions[ID] == before
     assert place.open(5, owned(5, b"jo")) == [wire.LASTS | wire.PRESENT]
+
+
+async def test_a_session_that_can_not_be_read_is_ended_by_its_own_user_alone(redis: Redis, home: Home) -> None:
+    home.open(1, owned(1, b"jo"))
+    home.residents.leave(ID, 1, -1, False)
+    fields = redis.slot(SLOT).sessions[ID]
+    fields[META] = b"\xff of a later version"
+    before = fields.copy()
+    later = await another(redis)
+    assert asks(later, 2, owned(2, b"eve", clean=True), b"eve") == wire.FULL
+    assert asks(later, 3, None, b"eve") == wire.FULL, "nor does who wants none end it"
+    assert asks(later, 4, owned(4, b"jo"), b"jo") == wire.FULL
+    assert redis.slot(SLOT).sessions[ID] == before
+    assert asks(later, 5, owned(5, b"jo", clean=True), b"jo") == wire.ADMITTED
+    await later.settle()
+    assert redis.slot(SLOT).sessions[ID][META] != before[META]
+
+
+async def test_where_its_user_can_not_be_read_either_only_an_operator_ends_it(redis: Redis, home: Home) -> None:
+    redis.slot(SLOT).sessions[ID] = {META: b"\xff of a later version"}
+    later = await another(redis)
+    assert asks(later, 1, owned(1, b"jo", clean=True), b"jo") == wire.FULL
+    assert asks(later, 2, None, None) == wire.ADMITTED
+    await later.settle()
+    assert ID not in redis.slot(SLOT).sessions
 
 
 async def test_a_session_that_ended_is_nobodys(home: Home) -> None:
