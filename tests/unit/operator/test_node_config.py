@@ -217,6 +217,10 @@ def test_free_toml_is_merged_key_by_key(tmp_path: Path) -> None:
         ("listeners.tcp.mqtt.bind = ':1'", r"spec\.config: listeners\.tcp\.mqtt\.bind is said by another field"),
         ("mqtt = 3", r"spec\.config: mqtt is said by another field"),
         ("role = 'single'", r"spec\.config: role is the operator's to set: remove it"),
+        (
+            "management.certfile = '/tls/tls.crt'",
+            r"spec\.config: management\.certfile: set spec\.management\.tls instead",
+        ),
         ("cluster.seeds = ['a:1']", r"spec\.config: cluster\.seeds\[0\] is the operator's to set"),
         ("[[plugins.mine.servers]]\npassword = 'x'", r"spec\.config: plugins\.mine\.servers\[0\]\.password: a secret"),
         ("plugins.mine.url = 'redis://:x@h'", r"spec\.config: plugins\.mine\.url holds a URL with a password"),

@@ -24,6 +24,8 @@ OPERATORS_OWN = (
 )
 """What `spec.config` can't set though no field of the spec does; `cluster` stands for all below it but `FREE`."""
 FREE = ("cluster.max_stale", "cluster.version_settle")
+PROBED = ("management.certfile", "management.keyfile")
+"""What the operator must know of to ask nodes by HTTPS how they are."""
 USERS_KEYS = ("bootstrap_file", "bootstrap_type", "bootstrap_replace")
 """Of cores alone: it is a core that puts users into the log."""
 
@@ -190,6 +192,8 @@ def free_config(text: str) -> Document:
         is_own = path in OPERATORS_OWN or path.startswith(tuple(f"{own}." for own in OPERATORS_OWN))
         if is_own and path not in FREE:
             raise SpecError(f"spec.config: {path} is the operator's to set: remove it")
+        if path in PROBED:
+            raise SpecError(f"spec.config: {path}: set spec.management.tls instead, or probes go on by plain HTTP")
         refuse_secret(key, value, f"spec.config: {path}")
         refuse_url_with_password(value, f"spec.config: {path}")
     return document
