@@ -344,7 +344,7 @@ def build(
     for name, kind in kinds.items():
         file = values.get(f"{name}_file")
         if kind == Secret | None and values.get(name) is None and isinstance(file, Path):
-            values[name] = _secret_file(file, place(f"{name}_file"))
+            values[name] = read_secret(file, place(f"{name}_file"))
     url = values.get("url")
     if kinds.get("password") == Secret | None and isinstance(url, str):
         values["url"], password = split_password(url)
@@ -358,7 +358,8 @@ def build(
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _secret_file(file: Path, where: str) -> Secret:
+def read_secret(file: Path, where: str) -> Secret:
+    """`where`: the key that names the file. Raises ConfigError."""
     try:
         with file.open("rb") as opened:
             text = opened.read(SECRET_MAX_BYTES + 1).decode().strip()

@@ -11,11 +11,13 @@ do, and a request costs a look-up.
 
 from __future__ import annotations
 
+import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
 from hmac import compare_digest
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -24,17 +26,20 @@ from msgspec import Meta
 from flockmq.auth.admin import LAST_YEAR, Invalid, Missing
 from flockmq.bounds import API_KEY_MIN_BYTES, API_KEYS_MAX
 from flockmq.clock import Clock
-from flockmq.config.values import Secret
+from flockmq.config.values import Secret, read_secret
 from flockmq.errors import ConfigError
 from flockmq.management.answers import Refused
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import API_KEYS, AUTH, ApiKey
+
+log: Final = logging.getLogger(__name__)
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "operator", "admin")
 """Each may what those before it may."""
 CONFIGURED: Final = "management.api_key"
 """Under which name the one that is configured acts."""
+_FILE: Final = "management.api_key_file"
 PREFIX: Final = "flockmq_"
 """By which who looks for secrets in what was published finds keys of ours."""
 
@@ -69,7 +74,8 @@ class MadeKey(ShownKey, frozen=True, kw_only=True):
 
 
 class Keys:
-    """`configured`: an admin's. `may_write`: all nodes know of keys. Raises ConfigError."""
+    """`configured`: an admin's; `file`: where it was read, and is again. `may_write`: all nodes know of keys. Raises
+    ConfigError."""
 
     def __init__(
         self,
@@ -78,20 +84,34 @@ class Keys:
         may_write: Callable[[], bool],
         clock: Clock,
         token_bytes: Callable[[int], bytes],
+        file: Path | None = None,
     ) -> None:
-        if configured is not None and len(configured.reveal().encode()) < API_KEY_MIN_BYTES:
-            raise ConfigError(
-                f"management.api_key_file: the key must have at least {API_KEY_MIN_BYTES} bytes; make one at random, "
-                f"for example: openssl rand -hex {API_KEY_MIN_BYTES}"
-            )
         self._rlog = rlog
-        self._configured = None if configured is None else _hash(configured.reveal().encode())
+        self._configured = None if configured is None else _hash_of_configured(configured)
+        self._file = file
+        self._wrong = ""
         self._may_write = may_write
         self._clock = clock
         self._token_bytes = token_bytes
 
     def __len__(self) -> int:
         return len(self._rlog.tables.api_keys) + (self._configured is not None)
+
+    def refresh(self) -> None:
+        """Read the file again; what can't be used is reported once, and the key stays."""
+        if self._file is None:
+            return
+        try:
+            hashed = _hash_of_configured(read_secret(self._file, _FILE))
+        except ConfigError as error:
+            if self._wrong != (wrong := str(error)):
+                self._wrong = wrong
+                log.error("%s; the key from before stays", error)
+            return
+        self._wrong = ""
+        if hashed != self._configured:
+            self._configured = hashed
+            log.info("%s: the key was read again, the one from before opens nothing any more", _FILE)
 
     def holder(self, given: bytes) -> Holder | None:
         """None: it is no key, or it ran out."""
@@ -147,6 +167,17 @@ class Keys:
         if new.until.timestamp() <= now_s:
             raise Invalid("until", "is in the past")
         return new.until.timestamp()
+
+
+def _hash_of_configured(key: Secret) -> str:
+    """Raises ConfigError."""
+    said = key.reveal().encode()
+    if len(said) < API_KEY_MIN_BYTES:
+        raise ConfigError(
+            f"{_FILE}: the key must have at least {API_KEY_MIN_BYTES} bytes; make one at random, "
+            f"for example: openssl rand -hex {API_KEY_MIN_BYTES}"
+        )
+    return _hash(said)
 
 
 def _hash(key: bytes) -> str:

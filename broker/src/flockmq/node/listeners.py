@@ -109,13 +109,13 @@ class Bound:
         )
 
     def refresh(self) -> None:
-        """Read certificates again where their files changed."""
+        """Read certificates, and what else is refreshed with them, again where their files changed."""
         for certificates in (*self._certificates.values(), *self._others):
             certificates.refresh()
 
     @contextlib.contextmanager
     def refreshing(self, *others: Refreshed) -> Iterator[None]:
-        """While the block runs, look at the certificates' files now and then, and at once on SIGHUP, which ends no node
+        """While the block runs, look at the files now and then, and at once on SIGHUP, which ends no node
         that has none."""
         self._others = others
         loop = asyncio.get_running_loop()

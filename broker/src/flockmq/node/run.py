@@ -44,10 +44,11 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
         assert isinstance(engine, Engine)
         certificates = _certificates(config.management)
         tls = None if certificates is None else certificates.listening
-        management_port = await stack.enter_async_context(_management(config, made, tls))
+        keys = _keys(config.management, made)
+        management_port = await stack.enter_async_context(_management(config, made, keys, tls))
         await stack.enter_async_context(made.running())
         listeners.open(engine, made.limits)
-        stack.enter_context(listeners.refreshing(*([] if certificates is None else [certificates])))
+        stack.enter_context(listeners.refreshing(keys, *([] if certificates is None else [certificates])))
         node.state = "ready"
         gc.collect()
         gc.freeze()
@@ -64,12 +65,17 @@ def _certificates(management: Management) -> ManagementCertificates | None:
     return ManagementCertificates(management.certfile, management.keyfile)
 
 
-def _management(config: Config, made: Assembly, tls: ssl.SSLContext | None) -> AbstractAsyncContextManager[int]:
+def _keys(management: Management, made: Assembly) -> Keys:
     """Raises ConfigError."""
-    node, rlog, cluster = made.node, made.rlog, made.cluster
-    may_write, clock, token_bytes = cluster.version.gate(2), cluster.time.clock, SYSTEM.token_bytes
-    keys = Keys(rlog, config.management.api_key, may_write, clock, token_bytes)
-    audit = Audit(config.node.name, rlog, may_write, clock, token_bytes)
+    may_write, clock = made.cluster.version.gate(2), made.cluster.time.clock
+    return Keys(made.rlog, management.api_key, may_write, clock, SYSTEM.token_bytes, management.api_key_file)
+
+
+def _management(
+    config: Config, made: Assembly, keys: Keys, tls: ssl.SSLContext | None
+) -> AbstractAsyncContextManager[int]:
+    node, cluster = made.node, made.cluster
+    audit = Audit(config.node.name, made.rlog, cluster.version.gate(2), cluster.time.clock, SYSTEM.token_bytes)
     return server.serve(node.view, config.management.listen, node.access.auth.admin, keys, audit, tls)
 
 

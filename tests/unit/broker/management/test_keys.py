@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,6 +174,25 @@ async def test_keys_of_the_log_work_without_a_configured_one() -> None:
 def test_a_configured_key_that_is_short_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"management.api_key_file: the key must have at least 32 bytes; make one"):
         Keys(FakeLog().as_rlog(), Secret("x" * 31), lambda: True, SYSTEM, token_bytes)
+
+
+def test_a_configured_key_is_read_again_when_its_file_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "key"
+    first, second = "1" * 32, "2" * 32
+    keys = Keys(FakeLog().as_rlog(), Secret(first), lambda: True, SYSTEM, token_bytes, file)
+    for unusable in (None, "short", ""):
+        if unusable is not None:
+            file.write_text(unusable)
+        keys.refresh()
+        keys.refresh()
+        assert keys.holder(first.encode()) is not None
+        assert caplog.text.count("the key from before stays") == 1
+        caplog.clear()
+    file.write_text(f"{second}\n")
+    keys.refresh()
+    assert keys.holder(first.encode()) is None
+    assert keys.holder(second.encode()) == (CONFIGURED, "admin")
+    assert second not in caplog.text
 
 
 # --- wrong keys -----------------------------------------------------------------------------------------------------
