@@ -533,6 +533,32 @@ AUTH_HOUSEKEEPING_S: Final = 5.0
 AUTH_PAGE_MAX: Final = 1000
 AUTH_REQUEST_MAX_BYTES: Final = 128 * 1024
 
+# --- quotas: what one user may have in the whole cluster (less where it is much of Redis' memory) ---------------------
+QUOTA_SESSIONS: Final = AWAY_SESSIONS_MAX // 2
+QUOTA_QUEUED_BYTES: Final = 16 * 1024 * 1024 * 1024
+QUOTA_SUBSCRIPTIONS: Final = MAX_ROUTES // 4
+QUOTA_SUBSCRIPTION_BYTES: Final = 256 * 1024 * 1024
+QUOTA_RETAINED_BYTES: Final = MAX_RETAINED_BYTES // 4
+"""What a user may have who isn't given another quota."""
+QUOTA_AWAY_PERCENT: Final = 75
+"""Of the quota of queued bytes, for sessions whose clients are away; the rest is for those that are connected."""
+QUEUED_MESSAGE_BYTES: Final = 128
+"""What a message that waits counts for beside its packet."""
+SESSION_STORED_BYTES: Final = 512
+"""What a session takes in Redis, about, beside its messages and subscriptions."""
+QUOTA_TOLD_EVERY_S: Final = 1.0
+QUOTA_TOLD_PARTS: Final = 100
+"""A node tells others of users who have one of so many parts of a quota there, or more."""
+QUOTA_GROWTH_PARTS: Final = 16
+QUOTA_TOLD_SOON_S: Final = 0.05
+"""So soon they hear of one who has one of so many parts more than they heard last."""
+QUOTA_USERS_TOLD_MAX: Final = 100
+"""Users of whom a node tells others, those who have most."""
+QUOTA_HEARD_MAX_S: Final = 5.0
+"""What a node said counts for so long."""
+QUOTA_ALARMS_MAX: Final = 16
+"""Users who are over a quota, for each of whom an alarm stands."""
+
 # --- node -----------------------------------------------------------------------------------------------------------
 LAG_SAMPLE_INTERVAL_S: Final = 10.0
 AUTHORIZATION_SLICE_CLIENTS: Final = 2000

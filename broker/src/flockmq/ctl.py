@@ -68,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_bans(nouns.add_parser("bans", help="who may not connect").add_subparsers(**_VERBS))
     _add_clients(nouns.add_parser("clients", help="who is connected").add_subparsers(**_VERBS))
     _add_sessions(nouns.add_parser("sessions", help="what is kept for clients").add_subparsers(**_VERBS))
+    _add_quotas(nouns.add_parser("quotas", help="what users have of theirs").add_subparsers(**_VERBS))
     _add_keys(nouns.add_parser("keys", help="who may use the REST API").add_subparsers(**_VERBS))
     _add_audit(nouns.add_parser("audit", help="who changed what by the REST API").add_subparsers(**_VERBS))
     _add_alarms(nouns.add_parser("alarms", help="what somebody should look at").add_subparsers(**_VERBS))
@@ -176,6 +177,10 @@ def _add_keys(verbs: Verbs) -> None:
 
 def _add_audit(verbs: Verbs) -> None:
     verbs.add_parser("list", help="the last changes first").set_defaults(do=_list_audit)
+
+
+def _add_quotas(verbs: Verbs) -> None:
+    verbs.add_parser("list", help="the users who have most, and what one may have").set_defaults(do=_list_quotas)
 
 
 def _add_alarms(verbs: Verbs) -> None:
@@ -391,6 +396,17 @@ def _remove_key(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 
 def _list_audit(api: Api, options: argparse.Namespace) -> Iterator[Row]:
     return api.pages("/audit")
+
+
+# --- quotas ---------------------------------------------------------------------------------------------------------
+
+
+def _list_quotas(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    """A row of what one user may have, then one a user."""
+    shown = api.ask("GET", "/quotas")
+    limits = {kind: "infinity" if limit is None else limit for kind, limit in shown["limits"].items()}
+    yield {"quota_of_each": limits}
+    yield from shown["users"]
 
 
 # --- alarms ---------------------------------------------------------------------------------------------------------

@@ -80,11 +80,13 @@ class Raw:
     def auth(self, reason: int, method: str, data: bytes) -> None:
         self.send(AUTH, bytes([reason]) + authentication(PacketTypes.AUTH, method, data))
 
-    async def publish(self, topic: str, payload: bytes = b"x") -> int:
+    async def publish(self, topic: str, payload: bytes = b"x", *, retain: bool = False) -> int:
         """QoS 1; the reason code of PUBACK."""
         self._packet_id += 1
         packet_id = self._packet_id.to_bytes(2, "big")
-        self.send(0x32, text(topic) + packet_id + (b"\x00" if self._version == 5 else b"") + payload)
+        self.send(
+            0x33 if retain else 0x32, text(topic) + packet_id + (b"\x00" if self._version == 5 else b"") + payload
+        )
         return (await self.answer(PUBACK)).reason
 
     async def subscribe(self, filter: str, qos: int = 0) -> int:

@@ -15,7 +15,19 @@ from msgspec import Meta, field
 
 from flockmq.auth.settings import Authentication, Authorization, Flapping
 from flockmq.bounds import PACKET_MAX_BYTES
-from flockmq.config.values import Address, AnyRedisUrl, ByteRate, Count, Kind, Network, Rate, Seconds, Secret
+from flockmq.config.values import (
+    Address,
+    AnyRedisUrl,
+    ByteRate,
+    Count,
+    Kind,
+    Network,
+    Quota,
+    QuotaBytes,
+    Rate,
+    Seconds,
+    Secret,
+)
 from flockmq.plugins.settings import AutoSubscribe, Plugins, Rewrite, SysTopics
 from flockmq.redis_url import parse_redis_url
 
@@ -118,6 +130,22 @@ class Mqtt(Rates, frozen=True, kw_only=True):
     are authenticated, and `none` elsewhere."""
     strict_mode: bool = False
     """Refuse what the specification lets a server refuse: see `session/strict.py`."""
+
+
+class Quotas(msgspec.Struct, frozen=True, kw_only=True):
+    """What one user may have in the whole cluster, where clients are authenticated: a number, or "infinity". Clients
+    without a name are one user. Unset: much, but never so much that others are refused for it."""
+
+    max_sessions: Quota | None = None
+    """That outlive their connections."""
+    max_queued_bytes: QuotaBytes | None = None
+    """What waits for its sessions: messages, wills, and the sessions' client ids."""
+    max_subscriptions: Quota | None = None
+    """Of all its sessions."""
+    max_subscription_bytes: QuotaBytes | None = None
+    """Their filters."""
+    max_retained_bytes: QuotaBytes | None = None
+    """Topics and messages that it stored."""
 
 
 # --- listeners ------------------------------------------------------------------------------------------------------
@@ -339,6 +367,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     authentication: Authentication = Authentication()
     authorization: Authorization = Authorization()
     flapping: Flapping = Flapping()
+    quotas: Quotas = Quotas()
     log: Log = Log()
 
 

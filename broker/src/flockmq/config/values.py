@@ -25,6 +25,7 @@ from msgspec import Meta
 
 from flockmq.bounds import SECRET_MAX_BYTES
 from flockmq.errors import ConfigError
+from flockmq.quotas import INFINITE
 from flockmq.redis_url import parse_redis_url
 
 
@@ -85,6 +86,9 @@ RedisUrl = Annotated[str, Kind.REDIS_URL]
 AnyRedisUrl = Annotated[str, Kind.ANY_REDIS_URL]
 """One server, sentinels or a cluster."""
 HttpUrl = Annotated[str, Kind.HTTP_URL]
+Quota = Annotated[int, "quota"]
+"""A number of things, or INFINITE."""
+QuotaBytes = Annotated[int, Kind.SIZE, "quota"]
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -184,6 +188,22 @@ def _http_url(value: object) -> str:
     return str(value)
 
 
+def _quota(value: object) -> int:
+    return _at_most(int(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value) else value, "100000")
+
+
+def _quota_bytes(value: object) -> int:
+    return _at_most(_amount(value, Kind.SIZE), '"256MB"')
+
+
+def _at_most(value: object, example: str) -> int:
+    if value == "infinity":
+        return INFINITE
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < INFINITE:
+        raise ValueError(f'must be a number of at least 1, for example {example}, or "infinity"')
+    return value
+
+
 def http_url_fault(value: object) -> str:
     """What is wrong with it, and nothing of what it says, which may be a secret; "": nothing is."""
     if not isinstance(value, str) or not value.lower().startswith(("http://", "https://")):
@@ -218,6 +238,8 @@ _PARSERS: Final[Mapping[object, Callable[[object], object]]] = {
     AnyRedisUrl | None: _any_redis_url,
     HttpUrl: _http_url,
     HttpUrl | None: _http_url,
+    Quota | None: _quota,
+    QuotaBytes | None: _quota_bytes,
 }
 """Types that need more than msgspec's own conversion."""
 _HIDDEN: Final = frozenset(

@@ -54,6 +54,10 @@ class Anothers(AttachError):
     """Another user has a connection or a session of that client id: CONNACK 0x85 [MQTT-3.1.4-2]."""
 
 
+class OverQuota(AttachError):
+    """Its user has as many sessions, or as much waits for them, as one may have: CONNACK 0x97."""
+
+
 class Superseded(AttachError):
     """A newer connection of the same client id took its place: 0x8E."""
 
@@ -272,6 +276,8 @@ class Asking:
             pending.done(HomeFull(f"the home of {pending.client_id!r} does not admit it now: {_FULL}"))
         elif status == wire.ANOTHERS:
             pending.done(Anothers(f"the client id {pending.client_id!r} is another user's"))
+        elif status == wire.OVER_QUOTA:
+            pending.done(OverQuota(f"the user of {pending.client_id!r} has all that one may have"))
         elif status == wire.SUPERSEDED or token <= kicked:
             pending.done(Superseded(f"a newer connection has the client id {pending.client_id!r}"))
         else:

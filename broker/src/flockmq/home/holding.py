@@ -271,7 +271,9 @@ class Holding:
         left_s = self.ledger.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
         if meta.will is not None:  # of a connection of before
             meta.will.message.author = author_of(client_id, self._host.floor(slot.number), is_will=True)
+        session.usage = self._host.usage(session.user)
         self.sessions.restore(session, meta.will, left_s)
+        session.count_in()
         slot.clients[client_id] = None
         if not meta.left_ms:
             self._connections.came(session, left_s)

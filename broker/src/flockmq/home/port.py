@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from flockmq.home import wire
 from flockmq.home.asking import Answered
 from flockmq.home.subscribing import Desk
+from flockmq.quotas import Usage
 from flockmq.session.limits import Limits
 from flockmq.session.publish import Publish
 from flockmq.session.session import Session
@@ -180,6 +181,10 @@ class Host(Desk, Protocol):
         ...
 
     def members(self) -> Collection[str]: ...
+    def usage(self, user: bytes | None) -> Usage | None:
+        """What this user has; None: nobody's."""
+        ...
+
     def limits(self, zone: str) -> Limits: ...
     def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
         """A will: `accepted` is called when everybody who is to have it has it, or nobody will."""

@@ -180,6 +180,8 @@ class Residents:
             return wire.ANOTHERS
         if not self._has_room(attach):
             return wire.FULL
+        if not self._has_quota(attach):
+            return wire.OVER_QUOTA
         self._cut_off.pop(attach.client_id, None)
         if self._must_wait(attach):
             return wire.ADMITTED if self._returning.put(attach) else wire.FULL
@@ -238,6 +240,25 @@ class Residents:
         if client_id in self.sessions.by_id and not opening.clean_start:
             return not self._store.is_backed_up(slot)
         return not opening.expiry_s or not self._store.is_short(slot)
+
+    def _has_quota(self, attach: Attach) -> bool:
+        """What its user has bounds what begins, and what grows: who comes back gets in."""
+        client_id, opening = attach.client_id, attach.opening
+        usage = self._host.usage(attach.user)
+        if usage is None or opening is None:
+            return True
+        known = self.sessions.by_id.get(client_id)
+        will_bytes = 0 if opening.will is None else len(opening.will.packet)
+        if isinstance(known, DurableSession):
+            former = known.meta.will
+            more_bytes = will_bytes - (0 if former is None else len(former.message.packet))
+        elif not opening.expiry_s:
+            return True
+        elif not usage.may_begin():
+            return False
+        else:
+            more_bytes = len(client_id) + will_bytes
+        return more_bytes <= 0 or usage.may_queue(more_bytes, is_away=False)
 
     def _without_connection(self, client_id: bytes) -> Session | None:
         """The session that is here; if its connection went with its node, and it wasn't its turn yet, it leaves now."""
@@ -329,7 +350,9 @@ class Residents:
         limits = self._host.limits(opening.zone)
         window, max_packet_bytes = opening.window, opening.max_packet_bytes
         ledger, user = self.holding.ledger, opening.user
-        return DurableSession(journal, ledger, meta, sink, client_id, limits, window, max_packet_bytes, user)
+        made = DurableSession(journal, ledger, meta, sink, client_id, limits, window, max_packet_bytes, user)
+        made.usage = self._host.usage(user)
+        return made
 
     def _overflowed(self, sink: ToFront) -> None:
         """Cut off with a reason rather than left with a gap; the session is away from now on."""

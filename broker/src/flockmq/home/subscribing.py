@@ -157,7 +157,7 @@ class Subscribing:
         for made in self._made:
             if made.filter in self._new and session.subscription(made.filter) is made:
                 self._router.remove(made)
-                self._router.counters.subscriptions -= 1
+                self._router.ended(made)
                 session.remove_subscription(made.filter)
                 if is_exclusive(made.filter):
                     unused.append(made.filter)

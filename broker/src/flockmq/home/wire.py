@@ -37,6 +37,8 @@ NOT_HOME: Final = 2
 FULL: Final = 3
 ANOTHERS: Final = 4
 """Another user has the client id: a connection, or a session."""
+OVER_QUOTA: Final = 5
+"""Its user has all that one may have."""
 
 LASTS: Final = 1
 """The session runs at its home; without it, on the node of its connection."""
@@ -113,7 +115,8 @@ Attach = tuple[int, bytes, Opening | None]
 """(number of the request at its node, client id, what it opens; None: a session that starts and ends with it, has no
 will and is nobody's)"""
 Answer = tuple[int, int, bytes, int]
-"""(number of the request, ADMITTED | SUPERSEDED | NOT_HOME | FULL | ANOTHERS, token, LASTS | PRESENT, or ABSENT)"""
+"""(number of the request, ADMITTED | SUPERSEDED | NOT_HOME | FULL | ANOTHERS | OVER_QUOTA, token, LASTS | PRESENT, or
+ABSENT)"""
 ClientToken = tuple[bytes, bytes]
 """(client id, token): of KICK and OVERFLOW"""
 Detach = tuple[bytes, bytes, int, bool, bytes]

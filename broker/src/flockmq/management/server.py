@@ -13,6 +13,7 @@
 | /api/v5/cluster, /api/v5/rlog/nodes | see `overview` |
 | /api/v1/clients…, /api/v1/sessions… | see `clients`, `sessions` |
 | /api/v5/alarms… | see `alarms` |
+| /api/v1/quotas | see `quotas` |
 | /api/v1/keys…, /api/v1/audit | see `keys` |
 | /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `access` |
 """
@@ -42,7 +43,7 @@ from flockmq.clock import SYSTEM
 from flockmq.config.values import Address
 from flockmq.errors import cannot_bind
 from flockmq.logs import Sparing
-from flockmq.management import access, alarms, clients, overview, plugins, sessions
+from flockmq.management import access, alarms, clients, overview, plugins, quotas, sessions
 from flockmq.management import keys as key_paths
 from flockmq.management.api_keys import Keys
 from flockmq.management.audit_log import Audit
@@ -164,6 +165,7 @@ def _application(node: NodeView, admin: Admin, keys: Keys, audit: Audit) -> web.
     app[clients.CLIENTS] = node
     app[sessions.SESSIONS] = node
     app[overview.OVERVIEW] = node
+    app[quotas.QUOTAS] = node
     app[REGISTRY] = metrics.registry(node)
     app.add_routes(routes)
     app.add_routes(plugins.routes)
@@ -171,6 +173,7 @@ def _application(node: NodeView, admin: Admin, keys: Keys, audit: Audit) -> web.
     app.add_routes(clients.routes)
     app.add_routes(sessions.routes)
     app.add_routes(overview.routes)
+    app.add_routes(quotas.routes)
     app[access.ADMIN] = admin
     app[key_paths.KEYS] = keys
     app[key_paths.AUDIT] = audit

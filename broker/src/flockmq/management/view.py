@@ -147,6 +147,30 @@ class AlarmsView(Protocol):
         """False: there is none of this name. Raises LogError."""
 
 
+class UserRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one user has in the cluster, and of what it has all that one may have."""
+
+    name: str
+    sessions: int
+    queued_bytes: int
+    subscriptions: int
+    subscription_bytes: int
+    retained_bytes: int
+    over: Sequence[str] = ()
+
+
+class QuotasShown(msgspec.Struct, frozen=True, kw_only=True):
+    """`limits` of each user, None where there is none; `users` who have a hundredth of one at some node, the largest
+    first."""
+
+    limits: Mapping[str, int | None]
+    users: Sequence[UserRow]
+
+
+class QuotasView(Protocol):
+    def quotas(self) -> QuotasShown: ...
+
+
 class NodeLog(msgspec.Struct, frozen=True, kw_only=True):
     """One node's log, as `/api/v5/rlog/nodes` shows it."""
 
@@ -235,7 +259,7 @@ class OverviewView(Protocol):
     async def logs(self) -> Sequence[NodeLog]: ...
 
 
-class NodeView(PluginsView, AlarmsView, ClientsView, SessionsView, OverviewView, Protocol):
+class NodeView(PluginsView, AlarmsView, QuotasView, ClientsView, SessionsView, OverviewView, Protocol):
     """A node seen from outside. Every call that isn't awaited answers at once, from memory."""
 
     def ready(self) -> tuple[bool, str]:

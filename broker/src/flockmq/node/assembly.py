@@ -112,6 +112,7 @@ class Assembly:
             for work in (
                 node.sample_lag,
                 node.shortage.watch,
+                node.quotas.watch,
                 node.loop_watch.run,
                 node.system.run,
                 node.delayed.run,
@@ -185,6 +186,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         limits,
         None if machine.disk is None else Store(machine.redis),
         machine.reactor(router, limits["default"], clock),
+        config.quotas,
         clock,
         entropy,
     )

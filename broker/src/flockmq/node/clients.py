@@ -20,7 +20,7 @@ import msgspec
 
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.clock import Clock
-from flockmq.home.asking import Admission, Anothers, AttachError, Connection, Done
+from flockmq.home.asking import Admission, Anothers, AttachError, Connection, Done, OverQuota
 from flockmq.home.guests import will_origin
 from flockmq.home.registry import are_others
 from flockmq.home.wire import Opening, WillRow
@@ -32,6 +32,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_unpublishable
 from flockmq.node.delayed import check_publishable
 from flockmq.node.fronts import Fronts
+from flockmq.quotas import Usage
 from flockmq.rlog.authors import author_of
 from flockmq.session.channel import ADMITTING, CONNECTED, Channel
 from flockmq.session.counters import Counters
@@ -92,6 +93,8 @@ class Clients:
         """Nobody's will goes to this topic."""
         self.identifies: Callable[[], bool] = _nobody_is_asked
         """Clients are asked who they are."""
+        self.usage: Callable[[bytes], Usage | None] = _nobody_counts
+        """What a user has."""
         self.homes_keep_wills: Callable[[], bool] = _not_yet
         """All nodes know that homes keep the wills of sessions that are here, and whose these are."""
         self._sessions = sessions
@@ -119,6 +122,7 @@ class Clients:
         channel.must_be_asked_about(self.must_authorize(principal))
         if not session.client_id:
             session.client_id = b"auto-" + self._token_bytes(10).hex().encode()
+        session.usage = self.usage(principal.username)
         will = channel.will
         if will is not None and not self._may_be_published(channel, will):
             return
@@ -335,8 +339,7 @@ class Clients:
     ) -> None:
         if isinstance(answer, AttachError):
             log.info("client %r isn't admitted: %s", session.client_id, answer)
-            is_anothers = isinstance(answer, Anothers)  # there is no code for "superseded" in CONNACK
-            channel.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID if is_anothers else Reason.SERVER_UNAVAILABLE)
+            channel.refuse(_reason_of(answer))
         elif channel.state != ADMITTING:
             nonce = _nonce_of(opening)
             self._home().detach(session.client_id, answer.token, session.expiry_s, with_will=False, nonce=nonce)
@@ -374,8 +377,19 @@ class Clients:
         return self.homes
 
 
+def _reason_of(error: AttachError) -> int:
+    """There is no code for "superseded" in CONNACK."""
+    if isinstance(error, Anothers):
+        return Reason.CLIENT_IDENTIFIER_NOT_VALID
+    return Reason.QUOTA_EXCEEDED if isinstance(error, OverQuota) else Reason.SERVER_UNAVAILABLE
+
+
 def _not_yet() -> bool:
     return False
+
+
+def _nobody_counts(user: bytes) -> Usage | None:
+    return None
 
 
 def _nobody_is_asked() -> bool:

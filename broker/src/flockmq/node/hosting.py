@@ -28,6 +28,7 @@ from flockmq.node.retained import Feeds
 from flockmq.node.routes import OwnRoutes
 from flockmq.node.shared import OwnShares
 from flockmq.node.strays import Strays
+from flockmq.quotas import Usage
 from flockmq.rlog.shards import ROUTE
 from flockmq.session.homed import HomedRouter
 from flockmq.session.limits import Limits
@@ -193,6 +194,9 @@ class Hosting:
 
     def limits(self, zone: str) -> Limits:
         return self._zones.get(zone) or self._zones["default"]
+
+    def usage(self, user: bytes | None) -> Usage | None:
+        return self._node.quotas.usage(user)
 
     def alarm(self, slot: int, text: str, *, is_ours: bool = True) -> None:
         if text:

@@ -25,6 +25,7 @@ from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.cluster.service import Cluster
 from flockmq.cluster.views import LocalStatus
+from flockmq.config.schema import Quotas as QuotaSettings
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
 from flockmq.home.service import Homes
@@ -49,6 +50,7 @@ from flockmq.node.hooking import Hooking
 from flockmq.node.hosting import Hosting
 from flockmq.node.overview import Overview
 from flockmq.node.publishing import Publishing
+from flockmq.node.quotas import UserQuotas
 from flockmq.node.reauthorizing import Reauthorizing
 from flockmq.node.remote import RemoteRoutes, slot_of_owner
 from flockmq.node.retained import Feeds, Retained
@@ -113,6 +115,7 @@ class Node(NodePort):
         zones: Mapping[str, Limits],
         store: Store | None,
         reactor: Reactor,
+        quotas: QuotaSettings,
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
     ) -> None:
@@ -164,6 +167,8 @@ class Node(NodePort):
         self.clients.must_authorize = self.access.must_authorize
         self.clients.refuses = router.refuses
         self.clients.identifies = self.access.identifies
+        self.quotas = UserQuotas(quotas, cluster, rlog, store, self.access.identifies, clock.monotonic)
+        self.clients.usage = self.quotas.usage
         reauthorizing = Reauthorizing(self._connections, self.access.must_authorize)
         auth.authorizer.on_change = reauthorizing.rules_changed
         revoking = Revoking(

@@ -20,10 +20,14 @@ from flockmq.management.view import (
     NodeRow,
     NodeStatus,
     PluginRow,
+    QuotasShown,
     Sample,
     ShardStatus,
     Unavailable,
+    UserRow,
 )
+from flockmq.node.quotas import name_of
+from flockmq.quotas import INFINITE, KINDS, over, share
 from flockmq.rlog.shards import SHARDS
 from flockmq.telemetry.metrics import counter_samples
 
@@ -139,6 +143,17 @@ class View:
             since_s = self._clock.wall() - self._node.rlog.unheard_s()
             yield AlarmRow(name=REDIS_AWAY, since_s=since_s, text=_REDIS_AWAY_TEXT)
 
+    def quotas(self) -> QuotasShown:
+        quotas = self._node.quotas
+        limits = quotas.quotas.limits
+        users = sorted(quotas.users().items(), key=lambda row: share(row[1], limits), reverse=True)
+        return QuotasShown(
+            limits={
+                f"max_{kind}": limit if limit < INFINITE else None for kind, limit in zip(KINDS, limits, strict=True)
+            },
+            users=[UserRow(name=name_of(user), **held._asdict(), over=over(held, limits)) for user, held in users],
+        )
+
     async def end_alarm(self, name: str) -> bool:
         is_there = self._node.rlog.tables.alarms.get(name) is not None
         if is_there:
@@ -225,6 +240,13 @@ class View:
                 yield Sample("flockmq_redis_memory_bytes", room.memory.used, (address,))
                 yield Sample("flockmq_redis_memory_max_bytes", room.memory.limit, (address,))
 
+    def _quota_samples(self) -> Iterator[Sample]:
+        quotas = self._node.quotas
+        limits = quotas.quotas.limits
+        for kind, times in quotas.quotas.refused.items():
+            yield Sample("flockmq_quota_refused", times, (kind,))
+        yield Sample("flockmq_users_over_quota", sum(bool(over(held, limits)) for held in quotas.users().values()))
+
     def _shared_samples(self) -> Iterator[Sample]:
         shared, hosting = self._node.router.shared, self._node.hosting
         homed = {} if hosting is None else hosting.router.groups
@@ -277,6 +299,7 @@ class View:
             Sample("flockmq_queue_length", node.publishing.waiting_bytes, ("offered_bytes",)),
             Sample("flockmq_queue_length", node.router.held.bytes, ("held_bytes",)),
             *self._home_samples(),
+            *self._quota_samples(),
             *self._log_samples(),
             Sample("flockmq_rlog_redis_lost_data", node.rlog.redis_lost_data),
             Sample("flockmq_rlog_digest_mismatches", node.rlog.digest_mismatches),

@@ -25,7 +25,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import MQUEUE_AHEAD_MAX, MQUEUE_MAX_BYTES, NUMBERS_RESERVED
+from flockmq.bounds import MQUEUE_AHEAD_MAX, MQUEUE_MAX_BYTES, NUMBERS_RESERVED, QUEUED_MESSAGE_BYTES
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.reason import Reason
 from flockmq.session.away import Away
@@ -66,6 +66,7 @@ from flockmq.session.session import (
     LATER,
     QUEUED,
     REFUSED,
+    REPLACED,
     UNKNOWN,
     Session,
 )
@@ -156,7 +157,8 @@ class DurableSession(JournaledSession):
         meta.will_source = fresh.meta.will_source
         self.expiry_s = fresh.expiry_s
         if fresh.user is not None:
-            self.user = fresh.user
+            self.becomes(fresh.user, fresh.usage)
+        self.count()
         self.attach(fresh.sink, fresh.limits, fresh.window, fresh.max_packet_bytes)
 
     def attach(self, sink: Sink, limits: Limits, window: int, max_packet_bytes: int) -> None:
@@ -191,6 +193,7 @@ class DurableSession(JournaledSession):
         self._unsent = dict.fromkeys(reversed(again))
         self._send_waiting(inflight)
         self._send_qos0()
+        self.count()
 
     def _send_qos0(self) -> None:
         if self._queued_qos0:
@@ -207,6 +210,7 @@ class DurableSession(JournaledSession):
         self.meta.will = will
         self.meta.left_ms = max(1, self.ledger.wall_ms(now_s))
         self._write_meta()
+        self.count()
 
     # Messages for the client.
 
@@ -228,18 +232,27 @@ class DurableSession(JournaledSession):
             return QUEUED
         packet = packet_of(entry)
         qos = packet[0] >> 1 & 3
+        made_room = False
+        if self.usage is not None and self.is_behind() and self._is_over_quota(len(packet)):
+            if not self._make_room(len(packet)):
+                return REFUSED
+            made_room = True
         if not isinstance(entry, Stored):
             entry = Stored(packet, self.sink.protocol_version, 0.0)
         if qos == 0:
             answer = super().enqueue(entry)
             if answer != REFUSED:
                 self._queued_qos0 += 1
-            return answer
+            self.count()
+            return REPLACED if made_room and answer == QUEUED else answer
         sequence = self._last + 1
         durable = Entry(packet, entry.version, entry.expires_s, entry.share, sequence)
         answer = super().enqueue(durable)
         if answer == REFUSED:
             return REFUSED
+        self.count()
+        if made_room:
+            answer = REPLACED
         if sequence > self.meta.sequences:
             self.meta.sequences = sequence + NUMBERS_RESERVED
             self._write_meta()
@@ -247,6 +260,28 @@ class DurableSession(JournaledSession):
         self._write(durable)
         self._unseal()
         return answer
+
+    def stored_bytes(self) -> int:
+        waiting = len(self.queue or ()) + len(self.inflight or ())
+        return super().stored_bytes() + self.queue_bytes + self._kept_bytes + QUEUED_MESSAGE_BYTES * waiting
+
+    def _is_over_quota(self, packet_bytes: int) -> bool:
+        """All that waits for its user's sessions, with one packet more."""
+        if self.usage is None:
+            return False
+        self.count()
+        return not self.usage.may_queue(packet_bytes + QUEUED_MESSAGE_BYTES, is_away=self.is_behind())
+
+    def _make_room(self, packet_bytes: int) -> bool:
+        """As much of what waits here goes, the oldest first, as comes: the user's other sessions keep what they have.
+        False: so much doesn't wait here."""
+        if self.queue_bytes < packet_bytes or not self.queue:
+            return False
+        wanted = self.queue_bytes - packet_bytes
+        while self.queue_bytes > wanted:
+            if not self._forget_oldest(self.queue):
+                return False
+        return True
 
     def waiting(self) -> int:
         """With what a crash of the home made in flight, sent or not: so much of it is beyond the window."""
@@ -259,6 +294,8 @@ class DurableSession(JournaledSession):
         """That nodes pause who publishes to it takes its time, and all that waited for the store comes at once: a
         client that reads, or is expected back since the last home, loses nothing for that.
         """
+        if self.usage is not None and not self.is_behind() and self._is_over_quota(packet_bytes):
+            return True
         if self.meta.left_ms or self.sink.flow == LAGGING:
             return super()._is_full(packet_bytes)
         return (

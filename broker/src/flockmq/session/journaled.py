@@ -11,6 +11,7 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import NUMBERS_RESERVED, SINK_CONGESTED_MAX_S, SINK_HELD_MAX_S, SUBSCRIBES_WAITING_MAX
 from flockmq.mqtt.reason import Reason
+from flockmq.quotas import Usage
 from flockmq.session.journal import (
     META,
     OWED,
@@ -110,8 +111,9 @@ class JournaledSession(Session):
     """What a home knows of each of its sessions; `DurableSession` adds the messages on their way to the client."""
 
     __slots__ = (
-        "_durable", "_effects", "_ended", "_front", "_giving", "_is_unsealed", "_last", "_last_number", "_seals",
-        "_stored_user", "_zone", "given", "journal", "ledger", "meta", "origins", "owed", "unsubscribes", "user",
+        "_counted_bytes", "_durable", "_effects", "_ended", "_front", "_giving", "_is_counted", "_is_unsealed",
+        "_last", "_last_number", "_seals", "_stored_user", "_zone", "given", "journal", "ledger", "meta", "origins",
+        "owed", "unsubscribes", "user",
     )  # fmt: skip
 
     def __init__(
@@ -151,6 +153,9 @@ class JournaledSession(Session):
         self._zone: str = DEFAULT
         self._stored_user: bytes | None = None
         """What the store has."""
+        self._is_counted: bool = False
+        """Among what its user has."""
+        self._counted_bytes: int = 0
 
     # The life of the session.
 
@@ -158,10 +163,50 @@ class JournaledSession(Session):
         """Whatever the store has of the client id is another's: one that couldn't be restored."""
         self.journal.drop(self.client_id)
         self._write_meta()
+        self.count_in()
+
+    # What its user has.
+
+    def count_in(self) -> None:
+        """It stands; the router counts its subscriptions."""
+        if self.usage is not None and not self._is_counted:
+            self._is_counted = True
+            self.usage.began()
+            self.count()
+
+    def becomes(self, user: bytes, usage: Usage | None) -> None:
+        """Its client came back, and says whose it is."""
+        self.user = user
+        if self.usage is None and usage is not None:
+            self.usage = usage
+            for subscription in self.all_subscriptions():
+                usage.subscribed(subscription.filter)
+            self.count_in()
+
+    def count(self) -> None:
+        """More waits than before, or less."""
+        if self._is_counted and self.usage is not None:
+            held = self.stored_bytes()
+            if held != self._counted_bytes:
+                self.usage.queued(held - self._counted_bytes)
+                self._counted_bytes = held
+
+    def stored_bytes(self) -> int:
+        """What it takes of its user's quota: messages, its will and its client id."""
+        will = self.meta.will
+        return len(self.client_id) + (0 if will is None else len(will.message.packet))
+
+    def _count_out(self) -> None:
+        if self._is_counted and self.usage is not None:
+            self._is_counted = False
+            self.usage.queued(-self._counted_bytes)
+            self._counted_bytes = 0
+            self.usage.ended()
 
     def will_published(self) -> None:
         self.meta.will = None
         self._write_meta()
+        self.count()
 
     def will_origin(self) -> bytes:
         """The origin of the will of the last CONNECT, the same however often it is published."""
@@ -179,6 +224,7 @@ class JournaledSession(Session):
 
     def abandon(self) -> None:
         """It isn't ours any more: barriers that are still to be answered do nothing."""
+        self._count_out()
         super().abandon()
         self._ended = True
         self._front = None
@@ -371,6 +417,7 @@ class JournaledSession(Session):
         self._is_unsealed = False
         if self._ended:
             return
+        self.count()
         seals = self._seals
         if seals is None:
             self._seals = seals = []
@@ -395,6 +442,7 @@ class JournaledSession(Session):
                 self._say(effect >> 16, effect & 0xFFFF)
         if self.inflight is not None:
             self._send_waiting(self.inflight)
+            self.count()
 
     def _say(self, kind: int, packet_id: int) -> None:
         if self._front is not None:

@@ -125,6 +125,19 @@ class Router:
         self.local.remove(filter, subscription)
         self.changed(filter)
 
+    def began(self, subscription: Subscription) -> None:
+        """A filter that its session didn't have."""
+        self.counters.subscriptions += 1
+        usage = subscription.session.usage
+        if usage is not None:
+            usage.subscribed(subscription.filter)
+
+    def ended(self, subscription: Subscription) -> None:
+        self.counters.subscriptions -= 1
+        usage = subscription.session.usage
+        if usage is not None:
+            usage.unsubscribed(subscription.filter)
+
     def has_local(self, filter: bytes) -> bool:
         """A client of this node subscribes to this very filter; nobody but the one who says so to an exclusive one."""
         if is_shared(filter):

@@ -21,6 +21,7 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import MQUEUE_MAX_BYTES
 from flockmq.mqtt import encode, frame
+from flockmq.quotas import Usage
 from flockmq.routing.matcher import has_wildcard, shape_of
 from flockmq.session.limits import Limits
 from flockmq.session.publish import Stored, as_duplicate, in_version, packet_of, with_packet_id
@@ -72,6 +73,7 @@ class Session:
         "shapes",
         "sink",
         "subscriptions",
+        "usage",
         "window",
     )
 
@@ -94,6 +96,8 @@ class Session:
         """Filter → the one that the client asked for, where another was made of it."""
         self.shapes: dict[bytes, int] | None = None
         """How many subscriptions have each; None: not counted yet, or there are none."""
+        self.usage: Usage | None = None
+        """Of its user; None: it has no quota."""
         self.aliases: OutgoingAliases | None = None
         self._next_id: int = 0
         self._unsent: dict[int, None] | None = None

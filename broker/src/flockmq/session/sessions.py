@@ -114,7 +114,7 @@ class Sessions:
         """
         for subscription in session.all_subscriptions():
             self._router.add(subscription)
-            self._router.counters.subscriptions += 1
+            self._router.began(subscription)
         self.by_id[session.client_id] = session
         delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
         self._keep_away(session, will, left_s, left_s + delay_s)
@@ -128,7 +128,7 @@ class Sessions:
                 self._router.counters.sessions_away -= 1
         for subscription in session.all_subscriptions():
             self._router.remove(subscription)
-            self._router.counters.subscriptions -= 1
+            self._router.ended(subscription)
         session.abandon()
 
     def end(self, session: Session) -> None:
@@ -191,7 +191,7 @@ class Sessions:
     def _drop(self, subscription: Subscription, unrouted: list[bytes]) -> None:
         router = self._router
         router.remove(subscription)
-        router.counters.subscriptions -= 1
+        router.ended(subscription)
         if router.is_unwanted(subscription):
             unrouted.append(subscription.filter)
 

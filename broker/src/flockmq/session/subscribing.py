@@ -283,11 +283,13 @@ def place(
         return Reason.QUOTA_EXCEEDED
     if wild and not session.may_have_shape(shape_of(filter)):
         return Reason.QUOTA_EXCEEDED
+    if older is None and session.usage is not None and not session.usage.may_subscribe(filter):
+        return Reason.QUOTA_EXCEEDED
     router.add(subscription)
     if older is not None:
         router.remove(older)
     else:
-        router.counters.subscriptions += 1
+        router.began(subscription)
     session.add_subscription(subscription)
     return subscription
 

@@ -147,6 +147,8 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_redis_memory_max_bytes", "Its `maxmemory`; 0: none.", ("server",)),
     Metric("gauge", "flockmq_redis_short", "1 while nothing more is kept, because Redis has little memory left."),
     Metric("counter", "flockmq_messages_refused_short", "Messages that were refused (0x97) meanwhile."),
+    Metric("counter", "flockmq_quota_refused", "What was too much for its user's quota, by which.", ("quota",)),
+    Metric("gauge", "flockmq_users_over_quota", "Users who have used up a quota, as far as this node knows."),
     Metric("gauge", "flockmq_rlog_lag_entries", "Entries between the shard's head and this node's tables.", ("shard",)),
     Metric("gauge", "flockmq_rlog_lag_seconds", "How long this node's tables have been behind the head.", ("shard",)),
     Metric("gauge", "flockmq_cluster_version", "The version of the cluster's formats: all nodes understand it."),

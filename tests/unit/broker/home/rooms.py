@@ -11,6 +11,7 @@ from flockmq.clock import Clock
 from flockmq.home import wire
 from flockmq.home.port import Attach
 from flockmq.home.residents import Residents
+from flockmq.quotas import Quotas, Usage
 from flockmq.session.counters import Counters
 from flockmq.session.homed import HomedRouter
 from flockmq.session.letter import Letter
@@ -105,6 +106,7 @@ class Home:
         self.alarms: dict[int, str] = {}
         self.nodes = [EDGE, SENDER]
         self.zones: dict[str, Limits] = {}
+        self.quotas = Quotas()
 
     # What a host is.
 
@@ -125,6 +127,9 @@ class Home:
 
     def limits(self, zone: str) -> Limits:
         return self.zones.get(zone, Limits())
+
+    def usage(self, user: bytes | None) -> Usage | None:
+        return None if user is None else self.quotas.of(user)
 
     def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
         self.published.append(message)

@@ -53,6 +53,7 @@ async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
         delayed=SimpleNamespace(run=works),
         retaining=SimpleNamespace(watch_expired=works),
         shortage=SimpleNamespace(watch=works),
+        quotas=SimpleNamespace(watch=works),
         sample_lag=works,
         watch_sessions=works,
         close_clients=works,

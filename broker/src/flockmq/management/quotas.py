@@ -1,0 +1,24 @@
+"""What users have of their quotas, over HTTP; it needs a key (see `guard`).
+
+| path | answers |
+|---|---|
+| GET /api/v1/quotas | JSON: what one user may have, and who has most, in the whole cluster |
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from flockmq.management.answers import answer
+from flockmq.management.view import QuotasView
+
+QUOTAS: Final = web.AppKey("quotas", QuotasView)
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/api/v1/quotas")
+async def quotas(request: web.Request) -> web.Response:
+    return answer(200, request.app[QUOTAS].quotas())

@@ -1,0 +1,236 @@
+"""How a node's quotas of users come to hold in the whole cluster, and who is told of users that are over one.
+
+    node ─ what its largest users have ─▶ every core ─ what they have elsewhere ─▶ replicants
+
+What always holds: a node decides by what it has itself and what it heard within QUOTA_HEARD_MAX_S; an alarm
+`user-over-quota/NAME` stands while a user has used up a quota, for at most QUOTA_ALARMS_MAX users. Where nobody is
+asked who they are there are no users, and no quotas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from flockmq import bounds
+from flockmq.cluster.membership import CORE_ROLES
+from flockmq.cluster.service import Cluster
+from flockmq.config.schema import Quotas as Settings
+from flockmq.home.store import Store
+from flockmq.quotas import KINDS, NOTHING, UNLIMITED, Held, Quotas, Usage, default_limits, most, over
+from flockmq.rlog.rlog import Rlog
+
+log: Final = logging.getLogger(__name__)
+
+HELD: Final = "quota.held"
+ELSEWHERE: Final = "quota.elsewhere"
+PREFIX: Final = "user-over-quota/"
+_ANONYMOUS: Final = "(anonymous)"
+_MIB: Final = 1024 * 1024
+
+
+class UserRow(msgspec.Struct, frozen=True, array_like=True):
+    """What a user has at one node, or at all others."""
+
+    user: bytes
+    sessions: int
+    queued_bytes: int
+    subscriptions: int
+    subscription_bytes: int
+
+    def held(self) -> Held:
+        return Held(self.sessions, self.queued_bytes, self.subscriptions, self.subscription_bytes)
+
+
+class Note(msgspec.Struct, frozen=True, array_like=True):
+    """`redis_bytes`: the least `maxmemory` of the Redis servers that cores see; 0: there is none, or it isn't known."""
+
+    redis_bytes: int
+    users: list[UserRow]
+    is_urgent: bool = False
+    """A user has much more than a moment ago."""
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Note).decode
+
+
+class UserQuotas:
+    """`store`: a core's. `identifies`: clients are asked who they are."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        rlog: Rlog,
+        store: Store | None,
+        identifies: Callable[[], bool],
+        now_s: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._rlog = rlog
+        self._store = store
+        self._identifies = identifies
+        self._now_s = now_s
+        self._heard: dict[str, tuple[float, Note]] = {}
+        """By incarnation, when and what it said last."""
+        self._is_urgent = False
+        self._soon: asyncio.TimerHandle | None = None
+        self.quotas = Quotas(self._limits())
+        self.quotas.on_growth = self._grew
+        for method in (HELD, ELSEWHERE):
+            cluster.on_note(method, partial(self._hear, method))
+
+    def usage(self, user: bytes | None) -> Usage | None:
+        return None if user is None or not self._identifies() else self.quotas.of(user)
+
+    async def watch(self) -> None:
+        """For as long as the node lives."""
+        while True:
+            await asyncio.sleep(bounds.QUOTA_TOLD_EVERY_S)
+            self.look()
+
+    def look(self) -> None:
+        since_s = self._now_s() - bounds.QUOTA_HEARD_MAX_S
+        self._heard = {who: said for who, said in self._heard.items() if said[0] >= since_s}
+        self.quotas.limit(self._limits())
+        notes = {who: note for who, (_, note) in self._heard.items()}
+        together = _sum if self._cluster.is_core else _most
+        self.quotas.elsewhere = together(note.users for note in notes.values())
+        if self._cluster.version.at_least(2):
+            self._tell(notes)
+        if self._cluster.is_leader:
+            self._look_at_alarms()
+
+    def users(self) -> dict[bytes, Held]:
+        """Those who use most of a quota, in the whole cluster."""
+        known = {**self.quotas.elsewhere, **self.quotas.noted}
+        return most({user: self.quotas.total(user) for user in known}, self.quotas.limits)
+
+    # --- what others have ---------------------------------------------------------------------------------------------
+
+    def _hear(self, method: str, incarnation: str, body: bytes) -> None:
+        note = _decode(body)
+        if (method == HELD) != self._cluster.is_core:
+            return
+        _, before = self._heard.get(incarnation, (0.0, _SILENT))
+        self._heard[incarnation] = (self._now_s(), note)
+        elsewhere, former = self.quotas.elsewhere, {row.user: row.held() for row in before.users}
+        for row in note.users:
+            known = elsewhere.get(row.user, NOTHING)
+            if method == HELD:
+                elsewhere[row.user] = known.plus(row.held()).minus(former.get(row.user, NOTHING))
+            else:
+                elsewhere[row.user] = Held(*map(max, known, row.held()))
+        if note.is_urgent and method == HELD:  # replicants hear it, too
+            self._look_soon()
+
+    def _grew(self) -> None:
+        self._is_urgent = True
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(bounds.QUOTA_TOLD_SOON_S, self._look_now)
+
+    def _look_now(self) -> None:
+        self._soon = None
+        self.look()
+
+    def _tell(self, notes: dict[str, Note]) -> None:
+        redis_bytes, here = self._redis_bytes(), self.quotas.largest()
+        held = _encode(Note(redis_bytes, _rows(here), self._is_urgent))
+        self._is_urgent = False
+        total = {user: had.plus(here.get(user, NOTHING)) for user, had in self.quotas.elsewhere.items()} | {
+            user: had for user, had in here.items() if user not in self.quotas.elsewhere
+        }
+        largest = most(total, self.quotas.limits)
+        for link in self._cluster.mesh.one_of_each():
+            if link.peer.role in CORE_ROLES:
+                link.note(HELD, held)
+            elif self._cluster.is_core:
+                its = {row.user: row.held() for row in notes.get(link.peer.incarnation, _SILENT).users}
+                rest = {user: had.minus(its.get(user, NOTHING)) for user, had in largest.items()}
+                link.note(ELSEWHERE, _encode(Note(redis_bytes, _rows(rest))))
+
+    def _redis_bytes(self) -> int:
+        said = [note.redis_bytes for _, note in self._heard.values()]
+        own = [] if self._store is None else [room.memory.limit for room in self._store.rooms().values()]
+        return min((size for size in (*said, *own) if size), default=0)
+
+    def _limits(self) -> Held:
+        if not self._identifies():
+            return UNLIMITED
+        defaults = default_limits(self._redis_bytes())
+        settings = [getattr(self._settings, f"max_{kind}") for kind in KINDS]
+        return Held(*(default if said is None else said for said, default in zip(settings, defaults, strict=True)))
+
+    # --- alarms -------------------------------------------------------------------------------------------------------
+
+    def _look_at_alarms(self) -> None:
+        users, limits = self.users(), self.quotas.limits
+        standing = [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(PREFIX)]
+        still: set[str] = set()
+        for user, held in users.items():
+            name = PREFIX + name_of(user)
+            if name in standing and over(held, limits, slack_percent=10):
+                still.add(name)
+            elif name not in standing and len(standing) < bounds.QUOTA_ALARMS_MAX and over(held, limits):
+                what = _used_up(held, limits)
+                text = f"user {name_of(user)!r} has used up {what}: more is refused (0x97) or dropped"
+                log.error("%s", text)
+                self._rlog.raise_alarm(name, text)
+                standing.append(name)
+                still.add(name)
+        for name in standing:
+            if name not in still:
+                self._rlog.clear_alarm(name)
+
+
+_SILENT: Final = Note(0, [])
+
+
+def name_of(user: bytes) -> str:
+    """For people."""
+    name = user.decode(errors="backslashreplace")
+    return name[: bounds.LOGGED_MAX_CHARACTERS] if name else _ANONYMOUS
+
+
+def _used_up(held: Held, limits: Held) -> str:
+    rows = zip(KINDS, held, limits, strict=True)
+    amounts = {kind: (amount, limit) for kind, amount, limit in rows}
+    return ", ".join(_amount(kind, *amounts[kind]) for kind in over(held, limits))
+
+
+def _amount(kind: str, amount: int, limit: int) -> str:
+    if kind.endswith("_bytes"):
+        return f"its {kind} ({amount / _MIB:.1f} of {limit / _MIB:.1f} MiB)"
+    return f"its {kind} ({amount} of {limit})"
+
+
+def _rows(users: dict[bytes, Held]) -> list[UserRow]:
+    return [UserRow(user, *held[:4]) for user, held in users.items()]
+
+
+def _sum(said: Iterable[list[UserRow]]) -> dict[bytes, Held]:
+    total: dict[bytes, Held] = {}
+    for rows in said:
+        for row in rows:
+            total[row.user] = total.get(row.user, NOTHING).plus(row.held())
+    return total
+
+
+def _most(said: Iterable[list[UserRow]]) -> dict[bytes, Held]:
+    """Of several who say the same, one perhaps later than the other."""
+    found: dict[bytes, Held] = {}
+    for rows in said:
+        for row in rows:
+            known = found.get(row.user, NOTHING)
+            found[row.user] = Held(*map(max, known, row.held()))
+    return found

@@ -1,0 +1,224 @@
+"""What each user has in the cluster, and what one may have at most. Pure.
+
+    sessions and subscriptions here ─▶ Usage, one for each user ─┐
+    what other nodes said (node/quota_notes.py) ─▶ `elsewhere` ──┴─▶ may it have one more?
+
+What always holds: a change costs the same however much its user has, and nothing is looked for; `Usage` has what is
+here exactly, `elsewhere` what others said a moment ago, of users who have at least a part of a quota there
+(QUOTA_TOLD_PARTS). So nobody waits for an answer, and a user may be over its quota by what comes within that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import nlargest
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from flockmq import bounds
+
+INFINITE: Final = 1 << 62
+
+
+class Held(NamedTuple):
+    """Of one user: sessions that last; bytes of their messages, wills and client ids; subscriptions of all its
+    sessions, and bytes of their filters; bytes of the retained messages that it stored."""
+
+    sessions: int = 0
+    queued_bytes: int = 0
+    subscriptions: int = 0
+    subscription_bytes: int = 0
+    retained_bytes: int = 0
+
+    def plus(self, other: Held) -> Held:
+        return Held(*map(int.__add__, self, other))
+
+    def minus(self, other: Held) -> Held:
+        return Held(*(max(0, mine - its) for mine, its in zip(self, other, strict=True)))
+
+
+KINDS: Final = Held._fields
+NOTHING: Final = Held()
+UNLIMITED: Final = Held(*[INFINITE] * len(KINDS))
+
+
+def default_limits(redis_bytes: int) -> Held:
+    """`redis_bytes`: Redis' `maxmemory`, of the smallest of its servers; 0: it has none. What one user has takes at
+    most half of what clients' data may take before everybody is refused (REDIS_SHORT_PART)."""
+    of_redis = redis_bytes or INFINITE
+    return Held(
+        min(bounds.QUOTA_SESSIONS, of_redis // 16 // bounds.SESSION_STORED_BYTES),
+        min(bounds.QUOTA_QUEUED_BYTES, of_redis // 8),
+        bounds.QUOTA_SUBSCRIPTIONS,
+        min(bounds.QUOTA_SUBSCRIPTION_BYTES, of_redis // 32),
+        min(bounds.QUOTA_RETAINED_BYTES, of_redis // 8),
+    )
+
+
+class Usage:
+    """What one user has here. It lasts as long as a session refers to it."""
+
+    __slots__ = (
+        "__weakref__", "_quotas", "is_noted", "queued_bytes", "sessions", "subscription_bytes", "subscriptions", "told",
+        "user",
+    )  # fmt: skip
+
+    def __init__(self, quotas: Quotas, user: bytes) -> None:
+        self._quotas = quotas
+        self.user = user
+        self.sessions = 0
+        self.queued_bytes = 0
+        self.subscriptions = 0
+        self.subscription_bytes = 0
+        self.is_noted = False
+        self.told = NOTHING
+        """What others heard last."""
+
+    def here(self) -> Held:
+        return Held(self.sessions, self.queued_bytes, self.subscriptions, self.subscription_bytes)
+
+    def began(self) -> None:
+        self.sessions += 1
+        self._note()
+
+    def ended(self) -> None:
+        self.sessions -= 1
+
+    def subscribed(self, filter: bytes) -> None:
+        self.subscriptions += 1
+        self.subscription_bytes += len(filter)
+        self._note()
+
+    def unsubscribed(self, filter: bytes) -> None:
+        self.subscriptions -= 1
+        self.subscription_bytes -= len(filter)
+
+    def queued(self, change_bytes: int) -> None:
+        """More waits for a session of it than before, or less."""
+        self.queued_bytes += change_bytes
+        if change_bytes > 0:
+            self._note()
+
+    def may_begin(self) -> bool:
+        """One more session that lasts."""
+        return self._allows(self.sessions + self._elsewhere().sessions + 1, 0)
+
+    def may_queue(self, size_bytes: int, *, is_away: bool) -> bool:
+        """The last of a quota is for clients that are connected, so that they go on when others have used up theirs."""
+        limit = self._quotas.limits.queued_bytes
+        if is_away and limit < INFINITE:
+            limit = limit * bounds.QUOTA_AWAY_PERCENT // 100
+        return self.queued_bytes + self._elsewhere().queued_bytes + size_bytes <= limit
+
+    def may_subscribe(self, filter: bytes) -> bool:
+        elsewhere = self._elsewhere()
+        has_room = self._allows(self.subscriptions + elsewhere.subscriptions + 1, 2)
+        return has_room and self._allows(self.subscription_bytes + elsewhere.subscription_bytes + len(filter), 3)
+
+    def _allows(self, amount: int, kind: int) -> bool:
+        return amount <= self._quotas.limits[kind] or self._quotas.refuse(kind)
+
+    def _elsewhere(self) -> Held:
+        return self._quotas.elsewhere.get(self.user, NOTHING)
+
+    def _note(self) -> None:
+        if not self.is_noted:
+            if self._quotas.is_large(self):
+                self.is_noted = True
+                self._quotas.noted[self.user] = self
+        elif self._quotas.has_grown(self):
+            self._quotas.on_growth()
+
+
+class Quotas:
+    """One per node, of its clients and of the sessions whose home it is. `noted`: users who have so much that others
+    are to know, until `told` finds that they haven't any more."""
+
+    def __init__(self, limits: Held = UNLIMITED) -> None:
+        self.elsewhere: dict[bytes, Held] = {}
+        self.noted: dict[bytes, Usage] = {}
+        self.refused = dict.fromkeys(KINDS, 0)
+        """How often, by what would have been too much."""
+        self.on_growth: Callable[[], None] = _nobody_listens
+        """Others should hear soon of a user who has much more than they know."""
+        self._of: WeakValueDictionary[bytes, Usage] = WeakValueDictionary()
+        self.limit(limits)
+
+    def limit(self, limits: Held) -> None:
+        self.limits = limits
+        self._told = Held(*(max(1, limit // bounds.QUOTA_TOLD_PARTS) for limit in limits))
+        self._growth = Held(*(max(1, limit // bounds.QUOTA_GROWTH_PARTS) for limit in limits))
+
+    def of(self, user: bytes) -> Usage:
+        usage = self._of.get(user)
+        if usage is None:
+            usage = self._of[user] = Usage(self, user)
+        return usage
+
+    def refuse(self, kind: int) -> bool:
+        """Counts it, and is False."""
+        self.refused[KINDS[kind]] += 1
+        return False
+
+    def is_large(self, usage: Usage) -> bool:
+        told = self._told
+        return (
+            usage.sessions >= told.sessions
+            or usage.queued_bytes >= told.queued_bytes
+            or usage.subscriptions >= told.subscriptions
+            or usage.subscription_bytes >= told.subscription_bytes
+        )
+
+    def has_grown(self, usage: Usage) -> bool:
+        told, growth = usage.told, self._growth
+        return (
+            usage.sessions >= told.sessions + growth.sessions
+            or usage.queued_bytes >= told.queued_bytes + growth.queued_bytes
+            or usage.subscriptions >= told.subscriptions + growth.subscriptions
+            or usage.subscription_bytes >= told.subscription_bytes + growth.subscription_bytes
+        )
+
+    def largest(self) -> dict[bytes, Held]:
+        """What others are told of users here."""
+        for user, usage in list(self.noted.items()):
+            usage.told = usage.here()
+            if not self.is_large(usage):
+                usage.is_noted = False
+                usage.told = NOTHING
+                del self.noted[user]
+        return most({user: usage.here() for user, usage in self.noted.items()}, self.limits)
+
+    def total(self, user: bytes) -> Held:
+        usage = self._of.get(user)
+        elsewhere = self.elsewhere.get(user, NOTHING)
+        return elsewhere if usage is None else elsewhere.plus(usage.here())
+
+
+def _nobody_listens() -> None:
+    """Until the node is put together."""
+
+
+def share(held: Held, limits: Held) -> float:
+    """How much of a quota it is, of that which is used most."""
+    return max(amount / max(1, limit) for amount, limit in zip(held, limits, strict=True))
+
+
+def most(users: dict[bytes, Held], limits: Held) -> dict[bytes, Held]:
+    """Those who use most of a quota, at most QUOTA_USERS_TOLD_MAX."""
+    if len(users) <= bounds.QUOTA_USERS_TOLD_MAX:
+        return users
+    return dict(nlargest(bounds.QUOTA_USERS_TOLD_MAX, users.items(), lambda row: share(row[1], limits)))
+
+
+def over(held: Held, limits: Held, slack_percent: int = 0) -> list[str]:
+    """The quotas that are used up, so that more is refused."""
+    rows = zip(KINDS, held, limits, _USED_UP_PERCENT, strict=True)
+    return [
+        kind
+        for kind, amount, limit, percent in rows
+        if limit < INFINITE and amount * 100 >= limit * (percent - slack_percent)
+    ]
+
+
+_USED_UP_PERCENT: Final = Held(95, bounds.QUOTA_AWAY_PERCENT - 5, 95, 95, 95)
+"""A user who sends large pieces is refused before the last percent."""

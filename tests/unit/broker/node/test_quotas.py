@@ -1,0 +1,178 @@
+"""How nodes tell one another what users have, and who hears of users that are over a quota."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+
+from flockmq import bounds
+from flockmq.config.schema import Quotas as Settings
+from flockmq.config.values import read
+from flockmq.errors import ConfigError
+from flockmq.node.quotas import PREFIX, UserQuotas, name_of
+from flockmq.quotas import INFINITE, UNLIMITED, Held, default_limits
+from flockmq.rlog.memory import Memory
+
+MIB = 1024 * 1024
+
+
+class Network:
+    """Nodes that hear at once what is told; all are linked, but replicants to one another."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.nodes: dict[str, NodeOf] = {}
+
+
+class Link:
+    def __init__(self, sender: NodeOf, to: NodeOf) -> None:
+        self._sender = sender
+        self._to = to
+        self.peer = SimpleNamespace(incarnation=to.name, role=to.role)
+
+    def note(self, method: str, body: bytes) -> None:
+        self._to.handlers[method](self._sender.name, body)
+
+
+class NodeOf:
+    """A cluster, as `UserQuotas` sees it, and the log's alarms."""
+
+    def __init__(self, network: Network, name: str, role: str, settings: Settings, redis_bytes: int = 0) -> None:
+        self.name = name
+        self.role = role
+        self.handlers: dict[str, Any] = {}
+        self.is_core = role == "core"
+        self.is_leader = name == "core-0"
+        self.identifies = True
+        self.alarms: dict[str, str] = {}
+        self.version = SimpleNamespace(at_least=lambda version: version <= 2)
+        self._network = network
+        network.nodes[name] = self
+        rlog: Any = SimpleNamespace(
+            tables=SimpleNamespace(alarms=self.alarms), raise_alarm=self.alarms.__setitem__, clear_alarm=self.alarms.pop
+        )
+        room = SimpleNamespace(memory=Memory(0, redis_bytes))
+        store: Any = SimpleNamespace(rooms=lambda: {"redis:6379": room}) if self.is_core else None
+        cluster: Any = self
+        self.part = UserQuotas(settings, cluster, rlog, store, lambda: self.identifies, lambda: network.now_s)
+
+    @property
+    def mesh(self) -> Any:
+        links = [Link(self, node) for node in self._network.nodes.values() if node is not self]
+        reached = [link for link in links if self.is_core or link.peer.role == "core"]
+        return SimpleNamespace(one_of_each=lambda: reached)
+
+    def on_note(self, method: str, handler: Any) -> None:
+        self.handlers[method] = handler
+
+    def begin(self, user: bytes, sessions: int) -> list[Any]:
+        usage = self.part.usage(user)
+        assert usage is not None
+        for _ in range(sessions):
+            usage.began()
+        return [usage]
+
+    def total(self, user: bytes) -> Held:
+        return self.part.quotas.total(user)
+
+
+def cluster(settings: Settings, redis_bytes: int = 0) -> tuple[Network, list[NodeOf]]:
+    network = Network()
+    names = [("core-0", "core"), ("core-1", "core"), ("replicant-0", "replicant"), ("replicant-1", "replicant")]
+    return network, [NodeOf(network, name, role, settings, redis_bytes) for name, role in names]
+
+
+def look(network: Network, nodes: list[NodeOf], times: int = 3) -> None:
+    for _ in range(times):
+        network.now_s += bounds.QUOTA_TOLD_EVERY_S
+        for node in nodes:
+            node.part.look()
+
+
+async def test_every_node_knows_what_a_user_has_in_the_whole_cluster() -> None:
+    network, nodes = cluster(Settings(max_sessions=100))
+    kept = [node.begin(b"eve", 10 * (at + 1)) for at, node in enumerate(nodes)]
+    look(network, nodes)
+    assert [node.total(b"eve").sessions for node in nodes] == [100] * 4
+    assert not any(usage.may_begin() for (usage,) in kept)
+    kept[1][0].ended()
+    look(network, nodes)
+    assert [node.total(b"eve").sessions for node in nodes] == [99] * 4
+
+
+async def test_what_a_node_said_that_is_gone_counts_for_a_moment_only() -> None:
+    network, nodes = cluster(Settings(max_sessions=100))
+    kept = nodes[1].begin(b"eve", 50)
+    look(network, nodes)
+    del network.nodes["core-1"]
+    nodes.pop(1)
+    look(network, nodes, int(bounds.QUOTA_HEARD_MAX_S) + 3)
+    assert [node.total(b"eve").sessions for node in nodes] == [0] * 3
+    assert kept
+
+
+async def test_an_alarm_names_who_is_over_until_there_is_room() -> None:
+    network, nodes = cluster(Settings(max_sessions=10))
+    (usage,) = nodes[1].begin(b"eve", 10)
+    look(network, nodes)
+    assert "'eve' has used up its sessions (10 of 10)" in nodes[0].alarms[PREFIX + "eve"]
+    usage.ended()
+    look(network, nodes)
+    assert nodes[0].alarms, "it doesn't come and go with one session"
+    usage.ended()
+    look(network, nodes)
+    assert nodes[0].alarms == {}
+    assert [node.alarms for node in nodes[1:]] == [{}] * 3, "the leader raises it"
+
+
+async def test_so_many_alarms_stand_at_most() -> None:
+    network, nodes = cluster(Settings(max_sessions=1))
+    kept = [nodes[0].begin(b"%d" % number, 1) for number in range(3 * bounds.QUOTA_ALARMS_MAX)]
+    look(network, nodes)
+    assert len(nodes[0].alarms) == bounds.QUOTA_ALARMS_MAX
+    assert kept
+
+
+async def test_what_isnt_set_comes_from_redis_memory_on_all_nodes() -> None:
+    network, nodes = cluster(Settings(max_sessions=7, max_subscriptions=INFINITE), 64 * MIB)
+    look(network, nodes)
+    expected = default_limits(64 * MIB)._replace(sessions=7, subscriptions=INFINITE)
+    assert [node.part.quotas.limits for node in nodes] == [expected] * 4
+
+
+async def test_where_nobody_is_identified_there_are_no_quotas() -> None:
+    network, nodes = cluster(Settings(max_sessions=7), 64 * MIB)
+    for node in nodes:
+        node.identifies = False
+    look(network, nodes)
+    assert nodes[0].part.quotas.limits == UNLIMITED
+    assert nodes[0].part.usage(b"") is None
+    nodes[0].identifies = True
+    assert nodes[0].part.usage(None) is None, "client ids aren't bound to users"
+    assert nodes[0].part.usage(b"") is not None, "clients without a name are one user"
+
+
+def test_people_see_names_that_fit_into_a_line() -> None:
+    assert name_of(b"") == "(anonymous)"
+    assert name_of(b"\xff" * 1000) == ("\\xff" * 32)
+
+
+@pytest.mark.parametrize(
+    ("said", "bytes_"),
+    [("infinity", INFINITE), (5, 5), ("64MB", 64 * MIB), ("7", 7)],
+)
+def test_a_quota_is_a_number_or_infinity(said: object, bytes_: int) -> None:
+    kinds = {field.name: field for field in msgspec.structs.fields(Settings)}
+    assert set(kinds) == {f"max_{kind}" for kind in Held._fields}
+    hints = get_type_hints(Settings, include_extras=True)
+    assert read(said, hints["max_queued_bytes"], "quotas.max_queued_bytes") == bytes_
+
+
+@pytest.mark.parametrize("said", [0, -1, "some", True, 1.5, "64XB"])
+def test_what_is_no_quota_is_refused(said: object) -> None:
+    hints = get_type_hints(Settings, include_extras=True)
+    with pytest.raises(ConfigError, match='must be a number of at least 1, for example 100000, or "infinity"'):
+        read(said, hints["max_sessions"], "quotas.max_sessions")
