@@ -1,7 +1,8 @@
 """Measure FlockMQ beside other brokers: `python tests/bench/run.py [--quick] [--check] [--brokers …] [--shapes …]`.
 
 A round starts each broker in turn and takes it through all shapes, so that what drifts on the machine reaches all of
-them alike; a peer that was far behind in a row isn't measured again there. A whole run writes its figures into
+them alike; a peer that was far behind in a row isn't measured again there. With `--before COMMIT` FlockMQ as it was
+then is a peer: `--before HEAD~1 --brokers compiled` shows what a change costs. A whole run writes its figures into
 docs/bench.md, docs/bench-*.svg and README.md; any other only prints them. Exit code 1: something the bench needs is
 missing, or with --check a goal was missed.
 """
@@ -22,7 +23,7 @@ from flockbench import alone, goals, lasting, log, machine, plots, report
 from flockbench.brokers import Broker, Installed, Site, free_site, started
 from flockbench.errors import BenchError, Failed, Missing
 from flockbench.load import Load, Sample
-from flockbench.ours import OURS, REPOSITORY, stage
+from flockbench.ours import BEFORE, OURS, REPOSITORY, before, stage
 from flockbench.peers import PEERS
 from flockbench.results import Results
 from flockbench.shapes import SHAPES, Shape
@@ -35,7 +36,7 @@ PAGES: Final = (DETAILS := DOCS / "bench.md", README := REPOSITORY / "README.md"
 ALONE: Final = (alone.ALONE, log.LOG, lasting.LASTING)
 """What FlockMQ is held to by itself."""
 OUR_KEYS: Final = [broker.key for broker in OURS]
-PEER_KEYS: Final = [broker.key for broker in PEERS]
+PEER_KEYS: Final = [BEFORE, *(broker.key for broker in PEERS)]
 
 
 def main() -> int:
@@ -48,7 +49,8 @@ def main() -> int:
     broker_core, load_core = machine.two_cores()
     machine.open_files_limit(OPEN_FILES)
     files = machine.certificate(cache)
-    candidates = [broker for broker in (*OURS, *PEERS) if broker.key in options.brokers]
+    earlier = [before(options.before)] if options.before else []
+    candidates = [*earlier, *(broker for broker in (*OURS, *PEERS) if broker.key in options.brokers)]
     shapes = [shape.shortened() if options.quick else shape for shape in SHAPES if shape.key in options.shapes]
     installed, missing = _install(candidates, cache)
 
@@ -176,7 +178,7 @@ class _Run:
 
 
 def _arguments() -> argparse.Namespace:
-    brokers, shapes = [*OUR_KEYS, *PEER_KEYS], [shape.key for shape in (*SHAPES, *ALONE)]
+    brokers, shapes = [broker.key for broker in (*OURS, *PEERS)], [shape.key for shape in (*SHAPES, *ALONE)]
     parser = argparse.ArgumentParser(description="Measure FlockMQ beside other brokers on this machine.")
     parser.add_argument("--quick", action="store_true", help="the main shapes, once, shortly: a look, not a figure")
     parser.add_argument("--rounds", type=int, default=3, help="medians are taken over them (default: 3)")
@@ -184,10 +186,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--warmup", type=float, default=0.3, help="seconds before them (default: 0.3)")
     parser.add_argument("--minutes", type=float, default=23.0, help="no round is begun after them (default: 23)")
     parser.add_argument("--brokers", nargs="+", choices=brokers, default=brokers, help="(default: all)")
+    parser.add_argument("--before", metavar="COMMIT", help="FlockMQ of then, compiled, is one of the peers")
     parser.add_argument("--shapes", nargs="+", choices=shapes, default=shapes, help="(default: all)")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
     options = parser.parse_args()
-    options.whole = options.brokers == brokers and options.shapes == shapes and not options.quick
+    options.whole = options.brokers == brokers and options.shapes == shapes and not (options.quick or options.before)
     if options.quick:
         options.rounds, options.seconds, options.warmup = 1, 0.4, 0.1
         quick = [shape.key for shape in (*SHAPES, *ALONE) if shape.quick]

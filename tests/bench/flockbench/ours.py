@@ -1,7 +1,7 @@
-"""FlockMQ, twice: the same sources interpreted and compiled.
+"""FlockMQ, twice: the same sources interpreted and compiled; and, to see what a change costs, as it was before it.
 
-Each runs from a copy of the sources in the cache, so neither depends on, nor changes, what is built in the checkout;
-the copy's name carries a hash of the sources, and `flockmq --version` has to agree that it runs as its column says.
+Each runs from a copy of the sources in the cache, so none depends on, or changes, what is built in the checkout; the
+copy's name carries a hash of the sources, and `flockmq --version` has to agree that it runs as its column says.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +21,7 @@ from flockbench.packages import step
 
 REPOSITORY: Final = Path(__file__).resolve().parents[3]
 BROKER: Final = REPOSITORY / "broker"
+BEFORE: Final = "before"
 SOURCES: Final = ("**/*.py", "**/*.lua", "**/*.toml")
 WATCHED: Final = Path(__file__).with_name("watched.py")
 """Runs `flockmq` and tells its pauses; for the measurements of `pauses`."""
@@ -44,19 +47,44 @@ def stage(cache: Path, kind: str) -> dict[str, str]:
     """The environment in which `kind` (interpreted, compiled) runs; makes the copy when the sources have changed."""
     folder = cache / f"flockmq-{kind}-{_digest()}"
     if not folder.exists():
-        _make(folder, compiled=kind == "compiled")
-    return {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": ""}
+        _make(folder, BROKER, compiled=kind == "compiled")
+    return _environment(folder)
 
 
 def broker(kind: str, *, watched: bool = False) -> Broker:
-    return Broker(kind, f"FlockMQ {kind}", lambda cache: _install(cache, kind, watched))
+    return Broker(kind, f"FlockMQ {kind}", lambda cache: _install(stage(cache, kind), kind, watched))
 
 
 OURS: Final = (broker("interpreted"), broker("compiled"))
 
 
-def _install(cache: Path, kind: str, watched: bool) -> Installed:
-    environment = stage(cache, kind)
+def before(commit: str) -> Broker:
+    """As it was, compiled."""
+
+    def install(cache: Path) -> Installed:
+        sha = _git("rev-parse", "--verify", f"{commit}^{{commit}}").decode().strip()
+        folder = cache / f"flockmq-before-{sha[:12]}"
+        if not folder.exists():
+            with tempfile.TemporaryDirectory() as sources:
+                subprocess.run(["tar", "-x", "-C", sources], input=_git("archive", sha, BROKER.name), check=True)
+                _make(folder, Path(sources, BROKER.name), compiled=True)
+        return _install(_environment(folder), "compiled", watched=False)
+
+    return Broker(BEFORE, f"FlockMQ at {commit[:12]}", install)
+
+
+def _git(*arguments: str) -> bytes:
+    try:
+        return subprocess.run(["git", "-C", REPOSITORY, *arguments], capture_output=True, check=True).stdout
+    except subprocess.CalledProcessError as error:
+        raise Missing(error.stderr.decode(errors="replace").strip()) from None
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": ""}
+
+
+def _install(environment: dict[str, str], kind: str, watched: bool) -> Installed:
     version = step([*command("-m", "flockmq"), "--version"], environment).strip()
     if f"({kind}," not in version:
         raise Missing(f"the copy should run {kind}, but says {version!r}")
@@ -84,11 +112,11 @@ def _digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def _make(folder: Path, compiled: bool) -> None:
+def _make(folder: Path, sources: Path, *, compiled: bool) -> None:
     for older in folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"):
         shutil.rmtree(older)
     unfinished = folder.with_suffix(".unfinished")
-    shutil.copytree(BROKER, unfinished, ignore=shutil.ignore_patterns("*.so", "__pycache__", "build", "*.egg-info"))
+    shutil.copytree(sources, unfinished, ignore=shutil.ignore_patterns("*.so", "__pycache__", "build", "*.egg-info"))
     if compiled:
         step([*command("setup.py"), "--quiet", "build_ext", "--inplace"], {"FLOCKMQ_MYPYC": "1"}, cwd=unfinished)
     unfinished.rename(folder)
