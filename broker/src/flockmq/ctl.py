@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 from msgspec import Meta
 
-from flockmq.bounds import AUTH_PAGE_MAX, CONFIG_MAX_BYTES, SECRET_MAX_BYTES
+from flockmq.bounds import AUTH_PAGE_MAX, CONFIG_MAX_BYTES, MANAGEMENT_REQUEST_LINE_MAX_BYTES, SECRET_MAX_BYTES
 from flockmq.config.values import Kind, Secret, http_url_fault, read
 from flockmq.errors import ConfigError, UserError
 
@@ -40,6 +40,8 @@ BAN_KINDS: Final = (
     "peerhost_net",
 )
 
+_PATH_MAX_BYTES: Final = MANAGEMENT_REQUEST_LINE_MAX_BYTES - 128
+"""The rest of the line is the method's, the API's and HTTP's."""
 _DURATION: Final = Annotated[float, Meta(ge=1.0, le=3.2e9), Kind.DURATION]
 Row = Mapping[str, Any]
 
@@ -344,8 +346,7 @@ def _show_client(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _kick_client(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    api.ask("DELETE", _path("clients", options.client_id))
-    return iter(())
+    return _end(api, "clients", options.client_id, "kick")
 
 
 def _list_sessions(api: Api, options: argparse.Namespace) -> Iterator[Row]:
@@ -371,7 +372,15 @@ def _said(options: argparse.Namespace, *names: str) -> dict[str, str]:
 
 
 def _remove_session(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    api.ask("DELETE", _path("sessions", options.client_id))
+    return _end(api, "sessions", options.client_id, "end")
+
+
+def _end(api: Api, noun: str, client_id: str, verb: str) -> Iterator[Row]:
+    path = _path(noun, client_id)
+    if len(path) <= _PATH_MAX_BYTES:
+        api.ask("DELETE", path)
+    else:
+        api.ask("POST", f"/{noun}/{verb}", {"clientid": client_id})
     return iter(())
 
 

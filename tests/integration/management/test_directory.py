@@ -131,6 +131,25 @@ def test_a_client_is_kicked_from_anywhere_and_keeps_its_session(cluster: Cluster
         assert "'client-11' isn't connected" in said
 
 
+def test_a_client_whose_id_fits_into_no_path_is_kicked_and_its_session_ended(cluster: Cluster) -> None:
+    node = cluster.edges[1]
+    for name in ("long" * 15_000, "kick"):
+        with Client(cluster.edges[0].mqtt, name, lasts=True) as client:
+            assert api(node, "POST", "/clients/kick", {"clientid": name}) == (204, None)
+            assert client.disconnected.wait(30)
+    eventually(lambda: cluster.ctl(node, "clients", "kick", name)[1] != "", "it is gone")
+    assert api(node, "GET", "/sessions/kick")[1]["node"] is None
+    long = "long" * 15_000
+    _, said = cluster.ctl(node, "clients", "kick", long)
+    assert f"404: '{long[:128]}' isn't connected" in said
+    assert cluster.ctl(node, "sessions", "remove", long) == ([], "")
+    assert names(listed(node, "/sessions?limit=9")) == ["kick"]
+    assert api(node, "POST", "/sessions/end", {"clientid": long})[0] == 404
+    assert api(node, "POST", "/sessions/end", {"client": "kick"})[0] == 400
+    _, page = api(node, "GET", "/audit?limit=1")
+    assert (page["data"][0]["path"], page["data"][0]["about"]) == ("/api/v1/sessions/end", long[:256])
+
+
 def test_sessions_are_shown_with_what_they_have(cluster: Cluster) -> None:
     with cluster.client("client-0", lasts=True) as away:
         away.subscribe("a/#", 1)

@@ -42,6 +42,17 @@ async def body_of(request: web.Request, kind: type[T]) -> T:
         raise Refused(400, f"the body can't be used: {error}") from None
 
 
+class _Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    clientid: str
+
+
+async def client_id_said(request: web.Request) -> str:
+    """One that may be too long for a path. Raises Refused."""
+    client_id = (await body_of(request, _Said)).clientid
+    about(request, client_id)
+    return client_id
+
+
 def shown(json: bytes) -> web.Response:
     return web.Response(body=json + b"\n", content_type="application/json")
 

@@ -1,9 +1,10 @@
 """The connections of the cluster over HTTP; all of it needs the API key (see `guard`).
 
-| path | GET | DELETE |
-|---|---|---|
-| /api/v1/clients | a page: `?limit=100&after=NEXT`, and what they are to be like | |
-| /api/v1/clients/CLIENTID | it | ends its connection (0x98); its session goes on, if it lasts |
+| path | GET | DELETE | POST |
+|---|---|---|---|
+| /api/v1/clients | a page: `?limit=100&after=NEXT`, and what they are to be like | | |
+| /api/v1/clients/CLIENTID | it | ends its connection (0x98); its session goes on, if it lasts | |
+| /api/v1/clients/kick | | | the same, of `{"clientid": …}`, which may be too long for a path |
 
 `clientid`, `username` and `listener` may hold `*` and `?`; `node` is a name; `peerhost` an address or a network.
 """
@@ -14,7 +15,8 @@ from typing import Final
 
 from aiohttp import web
 
-from flockmq.management.answers import Refused, check_place, check_query, limit_of, shown
+from flockmq.bounds import LOGGED_MAX_CHARACTERS
+from flockmq.management.answers import Refused, check_place, check_query, client_id_said, limit_of, shown
 from flockmq.management.rows import ClientsWanted
 from flockmq.management.view import ClientsView
 
@@ -38,18 +40,28 @@ async def clients(request: web.Request) -> web.Response:
 
 @routes.get("/api/v1/clients/{client_id:.+}")
 async def client(request: web.Request) -> web.Response:
-    row = await request.app[CLIENTS].client(request.match_info["client_id"])
+    client_id = request.match_info["client_id"]
+    row = await request.app[CLIENTS].client(client_id)
     if not row:
-        raise _missing(request)
+        raise _missing(client_id)
     return shown(row)
 
 
 @routes.delete("/api/v1/clients/{client_id:.+}")
 async def kick(request: web.Request) -> web.Response:
-    if not await request.app[CLIENTS].kick(request.match_info["client_id"]):
-        raise _missing(request)
+    return await _kick(request, request.match_info["client_id"])
+
+
+@routes.post("/api/v1/clients/kick")
+async def kick_said(request: web.Request) -> web.Response:
+    return await _kick(request, await client_id_said(request))
+
+
+async def _kick(request: web.Request, client_id: str) -> web.Response:
+    if not await request.app[CLIENTS].kick(client_id):
+        raise _missing(client_id)
     return web.Response(status=204)
 
 
-def _missing(request: web.Request) -> Refused:
-    return Refused(404, f"{request.match_info['client_id']!r} isn't connected")
+def _missing(client_id: str) -> Refused:
+    return Refused(404, f"{client_id[:LOGGED_MAX_CHARACTERS]!r} isn't connected")

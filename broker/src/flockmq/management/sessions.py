@@ -1,9 +1,10 @@
 """Sessions over HTTP; all of it needs the API key (see `guard`).
 
-| path | GET | DELETE |
-|---|---|---|
-| /api/v1/sessions | a page of those that last: `?limit=100&after=NEXT&clientid=a*&connected=no` | |
-| /api/v1/sessions/CLIENTID | any, with a page of its subscriptions: `?limit=100&after=NEXT` | ends it |
+| path | GET | DELETE | POST |
+|---|---|---|---|
+| /api/v1/sessions | a page of those that last: `?limit=100&after=NEXT&clientid=a*&connected=no` | | |
+| /api/v1/sessions/CLIENTID | any, with a page of its subscriptions: `?limit=100&after=NEXT` | ends it | |
+| /api/v1/sessions/end | | | ends that of `{"clientid": …}`, which may be too long for a path |
 
 One ends with its connection, one that can't be read too; it is answered when that is durable.
 """
@@ -14,7 +15,8 @@ from typing import Final
 
 from aiohttp import web
 
-from flockmq.management.answers import Refused, check_place, check_query, limit_of, shown
+from flockmq.bounds import LOGGED_MAX_CHARACTERS
+from flockmq.management.answers import Refused, check_place, check_query, client_id_said, limit_of, shown
 from flockmq.management.rows import SessionsWanted
 from flockmq.management.view import SessionsView
 
@@ -48,18 +50,28 @@ async def session(request: web.Request) -> web.Response:
     after = request.query.get("after", "0")
     if not after.isascii() or not after.isdigit() or len(after) > _SUBSCRIPTIONS_MAX_DIGITS:
         raise Refused(400, f"after: {after!r} must be what the page before said as next")
-    found = await request.app[SESSIONS].session(request.match_info["client_id"], int(after), limit_of(request))
+    client_id = request.match_info["client_id"]
+    found = await request.app[SESSIONS].session(client_id, int(after), limit_of(request))
     if not found:
-        raise _missing(request)
+        raise _missing(client_id)
     return shown(found)
 
 
 @routes.delete("/api/v1/sessions/{client_id:.+}")
 async def end(request: web.Request) -> web.Response:
-    if not await request.app[SESSIONS].end_session(request.match_info["client_id"]):
-        raise _missing(request)
+    return await _end(request, request.match_info["client_id"])
+
+
+@routes.post("/api/v1/sessions/end")
+async def end_said(request: web.Request) -> web.Response:
+    return await _end(request, await client_id_said(request))
+
+
+async def _end(request: web.Request, client_id: str) -> web.Response:
+    if not await request.app[SESSIONS].end_session(client_id):
+        raise _missing(client_id)
     return web.Response(status=204)
 
 
-def _missing(request: web.Request) -> Refused:
-    return Refused(404, f"there is no session of {request.match_info['client_id']!r}")
+def _missing(client_id: str) -> Refused:
+    return Refused(404, f"there is no session of {client_id[:LOGGED_MAX_CHARACTERS]!r}")

@@ -108,6 +108,7 @@ async def test_a_role_may_what_those_before_it_may(site: Site) -> None:
         ("GET", "/api/v1/keys", "admin"),
         ("DELETE", "/api/v1/clients/c", "operator"),
         ("DELETE", "/api/v1/sessions/c", "operator"),
+        ("POST", "/api/v1/clients/kick", "operator"),
         ("POST", "/livez", "admin"),
         ("PATCH", "/api/v1/bansx/..", "admin"),
         ("PUT", "/what/comes/later", "admin"),
