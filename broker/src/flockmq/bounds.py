@@ -17,6 +17,8 @@ LINK_KEYS_MAX: Final = 2
 API_KEY_MIN_BYTES: Final = 32
 """Of a key that is configured; the server draws as many for those that it makes."""
 API_KEYS_MAX: Final = 1000
+SECRETS_MAX: Final = 16
+"""Of the cluster's own, in its log."""
 AUDIT_MAX: Final = 10_000
 """Changes that the audit log keeps; the oldest go."""
 AUDIT_ABOUT_MAX_CHARS: Final = 256

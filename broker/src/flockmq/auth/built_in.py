@@ -6,7 +6,7 @@ SCRAM challenge.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Final
 
@@ -98,7 +98,12 @@ class ScramExchange:
     method = scram.METHOD
 
     def __init__(
-        self, user: Lookup, iterations: ScramIterations, pepper: bytes, client_ids: ClientIds | None, attempt: Attempt
+        self,
+        user: Lookup,
+        iterations: ScramIterations,
+        pepper: Callable[[], bytes],
+        client_ids: ClientIds | None,
+        attempt: Attempt,
     ) -> None:
         self.attempt: Final = attempt
         """Its user name is what the first message says."""
@@ -134,8 +139,9 @@ class ScramExchange:
         user = self._lookup(first.user)
         verifier = None if user is None else _verifier(user)
         if verifier is None:
-            iterations = self._iterations.of_nobody(first.user, self._pepper)
-            verifier = scram.Verifier.nobodys(first.user, iterations, self._pepper)
+            pepper = self._pepper()
+            iterations = self._iterations.of_nobody(first.user, pepper)
+            verifier = scram.Verifier.nobodys(first.user, iterations, pepper)
         elif user is not None and not is_disabled(user):
             self._user = user
         self._server = scram.Server(first, verifier)

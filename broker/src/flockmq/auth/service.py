@@ -30,6 +30,7 @@ from flockmq.auth.client_ids import BoundToClientIds, ClientIds
 from flockmq.auth.flapping import FlappingDetector
 from flockmq.auth.http import HttpAuthenticator
 from flockmq.auth.jwt import JwtAuthenticator
+from flockmq.auth.pepper import Pepper
 from flockmq.auth.pool import Busy, HashPool, Verified
 from flockmq.auth.redis import RedisAuthenticator
 from flockmq.auth.scram_iterations import ScramIterations
@@ -65,7 +66,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Auth:
-    """`pepper`: a secret that all nodes of the cluster share. `cluster_clock`: its wall clock is the cluster's time, in
+    """`pepper`: of what unknown users are told. `cluster_clock`: its wall clock is the cluster's time, in
     which bans end. What outsiders say, such as a token's expiry, goes by this machine's clock. Raises ConfigError."""
 
     def __init__(
@@ -75,7 +76,7 @@ class Auth:
         flapping: Flapping,
         rlog: Rlog,
         *,
-        pepper: bytes,
+        pepper: Pepper,
         is_leader: Callable[[], bool],
         clock: Clock = SYSTEM,
         cluster_clock: Clock = SYSTEM,
@@ -87,6 +88,7 @@ class Auth:
         self.pool = HashPool()
         self.verified = Verified()
         scram = _scram(authentication)
+        self._pepper = None if scram is None else pepper
         self.algorithm = _algorithm(authentication)
         self.bans = Bans(cluster_clock.wall)
         self.users = Users(self._user)
@@ -205,12 +207,12 @@ class Auth:
                 case HttpSource():
                     yield AskedRules(source, where, self._clock)
 
-    def _exchanges(self, scram: tuple[str, Scram], pepper: bytes) -> Callable[[Attempt], ScramExchange]:
+    def _exchanges(self, scram: tuple[str, Scram], pepper: Pepper) -> Callable[[Attempt], ScramExchange]:
         """Makes one for each client that asks for the method."""
         where, link = scram
         iterations = ScramIterations(link.iteration_count)
         self._rlog.on_change(USERS.name, iterations)
-        return partial(ScramExchange, self._user, iterations, pepper, _client_ids(link, where))
+        return partial(ScramExchange, self._user, iterations, pepper.get, _client_ids(link, where))
 
     def _user(self, user_id: str) -> User | None:
         return self._rlog.tables.users.get(user_id)
@@ -237,6 +239,8 @@ class Auth:
 
     async def _clean(self) -> None:
         await self.admin.sweep_bans()
+        if self._pepper is not None:
+            await self._pepper.make()
         if self._bootstrap is not None:
             await self._bootstrap.take_in()
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from flockmq import __version__, tasks
+from flockmq.auth.pepper import Pepper
 from flockmq.auth.service import Auth
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
@@ -169,7 +170,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         config.authorization,
         config.flapping,
         rlog,
-        pepper=cluster.settings.keys.own,
+        pepper=Pepper(rlog, cluster.settings.keys.own, cluster.version.gate(2), entropy.token_bytes),
         is_leader=lambda: cluster.is_leader,
         clock=clock,
         cluster_clock=cluster.time.clock,

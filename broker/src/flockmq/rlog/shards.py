@@ -309,3 +309,11 @@ AUDIT: Final[TableSpec[str, Audited]] = TableSpec(
     max_rows=2 * bounds.AUDIT_MAX,
 )  # fmt: skip
 """when (microseconds since the epoch, 18 digits) and 16 random hexadecimal digits → Audited, from version 2 on."""
+
+SECRETS: Final[TableSpec[str, bytes]] = TableSpec(
+    72, "secrets", AUTH,
+    split=split_text, join=join_text,
+    encode=bytes, decode=bytes,
+    max_rows=bounds.SECRETS_MAX,
+)  # fmt: skip
+"""what for (`auth.pepper`) → random bytes that stay as they are, from version 2 on."""

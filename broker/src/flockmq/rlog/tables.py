@@ -29,6 +29,7 @@ from flockmq.rlog.shards import (
     ROUTE,
     ROUTES,
     RULES,
+    SECRETS,
     SHARDS,
     SHARES,
     SLOTS,
@@ -243,6 +244,10 @@ class Tables:
     def audit(self) -> RowTable[str, Audited]:
         return cast(RowTable[str, Audited], self.shards[AUTH].tables[AUDIT.number])
 
+    @property
+    def secrets(self) -> RowTable[str, bytes]:
+        return cast(RowTable[str, bytes], self.shards[AUTH].tables[SECRETS.number])
+
 
 def _new_shard(name: str) -> Shard:
     tables: dict[str, Callable[[], list[object]]] = {
@@ -251,7 +256,7 @@ def _new_shard(name: str) -> Shard:
         RETAINED: lambda: [RowTable(MESSAGES), RowTable(DELAYED)],
         AUTH: lambda: [
             *(RowTable(USERS), RowTable(RULES), RowTable(BANS), RowTable(IMPORTS)),
-            *(RowTable(API_KEYS), RowTable(AUDIT)),
+            *(RowTable(API_KEYS), RowTable(AUDIT), RowTable(SECRETS)),
         ],
     }
     return Shard(name, cast(list[Table[object, object]], tables[name]()))

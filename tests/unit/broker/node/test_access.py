@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flockmq.auth.pepper import Pepper
 from flockmq.auth.scram import Verifier
 from flockmq.auth.service import Auth
 from flockmq.auth.settings import Authentication, Authorization, BuiltInSource, FileSource, Flapping, Rule, Scram
@@ -79,9 +80,9 @@ class Gate(Port):
         """What happens between a client's authentication and its CONNACK."""
         self.rlog = FakeLog()
         self.hooks = Hooks()
-        self.auth = Auth(
-            authentication, authorization, flapping, self.rlog.as_rlog(), pepper=b"p", is_leader=lambda: False
-        )
+        rlog = self.rlog.as_rlog()
+        pepper = Pepper(rlog, b"p", lambda: True, bytes)
+        self.auth = Auth(authentication, authorization, flapping, rlog, pepper=pepper, is_leader=lambda: False)
         self.access = Access(
             self.auth, self.hooks, self._admitted, self._find, lambda: self.channels, self.flush_soon, SYSTEM
         )
