@@ -44,6 +44,11 @@ class SimulatedAdmin:
             self._denied.pop(prefix, None)
             await self._put_rules(node)
 
+    async def silence(self, node: str, client: str) -> None:
+        """It may publish nothing any more."""
+        rules = (Rule(permit="deny", action="publish"),)
+        await self._ask(node, lambda admin: admin.put_rules("clientid", client, rules))
+
     async def _put_rules(self, node: str) -> None:
         rules = tuple(Rule(permit="deny", topics=(prefix, f"{prefix}/#")) for prefix in self._denied)
         await self._ask(node, lambda admin: admin.put_rules("all", "", rules))

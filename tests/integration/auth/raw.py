@@ -25,6 +25,13 @@ class Answer(NamedTuple):
     assigned: str = ""
 
 
+class Will(NamedTuple):
+    """QoS 1. With a `delay_s` its session lasts as long, in version 5."""
+
+    topic: str
+    delay_s: int = 0
+
+
 class Ended(Exception):
     """The broker closed the connection."""
 
@@ -66,13 +73,20 @@ class Raw:
         clean: bool = True,
         method: str | None = None,
         data: bytes | None = None,
+        will: Will | None = None,
     ) -> Answer:
         """CONNECT, and what it is answered with."""
         flags = (0x02 if clean else 0) | (0x80 if username is not None else 0) | (0x40 if password is not None else 0)
+        flags |= 0x0C if will is not None else 0
         body = b"\x00\x04MQTT" + bytes([self._version, flags]) + (60).to_bytes(2, "big")
         if self._version == 5:
-            body += authentication(PacketTypes.CONNECT, method, data)
-        body += text(client_id) + (text(username) if username is not None else b"")
+            body += authentication(PacketTypes.CONNECT, method, data, 0 if will is None else 10 * will.delay_s)
+        body += text(client_id)
+        if will is not None:
+            properties = Properties(PacketTypes.WILLMESSAGE)
+            properties.WillDelayInterval = will.delay_s
+            body += (properties.pack() if self._version == 5 else b"") + text(will.topic) + text("last words")
+        body += text(username) if username is not None else b""
         body += text(password) if password is not None else b""
         self.send(0x10, body)
         return await self.answer()
@@ -115,6 +129,14 @@ class Raw:
                 if kind in (None, first & 0xF0):
                     return self._parsed(first & 0xF0, body)
 
+    async def message(self) -> str:
+        """The topic of the next PUBLISH."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                first, body = await self._packet()
+                if first & 0xF0 == PUBLISH:
+                    return body[2 : 2 + int.from_bytes(body[:2], "big")].decode()
+
     async def ended(self) -> Answer:
         """DISCONNECT, and then the end."""
         answer = await self.answer(DISCONNECT)
@@ -156,8 +178,10 @@ def text(value: str) -> bytes:
     return len(raw).to_bytes(2, "big") + raw
 
 
-def authentication(packet: int, method: str | None, data: bytes | None) -> bytes:
+def authentication(packet: int, method: str | None, data: bytes | None, expiry_s: int = 0) -> bytes:
     properties = Properties(packet)
+    if expiry_s:
+        properties.SessionExpiryInterval = expiry_s
     if method is not None:
         properties.AuthenticationMethod = method
     if data is not None:

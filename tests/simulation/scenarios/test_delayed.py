@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 
 from conformance import wire
-from simulation.cluster import SimulatedCluster
+from simulation.cluster import Shape, SimulatedCluster
+from simulation.profiles import BY_RULES
 from simulation.scenario import Client, scenario
 
 MESSAGES: Final = [b"%d" % number for number in range(20)]
@@ -43,6 +44,24 @@ async def test_delayed_messages_come_in_their_order(cluster: SimulatedCluster) -
 @scenario()
 async def test_delayed_messages_of_one_millisecond_come_in_their_order(cluster: SimulatedCluster) -> None:
     assert await _come_as(cluster, pause_s=0.0) == MESSAGES
+
+
+@scenario(Shape(settings=BY_RULES))
+async def test_a_delayed_message_that_rules_forbid_meanwhile_never_comes_whoever_leads(
+    cluster: SimulatedCluster,
+) -> None:
+    subscriber = await Client.connect(cluster, "subscriber", at="replicant-2", clean=True)
+    assert await subscriber.subscribe("t") == 1
+    for name in ("silenced", "other"):
+        publisher = await Client.connect(cluster, name, at="replicant-1", clean=True)
+        assert await publisher.publish(f"$delayed/{DELAY_S}/t", name.encode()) < 0x80
+        publisher.drop()
+    await cluster.admin.silence("replicant-2", "silenced")
+    leader = await cluster.leader()
+    assert leader is not None
+    await cluster.hosts[leader.name].kill()
+    assert await subscriber.receives(b"other", DELAY_S + LATE_S)
+    assert subscriber.payloads() == [b"other"]
 
 
 @scenario()

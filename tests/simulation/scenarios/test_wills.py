@@ -6,7 +6,8 @@ import asyncio
 from typing import Final
 
 from conformance import wire
-from simulation.cluster import SimulatedCluster
+from simulation.cluster import Shape, SimulatedCluster
+from simulation.profiles import BY_RULES
 from simulation.scenario import Client, scenario
 
 WILL: Final = wire.Will("wills", b"gone", qos=1)
@@ -71,6 +72,36 @@ async def test_the_will_of_a_clean_session_comes_once_though_its_replicant_was_a
     await client.until_closed()
     await asyncio.sleep(TOLD_S)
     assert watcher.payloads() == [WILL.payload]
+
+
+async def _forbidden(cluster: SimulatedCluster, *, clean: bool) -> Client:
+    """Rules forbid the will while its client is connected; then its home dies, and its node. Who would get the will."""
+    watcher = await _watching(cluster)
+    await Client.connect(cluster, "c", at="replicant-1", clean=clean, expiry_s=0 if clean else 60, will=WILL)
+    await cluster.admin.silence("replicant-2", "c")
+    home = cluster.home_of("c")
+    await cluster.hosts[home].kill()
+    while cluster.home_of("c") in ("", home):  # noqa: ASYNC110 - simulated time
+        await asyncio.sleep(MOMENT_S)
+    await asyncio.sleep(TOLD_S)
+    await cluster.hosts["replicant-1"].kill()
+    return watcher
+
+
+@scenario(Shape(settings=BY_RULES))
+async def test_the_will_of_a_clean_session_that_rules_forbid_meanwhile_isnt_published(
+    cluster: SimulatedCluster,
+) -> None:
+    watcher = await _forbidden(cluster, clean=True)
+    assert not await watcher.receives(WILL.payload)
+
+
+@scenario(Shape(settings=BY_RULES))
+async def test_the_will_of_a_session_that_lasts_that_rules_forbid_meanwhile_isnt_published(
+    cluster: SimulatedCluster,
+) -> None:
+    watcher = await _forbidden(cluster, clean=False)
+    assert not await watcher.receives(WILL.payload)
 
 
 async def _gone_with_its_home(cluster: SimulatedCluster, *, replicant_dies: bool) -> Client:

@@ -64,7 +64,7 @@ def leave_without_will(
 def mourn_at_once(right: Function, clients: Clients, client_id: bytes, older: Channel) -> None:
     """The will of a connection that is taken over is published at once, and when it is gone."""
     if older.will is not None and older.session is not None:
-        clients._sessions._port.publish(older.will.message, older.session)
+        clients._sessions._port.publish(older.will, older.session)
     right(clients, client_id, older)
 
 
@@ -80,4 +80,4 @@ def mourn_everybody(
 def never_delay(right: Function, opening: wire.Opening) -> Will | None:
     """The home of a session forgets the delay of its will."""
     will: Will | None = right(opening)
-    return will and Will(will.message, 0)
+    return will and Will(will.message, 0, will.warrant)

@@ -133,6 +133,25 @@ class Authorizer:
         question = partial(self._ask, subject, principal, key, answers, done)
         self._asking.ask(connection, question, partial(self._not_asked, done))
 
+    def judge(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> int:
+        """Of a client that is gone, without rules of its own: ALLOWED, DENIED, or ASKED: then `still_may`."""
+        for source in self._sources:
+            if isinstance(source, AskedRules):
+                return ASKED
+            decision = source.decide(subject, action, topic, qos, retain)
+            if decision is not None:
+                return ALLOWED if decision else DENIED
+        return ALLOWED if self._is_open() else DENIED
+
+    async def still_may(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool:
+        """What was allowed is while nobody says otherwise."""
+        try:
+            decision = await self._asked(None, subject, action, topic, qos, retain)
+        except Exception as error:
+            self._unanswered(error)
+            return True
+        return self._is_open() if decision is None else decision
+
     def gone(self, connection: Hashable) -> None:
         """It asks no more; what it asked before is answered."""
         self._asking.gone(connection)
@@ -145,30 +164,42 @@ class Authorizer:
         self, subject: Subject, principal: Principal, key: Key, answers: Answers, done: Callable[[int], None]
     ) -> None:
         """`answers` are kept no longer if the client left meanwhile, or the rules changed."""
-        decision: bool | None = None
-        if isinstance(principal.rules, Rules):
-            decision = principal.rules.decide(subject, *key)
         try:
-            for source in self._sources:
-                if decision is not None:
-                    break
-                if isinstance(source, AskedRules):
-                    decision = await source.ask(subject, *key)
-                else:
-                    decision = source.decide(subject, *key)
+            decision = await self._asked(principal, subject, *key)
         except Exception as error:
-            if not isinstance(error, Unanswered | Crowded):
-                log.exception("a source of access rules failed")
-            self.results["unavailable"] += 1
+            self._unanswered(error)
             done(UNTOLD)
             return
         done(self._decided(answers, principal, key, decision))
 
+    async def _asked(
+        self, principal: Principal | None, subject: Subject, action: int, topic: bytes, qos: int, retain: bool
+    ) -> bool | None:
+        """What the client's own rules say, or the first source that says anything."""
+        decision: bool | None = None
+        if principal is not None and isinstance(principal.rules, Rules):
+            decision = principal.rules.decide(subject, action, topic, qos, retain)
+        for source in self._sources:
+            if decision is not None:
+                break
+            if isinstance(source, AskedRules):
+                decision = await source.ask(subject, action, topic, qos, retain)
+            else:
+                decision = source.decide(subject, action, topic, qos, retain)
+        return decision
+
+    def _unanswered(self, error: Exception) -> None:
+        if not isinstance(error, Unanswered | Crowded):
+            log.error("a source of access rules failed", exc_info=error)
+        self.results["unavailable"] += 1
+
+    def _is_open(self, *, has_rules: bool = False) -> bool:
+        """What no rule says anything of is allowed."""
+        return self._no_match == "allow" or (self._no_match is None and not has_rules and not self._sources)
+
     def _decided(self, answers: Answers, principal: Principal, key: Key, decision: bool | None) -> int:
         if decision is None:
-            has_rules = bool(self._sources) or principal.rules is not None
-            is_open = self._no_match == "allow" or (self._no_match is None and not has_rules)
-            decision = is_open and not tells_of_clients(key[1])
+            decision = self._is_open(has_rules=principal.rules is not None) and not tells_of_clients(key[1])
         if self._ttl_s and len(key[1]) <= AUTHORIZATIONS_MAX_TOPIC_BYTES:
             if len(answers) >= self._size:
                 del answers[next(iter(answers))]

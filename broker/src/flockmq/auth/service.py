@@ -54,6 +54,7 @@ from flockmq.auth.settings import (
 from flockmq.auth.settings import Authenticator as AuthenticatorSettings
 from flockmq.auth.sources import AskedRules, LogRules, Source, file_rules
 from flockmq.auth.users import Users
+from flockmq.auth.warrants import Warrants
 from flockmq.bounds import AUTH_HOUSEKEEPING_S
 from flockmq.clock import SYSTEM, Clock
 from flockmq.errors import ConfigError
@@ -100,6 +101,7 @@ class Auth:
             authentication.failed_logins,
         )
         self.authorizer = Authorizer(authorization, list(self._sources(authorization)), clock.monotonic)
+        self.warrants = Warrants(self.bans, self._user, self.authorizer)
         iterations = None if scram is None else scram[1].iteration_count
         self.admin = Admin(
             rlog,

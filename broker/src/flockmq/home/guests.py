@@ -9,7 +9,7 @@ HOME_WILLS_MAX, nor of more than HOME_WILLS_MAX_BYTES; others aren't kept, and c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from flockmq import bounds
@@ -17,8 +17,9 @@ from flockmq.home import wire
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.rlog.authors import author_of
+from flockmq.session.opening import Will
 from flockmq.session.origin import derived_origin
-from flockmq.session.publish import Publish, parse_publish
+from flockmq.session.publish import parse_publish
 from flockmq.session.slotted import slot_of
 
 log: Final = logging.getLogger(__name__)
@@ -32,10 +33,19 @@ def will_origin(nonce: bytes) -> bytes:
     return derived_origin(nonce, b"will")
 
 
-def message_of(packet: bytes, version: int) -> Publish:
-    """A WillRow's packet. Raises PacketError."""
-    _, body = remaining_length(packet, 1, version)
-    return parse_publish(packet, 0, body, len(packet), version)
+def will_of(row: wire.WillRow) -> Will:
+    """Raises PacketError."""
+    _, body = remaining_length(row.packet, 1, row.version)
+    message = parse_publish(row.packet, 0, body, len(row.packet), row.version)
+    return Will(message, row.delay_s, row.warrant)
+
+
+class Left(NamedTuple):
+    """What a client left behind, and whose client id it is; b"" and None where the will's warrant alone may say so."""
+
+    client_id: bytes
+    user: bytes | None
+    will: Will
 
 
 class _Guest(NamedTuple):
@@ -47,14 +57,14 @@ class _Guest(NamedTuple):
     user: bytes | None
 
     def size_bytes(self) -> int:
-        return _ONE_BYTES + len(self.client_id) + len(self.will.packet)
+        return _ONE_BYTES + len(self.client_id) + len(self.will.packet) + len(self.will.warrant)
 
-    def message(self) -> Publish:
+    def left(self) -> Left:
         """The session ends at once, so no delay is left. Raises PacketError."""
-        message = message_of(self.will.packet, self.will.version)
-        message.origin = will_origin(self.nonce)
-        message.author = author_of(self.client_id, self.token, is_will=True)
-        return message
+        will = will_of(self.will)
+        will.message.origin = will_origin(self.nonce)
+        will.message.author = author_of(self.client_id, self.token, is_will=True)
+        return Left(self.client_id, self.user, will)
 
 
 class Guests:
@@ -63,8 +73,6 @@ class Guests:
     def __init__(self) -> None:
         self.dropped = 0
         """Wills that found no room."""
-        self.revokes: Callable[[bytes, bytes | None], bool] = _nobody
-        """Whether a client of this id, and this user, may not be heard any more."""
         self.waiting_bytes = 0
         self._count = 0
         self._slots: dict[int, dict[int, _Guest]] = {}
@@ -92,15 +100,13 @@ class Guests:
         """Its node says that the connection is gone: whether its will is published is the node's to know."""
         self._take(slot, token)
 
-    def take(self, slot: int, token: int) -> Publish | None:
+    def take(self, slot: int, token: int) -> Left | None:
         """What is to be published: nobody hears of its node any more."""
         guest = self._take(slot, token)
         if guest is None:
             return None
-        if self.revokes(guest.client_id, guest.user):
-            return None
         try:
-            return guest.message()
+            return guest.left()
         except PacketError as error:
             log.error("what %s said is no will: %s", guest.incarnation, error)
             return None
@@ -110,12 +116,12 @@ class Guests:
         for token in list(self._slots.get(slot, ())):
             self._take(slot, token)
 
-    def node_gone(self, incarnation: str) -> Iterator[list[Publish]]:
+    def node_gone(self, incarnation: str) -> Iterator[list[Left]]:
         """What is to be published, a slot a step."""
         for slot in list(self._slots):
             tokens = [token for token, one in self._slots.get(slot, {}).items() if one.incarnation == incarnation]
             taken = [self.take(slot, token) for token in tokens]
-            yield [message for message in taken if message is not None]
+            yield [left for left in taken if left is not None]
 
     def _take(self, slot: int, token: int) -> _Guest | None:
         of_slot = self._slots.get(slot, {})
@@ -126,7 +132,3 @@ class Guests:
             if not of_slot:
                 del self._slots[slot]
         return guest
-
-
-def _nobody(client_id: bytes, user: bytes | None) -> bool:
-    return False

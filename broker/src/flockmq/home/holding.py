@@ -23,6 +23,7 @@ from flockmq import bounds
 from flockmq.clock import Clock
 from flockmq.home.barriers import All, if_durable
 from flockmq.home.edges import SlotJournal
+from flockmq.home.guests import Left
 from flockmq.home.loading import Loading
 from flockmq.home.marks import number_bytes
 from flockmq.home.port import Host
@@ -40,9 +41,9 @@ from flockmq.rlog.errors import LogError
 from flockmq.session.durable import DurableSession, restored
 from flockmq.session.homed import HomedRouter
 from flockmq.session.journal import USER, Ledger
+from flockmq.session.opening import Will
 from flockmq.session.origin import node_source
 from flockmq.session.port import NodePort
-from flockmq.session.publish import Publish
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
 from flockmq.session.slotted import slot_of
@@ -469,11 +470,11 @@ class Holding:
 
     # --- what ends ----------------------------------------------------------------------------------------------------
 
-    def published(self, message: Publish, session: DurableSession) -> None:
-        """A will, unless its client was banned meanwhile."""
-        if self.holds(session) and not self._host.revokes(session.client_id, session.user):
-            message.origin = session.will_origin()
-            self.slots[session.journal.slot].wills.publish(message, self.router.now_s)
+    def published(self, will: Will, session: DurableSession) -> None:
+        if self.holds(session):
+            will.message.origin = session.will_origin()
+            left = Left(session.client_id, session.user, will)
+            self.slots[session.journal.slot].wills.publish(left, self.router.now_s)
 
     def unwanted(self, session: DurableSession, filters: list[bytes]) -> None:
         slot = session.journal.slot
@@ -495,9 +496,9 @@ class _Port(NodePort):
     def __init__(self, holding: Holding) -> None:
         self._holding = holding
 
-    def publish(self, message: Publish, session: Session) -> None:
+    def publish(self, will: Will, session: Session) -> None:
         assert isinstance(session, DurableSession)
-        self._holding.published(message, session)
+        self._holding.published(will, session)
 
     def unrouted(self, session: Session, filters: list[bytes]) -> None:
         assert isinstance(session, DurableSession)

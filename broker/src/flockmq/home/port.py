@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol
 
 from flockmq.home import wire
 from flockmq.home.asking import Answered
+from flockmq.home.guests import Left
 from flockmq.home.subscribing import Desk
 from flockmq.quotas import Usage
 from flockmq.session.limits import Limits
-from flockmq.session.publish import Publish
 from flockmq.session.session import Session
 
 
@@ -171,11 +171,6 @@ class Host(Desk, Protocol):
         """A token above those of all connections that came before this core was the slot's home."""
         ...
 
-    def revokes(self, client_id: bytes, user: bytes | None) -> bool:
-        """A message of this client, which is gone, may not be published any more, and is counted. `user` None: nobody
-        knows whose client id it is."""
-        ...
-
     def has_authors(self) -> bool:
         """All nodes understand whom a retained message is of (`rlog.authors`)."""
         ...
@@ -186,8 +181,9 @@ class Host(Desk, Protocol):
         ...
 
     def limits(self, zone: str) -> Limits: ...
-    def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
-        """A will: `accepted` is called when everybody who is to have it has it, or nobody will."""
+    def publish(self, left: Left, accepted: Callable[[], None]) -> None:
+        """A will, if its client may still publish it: `accepted` is called when everybody who is to have it has it, or
+        nobody will."""
         ...
 
     def session_ended(self, session: Session) -> None: ...

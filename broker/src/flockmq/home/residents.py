@@ -24,7 +24,7 @@ from flockmq.home import wire
 from flockmq.home.asking import Answered
 from flockmq.home.crowds import Crowds
 from flockmq.home.edges import Node, ToFront
-from flockmq.home.guests import message_of
+from flockmq.home.guests import will_of
 from flockmq.home.holding import Holding
 from flockmq.home.letters import Letters
 from flockmq.home.port import Attach, Homes, Host
@@ -461,5 +461,4 @@ class Residents:
 
 
 def _will_of(opening: wire.Opening) -> Will | None:
-    will = opening.will
-    return None if will is None else Will(message_of(will.packet, will.version), will.delay_s)
+    return None if opening.will is None else will_of(opening.will)

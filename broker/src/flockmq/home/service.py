@@ -35,11 +35,10 @@ from flockmq.home import wire
 from flockmq.home.asking import Answered, Asking, Clients, Done
 from flockmq.home.attaches import Unloaded, Waiting
 from flockmq.home.early import Early
-from flockmq.home.guests import Guests
+from flockmq.home.guests import Guests, Left
 from flockmq.home.outbox import Outbox
 from flockmq.home.port import Attach, Cluster, Nobody, Residents
 from flockmq.home.registry import Kick, Registry
-from flockmq.session.publish import Publish
 from flockmq.session.slotted import slot_of
 
 log: Final = logging.getLogger(__name__)
@@ -58,7 +57,7 @@ class Homes:
         """Hears what homes say of their slots, again and again while it holds."""
         self.on_takers: Callable[[int, bool, list[bytes]], None] = _nobody_refuses
         """Hears which sessions of a slot take at once what comes (`takers`)."""
-        self.on_will: Callable[[Publish], None] = _nobody_hears
+        self.on_will: Callable[[Left], None] = _nobody_hears
         """Publishes the will of a session whose node is gone."""
         self.guests = Guests()
         self._cluster = cluster
@@ -70,7 +69,7 @@ class Homes:
         self._waiting: dict[int, Waiting] = {}
         self._unloaded = Unloaded()
         self._early = Early(self._loop.time)
-        self._mourned: list[Iterator[list[Publish]]] = []
+        self._mourned: list[Iterator[list[Left]]] = []
         """Of nodes that were purged: their wills, a slot a step."""
         self._mourning = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -493,7 +492,7 @@ class Homes:
                 log.exception("what purged nodes held could not be freed; it is tried again")
 
 
-def _nobody_hears(will: Publish) -> None:
+def _nobody_hears(left: Left) -> None:
     """Until the node is put together."""
 
 

@@ -7,7 +7,7 @@ what it finds, under the same origin, so who has it already takes no second one.
     field               value
     w, origin (16)      when it was due (ms of the cluster's time, 8), the MQTT version (1), one PUBLISH packet; of a
                         retained one AUTHORED is added to the version, and its author (rlog/authors.py) stands before
-                        the packet
+                        the packet; with WARRANTED why its client might publish it, behind its length (4), before both
     m                   nothing: a hash with this field is listed among the slot's
 """
 
@@ -19,19 +19,23 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
+from flockmq.home.guests import Left
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.rlog.authors import AUTHOR_BYTES
 from flockmq.session.journal import META, Journal, Ledger
-from flockmq.session.publish import Publish, parse_publish, waited
+from flockmq.session.opening import Will
+from flockmq.session.publish import parse_publish, waited
 
 HASH: Final = b""
 _FIELD: Final = b"w"
 _VALUE: Final = Struct(">QB")
 AUTHORED: Final = 0x80
+WARRANTED: Final = 0x40
+_LENGTH_BYTES: Final = 4
 
-Give = Callable[[Publish, Callable[[], None]], None]
-"""Have a message published; the second is called when everybody has it, or never will."""
+Give = Callable[[Left, Callable[[], None]], None]
+"""Have a will published; the second is called when everybody has it, or never will."""
 
 
 class _Due:
@@ -44,7 +48,7 @@ class _Due:
 
 class Wills:
     """Of one slot. When it is let go of nothing more is put: the next home finds what isn't published. `has_authors`:
-    all cores understand whom a will is of.
+    all cores understand whom a will is of, and why.
     """
 
     def __init__(self, journal: Journal, ledger: Ledger, give: Give, has_authors: Callable[[], bool]) -> None:
@@ -60,12 +64,17 @@ class Wills:
     def __len__(self) -> int:
         return len(self._due)
 
-    def publish(self, message: Publish, now_s: float) -> None:
+    def publish(self, left: Left, now_s: float) -> None:
         """It has an origin. What is put here comes before whatever takes it out of its session."""
+        message, warrant, version = left.will.message, b"", left.will.message.version
         author = message.author if message.retain and self._has_authors() else b""
-        version = message.version | AUTHORED if author else message.version
-        value = _VALUE.pack(self._ledger.wall_ms(now_s), version) + author + message.packet
-        self._take(_Due(message.origin, value), message)
+        if author:
+            version |= AUTHORED
+        if left.will.warrant and self._has_authors():
+            version |= WARRANTED
+            warrant = len(left.will.warrant).to_bytes(_LENGTH_BYTES, "big") + left.will.warrant
+        value = _VALUE.pack(self._ledger.wall_ms(now_s), version) + warrant + author + message.packet
+        self._take(_Due(message.origin, value), left)
 
     def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
         """What a former home didn't see accepted. Raises ValueError, when all are here that can be read, if some
@@ -84,16 +93,21 @@ class Wills:
         if field[:1] != _FIELD:
             raise ValueError("a field of another form")
         due_ms, version = _VALUE.unpack_from(value, 0)
-        packet_at = _VALUE.size + (AUTHOR_BYTES if version & AUTHORED else 0)
+        warrant_at = author_at = _VALUE.size
+        if version & WARRANTED:
+            warrant_at += _LENGTH_BYTES
+            author_at = warrant_at + int.from_bytes(value[_VALUE.size : warrant_at], "big")
+        packet_at = author_at + (AUTHOR_BYTES if version & AUTHORED else 0)
         packet = value[packet_at:]
         _, body = remaining_length(packet, 1, 0)
-        message = parse_publish(packet, 0, body, len(packet), version & ~AUTHORED)
-        message.origin, message.author = field[1:], value[_VALUE.size : packet_at]
+        message = parse_publish(packet, 0, body, len(packet), version & ~(AUTHORED | WARRANTED))
+        message.origin, message.author = field[1:], value[author_at:packet_at]
         left = waited(message, (self._ledger.wall_ms(now_s) - due_ms) // 1000)
         if left is None:
             self._journal.delete(HASH, field)
         else:
-            self._take(_Due(message.origin, value), left)
+            will = Will(left, 0, value[warrant_at:author_at])
+            self._take(_Due(message.origin, value), Left(HASH, None, will))
 
     def write_again(self) -> None:
         """The store lost something."""
@@ -108,10 +122,10 @@ class Wills:
         self._is_ours = False
         self._due.clear()
 
-    def _take(self, due: _Due, message: Publish) -> None:
+    def _take(self, due: _Due, left: Left) -> None:
         self._due[due.field] = due
         self._put(due)
-        self._give(message, partial(self._accepted, due))
+        self._give(left, partial(self._accepted, due))
 
     def _put(self, due: _Due) -> None:
         self._journal.put(HASH, META, b"")

@@ -49,11 +49,12 @@ ABSENT: Final = 4
 
 
 class WillRow(msgspec.Struct, frozen=True, array_like=True):
-    """A will, as one PUBLISH packet of an MQTT version."""
+    """A will, as one PUBLISH packet of an MQTT version; `warrant` as in `session.opening.Will`."""
 
     delay_s: int
     version: int
     packet: bytes
+    warrant: bytes = b""
 
 
 class Opening(msgspec.Struct, frozen=True, array_like=True):
@@ -165,7 +166,8 @@ def user_of(opening: Opening | None) -> bytes | None:
 def size_of(client_id: bytes, opening: Opening | None) -> int:
     """What an attach counts for, in bytes."""
     will = None if opening is None else opening.will
-    return len(client_id) + len(user_of(opening) or b"") + (0 if will is None else len(will.packet))
+    will_bytes = 0 if will is None else len(will.packet) + len(will.warrant)
+    return len(client_id) + len(user_of(opening) or b"") + will_bytes
 
 
 def pack_token(token: int) -> bytes:

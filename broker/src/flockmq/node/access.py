@@ -20,6 +20,7 @@ from flockmq.auth.built_in import ScramExchange
 from flockmq.auth.chain import Outcome
 from flockmq.auth.expiring import Expiring
 from flockmq.auth.service import Auth
+from flockmq.auth.warrants import Said, Warrant, decoded
 from flockmq.bounds import AUTH_EXCHANGE_MAX_BYTES, KICK_SLICE_CLIENTS
 from flockmq.clock import Clock
 from flockmq.mqtt.packets import Auth as AuthPacket
@@ -28,8 +29,9 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import unwrap
 from flockmq.session.channel import ADMITTING, CONNECTED, Channel
+from flockmq.session.opening import Will
 from flockmq.session.peer import UNKNOWN
-from flockmq.session.port import ASKED
+from flockmq.session.port import ALLOWED, ASKED, DENIED, PUBLISH
 from flockmq.session.principal import Principal
 from flockmq.session.publisher import Publisher
 
@@ -264,6 +266,33 @@ class Access:
     def _answered(self, done: Callable[[int], None], verdict: int) -> None:
         done(verdict)
         self._flush()
+
+    # What is published when its client is gone.
+
+    def warrant(self, channel: Publisher, said: Said, published: bytes = b"") -> Warrant:
+        """Why the client may publish what it said, of which a message to the topic `published` is made."""
+        client_id, principal, peer = channel.client_id(), channel.principal, channel.peer()
+        by_plugin = self._said_by_plugins(channel, said) == ALLOWED
+        return self.auth.warrants.made(client_id, principal, peer, said, published, by_plugin=by_plugin)
+
+    def may_leave(self, channel: Publisher, will: Will) -> bool:
+        """The connection ended: whether its client could have this will now. Other services are asked when it is due,
+        if they are."""
+        client_id, principal, message = channel.client_id(), channel.principal, will.message
+        warrant = decoded(will.warrant, client_id, principal.username)
+        said = warrant.said(message.topic, message.qos, message.retain)
+        verdict = self._said_by_plugins(channel, said)
+        if verdict is None:
+            topic = unwrap(said.topic)[1]
+            check = self.auth.authorizer.check
+            verdict = check(client_id, principal, warrant.peer, PUBLISH, topic, said.qos, said.retain)
+        return verdict != DENIED
+
+    def _said_by_plugins(self, channel: Publisher, said: Said) -> int | None:
+        if channel.principal.superuser or not self._hooks.must_authorize():
+            return None
+        prefix, topic = unwrap(said.topic)
+        return self._hooks.authorize(channel, PUBLISH, prefix, topic, said.qos, said.retain)
 
     def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
         """As `NodePort.denied`."""

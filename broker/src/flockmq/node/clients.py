@@ -40,6 +40,7 @@ from flockmq.session.front import Front
 from flockmq.session.opening import Will
 from flockmq.session.port import ALLOWED, ASKED, PUBLISH, UNTOLD
 from flockmq.session.principal import Principal
+from flockmq.session.publish import Publish
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
 
@@ -91,6 +92,8 @@ class Clients:
         self.must_authorize: Callable[[Principal], bool] = _no_rules
         self.refuses: Callable[[bytes], bool] = is_unpublishable
         """Nobody's will goes to this topic."""
+        self.warrant: Callable[[Channel, Publish], bytes] = _nobody_knows
+        """Why a client might have its will, as `Will` has it."""
         self.identifies: Callable[[], bool] = _nobody_is_asked
         """Clients are asked who they are."""
         self.usage: Callable[[bytes], Usage | None] = _nobody_counts
@@ -124,8 +127,10 @@ class Clients:
             session.client_id = b"auto-" + self._token_bytes(10).hex().encode()
         session.usage = self.usage(principal.username)
         will = channel.will
-        if will is not None and not self._may_be_published(channel, will):
-            return
+        if will is not None:
+            if not self._may_be_published(channel, will):
+                return
+            will.warrant = self.warrant(channel, will.message)
         verdict = ALLOWED
         if will is not None and channel.must_authorize:
             message = will.message
@@ -185,7 +190,7 @@ class Clients:
             session.max_packet_bytes,
             session.limits.name,
             self._token_bytes(8),
-            None if will is None else WillRow(will.delay_s, will.message.version, will.message.packet),
+            None if will is None else _row(will),
             self._user(channel, session),
         )
 
@@ -268,9 +273,8 @@ class Clients:
         if guest is None and channel.will is not None:
             will = channel.will = channel.will if self.watcher is None else self.watcher.will_of(channel)
             if will is not None:
-                row = WillRow(will.delay_s, will.message.version, will.message.packet)
                 zone, user = session.limits.name, self._user(channel, session)
-                guest = Opening(channel.protocol_version, True, 0, 0, 0, zone, self._token_bytes(8), row, user)
+                guest = Opening(channel.protocol_version, True, 0, 0, 0, zone, self._token_bytes(8), _row(will), user)
                 self._guests[token] = guest
         return guest or self._owned(channel, session)
 
@@ -390,6 +394,14 @@ def _not_yet() -> bool:
 
 def _nobody_counts(user: bytes) -> Usage | None:
     return None
+
+
+def _nobody_knows(channel: Channel, message: Publish) -> bytes:
+    return b""
+
+
+def _row(will: Will) -> WillRow:
+    return WillRow(will.delay_s, will.message.version, will.message.packet, will.warrant)
 
 
 def _nobody_is_asked() -> bool:

@@ -1,5 +1,5 @@
 """Delayed messages, `$delayed/N/topic`: in the log until they are due, then published by the leader, unless their
-client was banned meanwhile.
+client may not publish them any more.
 
 `N` is a number of seconds, 1 to DELAYED_MAX_S, or, above that, a Unix time no further away (EMQX's rules). When a
 message is due it is as if its client published it now: it is matched, retained if it says so, and its Message Expiry
@@ -24,6 +24,7 @@ from typing import Final, Protocol, Self
 import msgspec
 from sortedcontainers import SortedSet
 
+from flockmq.auth.warrants import Warrant
 from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S, REFUSALS_LOGGED_PER_S
 from flockmq.clock import Clock
 from flockmq.logs import Sparing
@@ -34,7 +35,6 @@ from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import DELAYED, DelayedMessage
 from flockmq.session.origin import derived_origin
 from flockmq.session.publish import Publish, publication
-from flockmq.session.publisher import Publisher
 
 log: Final = logging.getLogger(__name__)
 
@@ -64,6 +64,22 @@ def check_publishable(topic: bytes, now_s: float, refuses: Callable[[bytes], boo
         parse(topic, now_s)
     elif refuses(topic):
         raise ValueError("no client publishes there")
+
+
+def _of(warrant: Warrant, row: DelayedMessage) -> DelayedMessage:
+    return msgspec.structs.replace(
+        row,
+        client_id=warrant.client_id,
+        user=warrant.user,
+        address=warrant.address,
+        why=warrant.why,
+        said=warrant.topic,
+        common_name=warrant.common_name,
+    )
+
+
+def warrant_of(row: DelayedMessage) -> Warrant:
+    return Warrant(row.client_id, row.user, row.address, row.why, row.said, row.common_name)
 
 
 class Schedule:
@@ -115,8 +131,8 @@ class Host(Protocol):
         """Whether this node's table has all that was written before."""
         ...
 
-    def revokes(self, client_id: bytes, user: bytes, address: str) -> bool:
-        """What this client published may not be heard any more, and is counted."""
+    def drops(self, row: DelayedMessage) -> bool:
+        """Its client may not publish it any more, and that is counted."""
         ...
 
     def publish(self, message: Publish) -> Awaitable[bool]:
@@ -152,7 +168,7 @@ class Delayed:
         self._leaving: set[bytes] = set()
         """Published, but perhaps not out of the log yet."""
 
-    async def take(self, message: Publish, publisher: Publisher | None = None) -> int:
+    async def take(self, message: Publish, warrant: Warrant | None = None) -> int:
         """Have the log keep a message; the reason code for its publisher. None: nobody knows any more whose it is."""
         try:
             due_ms, topic = parse(message.topic, self._clock.wall())
@@ -171,9 +187,8 @@ class Delayed:
             message.expiry_s,
             derived_origin(message.origin, b"delayed") if message.origin else b"",
         )
-        if publisher is not None and self._has_publishers():
-            client_id, user, address = publisher.client_id(), publisher.principal.username, publisher.peer().host
-            row = msgspec.structs.replace(row, client_id=client_id, user=user, address=address)
+        if warrant is not None and self._has_publishers():
+            row = _of(warrant, row)
         written = self._host.write([DELAYED.put(self._key(due_ms), row)])
         await asyncio.wait([written])
         return self._reason(written)
@@ -234,7 +249,7 @@ class Delayed:
         row = self._host.row(key)
         if row is None or not self._host.leads():
             return row is None
-        if (row.client_id or row.user) and self._host.revokes(row.client_id, row.user, row.address):
+        if self._host.drops(row):
             self._leaving.add(key)
             return True
         message = publication(row.version, row.qos, row.retain, row.topic, row.payload, row.properties, row.expiry_s)

@@ -160,7 +160,7 @@ class Hooking:
             return None
         if self._router.is_intercepted(will.message.topic):
             replaced = self.intercept(channel, will.message)
-            return None if isinstance(replaced, int) else Will(replaced, will.delay_s)
+            return None if isinstance(replaced, int) else Will(replaced, will.delay_s, will.warrant)
         return will
 
     def disconnected(self, channel: Channel) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq.bounds import REJOIN_SLICE_FILTERS, STORE_STOP_MAX_S
 from flockmq.clock import Clock
+from flockmq.home.guests import Left
 from flockmq.home.intake import Intake
 from flockmq.home.residents import Residents
 from flockmq.home.store import Store
@@ -32,7 +33,6 @@ from flockmq.quotas import Usage
 from flockmq.rlog.shards import ROUTE
 from flockmq.session.homed import HomedRouter
 from flockmq.session.limits import Limits
-from flockmq.session.publish import Publish
 from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.slotted import slot_of
@@ -171,8 +171,8 @@ class Hosting:
     def flush_soon(self) -> None:
         self._node.flush_soon()
 
-    def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
-        self._node.publishing.publish(message, accepted)
+    def publish(self, left: Left, accepted: Callable[[], None]) -> None:
+        self._node.publish_left(left, accepted)
 
     def session_ended(self, session: Session) -> None:
         self._node.hooking.session_ended(session.client_id)
@@ -182,9 +182,6 @@ class Hosting:
 
     def floor(self, slot: int) -> int:
         return self._node.homes.floor(slot)
-
-    def revokes(self, client_id: bytes, user: bytes | None) -> bool:
-        return self._node.revokes(client_id, user)
 
     def has_authors(self) -> bool:
         return self._cluster.version.at_least(2)

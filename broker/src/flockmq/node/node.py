@@ -16,8 +16,10 @@ from functools import partial
 from typing import Final
 
 from flockmq.auth.service import Auth
+from flockmq.auth.warrants import Said, Warrant, decoded, encode
 from flockmq.bounds import (
     LAG_SAMPLE_INTERVAL_S,
+    REFUSALS_LOGGED_PER_S,
     SESSIONS_TICK_S,
     WILLS_MAX_S,
 )
@@ -28,9 +30,11 @@ from flockmq.cluster.views import LocalStatus
 from flockmq.config.schema import Quotas as QuotaSettings
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
+from flockmq.home.guests import Left
 from flockmq.home.service import Homes
 from flockmq.home.store import Store
 from flockmq.listeners.reactor import Reactor
+from flockmq.logs import Sparing
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
@@ -41,7 +45,7 @@ from flockmq.node.access import Access
 from flockmq.node.arrivals import Arrivals
 from flockmq.node.clients import Clients
 from flockmq.node.clock_alarm import ClockAlarm
-from flockmq.node.delayed import Delayed
+from flockmq.node.delayed import Delayed, warrant_of
 from flockmq.node.directory import Directory
 from flockmq.node.filters import Filters, WriteReasons
 from flockmq.node.fronts import Fronts
@@ -83,7 +87,7 @@ from flockmq.session.front import Front
 from flockmq.session.inbound import Inbound
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
-from flockmq.session.port import NodePort
+from flockmq.session.port import ASKED, DENIED, NodePort
 from flockmq.session.publish import Publish, publication
 from flockmq.session.publisher import Publisher
 from flockmq.session.router import Router
@@ -166,6 +170,7 @@ class Node(NodePort):
         )
         self.clients.must_authorize = self.access.must_authorize
         self.clients.refuses = router.refuses
+        self.clients.warrant = self._warrant
         self.clients.identifies = self.access.identifies
         self.quotas = UserQuotas(quotas, cluster, rlog, store, self.access.identifies, clock.monotonic)
         self.clients.usage = self.quotas.usage
@@ -219,14 +224,14 @@ class Node(NodePort):
             router, self.retaining.retain, self.delayed.take, self.spawn, self.reactor.soon, clock.monotonic
         )
         router.shared.on_refused = self.publishing.share
-        self.homes.guests.revokes = self.revokes
-        self.homes.on_will = partial(self.publishing.publish, accepted=_nobody_waits)
+        self.homes.on_will = partial(self.publish_left, accepted=_nobody_waits)
         self.feeds = Feeds(self.retained, Giving(router), self.retaining.caught_up, self.reactor.soon, cluster_clock)
         self.hosting = None if store is None else Hosting(self, store, router, zones, cluster_clock)
         residents = None if self.hosting is None else self.hosting.residents
         self.shortage.takers = None if residents is None else residents.takers
         self.directory = Directory(cluster, self.overview.teller, self.homes, self.clients, residents, clock)
         self._clock_alarm = ClockAlarm(name, cluster, rlog)
+        self._dropped = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
         self.state = "starting"
         self._tasks: set[asyncio.Task[None]] = set()
         cluster.watch(rlog)  # first, because the cluster must know a member before its routes are placed
@@ -259,6 +264,9 @@ class Node(NodePort):
         self.access.continued(channel, packet)
 
     def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
+        if will is not None and not self.access.may_leave(channel, will):
+            self._drop(session.client_id, will.message.topic)
+            will = None
         self.access.gone(channel, session.client_id)
         if not isinstance(session, Front) and not self.clients.is_will_at_home(channel.token):
             will = self.hooking.leaving(channel, will)
@@ -398,20 +406,52 @@ class Node(NodePort):
     async def _log_then(self, inbound: Inbound) -> None:
         message, channel = inbound.message, inbound.channel
         if is_delayed(message.topic):
-            inbound.logged(await self.delayed.take(message, channel), deliver=False)
+            warrant = self.access.warrant(channel, _said(inbound.said), message.topic)
+            inbound.logged(await self.delayed.take(message, warrant), deliver=False)
             return
         if isinstance(channel, Channel) and isinstance(channel.token, int):
             message.author = author_of(channel.client_id(), channel.token, is_will=False)
         inbound.logged(await self.retaining.retain(message))
 
-    def revokes(self, client_id: bytes, user: bytes | None, address: str = "") -> bool:
-        """What was to be published for a client that is gone is dropped, for it was banned meanwhile."""
-        is_banned = self.access.auth.bans.banned(client_id, user, address)
-        self.router.counters.dropped_revoked += is_banned
-        return is_banned
+    def publish(self, will: Will, session: Session) -> None:
+        self.publish_left(Left(session.client_id, None, will), _nobody_waits)
 
-    def publish(self, message: Publish, session: Session) -> None:
-        self.publishing.publish(message, _nobody_waits)
+    def publish_left(self, left: Left, accepted: Callable[[], None]) -> None:
+        """A will that is due, if its client may still publish it."""
+        message = left.will.message
+        warrant = decoded(left.will.warrant, left.client_id, left.user)
+        said = warrant.said(message.topic, message.qos, message.retain)
+        verdict = self.access.auth.warrants.judge(warrant, said)
+        if verdict == DENIED:
+            self._drop(warrant.client_id, message.topic)
+            accepted()
+            return
+        may = partial(self._still_may, warrant, said, message) if verdict == ASKED else None
+        self.publishing.publish(message, accepted, warrant, may)
+
+    async def _still_may(self, warrant: Warrant, said: Said, message: Publish) -> bool:
+        may = await self.access.auth.warrants.still_may(warrant, said)
+        if not may:
+            self._drop(warrant.client_id, message.topic)
+        return may
+
+    def drops(self, row: DelayedMessage) -> bool:
+        """A delayed message that is due, which its client may not publish any more. Other services aren't asked:
+        the others that are due don't wait for them."""
+        warrant = warrant_of(row)
+        said = warrant.said(row.topic, row.qos, row.retain)
+        if self.access.auth.warrants.judge(warrant, said) != DENIED:
+            return False
+        self._drop(row.client_id, row.topic)
+        return True
+
+    def _drop(self, client_id: bytes, topic: bytes) -> None:
+        """What was to be published for a client that is gone."""
+        self.counters.dropped_revoked += 1
+        self._dropped.info("what client %r left for %r is dropped: it may not publish it any more", client_id, topic)
+
+    def _warrant(self, channel: Channel, message: Publish) -> bytes:
+        return encode(self.access.warrant(channel, _said(message)))
 
     def send_as_plugin(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
         self.publishing.publish(publication(4, qos, retain, topic, payload, b""), _nobody_waits)
@@ -514,11 +554,15 @@ class DelayedHost:
     async def caught_up(self) -> bool:
         return await self._node.retaining.caught_up()
 
-    def revokes(self, client_id: bytes, user: bytes, address: str) -> bool:
-        return self._node.revokes(client_id, user, address)
+    def drops(self, row: DelayedMessage) -> bool:
+        return self._node.drops(row)
 
     async def publish(self, message: Publish) -> bool:
         return await self._node.publishing.publish_due(message)
+
+
+def _said(message: Publish) -> Said:
+    return Said(message.topic, message.qos, message.retain)
 
 
 def _nobody_waits() -> None:

@@ -5,7 +5,7 @@ Nobody sends them again. So what finds no room (a link, a lane, a shared group, 
 tried again until it does, at longer and longer intervals.
 
 What always holds: `accepted` is called once, when everybody who is to have the message has it, or nobody will (it
-expired, it has a topic that can't be, or too much waits here); nobody is given it twice by this node.
+may not be, it expired, it has a topic that can't be, or too much waits here); nobody is given it twice by this node.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Final
 
+from flockmq.auth.warrants import Warrant
 from flockmq.bounds import (
     OFFER_RETRY_MAX_S,
     OFFER_RETRY_MIN_S,
@@ -34,17 +35,24 @@ log: Final = logging.getLogger(__name__)
 
 Write = Callable[[Publish], Awaitable[int]]
 """Have the log take a message: the reason code."""
+Delay = Callable[[Publish, Warrant | None], Awaitable[int]]
+"""The same of one for later, and of whom it is."""
+May = Callable[[], Awaitable[bool]]
+"""Whether it is published at all."""
 
 
 class _Offer:
     """`groups`: shared subscriptions that are to have it yet, once the others were given it; `waits`: who was given it
-    and hasn't accepted it.
+    and hasn't accepted it; `warrant`: of whom it is, if anybody knows.
     """
 
-    __slots__ = ("accepted", "groups", "is_given", "is_retained", "message", "since_s", "waits")
+    __slots__ = ("accepted", "groups", "is_given", "is_retained", "message", "since_s", "waits", "warrant")
 
-    def __init__(self, message: Publish, accepted: Callable[[], None], since_s: float) -> None:
+    def __init__(
+        self, message: Publish, accepted: Callable[[], None], since_s: float, warrant: Warrant | None = None
+    ) -> None:
         self.message = message
+        self.warrant = warrant
         self.accepted = accepted
         self.since_s = since_s
         self.is_retained = False
@@ -74,7 +82,7 @@ class Publishing:
         self,
         router: Router,
         retain: Write,
-        delay: Write,
+        delay: Delay,
         spawn: Callable[[Awaitable[None]], None],
         flush: Callable[[], None],
         now_s: Callable[[], float],
@@ -94,9 +102,11 @@ class Publishing:
         """Messages that are tried again."""
         return len(self._refused)
 
-    def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
-        """Not at once, for it may be asked for amid another message's delivery."""
-        self._spawn(self._first(_Offer(message, accepted, self._now_s())))
+    def publish(
+        self, message: Publish, accepted: Callable[[], None], warrant: Warrant | None = None, may: May | None = None
+    ) -> None:
+        """Not at once, for it may be asked for amid another message's delivery. `may`: asked first, if it is there."""
+        self._spawn(self._first(_Offer(message, accepted, self._now_s(), warrant), may))
 
     def share(self, group: Group, message: Publish, accepted: Callable[[], None]) -> None:
         """One message for a member of a shared subscription, which can't be refused any more; nobody had room."""
@@ -117,8 +127,10 @@ class Publishing:
         await accepted.wait()
         return True
 
-    async def _first(self, offer: _Offer) -> None:
-        if not await self._try(offer):
+    async def _first(self, offer: _Offer, may: May | None) -> None:
+        if may is not None and not await may():
+            offer.accepted()
+        elif not await self._try(offer):
             self._later(offer)
 
     def _later(self, offer: _Offer) -> None:
@@ -175,7 +187,7 @@ class Publishing:
             offer.accepted()
             return True
         if is_delayed(message.topic):
-            return self._is_logged(offer, await self._delay(message))
+            return self._is_logged(offer, await self._delay(message, offer.warrant))
         if message.retain and not offer.is_retained:
             offer.is_retained = await self._retain(message) < 0x80
             if not offer.is_retained:

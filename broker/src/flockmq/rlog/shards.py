@@ -139,8 +139,8 @@ class Members(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
-    """As RetainedMessage, with the topic that it is for. `client_id`, `user` and `address` are its publisher's, where
-    they are known: it may have been banned when the message is due.
+    """As RetainedMessage, with the topic that it is for. `client_id` and the rest are its publisher's, where they are
+    known, as in a `auth.warrants.Warrant`: it may not be allowed any more when it is due.
     """
 
     topic: bytes
@@ -154,6 +154,9 @@ class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
     client_id: bytes = b""
     user: bytes = b""
     address: str = ""
+    why: int = 0
+    said: bytes = b""
+    common_name: str | None = None
 
 
 def _int_key(raw: bytes) -> int:

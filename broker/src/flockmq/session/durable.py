@@ -39,6 +39,7 @@ from flockmq.session.journal import (
     UNSUBSCRIBED,
     USER,
     WAITS,
+    WARRANT,
     ZONE,
     Journal,
     Ledger,
@@ -549,7 +550,7 @@ class DurableSession(JournaledSession):
         """The store lost something: put all that is to last into it anew."""
         client_id, journal = self.client_id, self.journal
         journal.drop(client_id)
-        self._zone, self._stored_user = DEFAULT, None
+        self._zone, self._stored_user, self._stored_warrant = DEFAULT, None, b""
         self._write_meta()
         for subscription in self.all_subscriptions():
             self._write_subscription(subscription)
@@ -642,5 +643,6 @@ def restored(
     session = DurableSession(journal, ledger, meta, away, client_id, limits(zone), 0)
     session._zone = zone
     session.user = session._stored_user = fields.get(USER)
+    session.restore_warrant(fields.get(WARRANT, b""))
     session.restore(fields, router.now_s)
     return session

@@ -42,14 +42,17 @@ _FOR_GOOD: Final = (int(Reason.NOT_AUTHORIZED), int(Reason.TOPIC_NAME_INVALID))
 
 
 class Inbound:
-    """One PUBLISH that waits. `reason` is what its acknowledgement will say, `size_bytes` what it counts for."""
+    """One PUBLISH that waits. `reason` is what its acknowledgement will say, `size_bytes` what it counts for; `said` is
+    what the client said, where plugins or rules made another `message` of it.
+    """
 
-    __slots__ = ("channel", "message", "reason", "session", "size_bytes", "state", "waits")
+    __slots__ = ("channel", "message", "reason", "said", "session", "size_bytes", "state", "waits")
 
     def __init__(self, channel: Publisher, message: Publish, state: int) -> None:
         self.channel = channel
         self.session: Session | None = channel.session
         self.message = message
+        self.said = message
         self.size_bytes: int = len(message.packet)
         self.state = state
         self.waits: int = 0

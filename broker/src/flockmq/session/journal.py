@@ -10,6 +10,7 @@
     u, nonce            the reason codes that an UNSUBSCRIBE of this connection was answered with
     z                   the zone whose limits it has, where that was ever another than "default"
     n                   the name of the user whose session it is, b"" for nobody's; none where client ids aren't bound
+    w                   the CONNECT (8, as in `m`) that a will came with, and why its client might publish it
 
 Integers are unsigned, big end first; times are the cluster's, in ms. Puts and deletes are absolute and reach the store
 in their order, so what it has is always the session as it was at some moment. Pure.
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 META: Final = b"m"
 ZONE: Final = b"z"
 USER: Final = b"n"
+WARRANT: Final = b"w"
 MESSAGE: Final = 0x71
 RECEIVED: Final = 0x72
 SUBSCRIPTION: Final = 0x73

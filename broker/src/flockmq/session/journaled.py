@@ -16,6 +16,7 @@ from flockmq.session.journal import (
     META,
     OWED,
     USER,
+    WARRANT,
     ZONE,
     Journal,
     Ledger,
@@ -112,8 +113,8 @@ class JournaledSession(Session):
 
     __slots__ = (
         "_counted_bytes", "_durable", "_effects", "_ended", "_front", "_giving", "_is_counted", "_is_unsealed",
-        "_last", "_last_number", "_seals", "_stored_user", "_zone", "given", "journal", "ledger", "meta", "origins",
-        "owed", "unsubscribes", "user",
+        "_last", "_last_number", "_seals", "_stored_user", "_stored_warrant", "_zone", "given", "journal", "ledger",
+        "meta", "origins", "owed", "unsubscribes", "user",
     )  # fmt: skip
 
     def __init__(
@@ -152,6 +153,7 @@ class JournaledSession(Session):
         """Whose it is; None: client ids aren't bound to users."""
         self._zone: str = DEFAULT
         self._stored_user: bytes | None = None
+        self._stored_warrant: bytes = b""
         """What the store has."""
         self._is_counted: bool = False
         """Among what its user has."""
@@ -243,6 +245,12 @@ class JournaledSession(Session):
         if self.user is not None and self._stored_user != self.user:
             self._stored_user = self.user
             self.journal.put(self.client_id, USER, self.user)
+        will = meta.will
+        if will is not None and will.warrant:
+            warrant = meta.will_source + will.warrant
+            if self._stored_warrant != warrant:
+                self._stored_warrant = warrant
+                self.journal.put(self.client_id, WARRANT, warrant)
 
     def add_subscription(self, subscription: Subscription) -> None:
         super().add_subscription(subscription)
@@ -332,6 +340,13 @@ class JournaledSession(Session):
         if self.unsubscribes is None:
             self.unsubscribes = {}
         self.unsubscribes[nonce] = reasons
+
+    def restore_warrant(self, value: bytes) -> None:
+        """Where it is of the will that there is: a home of an earlier release knows nothing of this."""
+        meta = self.meta
+        if meta.will is not None and value.startswith(meta.will_source):
+            self._stored_warrant = value
+            meta.will.warrant = value[len(meta.will_source) :]
 
     def _restore_subscription(self, filter: bytes, value: bytes) -> None:
         super().add_subscription(subscription_of(self, filter, value))

@@ -28,13 +28,17 @@ RECEIVE_MAXIMUM: Final = 65_535
 
 @mypyc_attr(acyclic=True)
 class Will:
-    """The message that is published `delay_s` after the connection ends, if nothing prevents it [MQTT-3.1.2-8]."""
+    """The message that is published `delay_s` after the connection ends, if nothing prevents it [MQTT-3.1.2-8].
 
-    __slots__ = ("delay_s", "message")
+    `warrant`: why its client might publish it; opaque here, b"" where nobody knows.
+    """
 
-    def __init__(self, message: Publish, delay_s: int) -> None:
+    __slots__ = ("delay_s", "message", "warrant")
+
+    def __init__(self, message: Publish, delay_s: int, warrant: bytes = b"") -> None:
         self.message = message
         self.delay_s = delay_s
+        self.warrant = warrant
 
 
 def check(connect: Connect, limits: Limits) -> None:

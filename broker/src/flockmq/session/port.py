@@ -135,8 +135,8 @@ class NodePort:
         """
         raise NotImplementedError
 
-    def publish(self, message: Publish, session: Session) -> None:
-        """A message that no connection waits for: a will of this session's client."""
+    def publish(self, will: Will, session: Session) -> None:
+        """No connection waits for the will of this session's client, which is due."""
         raise NotImplementedError
 
     def session_ended(self, session: Session) -> None:

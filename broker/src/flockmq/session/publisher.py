@@ -202,7 +202,7 @@ class Publisher(Paced):
 
     def _take(self, message: Publish) -> None:
         """Deliver now where nothing has to be waited for, or join the line."""
-        router = self.router
+        router, said = self.router, message
         if router.is_intercepted(message.topic):
             replaced = self.port.intercept(self, message)
             if isinstance(replaced, int):
@@ -219,7 +219,9 @@ class Publisher(Paced):
                 router.deliver(fan, message, self)
                 self.acknowledge(message.qos, message.packet_id, reason)
                 return
-        self._join(Inbound(self, message, state))
+        inbound = Inbound(self, message, state)
+        inbound.said = said
+        self._join(inbound)
 
     def _first_state(self, message: Publish, session: Session | None) -> int:
         """What must know of it before it is delivered: the home of a session that lasts, the log, or nothing."""

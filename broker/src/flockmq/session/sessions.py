@@ -88,7 +88,7 @@ class Sessions:
         """Its connection ended; True if the session lasts. A will without a delay is published at once."""
         delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
         if will is not None and delay_s == 0:
-            self._port.publish(will.message, session)
+            self._port.publish(will, session)
             will = None
         if session.expiry_s == 0:
             self.end(session)
@@ -139,7 +139,7 @@ class Sessions:
             if absence is not None:
                 self._router.counters.sessions_away -= 1
                 if absence.will is not None:
-                    self._port.publish(absence.will.message, session)
+                    self._port.publish(absence.will, session)
                     absence.will = None
         unrouted: list[bytes] = []
         for subscription in session.all_subscriptions():
@@ -183,7 +183,7 @@ class Sessions:
             self.end(absence.session)
             return True
         if absence.will is not None and absence.will_s <= now_s:
-            self._port.publish(absence.will.message, absence.session)
+            self._port.publish(absence.will, absence.session)
             absence.will = None
             absence.session.will_published()
         return False

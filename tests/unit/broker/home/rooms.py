@@ -9,6 +9,7 @@ from itertools import islice
 from flockmq import bounds
 from flockmq.clock import Clock
 from flockmq.home import wire
+from flockmq.home.guests import Left
 from flockmq.home.port import Attach
 from flockmq.home.residents import Residents
 from flockmq.quotas import Quotas, Usage
@@ -36,7 +37,7 @@ SOURCE = node_source(SENDER)
 
 
 def opening(nonce: int = 1, *, clean: bool = False, expiry_s: int = 60, will: Will | None = None) -> wire.Opening:
-    row = None if will is None else wire.WillRow(will.delay_s, will.message.version, will.message.packet)
+    row = None if will is None else wire.WillRow(will.delay_s, will.message.version, will.message.packet, will.warrant)
     return wire.Opening(4, clean, expiry_s, 32, 0, "default", nonce.to_bytes(8, "big"), row)
 
 
@@ -95,6 +96,7 @@ class Home:
         """Slots of which every node is to say what it has."""
         self.crowded: list[tuple[int, bool]] = []
         self.took: list[tuple[int, bool, list[bytes]]] = []
+        self.left: list[Left] = []
         self.published: list[Publish] = []
         self.accepted: list[Callable[[], None]] = []
         self.owed: list[tuple[Subscription, bool]] = []
@@ -116,9 +118,6 @@ class Home:
     def floor(self, slot: int) -> int:
         return self.epoch << 58 | slot
 
-    def revokes(self, client_id: bytes, user: bytes | None) -> bool:
-        return (client_id, user) in self.banned
-
     def has_authors(self) -> bool:
         return True
 
@@ -131,8 +130,12 @@ class Home:
     def usage(self, user: bytes | None) -> Usage | None:
         return None if user is None else self.quotas.of(user)
 
-    def publish(self, message: Publish, accepted: Callable[[], None]) -> None:
-        self.published.append(message)
+    def publish(self, left: Left, accepted: Callable[[], None]) -> None:
+        if (left.client_id, left.user) in self.banned:
+            accepted()
+            return
+        self.left.append(left)
+        self.published.append(left.will.message)
         self.accepted.append(accepted)
 
     def session_ended(self, session: Session) -> None: ...

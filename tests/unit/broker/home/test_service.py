@@ -12,7 +12,7 @@ import pytest
 from flockmq import bounds
 from flockmq.home import service, wire
 from flockmq.home.asking import Admission, Anothers, AttachError, HomeFull, HomeUnreachable, Superseded
-from flockmq.home.guests import will_origin
+from flockmq.home.guests import Left, will_origin
 from flockmq.home.port import Attach
 from flockmq.rlog.authors import author_of
 from flockmq.session.publish import Publish, publication
@@ -739,7 +739,7 @@ GUEST = wire.Opening(4, True, 0, 32, 0, "default", b"a nonce!", WILL)
 
 def published(core: Node) -> list[Publish]:
     wills: list[Publish] = []
-    core.homes.on_will = wills.append
+    core.homes.on_will = lambda left: wills.append(left.will.message)
     return wills
 
 
@@ -765,16 +765,15 @@ async def test_a_home_publishes_the_will_of_a_session_that_died_with_its_node(ne
     assert (len(core.homes.guests), core.homes.guests.waiting_bytes) == (0, 0)
 
 
-async def test_the_will_of_a_banned_client_dies_with_its_node(network: Network) -> None:
+async def test_a_home_says_of_whom_a_will_is_and_why_it_may_be(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    wills = published(core)
-    asked: list[tuple[bytes, bytes | None]] = []
-    core.homes.guests.revokes = lambda client_id, user: not asked.append((client_id, user))  # type: ignore[func-returns-value]
-    await guest(network, edge, msgspec.structs.replace(GUEST, user=b"jo"))
+    lefts: list[Left] = []
+    core.homes.on_will = lefts.append
+    row = msgspec.structs.replace(WILL, warrant=b"why")
+    await guest(network, edge, msgspec.structs.replace(GUEST, will=row, user=b"jo"))
     network.purge(edge)
     await network.settle()
-    assert wills == []
-    assert asked == [(ID, b"jo")]
+    assert [(left.client_id, left.user, left.will.warrant) for left in lefts] == [(ID, b"jo", b"why")]
 
 
 async def test_the_will_of_who_left_is_its_nodes_affair(network: Network) -> None:

@@ -13,7 +13,10 @@ from flockmq.auth.pepper import Pepper
 from flockmq.auth.scram import Verifier
 from flockmq.auth.service import Auth
 from flockmq.auth.settings import Authentication, Authorization, BuiltInSource, FileSource, Flapping, Rule, Scram
+from flockmq.auth.sources import encoded
 from flockmq.auth.users import disabled
+from flockmq.auth.warrants import Said
+from flockmq.auth.warrants import encode as encode_warrant
 from flockmq.clock import SYSTEM
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Auth as AuthPacket
@@ -23,7 +26,7 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access import EXPIRY_CHECK_S, Access
 from flockmq.rlog.entry import Op
-from flockmq.rlog.shards import BANS, USERS, Ban, User
+from flockmq.rlog.shards import BANS, RULES, USERS, Ban, User
 from flockmq.session.channel import Channel
 from flockmq.session.opening import Will
 from flockmq.session.peer import UNKNOWN, PeerInfo
@@ -291,6 +294,26 @@ async def test_a_ban_that_comes_before_connack_ends_the_connection_at_once(gate:
     _, answer = connack(node)
     assert answer[0][0] == 0x20
     assert answer[1:] == [encode.disconnect(5, Reason.NOT_AUTHORIZED)]
+
+
+@pytest.mark.parametrize("plugin", [None, ALLOWED, DENIED])
+@pytest.mark.parametrize("rules", [True, False])
+async def test_a_will_is_left_to_who_may_have_it_when_the_connection_ends(
+    gate: Make, rules: bool, plugin: int | None
+) -> None:
+    node = gate(authorization=Authorization(sources=(BuiltInSource(),), no_match="allow"))
+    client, _ = connack(node, will=PacketWill(b"$delayed/5/w", b"gone", 0, False, None))
+    will = client.will
+    assert will is not None
+    will.warrant = encode_warrant(node.access.warrant(client, Said(b"$delayed/5/w", 0, False)))
+    assert node.access.may_leave(client, will)
+    if rules:
+        node.rlog.put([RULES.put(("all", ""), encoded((Rule(permit="deny", topics=("w",)),)))])
+    node.hooks.verdict = plugin
+    assert node.access.may_leave(client, will) == (not rules if plugin is None else plugin == ALLOWED)
+    assert plugin is None or node.hooks.asked[-1] == (b"", b"w")
+    client.principal = Principal(b"", superuser=True)
+    assert node.access.may_leave(client, will)
 
 
 @pytest.mark.parametrize("banned", [True, False])

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Final
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flockmq.auth.warrants import Warrant
 from flockmq.bounds import DELAYED_MAX_S
 from flockmq.clock import Clock
 from flockmq.entropy import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.node import delayed
-from flockmq.node.delayed import Delayed, Schedule, parse
+from flockmq.node.delayed import Delayed, Schedule, parse, warrant_of
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull, LogUnavailable
 from flockmq.rlog.shards import DELAYED, DelayedMessage
 from flockmq.session.origin import origin_of, session_source
-from flockmq.session.principal import Principal
 from flockmq.session.publish import Publish, publication
-from flockmq.session.publisher import Publisher
-from unit.broker.session.harness import Node
 
 NOW_S = 1_000_000_000.0
 
@@ -75,7 +74,7 @@ class Log:
         self.now_s = NOW_S
         self.deletes = 0
         self.is_new = True
-        self.banned: set[tuple[bytes, bytes, str]] = set()
+        self.dropped: list[Warrant] = []
 
     def apply(self, ops: Sequence[Op]) -> None:
         for _, kind, _, key, value in ops:
@@ -134,8 +133,8 @@ class Host:
         self.catch_ups += 1
         return True
 
-    def revokes(self, client_id: bytes, user: bytes, address: str) -> bool:
-        return (client_id, user, address) in self.log.banned
+    def drops(self, row: DelayedMessage) -> bool:
+        return warrant_of(row) in self.log.dropped
 
     async def publish(self, message: Publish) -> bool:
         if message.payload() in self.unwilling:
@@ -183,22 +182,17 @@ async def test_of_one_millisecond_the_first_taken_goes_first(log: Log) -> None:
     assert [await log.hosts[0].next() for _ in range(50)] == [str(number) for number in range(50)]
 
 
-def publisher() -> Publisher:
-    """Client `c` of user `jo`."""
-    made = Node().client("c")
-    made.principal = Principal(b"jo")
-    return made
+JOS: Final = Warrant(b"c", b"jo", "192.0.2.1", 1, b"said", "cn")
 
 
-async def test_what_a_banned_client_left_behind_is_dropped(log: Log) -> None:
-    jo = publisher()
+async def test_what_a_client_left_that_may_not_publish_it_is_dropped(log: Log) -> None:
     for number in range(2):
         message = publication(5, 1, False, f"$delayed/{number + 1}/t".encode(), b"%d" % number, b"")
-        assert await log.hosts[1].delayed.take(message, jo) == Reason.SUCCESS
-    assert {(row.client_id, row.user, row.address) for row in log.rows.values()} == {(b"c", b"jo", "")}
+        assert await log.hosts[1].delayed.take(message, JOS) == Reason.SUCCESS
+    assert [warrant_of(row) for row in log.rows.values()] == [JOS, JOS]
     log.tick(1.0)
     assert await log.hosts[0].next() == "0"
-    log.banned.add((b"c", b"jo", ""))
+    log.dropped.append(JOS)
     log.tick(1.0)
     await rest()
     assert log.hosts[0].published.empty()
@@ -207,7 +201,7 @@ async def test_what_a_banned_client_left_behind_is_dropped(log: Log) -> None:
 
 async def test_whose_a_message_is_stands_in_the_log_when_all_nodes_know_of_it(log: Log) -> None:
     log.is_new = False
-    await log.hosts[1].delayed.take(publication(5, 1, False, b"$delayed/5/t", b"x", b""), publisher())
+    await log.hosts[1].delayed.take(publication(5, 1, False, b"$delayed/5/t", b"x", b""), JOS)
     (row,) = log.rows.values()
     assert row == DelayedMessage(b"t", b"x", 1, False, b"", 5)
     assert len(msgspec.msgpack.decode(DELAYED.encode(row))) == 8, "to the bytes of the first release"

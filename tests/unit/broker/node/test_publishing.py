@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from flockmq.auth.warrants import Warrant
 from flockmq.mqtt.reason import Reason
 from flockmq.node import publishing
 from flockmq.node.publishing import Publishing
@@ -75,12 +76,18 @@ class Published:
         self.accepted: list[str] = []
         self.now_s = 100.0
         self.tasks: set[asyncio.Future[None]] = set()
-        write = self.write
-        self.publishing = Publishing(self.router, write, write, self.spawn, self.node.turn, lambda: self.now_s)
+        self.owners: list[Warrant | None] = []
+        self.publishing = Publishing(
+            self.router, self.write, self.delay, self.spawn, self.node.turn, lambda: self.now_s
+        )
 
     async def write(self, message: Publish) -> int:
         self.logged.append(message.topic)
         return self.reasons.pop(0) if self.reasons else Reason.SUCCESS
+
+    async def delay(self, message: Publish, warrant: Warrant | None) -> int:
+        self.owners.append(warrant)
+        return await self.write(message)
 
     def spawn(self, work: Awaitable[None]) -> None:
         self.tasks.add(asyncio.ensure_future(work))
@@ -121,6 +128,34 @@ async def test_a_will_that_finds_a_full_lane_is_given_to_everybody_when_there_is
     published.lane.accepts[0]()
     assert published.accepted == ["will"]
     assert (len(published.publishing), published.publishing.waiting_bytes) == (0, 0)
+
+
+async def test_who_must_be_asked_first_holds_nobody_else_up(published: Published) -> None:
+    answer = asyncio.get_running_loop().create_future()
+
+    def publish(name: str, may: Callable[[], Awaitable[bool]] | None) -> None:
+        message = publication(5, 1, False, b"t", name.encode(), b"")
+        published.publishing.publish(message, lambda: published.accepted.append(name), None, may)
+
+    async def asked() -> bool:
+        return await answer
+
+    publish("asked", asked)
+    publish("asked too", asked)
+    publish("other", None)
+    await published.rest()
+    assert (published.got(), published.accepted) == (1, ["other"])
+    answer.set_result(False)
+    await published.rest()
+    assert (published.got(), published.accepted) == (0, ["other", "asked", "asked too"])
+
+
+async def test_the_log_knows_whose_a_will_is_that_is_delayed_once_more(published: Published) -> None:
+    warrant = Warrant(b"c", b"jo", "192.0.2.1", 1)
+    message = publication(5, 1, False, b"$delayed/5/t", b"x", b"")
+    published.publishing.publish(message, lambda: published.accepted.append("x"), warrant)
+    await published.rest()
+    assert (published.owners, published.accepted) == ([warrant], ["x"])
 
 
 async def test_nobody_is_given_a_message_again_because_one_node_has_no_room_for_it(published: Published) -> None:

@@ -135,8 +135,8 @@ class Port(NodePort):
         else:
             inbound.logged(0)
 
-    def publish(self, message: Publish, session: Session) -> None:
-        self.published.append(message)
+    def publish(self, will: Will, session: Session) -> None:
+        self.published.append(will.message)
 
     def send_retained(self, subscriptions: list[Held], saw_all: bool) -> None:
         self.given += subscriptions

@@ -12,7 +12,7 @@ from flockmq.bounds import (
     SINK_HELD_MAX_S,
 )
 from flockmq.session.durable import PACKET_IDS, DurableSession
-from flockmq.session.journal import Ledger, Meta, decode_meta, sequence_field
+from flockmq.session.journal import META, Ledger, Meta, decode_meta, sequence_field
 from flockmq.session.limits import Limits
 from flockmq.session.opening import Will
 from flockmq.session.origin import Origins, number_of, origin_of, session_source, source_of
@@ -931,6 +931,26 @@ def test_what_CONNECT_said_and_the_subscriptions_are_known_to_the_next_home(home
     )  # fmt: skip
     assert session.will_origin() == origin
     assert origin[:8] not in (IDENTITY[:8], IDENTITY[8:])
+
+
+def test_why_a_will_is_allowed_is_known_to_the_next_home_and_of_that_will_alone(home: Home) -> None:
+    message = publication(4, 0, False, b"will", b"gone", b"")
+    home.opened(will=Will(message, 7, b"why"))
+    home.settle()
+    other, session = elsewhere(home)
+    assert session.meta.will is not None
+    assert session.meta.will.warrant == b"why"
+    session.write_again()
+    other.settle()
+    again, session = elsewhere(other)
+    assert session.meta.will is not None
+    assert session.meta.will.warrant == b"why"
+    session.meta.will_source = b"another!"  # a home of an earlier release had a CONNECT meanwhile
+    session.journal.put(session.client_id, META, session.meta.encode())
+    again.settle()
+    _, session = elsewhere(again)
+    assert session.meta.will is not None
+    assert session.meta.will.warrant == b""
 
 
 def test_a_session_knows_since_when_its_client_is_away_and_which_will_still_waits(home: Home) -> None:
