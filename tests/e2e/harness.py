@@ -180,7 +180,7 @@ class MqttCluster:
     def redis_cli(self, pod: str, *arguments: str, container: str = "redis", timeout_s: float = 120) -> str:
         """valkey-cli in a pod of Redis, as its administrator."""
         read = "$(cat /etc/flockmq/secrets/password)"
-        script = f'REDISCLI_AUTH={read} VALKEYCLI_AUTH={read} exec valkey-cli "$@"'
+        script = f'REDISCLI_AUTH={read} VALKEYCLI_AUTH={read} exec valkey-cli ${{TLS:+--tls --cacert $TLS/ca.crt}} "$@"'
         command = ["exec", pod, f"--container={container}", "--", "sh", "-c", script, "sh", *arguments]
         return self.namespace.kubectl(*command, timeout_s=timeout_s)
 

@@ -45,6 +45,7 @@ def listener(**fields: object) -> Json:
             "set report.enabled: false where redis.external.url",
         ),
         ({"redis": {"external": {"url": "redis://r"}, "replicas": 3}}, "redis.external stands alone"),
+        ({"redis": {"external": {"url": "redis://r"}, "tls": True}}, "redis.external stands alone"),
         ({"replicas": 3}, 'unknown field "spec.replicas"'),
     ],
 )

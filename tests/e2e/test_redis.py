@@ -1,6 +1,7 @@
-"""Redis with replicas survives the loss of its primary; somebody else's is reached by TLS as two users; and what nodes
-say to one another is TLS too."""
+"""Redis with replicas survives the loss of its primary, and speaks TLS alone; somebody else's is reached by TLS as two
+users; and what nodes say to one another is TLS too."""
 
+import base64
 import contextlib
 import functools
 import pathlib
@@ -10,9 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 from certificates import authority_secret
-from harness import MqttCluster, Namespace, until
+from harness import KubectlError, MqttCluster, Namespace, until
 from test_failures import all_acknowledged_arrive, subscriptions_are_made
 
+REDIS, SENTINEL = 6379, 26379
 HERE = pathlib.Path(__file__).parent
 
 
@@ -91,6 +93,63 @@ def test_the_whole_of_redis_dies_at_once_and_comes_back(trio: MqttCluster) -> No
     trio.wait_ready_pods("redis", 3, timeout_s=120)
     wait_for_one_primary(trio)
     subscriptions_are_made(trio)
+
+
+def test_redis_speaks_tls_alone(trio: MqttCluster) -> None:
+    for port in (REDIS, SENTINEL):
+        with (
+            trio.namespace.forward("trio-redis-0", port) as here,
+            socket.create_connection(("127.0.0.1", here)) as plain,
+        ):
+            plain.settimeout(10)
+            plain.sendall(b"PING\r\n")
+            with contextlib.suppress(ConnectionError):
+                assert b"NOAUTH" not in (said := plain.recv(1024)), said
+        assert shows(trio, "trio-redis-0", port)
+    with pytest.raises(KubectlError, match=r"redis\.tls can't change"):
+        trio.patch({"redis": {"tls": False}})
+
+
+def test_another_authority_is_taken_up_without_a_restart_of_redis(trio: MqttCluster) -> None:
+    starts = restarts_of_redis(trio)
+    former = certificates(trio)["ca.crt"]
+    trio.namespace.kubectl("delete", "secret", "trio-redis-tls")
+    until(lambda: certificates(trio).get("ca.crt") not in (None, former), "there is another authority", 60)
+    for pod in sorted(starts):
+        for port in (REDIS, SENTINEL):
+            until(functools.partial(shows, trio, pod, port), f"{pod} shows what it signed at {port}", 300)
+    assert restarts_of_redis(trio) == starts
+    wait_for_one_primary(trio)
+    subscriptions_are_made(trio)
+
+
+def certificates(cluster: MqttCluster) -> dict[str, str]:
+    """The Secret's data; empty: there is none."""
+    try:
+        data: dict[str, str] = cluster.namespace.get("secret", f"{cluster.name}-redis-tls")["data"]
+    except KubectlError:
+        return {}
+    return data
+
+
+def shows(cluster: MqttCluster, pod: str, port: int) -> bool:
+    """Whether it shows a certificate of the authority in the Secret, in its own name."""
+    context = ssl.create_default_context(cadata=base64.b64decode(certificates(cluster)["ca.crt"]).decode())
+    with (
+        contextlib.suppress(OSError),
+        cluster.namespace.forward(pod, port) as here,
+        socket.create_connection(("127.0.0.1", here), timeout=10) as raw,
+        context.wrap_socket(raw, server_hostname=pod) as tls,
+    ):
+        return tls.version() == "TLSv1.3"
+    return False
+
+
+def restarts_of_redis(cluster: MqttCluster) -> dict[str, int]:
+    statuses = {pod["metadata"]["name"]: pod["status"]["containerStatuses"] for pod in cluster.pods("redis")}
+    return {
+        pod: status["restartCount"] for pod, found in statuses.items() for status in found if status["name"] == "redis"
+    }
 
 
 def test_links_are_tls_and_believe_only_their_own(trio: MqttCluster) -> None:

@@ -1,18 +1,21 @@
-"""The authority and the certificates of a cluster's links: what to renew next. Pure, but for the entropy of fresh keys.
+"""The authorities and the certificates of a cluster's links and of its Redis: what to renew next. Pure, but for the
+entropy of fresh keys.
 
-Nodes of a role show one certificate, which says the role, and believe only what the cluster's own authority signed. All
-stands in one Secret, so that no change is half a change; a pod is given its own role's files only:
+Nodes of a role show one certificate, which says the role, and believe only what the links' own authority signed. Redis
+and its Sentinels show another one, of an authority that no link believes. All of a family stands in one Secret, so that
+no change is half a change; a pod is given only the files that it needs:
 
-    ca.crt                        whom nodes believe: the authority, and for a while the one before it
+    ca.crt                        who is believed: the authority, and for a while the one before it
     ca.key                        the newest authority's key; it is mounted in no pod
-    core.crt, core.key            what cores show
-    replicant.crt, replicant.key  what replicants show
-    tls.crt, tls.key              what pods of an earlier operator show, until there are none: it says no role
+    core.crt, core.key            links: what cores show
+    replicant.crt, replicant.key  links: what replicants show
+    tls.crt, tls.key              links: what pods of an earlier operator show, until there are none: it says no role
+    redis.crt, redis.key          Redis: what its pods show
 
-Nodes read their files again when they change, and links that are up stay, so nothing is restarted. An authority is
-replaced in three steps, OVERLAP apart, so that every node has read one before the next: a second one is believed; it
-signs what is shown; the first one is believed no longer. So it is, too, when the last pod has gone that showed a
-certificate without a role: what the new one signs says a role.
+All read their files again when they change, and connections that are up stay, so no node and no Redis is restarted. An
+authority is replaced in three steps, OVERLAP apart, so that everybody has read one before the next: a second one is
+believed; it signs what is shown; the first one is believed no longer. So it is, too, when the last pod has gone that
+showed a certificate without a role: what the new one signs says a role.
 """
 
 from collections.abc import Mapping
@@ -29,10 +32,11 @@ CERTIFICATE_LIFE = timedelta(days=90)
 RENEW_AFTER = 2 / 3
 """The share of its life after which either is replaced."""
 OVERLAP = timedelta(hours=24)
-"""How long every node has to read its files again; the kubelet takes a minute or two to bring them."""
+"""How long everybody has to read the files again; the kubelet takes a minute or two to bring them."""
 BACKDATED = timedelta(hours=1)
 """How far a node's clock may be behind the operator's."""
 
+REDIS_PODS_MAX = 5
 ROLES = ("core", "replicant")
 WITHOUT_ROLE = "tls"
 ROLE_URI = "urn:flockmq:role:"
@@ -52,6 +56,29 @@ class Step(NamedTuple):
     """What happened, for an event."""
 
 
+class Family(NamedTuple):
+    """Certificates that one authority signs."""
+
+    cluster: str
+    of: str
+    """For sentences."""
+    names: tuple[str, ...]
+    """Of their files."""
+    hosts: tuple[str, ...]
+    """Which each of them is valid for."""
+
+
+def of_links(cluster: str) -> Family:
+    return Family(cluster, "links", ROLES, (f"{cluster}-core",))
+
+
+def of_redis(cluster: str) -> Family:
+    """Valid for every pod that there may ever be, so that another number of them needs no other certificate."""
+    service = f"{cluster}-redis"
+    pods = [f"{service}-{number}" for number in range(REDIS_PODS_MAX)]
+    return Family(cluster, "Redis", ("redis",), (service, *pods, "localhost"))
+
+
 class Authority(NamedTuple):
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -68,7 +95,7 @@ class Held(NamedTuple):
     before: x509.Certificate | None
     """The authority before the newest, while it is still believed."""
     shown: dict[str, Shown]
-    """By the name of their files: ROLES, and WITHOUT_ROLE."""
+    """By the name of their files: the family's, and WITHOUT_ROLE."""
 
     @property
     def moved(self) -> bool:
@@ -85,34 +112,32 @@ class Held(NamedTuple):
         return min((shown.certificate for shown in self.shown.values()), key=made_at)
 
 
-def next_step(files: Files | None, cluster: str, now: datetime, *, without_role: bool = False) -> Step | None:
-    """What the files of `cluster` should become; None: they are as they should be. `files` None: there are none;
+def next_step(files: Files | None, family: Family, now: datetime, *, without_role: bool = False) -> Step | None:
+    """What the family's files should become; None: they are as they should be. `files` None: there are none;
     `without_role`: pods still show the certificate that says no role.
 
     Raises Unreadable.
     """
     if files is None:
-        return renewed(cluster, now, None, "Made an authority and certificates for the cluster's links")
-    held = read(files)
+        return renewed(family, now, None, f"Made an authority and certificates for {family.of}")
+    held = read(files, family)
     authority, oldest = held.newest.certificate, held.oldest
-    if not held.shown.keys() >= set(ROLES):
-        return shown_anew(cluster, now, held, "Made certificates for the cluster's links that say a node's role")
+    if not held.shown.keys() >= set(family.names):
+        return shown_anew(family, now, held, f"Made certificates for {family.of} that say a node's role")
     if not held.moved:
         if now >= min(made_at(authority) + OVERLAP, oldest.not_valid_after_utc):
-            return shown_anew(cluster, now, held, "The links' certificates are now of the new authority")
+            return shown_anew(family, now, held, f"The certificates of {family.of} are now of the new authority")
         return None
     if held.before is not None and now >= made_at(oldest) + OVERLAP:
-        return Step(written(held.newest, None, held.shown), "The links' old authority is believed no longer")
+        return Step(written(held.newest, None, held.shown), f"The old authority of {family.of} is believed no longer")
     if held.before is None and due(authority, now):
-        return renewed(
-            cluster, now, held, "Made a new authority for the cluster's links; the old one is still believed"
-        )
+        return renewed(family, now, held, f"Made a new authority for {family.of}; the old one is still believed")
     if held.before is None and WITHOUT_ROLE in held.shown and not without_role:
-        sentence = "Made a new authority for the cluster's links: its certificates all say a role"
-        made = renewed(cluster, now, held._replace(shown=with_roles(held)), sentence)
+        sentence = f"Made a new authority for {family.of}: its certificates all say a role"
+        made = renewed(family, now, held._replace(shown=with_roles(held)), sentence)
         return made._replace(files=made.files | EMPTIED)
     if due(oldest, now):
-        return shown_anew(cluster, now, held, "Renewed the certificates of the cluster's links")
+        return shown_anew(family, now, held, f"Renewed the certificates of {family.of}")
     return None
 
 
@@ -133,37 +158,37 @@ def made_at(certificate: x509.Certificate) -> datetime:
     return certificate.not_valid_before_utc + BACKDATED
 
 
-def renewed(cluster: str, now: datetime, held: Held | None, sentence: str) -> Step:
-    """With a new authority. The old one, while nodes can believe it alone, signs once more: its key is then gone."""
-    newest = authority_for(cluster, now)
+def renewed(family: Family, now: datetime, held: Held | None, sentence: str) -> Step:
+    """With a new authority. The old one, while it may be believed alone, signs once more: its key is then gone."""
+    newest = authority_for(family, now)
     old = held.newest if held and now + 2 * OVERLAP < held.newest.certificate.not_valid_after_utc else None
-    shown = signed(cluster, now, old or newest, held)
+    shown = signed(family, now, old or newest, held)
     return Step(written(newest, old.certificate if old else None, shown), sentence)
 
 
-def shown_anew(cluster: str, now: datetime, held: Held, sentence: str) -> Step:
-    return Step(written(held.newest, held.before, signed(cluster, now, held.newest, held)), sentence)
+def shown_anew(family: Family, now: datetime, held: Held, sentence: str) -> Step:
+    return Step(written(held.newest, held.before, signed(family, now, held.newest, held)), sentence)
 
 
-def signed(cluster: str, now: datetime, authority: Authority, held: Held | None) -> dict[str, Shown]:
-    """A certificate of each role, and the one that says none where there still is one."""
-    names = dict.fromkeys((*ROLES, *(held.shown if held else ())))
-    return {name: certificate_for(cluster, now, authority, name) for name in names}
+def signed(family: Family, now: datetime, authority: Authority, held: Held | None) -> dict[str, Shown]:
+    """Each of the family's certificates, and the one that says no role where there still is one."""
+    names = dict.fromkeys((*family.names, *(held.shown if held else ())))
+    return {name: certificate_for(family, now, authority, name) for name in names}
 
 
 # --- certificates -----------------------------------------------------------------------------------------------------
 
 
-def authority_for(cluster: str, now: datetime) -> Authority:
+def authority_for(family: Family, now: datetime) -> Authority:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = common_name(f"{cluster} links {now:%Y-%m-%d}")
+    name = common_name(f"{family.cluster} {family.of} {now:%Y-%m-%d}")
     usage = key_usage(key_cert_sign=True, crl_sign=True)
     builder = builder_for(name, name, key.public_key(), now, AUTHORITY_LIFE)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     return Authority(builder.add_extension(usage, critical=True).sign(key, hashes.SHA256()), key)
 
 
-def certificate_for(cluster: str, now: datetime, authority: Authority, name: str) -> Shown:
+def certificate_for(family: Family, now: datetime, authority: Authority, name: str) -> Shown:
     """It never outlives the authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = authority.certificate
@@ -171,13 +196,14 @@ def certificate_for(cluster: str, now: datetime, authority: Authority, name: str
     both_sides = [x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]
     believed_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     roles = [x509.UniformResourceIdentifier(f"{ROLE_URI}{name}")] if name in ROLES else []
-    subject = common_name(f"{cluster} {name if name in ROLES else 'node'}")
+    hosts = map(x509.DNSName, family.hosts)
+    subject = common_name(f"{family.cluster} {name if name in family.names else 'node'}")
     builder = builder_for(subject, issuer.subject, key.public_key(), now, life)
     for extension, critical in (
         (x509.BasicConstraints(ca=False, path_length=None), True),
         (key_usage(digital_signature=True), True),
         (x509.ExtendedKeyUsage(both_sides), False),
-        (x509.SubjectAlternativeName([x509.DNSName(f"{cluster}-core"), *roles]), False),
+        (x509.SubjectAlternativeName([*hosts, *roles]), False),
         (believed_by, False),
     ):
         builder = builder.add_extension(extension, critical)
@@ -232,12 +258,12 @@ def written(newest: Authority, before: x509.Certificate | None, shown: Mapping[s
     return files
 
 
-def read(files: Files) -> Held:
+def read(files: Files, family: Family) -> Held:
     """Raises Unreadable."""
     name = ""
     shown: dict[str, Shown] = {}
     there = [WITHOUT_ROLE] if files.get(f"{WITHOUT_ROLE}.crt") else []
-    there += [role for role in ROLES if not there or f"{role}.crt" in files]
+    there += [name for name in family.names if not there or f"{name}.crt" in files]
     try:
         name = "ca.crt"
         newest, *before = x509.load_pem_x509_certificates(files[name])

@@ -2,7 +2,7 @@
 
 Lists by label rather than caches: a pass sees what the one before it did, so a plan never acts twice on one cause.
 Values of Secrets are not kept: their names, and of those that the spec names the keys, are enough. The exceptions are
-the Secrets with the links' certificates and with the cluster's key, which are renewed.
+the Secrets with certificates and with the cluster's key, which are renewed.
 """
 
 import asyncio
@@ -52,6 +52,8 @@ class Observed(NamedTuple):
     """The files of the links' Secret; None: there is none."""
     cluster_key: dict[str, bytes] | None
     """The like of the Secret with the cluster's key."""
+    redis_certificates: dict[str, bytes] | None
+    """The like of the Secret with the certificates of the operator's Redis."""
     status: Manifest
     """The MqttCluster's status, as it was last reported."""
 
@@ -60,10 +62,11 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     """Read everything that a plan for `context` needs; `wanted` are the objects it will ask for."""
     labels = {INSTANCE: context.name, MANAGED_BY: MANAGER}
     namespace = context.namespace
-    kinds, secrets, (links, key), cores, redis, named_secrets = await asyncio.gather(
+    renewed = (context.links, context.cluster_key, context.redis_certificates)
+    kinds, secrets, files, cores, redis, named_secrets = await asyncio.gather(
         asyncio.gather(*(kube.list(kind, namespace, labels) for kind in OWNED_KINDS)),
         kube.list("Secret", namespace, labels, metadata_only=True),
-        asyncio.gather(*(kube.get("Secret", namespace, name) for name in (context.links, context.cluster_key))),
+        asyncio.gather(*(kube.get("Secret", namespace, name) for name in renewed)),
         kube.list("Pod", namespace, {**selector(context, "core"), MANAGED_BY: MANAGER}),
         kube.list("Pod", namespace, {**selector(context, "redis"), MANAGED_BY: MANAGER}),
         _named_secrets(kube, context),
@@ -79,8 +82,10 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     leftover = frozenset(name for name, item in others.items() if _of_namesake(item, context))
     replicants = await _replicant_pods(kube, context, objects.get(Ref("Deployment", context.replicant)))
     foreign = frozenset(others) - leftover
-    renewed = _files(links, context), _files(key, context)
-    return Observed(objects, claims, cores, redis, replicants, foreign, leftover, named_secrets, *renewed, status)
+    links, key, certificates = (_files(secret, context) for secret in files)
+    return Observed(
+        objects, claims, cores, redis, replicants, foreign, leftover, named_secrets, links, key, certificates, status
+    )
 
 
 def _files(secret: Manifest | None, context: Context) -> dict[str, bytes] | None:

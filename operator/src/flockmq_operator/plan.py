@@ -12,13 +12,14 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from flockmq_operator.certificates import WITHOUT_ROLE, Unreadable, next_step
+from flockmq_operator.certificates import WITHOUT_ROLE, Step, Unreadable, next_step, of_links, of_redis
 from flockmq_operator.cluster_key import next_key_step
 from flockmq_operator.drift import drift
 from flockmq_operator.images import allowed, images_refused
 from flockmq_operator.manifest import Manifest, Ref, annotation, ref
 from flockmq_operator.observe import Observed
 from flockmq_operator.quantity import quantity
+from flockmq_operator.redis_tls import as_made, contradiction
 from flockmq_operator.resources import build, config
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, CONFIG_DIGEST, POD_TEMPLATE, PODS_DIGEST, Component, selector
@@ -64,7 +65,8 @@ class Plan(NamedTuple):
         return bool(self.create or self.apply or self.delete)
 
 
-def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
+def make_plan(said: Context, observed: Observed, now: datetime) -> Plan:
+    context = as_made(said, observed)
     awaited_core = core_to_wait_for(context, observed)
     if awaited_core:
         context = with_all_cores(context, observed)
@@ -72,7 +74,7 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
     outdated_core = core_to_restart_before_others_go(context, observed)
     if outdated_core:
         keep_cores(context, observed, desired)
-    problem = find_problem(context, observed, [ref(manifest) for manifest in desired])
+    problem = find_problem(context, observed, [ref(manifest) for manifest in desired]) or fixed_tls(said, observed)
     if problem:
         return Plan(problem=problem)
     if observed.leftover:
@@ -88,25 +90,16 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
     update_pending = hold_templates(context, observed, desired)
     keep_claim_templates(observed, desired)
 
-    try:
-        without_role = any(shows_no_role(context, pod) for pod in nodes_there(context, observed))
-        step = next_step(observed.links, context.name, now, without_role=without_role)
-    except Unreadable as error:
-        return Plan(problem=unreadable_links(context, error))
-    try:
-        key_step = next_key_step(observed.cluster_key, context.spec.cluster_key_rotation, now)
-    except Unreadable as error:
-        return Plan(problem=unreadable_key(context, error))
-    events = [Event("Normal", "CertificatesRenewed", step.sentence)] if step and observed.links is not None else []
+    steps = next_steps(context, observed, now)
+    if isinstance(steps, Problem):
+        return Plan(problem=steps)
     secrets = [manifest for manifest in desired if manifest["kind"] == "Secret"]
-    links = next(secret for secret in secrets if secret["metadata"]["name"] == context.links)
-    links["data"] = encoded(step.files) if step else {}
+    for secret in secrets:
+        if step := steps.get(ref(secret)):
+            secret["data"] = encoded(step.files)
     create = tuple(secret for secret in secrets if ref(secret) not in observed.objects)
-    apply = [links] if step and links not in create else []
-    if key_step:
-        key = next(secret for secret in secrets if secret["metadata"]["name"] == context.cluster_key)
-        apply.append({**key, "data": encoded(key_step.files)})
-        events.append(Event("Normal", "ClusterKeyRotated", key_step.sentence))
+    apply = [secret for secret in secrets if ref(secret) in steps and secret not in create]
+    events = [describe_step(context, ref(secret), steps[ref(secret)]) for secret in apply]
     for manifest in desired:
         live = observed.objects.get(ref(manifest))
         if manifest["kind"] == "Secret":
@@ -130,6 +123,31 @@ def make_plan(context: Context, observed: Observed, now: datetime) -> Plan:
         events.append(event)
     shortened = tuple(event._replace(message=event.message[:MESSAGE_MAX]) for event in events)
     return Plan(create, (*apply, *grown), tuple(delete), shortened, None, waiting_for, update_pending)
+
+
+def next_steps(context: Context, observed: Observed, now: datetime) -> dict[Ref, Step] | Problem:
+    """What becomes of the Secrets that are renewed."""
+    without_role = any(shows_no_role(context, pod) for pod in nodes_there(context, observed))
+    steps: dict[str, Step | None] = {}
+    name = context.links
+    try:
+        steps[name] = next_step(observed.links, of_links(context.name), now, without_role=without_role)
+        if context.redis_tls:
+            name = context.redis_certificates
+            steps[name] = next_step(observed.redis_certificates, of_redis(context.name), now)
+    except Unreadable as error:
+        return unreadable_certificates(context, name, error)
+    try:
+        key_step = next_key_step(observed.cluster_key, context.spec.cluster_key_rotation, now)
+    except Unreadable as error:
+        return unreadable_key(context, error)
+    steps[context.cluster_key] = key_step
+    return {Ref("Secret", name): step for name, step in steps.items() if step}
+
+
+def describe_step(context: Context, secret: Ref, step: Step) -> Event:
+    is_key = secret.name == context.cluster_key
+    return Event("Normal", "ClusterKeyRotated" if is_key else "CertificatesRenewed", step.sentence)
 
 
 def encoded(files: Mapping[str, bytes]) -> dict[str, str]:
@@ -177,6 +195,13 @@ def refused_image(context: Context) -> Problem | None:
     )
 
 
+def fixed_tls(said: Context, observed: Observed) -> Problem | None:
+    """A transition rule of the CRD refuses most of this; it can't see how a Redis was made that the spec says nothing
+    of."""
+    sentence = contradiction(said, observed)
+    return Problem("RedisTlsFixed", sentence) if sentence else None
+
+
 def missing_secret(context: Context, observed: Observed) -> Problem | None:
     """A Secret or a key that the spec names isn't there: pods that mount it couldn't start."""
     for file in named(context):
@@ -192,9 +217,9 @@ def missing_secret(context: Context, observed: Observed) -> Problem | None:
 def lost_secret(context: Context, observed: Observed, made: list[str]) -> Problem | None:
     """A Secret that running pods were started with is gone. A new value would lock them out from one another; once none
     runs any more, it is made anew. The first user may be made anew at any time (cores take a new password in), and so
-    may certificates, which nodes read again."""
+    may certificates, which are read again."""
     live = observed.objects.get(Ref("StatefulSet", context.core))
-    renewable = (context.mqtt_user, context.links)
+    renewable = (context.mqtt_user, context.links, context.redis_certificates)
     needed = [name for name in made if name not in renewable and live and mounts(live, name)]
     lost = [name for name in needed if Ref("Secret", name) not in observed.objects]
     if not lost or not any_running(context, observed, lost):
@@ -246,11 +271,11 @@ def shows_no_role(context: Context, pod: Manifest) -> bool:
     return any(item["key"] == f"{WITHOUT_ROLE}.crt" for secret in links for item in secret["items"])
 
 
-def unreadable_links(context: Context, error: Unreadable) -> Problem:
+def unreadable_certificates(context: Context, secret: str, error: Unreadable) -> Problem:
     return Problem(
         "CertificatesUnreadable",
-        f"Secret {context.links} in namespace {context.namespace}: {error}: restore it, or delete it, and the operator "
-        "makes another; links that are up stay",
+        f"Secret {secret} in namespace {context.namespace}: {error}: restore it, or delete it, and the operator makes "
+        "another; connections that are up stay",
     )
 
 

@@ -108,6 +108,8 @@ class Redis(Part, frozen=True):
     image: str | None = None
     resources: Resources = REDIS_RESOURCES
     storage: RedisStorage = RedisStorage()
+    tls: bool | None = None
+    """None: as it was made (`redis_tls`)."""
     external: ExternalRedis | None = None
 
 
@@ -313,12 +315,14 @@ def pods_digest(spec: Spec, component: str) -> str:
 
     Numbers of replicants and sizes of volumes are left out: neither is a change of a pod. (Cores and pods of Redis know
     of how many they are one: their majorities are of that number.) Fields at their default are left out too, so that an
-    operator which knows more fields finds the same digest and, with `update: OnSpecChange`, leaves pods as they are.
+    operator which knows more fields finds the same digest and, with `update: OnSpecChange`, leaves pods as they are. So
+    it does where Redis is in the clear, as each was once.
     """
+    tls = spec.redis.tls or None
     pods = Spec(
         image_pull_policy=spec.image_pull_policy,
         image_pull_secrets=spec.image_pull_secrets,
-        redis=msgspec.structs.replace(spec.redis, storage=RedisStorage()),
+        redis=msgspec.structs.replace(spec.redis, storage=RedisStorage(), tls=tls),
     )
     if component != "redis":
         cores = msgspec.structs.replace(spec.cores, storage=Storage())
@@ -326,7 +330,7 @@ def pods_digest(spec: Spec, component: str) -> str:
             pods,
             image=spec.image,
             cores=cores if component == "core" else Cores(resources=spec.replicants.resources),
-            redis=Redis(replicas=spec.redis.replicas, external=spec.redis.external),
+            redis=Redis(replicas=spec.redis.replicas, tls=tls, external=spec.redis.external),
             listeners=spec.listeners if component == "replicant" else Spec().listeners,
             mqtt=spec.mqtt,
             forwarding=spec.forwarding,

@@ -108,7 +108,7 @@ class Cluster:
         self.folder = folder
         net = f"127.{random.randint(16, 254)}.{random.randint(0, 254)}"
         self.hosts = [f"{net}.{number}" for number in (1, 2, 3)]
-        at = context({"redis": {"replicas": 3}})
+        at = context({"redis": {"replicas": 3, "tls": False}})  # which the servers of tests don't speak
         rendered = config.files(at)
         script = rendered["valkey.sh"].replace("DOWN_AFTER_MS=6000", f"DOWN_AFTER_MS={down_after_ms:.0f}")
         (folder / "valkey.sh").write_text(script)

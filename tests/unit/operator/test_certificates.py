@@ -17,9 +17,12 @@ from flockmq_operator.certificates import (
     Files,
     Unreadable,
     next_step,
+    of_links,
+    of_redis,
     read,
 )
 
+LINKS = of_links("demo")
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 BEHIND = timedelta(hours=2)
@@ -27,7 +30,7 @@ BEHIND = timedelta(hours=2)
 
 
 def fresh(now: datetime = START) -> dict[str, bytes]:
-    step = next_step(None, "demo", now)
+    step = next_step(None, LINKS, now)
     assert step
     return step.files
 
@@ -45,7 +48,7 @@ def history(
     told = []
     now = start
     while now < until:
-        if step := next_step(files, "demo", now, without_role=without_role):
+        if step := next_step(files, LINKS, now, without_role=without_role):
             files.clear()
             files.update(step.files)
             told.append((now, step.sentence))
@@ -71,14 +74,14 @@ def is_believed(believer: Files, certificate: bytes, now: datetime) -> bool:
 
 
 def test_what_is_fresh_is_left_alone() -> None:
-    assert next_step(fresh(), "demo", START) is None
-    assert next_step(fresh(), "demo", START + CERTIFICATE_LIFE / 2) is None
+    assert next_step(fresh(), LINKS, START) is None
+    assert next_step(fresh(), LINKS, START + CERTIFICATE_LIFE / 2) is None
 
 
 def test_a_certificate_is_renewed_at_two_thirds_of_its_life() -> None:
     files = fresh()
-    assert next_step(files, "demo", START + CERTIFICATE_LIFE * 2 / 3 - HOUR) is None
-    step = next_step(files, "demo", START + CERTIFICATE_LIFE * 2 / 3)
+    assert next_step(files, LINKS, START + CERTIFICATE_LIFE * 2 / 3 - HOUR) is None
+    step = next_step(files, LINKS, START + CERTIFICATE_LIFE * 2 / 3)
     assert step
     assert all(step.files[f"{role}.crt"] != files[f"{role}.crt"] for role in ROLES)
     assert (step.files["ca.crt"], step.files["ca.key"]) == (files["ca.crt"], files["ca.key"])
@@ -87,14 +90,14 @@ def test_a_certificate_is_renewed_at_two_thirds_of_its_life() -> None:
 def test_an_authority_is_replaced_in_three_steps_that_leave_time_to_read() -> None:
     files = fresh()
     told = history(files, START + CERTIFICATE_LIFE * 2 / 3, START + AUTHORITY_LIFE * 2 / 3, timedelta(days=1))
-    assert {sentence for _, sentence in told} == {"Renewed the certificates of the cluster's links"}
+    assert {sentence for _, sentence in told} == {"Renewed the certificates of links"}
     begun = START + AUTHORITY_LIFE * 2 / 3
     told = history(files, begun, begun + timedelta(days=7), HOUR)
     assert [at - begun for at, _ in told] == [timedelta(), OVERLAP, 2 * OVERLAP]
     assert [sentence for _, sentence in told] == [
-        "Made a new authority for the cluster's links; the old one is still believed",
-        "The links' certificates are now of the new authority",
-        "The links' old authority is believed no longer",
+        "Made a new authority for links; the old one is still believed",
+        "The certificates of links are now of the new authority",
+        "The old authority of links is believed no longer",
     ]
     assert files["ca.crt"].count(b"BEGIN CERTIFICATE") == 1
 
@@ -104,7 +107,7 @@ def test_every_two_nodes_believe_one_another_all_the_while() -> None:
     versions: list[tuple[datetime, dict[str, bytes]]] = [(START, dict(files))]
     now = START
     while now < START + 2 * AUTHORITY_LIFE:
-        if step := next_step(files, "demo", now):
+        if step := next_step(files, LINKS, now):
             files = step.files
             versions.append((now, files))
         ended = [since for since, _ in versions[1:]] + [now + HOUR]
@@ -118,7 +121,7 @@ def test_every_two_nodes_believe_one_another_all_the_while() -> None:
 def test_an_operator_that_was_away_for_too_long_mends_it_at_once(away: timedelta) -> None:
     now = START + away
     files = fresh()
-    while step := next_step(files, "demo", now):
+    while step := next_step(files, LINKS, now):
         files = step.files
     assert believes(files, files, now + HOUR)
 
@@ -160,18 +163,18 @@ def test_the_authoritys_key_signs_what_is_shown_and_openssl_agrees(tmp_path: Pat
 def test_what_somebody_else_wrote_is_refused(spoil: dict[str, bytes | None], sentence: str) -> None:
     files = {key: value for key, value in {**fresh(), **spoil}.items() if value is not None}
     with pytest.raises(Unreadable, match=sentence):
-        next_step(files, "demo", START)
+        next_step(files, LINKS, START)
 
 
 def test_the_certificate_never_outlives_its_authority() -> None:
     files = fresh()
     now = START + AUTHORITY_LIFE * 2 / 3 - HOUR
     while now < START + AUTHORITY_LIFE:
-        held = read(files)
+        held = read(files, LINKS)
         assert held.oldest.not_valid_after_utc <= max(
             each.not_valid_after_utc for each in (held.newest.certificate, held.before) if each
         )
-        if step := next_step(files, "demo", now):
+        if step := next_step(files, LINKS, now):
             files = step.files
         now += timedelta(days=1)
 
@@ -194,8 +197,8 @@ def test_pods_of_an_earlier_operator_are_believed_as_long_as_there_are_any() -> 
     files = of_earlier_operator()
     told = history(files, START, START + CERTIFICATE_LIFE, HOUR, without_role=True)
     assert [sentence for _, sentence in told] == [
-        "Made certificates for the cluster's links that say a node's role",
-        "Renewed the certificates of the cluster's links",
+        "Made certificates for links that say a node's role",
+        "Renewed the certificates of links",
     ]
     now = START + CERTIFICATE_LIFE
     assert all(is_believed(files, files[f"{name}.crt"], now) for name in ("tls", *ROLES))
@@ -208,10 +211,22 @@ def test_when_they_are_gone_a_certificate_without_a_role_is_believed_no_longer()
     history(files, START, START + HOUR, HOUR, without_role=True)
     told = history(files, START + HOUR, START + timedelta(days=4), HOUR)
     assert [sentence for _, sentence in told] == [
-        "Made a new authority for the cluster's links: its certificates all say a role",
-        "The links' certificates are now of the new authority",
-        "The links' old authority is believed no longer",
+        "Made a new authority for links: its certificates all say a role",
+        "The certificates of links are now of the new authority",
+        "The old authority of links is believed no longer",
     ]
     assert "tls.crt" not in files
     assert not is_believed(files, kept, START + timedelta(days=4))
     assert believes(files, files, START + timedelta(days=4))
+
+
+def test_redis_shows_what_no_link_believes() -> None:
+    step = next_step(None, of_redis("demo"), START)
+    assert step
+    assert step.files.keys() == {"ca.crt", "ca.key", "redis.crt", "redis.key"}
+    assert not is_believed(fresh(), step.files["redis.crt"], START)
+    assert roles(step.files["redis.crt"]) == []
+    later = next_step(step.files, of_redis("demo"), START + CERTIFICATE_LIFE * 2 / 3)
+    assert later
+    assert later.sentence == "Renewed the certificates of Redis"
+    assert is_believed(step.files, later.files["redis.crt"], START + CERTIFICATE_LIFE)

@@ -44,7 +44,9 @@ def test_an_empty_spec_makes_a_node_of_a_cluster(tmp_path: Path, role: str) -> N
     assert str(config.management.listen) == "0.0.0.0:18083"
     assert config.management.api_key is not None
     assert config.management.api_key.reveal() == "demo-api-key key"
-    assert config.redis.url == "redis://demo-redis:6379/0"
+    assert config.redis.url == "rediss://demo-redis:6379/0"
+    assert config.redis.cacertfile
+    assert config.redis.cacertfile.read_text() == "demo-redis-tls ca.crt"
     assert config.redis.password is not None
     assert config.redis.password.reveal() == f"demo-redis {role}-password"
     assert (config.redis.username, config.redis.min_replicas) == (role, 0)
@@ -66,7 +68,7 @@ def test_how_messages_reach_other_nodes(tmp_path: Path, forwarding: str) -> None
 def test_nodes_ask_sentinels_for_a_redis_with_replicas(tmp_path: Path, replicas: int, needed: int) -> None:
     redis = loaded(tmp_path, {"redis": {"replicas": replicas}}).redis
     hosts = ",".join(f"demo-redis-{number}:26379" for number in range(replicas))
-    assert redis.url == f"redis+sentinel://{hosts}/flockmq"
+    assert redis.url == f"rediss+sentinel://{hosts}/flockmq"
     assert redis.min_replicas == needed
     assert redis.sentinel_password_file
     assert redis.sentinel_password_file.read_text() == "demo-redis sentinel-password"

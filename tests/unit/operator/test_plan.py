@@ -87,6 +87,7 @@ async def test_secrets_are_created_once_and_never_touched() -> None:
         "create Secret demo-links",
         "create Secret demo-mqtt-user",
         "create Secret demo-redis",
+        "create Secret demo-redis-tls",
     ]
 
 
@@ -244,6 +245,45 @@ async def test_a_renewed_secret_changes_nothing() -> None:
     assert await world.plan(context(spec)) == Plan()
 
 
+class TestRedisTls:
+    PASSWORDS, CERTIFICATES = Ref("Secret", "demo-redis"), Ref("Secret", "demo-redis-tls")
+
+    @pytest.mark.parametrize("replicas", [1, 3])
+    async def test_what_was_made_in_the_clear_stays_so_and_nothing_rolls(self, replicas: int) -> None:
+        world = await running({"redis": {"replicas": replicas, "tls": False}})
+        assert self.CERTIFICATES not in world.objects
+        assert await world.plan(context({"redis": {"replicas": replicas}})) == Plan()
+        plan = await world.plan(context({"redis": {"replicas": replicas}, "update": "Automatic"}))
+        assert not plan.changes
+
+    async def test_what_is_new_speaks_it_and_goes_on(self) -> None:
+        world = await running()
+        assert world.objects[self.CERTIFICATES]["data"].keys() == {"ca.crt", "ca.key", "redis.crt", "redis.key"}
+        assert await world.plan(context({"redis": {"tls": True}})) == Plan()
+
+    @pytest.mark.parametrize(("made", "said"), [(None, False), (True, False), (False, True)])
+    async def test_it_cannot_change(self, made: bool | None, said: bool) -> None:
+        world = await running({"redis": {} if made is None else {"tls": made}})
+        plan = await world.plan(context({"redis": {"tls": said}}))
+        assert not plan.changes
+        assert plan.problem is not None
+        assert plan.problem.reason == "RedisTlsFixed"
+        assert f"spec.redis.tls: {str(said).lower()}" in plan.problem.message
+
+    async def test_certificates_that_were_deleted_are_made_anew(self) -> None:
+        world = await running()
+        before = world.objects.pop(self.CERTIFICATES)["data"]
+        await converge(world, context())
+        assert world.objects[self.CERTIFICATES]["data"]["ca.crt"] != before["ca.crt"]
+
+    async def test_what_cannot_be_read_is_a_problem(self) -> None:
+        world = await running()
+        world.objects[self.CERTIFICATES]["data"]["redis.crt"] = ""
+        plan = await world.plan(context())
+        assert plan.problem is not None
+        assert plan.problem.message.startswith("Secret demo-redis-tls in namespace fleet: redis.crt isn't PEM")
+
+
 class TestLinkCertificates:
     LINKS = Ref("Secret", "demo-links")
 
@@ -255,8 +295,8 @@ class TestLinkCertificates:
         world.now += timedelta(days=1)
         world.writes.clear()
         plan = await step(world, context())
-        assert reasons(plan) == ["CertificatesRenewed"]
-        assert world.writes == ["apply Secret demo-links"]
+        assert reasons(plan) == ["CertificatesRenewed", "CertificatesRenewed"]
+        assert world.writes == ["apply Secret demo-links", "apply Secret demo-redis-tls"]
         after = world.objects[self.LINKS]["data"]
         assert after["core.crt"] != before["core.crt"]
         assert after["ca.crt"] == before["ca.crt"]

@@ -11,14 +11,18 @@ from typing import ClassVar
 
 import pytest
 
+from flockmq_operator.certificates import REDIS_PODS_MAX, of_redis
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.resources import build, config
 from flockmq_operator.resources.labels import CONFIG_DIGEST
 from flockmq_operator.resources.redis_users import CORE_RULES, REPLICANT_RULES, SENTINEL_RULES
-from unit.operator.schema import ROOT
+from unit.operator.schema import ROOT, SCHEMA
 from unit.operator.world import NAMESPACE, UID, context
 
 EXTERNAL = {"redis": {"external": {"url": "redis://elsewhere:6379/0", "passwordSecretRef": {"name": "pw", "key": "k"}}}}
+
+IN_THE_CLEAR: Manifest = {"redis": {"tls": False}}
+OURS = "ssl_ca_certs=/etc/flockmq/secrets/redis-tls/ca.crt"
 
 
 def built(spec: Manifest | None = None, floor: int | None = None) -> dict[Ref, Manifest]:
@@ -135,8 +139,9 @@ def test_redis_keeps_what_is_acknowledged_within_60_percent_of_its_memory() -> N
 
 
 def test_redis_gets_its_passwords_by_files_never_on_a_command_line() -> None:
-    container = templates()["redis"]["spec"]["containers"][0]
+    container = templates(IN_THE_CLEAR)["redis"]["spec"]["containers"][0]
     assert container["command"] == ["valkey-server", "/etc/flockmq/valkey.conf"]
+    assert templates()["redis"]["spec"]["containers"][0]["command"] == ["sh", "/etc/flockmq/valkey.sh", "alone"]
     assert "args" not in container
     conf = config.files(context())["valkey.conf"].splitlines()
     assert conf[:2] == ["include /etc/flockmq/secrets/redis.conf", "aclfile /etc/flockmq/secrets/users.acl"]
@@ -149,18 +154,64 @@ def test_no_container_of_redis_has_a_password_in_its_environment(replicas: int) 
         assert "AUTH" not in json.dumps(container["env"])
 
 
+@pytest.mark.parametrize(("tls", "options"), [(True, "--tls --cacert /etc/flockmq/tls/ca.crt "), (False, "")])
 @pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe"])
-def test_probes_of_redis_read_the_password_from_its_file(probe: str, tmp_path: Path) -> None:
-    (container,) = templates()["redis"]["spec"]["containers"]
+def test_probes_of_redis_read_the_password_from_its_file(probe: str, tls: bool, options: str, tmp_path: Path) -> None:
+    (container,) = templates({"redis": {"tls": tls}})["redis"]["spec"]["containers"]
     command = container[probe]["exec"]["command"]
     cli = tmp_path / "valkey-cli"
     cli.write_text('#!/bin/sh\necho "$VALKEYCLI_AUTH $REDISCLI_AUTH $*"\n')
     cli.chmod(0o700)
     (tmp_path / "password").write_text("a secret")
+    rest = "ping" if probe == "livenessProbe" else "-e ping"
     here = [word.replace("/etc/flockmq/secrets", str(tmp_path)) for word in command]
     path = f"{tmp_path}:{os.environ['PATH']}"
     said = subprocess.run(here, env={"PATH": path}, check=True, capture_output=True, text=True).stdout.strip()
-    assert said == ("ping" if probe == "livenessProbe" else "a secret a secret -e ping")
+    assert said.split() == f"{'' if probe == 'livenessProbe' else 'a secret a secret'} {options}{rest}".split()
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+class TestRedisByTls:
+    def test_nothing_listens_in_the_clear(self, replicas: int) -> None:
+        conf = config.files(context({"redis": {"replicas": replicas}}))["valkey.conf"].splitlines()
+        assert {"port 0", "tls-port 6379", "tls-replication yes", "tls-protocols TLSv1.3"} <= set(conf)
+
+    def test_its_pods_show_certificates_of_an_authority_whose_key_they_have_not(self, replicas: int) -> None:
+        pod = templates({"redis": {"replicas": replicas}})["redis"]["spec"]
+        (volume,) = [volume["secret"] for volume in pod["volumes"] if volume["name"] == "tls"]
+        assert volume["secretName"] == "demo-redis-tls"
+        assert {item["key"] for item in volume["items"]} == {"ca.crt", "redis.crt", "redis.key"}
+        assert volume["defaultMode"] == 0o440
+        for container in pod["containers"]:
+            (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "tls"]
+            assert (mount["mountPath"], mount["readOnly"]) == ("/etc/flockmq/tls", True)
+            assert "subPath" not in mount, "such a file is never renewed"
+            assert {"name": "TLS", "value": "/etc/flockmq/tls"} in container["env"]
+            commands = [container[probe]["exec"]["command"] for probe in ("livenessProbe", "readinessProbe")]
+            assert all("--tls" in str(command) or "valkey.sh" in str(command) for command in commands)
+
+    def test_its_certificate_is_valid_for_whatever_it_is_reached_by(self, replicas: int) -> None:
+        at = context({"redis": {"replicas": replicas}})
+        assert {at.redis, *at.redis_hosts} <= set(of_redis("demo").hosts)
+        replicas_max = SCHEMA["properties"]["spec"]["properties"]["redis"]["properties"]["replicas"]["maximum"]
+        assert replicas_max == REDIS_PODS_MAX
+
+    def test_who_comes_believes_its_authority_alone(self, replicas: int) -> None:
+        for component in ("core", "replicant", "report"):
+            pod = templates({"redis": {"replicas": replicas}})[component]["spec"]
+            (volume,) = [volume["projected"] for volume in pod["volumes"] if volume["name"] == "secrets"]
+            sources = [source["secret"] for source in volume["sources"]]
+            items = [source["items"] for source in sources if source["name"] == "demo-redis-tls"]
+            assert items == [[{"key": "ca.crt", "path": "redis-tls/ca.crt"}]]
+
+    def test_it_may_stay_in_the_clear(self, replicas: int) -> None:
+        spec = {"redis": {"replicas": replicas, "tls": False}}
+        assert "redis-tls" not in json.dumps(list(templates(spec).values()))
+        assert "tls" not in json.dumps(templates(spec)["redis"])
+        assert "tls" not in config.files(context(spec))["valkey.conf"]
+        assert 'url = "redis' in config.files(context(spec))["core.toml"]
+        assert "rediss" not in config.files(context(spec))["core.toml"]
+        assert Ref("Secret", "demo-redis-tls") not in built(spec)
 
 
 class TestRedisWithReplicas:
@@ -185,7 +236,7 @@ class TestRedisWithReplicas:
     def test_a_majority_must_have_a_write(self, replicas: int, needed: int) -> None:
         conf = config.files(context({"redis": {"replicas": replicas}}))["valkey.conf"].splitlines()
         assert f"min-replicas-to-write {needed}" in conf
-        assert not [line for line in config.files(context())["valkey.conf"].splitlines() if "replica" in line]
+        assert "replicas" not in config.files(context())["valkey.conf"]
 
     def test_the_users_are_those_of_the_documentation(self) -> None:
         said = (ROOT / "docs/redis.md").read_text()
@@ -201,7 +252,7 @@ class TestRedisWithReplicas:
         for container in (redis, sentinel):
             env = {entry["name"]: entry.get("value") for entry in container["env"]}
             assert env["HOSTS"] == "demo-redis-0 demo-redis-1 demo-redis-2"
-            assert {mount["name"] for mount in container["volumeMounts"]} == {"config", "secrets", "data", "tmp"}
+            assert {mount["name"] for mount in container["volumeMounts"]} == {"config", "secrets", "tls", "data", "tmp"}
             assert "memory" in container["resources"]["limits"]
         assert redis["startupProbe"]["periodSeconds"] * redis["startupProbe"]["failureThreshold"] >= 3600
         assert redis["lifecycle"]["preStop"]["exec"]["command"][-1] == "leave"
@@ -297,12 +348,13 @@ def test_the_report_has_a_password_of_its_own_and_not_the_cluster_key() -> None:
 @pytest.mark.parametrize(
     ("redis", "url"),
     [
-        ({}, "redis://report@demo-redis:6379/0"),
-        ({"replicas": 3}, "redis://report@demo-redis:6379/0"),
+        ({}, f"rediss://report@demo-redis:6379/0?{OURS}"),
+        ({"replicas": 3}, f"rediss://report@demo-redis:6379/0?{OURS}"),
+        ({"tls": False}, "redis://report@demo-redis:6379/0"),
         ({"external": {"url": "redis://r:6379/2"}}, "redis://r:6379/2"),
         (
             {"external": {"url": "rediss://r", "username": "u", "caSecretRef": {"name": "ca"}}},
-            "rediss://u@r?ssl_ca_certs=/etc/flockmq/secrets/redis-tls/ca.crt",
+            f"rediss://u@r?{OURS}",
         ),
     ],
 )

@@ -29,6 +29,7 @@ def test_the_defaults_that_the_api_server_writes_change_no_digest() -> None:
         {"service": {"type": "LoadBalancer"}},
         {"cores": {"storage": {"size": "9Gi"}}},
         {"report": {"enabled": False}},
+        {"redis": {"tls": False}},
         {"update": "Automatic"},
     ],
 )
@@ -46,6 +47,7 @@ def test_what_shows_in_no_pod_changes_no_digest(spec: dict[str, object], compone
         ({"replicants": {"resources": {"limits": {"memory": "9Gi"}}}}, {"replicant"}),
         ({"redis": {"image": "r:9"}}, {"redis"}),
         ({"redis": {"replicas": 3}}, {"core", "replicant", "redis"}),
+        ({"redis": {"tls": True}}, {"core", "replicant", "redis"}),
         ({"cores": {"replicas": 5}}, {"core"}),
         ({"forwarding": "via-core"}, {"core", "replicant"}),
         ({"imagePullSecrets": [{"name": "x"}]}, {"core", "replicant", "redis"}),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.quantity import quantity
-from flockmq_operator.resources.context import REDIS_DATA_DIR, REDIS_PORT, SECRETS_DIR, Context
+from flockmq_operator.resources.context import REDIS_DATA_DIR, REDIS_PORT, SECRETS_DIR, TLS_DIR, Context
 from flockmq_operator.resources.labels import Component, metadata
 from flockmq_operator.resources.node_config import node_config
 
@@ -43,7 +43,7 @@ def files(context: Context) -> dict[str, str]:
     found = {"core.toml": node_config(context, "core"), "replicant.toml": node_config(context, "replicant")}
     if context.spec.redis.external is None:
         found["valkey.conf"] = valkey_conf(context)
-    if context.redis_hosts:
+    if context.redis_hosts or context.redis_tls:
         found["valkey.sh"] = SCRIPT
     return found
 
@@ -62,7 +62,7 @@ def valkey_conf(context: Context) -> str:
     directives = [
         f"include {SECRETS_DIR}/redis.conf",
         f"aclfile {SECRETS_DIR}/users.acl",
-        f"port {REDIS_PORT}",
+        *_listening(context),
         "bind * -::*",
         f"dir {REDIS_DATA_DIR}",
         "appendonly yes",
@@ -80,3 +80,19 @@ def valkey_conf(context: Context) -> str:
             f"client-output-buffer-limit replica {limit * OUTPUT_PERCENT // 100} {limit * OUTPUT_PERCENT // 200} 60",
         ]
     return "\n".join(directives) + "\n"
+
+
+def _listening(context: Context) -> list[str]:
+    """On which port, and how: the Sentinels do likewise, but for the number (valkey.sh)."""
+    if not context.redis_tls:
+        return [f"port {REDIS_PORT}"]
+    return [
+        "port 0",
+        f"tls-port {REDIS_PORT}",
+        "tls-replication yes",  # so replicas come, and Sentinels
+        "tls-auth-clients no",  # who comes has a password
+        "tls-protocols TLSv1.3",
+        f"tls-cert-file {TLS_DIR}/tls.crt",
+        f"tls-key-file {TLS_DIR}/tls.key",
+        f"tls-ca-cert-file {TLS_DIR}/ca.crt",
+    ]

@@ -16,6 +16,8 @@ CONFIG_DIR = "/etc/flockmq"
 SECRETS_DIR = "/etc/flockmq/secrets"
 DATA_DIR = "/var/lib/flockmq"
 REDIS_DATA_DIR = "/data"
+TLS_DIR = "/etc/flockmq/tls"
+"""The certificates that a pod of Redis shows."""
 
 BUILT_IN = ":built_in_database"
 """How the mechanisms end that ask the users in the cluster's log."""
@@ -72,6 +74,15 @@ class Context(msgspec.Struct, frozen=True):
         return f"{self.name}-api-key"
 
     @property
+    def redis_certificates(self) -> str:
+        return f"{self.name}-redis-tls"
+
+    @property
+    def redis_tls(self) -> bool:
+        """Whether the Redis that the operator runs speaks TLS, which a new one does unless told otherwise."""
+        return self.spec.redis.external is None and self.spec.redis.tls is not False
+
+    @property
     def redis_hosts(self) -> list[str]:
         """The pods of a Redis with replicas, each the name of a Service too; empty: it has none, or isn't ours."""
         count = self.spec.redis.replicas
@@ -89,10 +100,11 @@ class Context(msgspec.Struct, frozen=True):
         external = self.spec.redis.external
         if external:
             return external.url
+        scheme = "rediss" if self.redis_tls else "redis"
         if self.redis_hosts:
             sentinels = ",".join(f"{host}:{SENTINEL_PORT}" for host in self.redis_hosts)
-            return f"redis+sentinel://{sentinels}/{SENTINEL_NAME}"
-        return f"redis://{self.redis}:{REDIS_PORT}/0"
+            return f"{scheme}+sentinel://{sentinels}/{SENTINEL_NAME}"
+        return f"{scheme}://{self.redis}:{REDIS_PORT}/0"
 
     @property
     def mqtt_user(self) -> str:

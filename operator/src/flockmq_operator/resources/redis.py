@@ -6,7 +6,7 @@ rewrite of the file, which copies pages on write, can't get the process killed.
 With `redis.replicas` 3 or 5 one of the pods is the primary, and a Sentinel stands beside each: in the same pod, so that
 whoever reaches a majority of the Sentinels reaches a majority of the data. Each pod has a Service of its own, whose
 name and address outlive the pod: nobody has to notice that a pod's IP changed. `valkey.sh` says how a pod learns its
-role.
+role, and how it takes up renewed certificates.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,19 @@ from flockmq_operator.resources.context import (
     REDIS_PORT,
     SECRETS_DIR,
     SENTINEL_PORT,
+    TLS_DIR,
     Context,
 )
 from flockmq_operator.resources.core import claim_template
 from flockmq_operator.resources.labels import metadata, selector
-from flockmq_operator.resources.pod import CONTAINER_SECURITY, TMP, TMP_MOUNT, pod_template, topology_spread
+from flockmq_operator.resources.pod import (
+    CONTAINER_SECURITY,
+    SECRET_MODE,
+    TMP,
+    TMP_MOUNT,
+    pod_template,
+    topology_spread,
+)
 
 LOAD_MAX_S = 3600
 """The longest that loading the append-only file may take."""
@@ -89,6 +97,7 @@ def _template(context: Context) -> Manifest:
         "volumes": [
             {"name": "config", "configMap": {"name": context.config, "items": items}},
             {"name": "secrets", "secret": _secret(context)},
+            *([{"name": "tls", "secret": _certificates(context)}] if context.redis_tls else []),
             TMP,
         ],
     }
@@ -97,9 +106,9 @@ def _template(context: Context) -> Manifest:
 
 def _redis(context: Context) -> Manifest:
     # A reply, be it the error LOADING, is a sign of life; -e: ready and started is who answers PONG.
-    alive, pong = _exec(["valkey-cli", "ping"]), _exec(_as_administrator("-e", "ping"))
+    alive, pong = _exec([*_cli(context), "ping"]), _exec(_as_administrator(context, "-e", "ping"))
     container = _container(context, "redis", REDIS_PORT) | {
-        "command": ["valkey-server", f"{CONFIG_DIR}/valkey.conf"],
+        "command": [*SCRIPT, "alone"] if context.redis_tls else ["valkey-server", f"{CONFIG_DIR}/valkey.conf"],
         "resources": context.spec.redis.resources.manifest(),
         "startupProbe": {**pong, "periodSeconds": 3, "failureThreshold": LOAD_MAX_S // 3},
         "livenessProbe": {**alive, "periodSeconds": 10, "failureThreshold": 6},
@@ -113,7 +122,7 @@ def _redis(context: Context) -> Manifest:
 
 
 def _sentinel(context: Context) -> Manifest:
-    alive = _exec(["valkey-cli", "-p", str(SENTINEL_PORT), "ping"])
+    alive = _exec([*_cli(context), "-p", str(SENTINEL_PORT), "ping"])
     return _container(context, "sentinel", SENTINEL_PORT) | {
         "command": [*SCRIPT, "sentinel"],
         "resources": SENTINEL_RESOURCES,
@@ -124,7 +133,7 @@ def _sentinel(context: Context) -> Manifest:
 
 def _container(context: Context, name: str, port: int) -> Manifest:
     env: list[Manifest] = []
-    if context.redis_hosts:
+    if context.redis_hosts or context.redis_tls:
         env = [
             {"name": "SELF", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "HOSTS", "value": " ".join(context.redis_hosts)},
@@ -132,6 +141,7 @@ def _container(context: Context, name: str, port: int) -> Manifest:
             {"name": "CONFIG", "value": CONFIG_DIR},
             {"name": "SECRETS", "value": SECRETS_DIR},
             {"name": "DATA", "value": REDIS_DATA_DIR},
+            *([{"name": "TLS", "value": TLS_DIR}] if context.redis_tls else []),
         ]
     return {
         "name": name,
@@ -147,6 +157,7 @@ def _container(context: Context, name: str, port: int) -> Manifest:
                 for file in config.files_of("redis", config.files(context))
             ),
             {"name": "secrets", "mountPath": SECRETS_DIR, "readOnly": True},
+            *([{"name": "tls", "mountPath": TLS_DIR, "readOnly": True}] if context.redis_tls else []),
             {"name": "data", "mountPath": REDIS_DATA_DIR},
             TMP_MOUNT,
         ],
@@ -157,12 +168,23 @@ def _exec(command: list[str]) -> Manifest:
     return {"exec": {"command": command}, "timeoutSeconds": 10}
 
 
-def _as_administrator(*arguments: str) -> list[str]:
+def _cli(context: Context) -> list[str]:
+    return ["valkey-cli", *(("--tls", "--cacert", f"{TLS_DIR}/ca.crt") if context.redis_tls else ())]
+
+
+def _as_administrator(context: Context, *arguments: str) -> list[str]:
     """valkey-cli with the password from its file: it is in no container's environment and on no command line."""
     password = f"$(cat {SECRETS_DIR}/password)"
-    return ["sh", "-c", f'REDISCLI_AUTH={password} VALKEYCLI_AUTH={password} exec valkey-cli "$@"', "sh", *arguments]
+    script = f'REDISCLI_AUTH={password} VALKEYCLI_AUTH={password} exec {" ".join(_cli(context))} "$@"'
+    return ["sh", "-c", script, "sh", *arguments]
 
 
 def _secret(context: Context) -> Manifest:
     keys = ("password", "redis.conf", "users.acl", *(("sentinel.conf", "sentinel.acl") if context.redis_hosts else ()))
     return {"secretName": context.redis, "items": [{"key": key, "path": key} for key in keys]}
+
+
+def _certificates(context: Context) -> Manifest:
+    files = {"redis.crt": "tls.crt", "redis.key": "tls.key", "ca.crt": "ca.crt"}
+    items = [{"key": key, "path": path} for key, path in files.items()]
+    return {"secretName": context.redis_certificates, "items": items, "defaultMode": SECRET_MODE}

@@ -73,7 +73,8 @@ def _redis_url(context: Context) -> str:
     """One server as one user: with replicas any of them, for the report only reads. TLS' files go as redis-py takes
     them in a URL."""
     external = context.spec.redis.external
-    scheme, _, server = (external.url if external else f"redis://{context.redis}:{REDIS_PORT}/0").partition("://")
+    ours = f"{'rediss' if context.redis_tls else 'redis'}://{context.redis}:{REDIS_PORT}/0"
+    scheme, _, server = (external.url if external else ours).partition("://")
     user = redis_username(context, "report")
     names = {"cacertfile": "ssl_ca_certs", "certfile": "ssl_certfile", "keyfile": "ssl_keyfile"}
     files = redis_files(context, "report").items()

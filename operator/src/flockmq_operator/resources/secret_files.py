@@ -91,6 +91,8 @@ def redis_files(context: Context, component: Component) -> dict[str, SecretFile]
         if context.redis_hosts and component != "report":
             secret = SecretFile("redis-sentinel-password", context.redis, "sentinel-password")
             files["sentinel_password_file"] = secret
+        if context.redis_tls:
+            files["cacertfile"] = SecretFile("redis-tls/ca.crt", context.redis_certificates, "ca.crt")
         return files
     here = "spec.redis.external"
     files = {}

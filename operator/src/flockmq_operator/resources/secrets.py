@@ -2,8 +2,8 @@
 the key of the REST API, and a first user for clients.
 
 Made once. What is in them is drawn here, never read back, compared, applied again or logged: `plan` only asks whether
-they exist. The exceptions are the Secrets with the links' certificates, which `plan` fills, and with the cluster's key:
-it renews what is in them.
+they exist. The exceptions are the Secrets with certificates, which `plan` fills, and with the cluster's key: it renews
+what is in them.
 Redis reads its users and their passwords from files, so that none stands on a command line; `users.csv` is the first
 user as the cores read it.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from flockmq_operator.cluster_key import fresh_key
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import Context
-from flockmq_operator.resources.labels import metadata
+from flockmq_operator.resources.labels import REDIS_TLS, metadata
 from flockmq_operator.resources.redis_users import Passwords, redis_acl, redis_conf, sentinel_acl, sentinel_conf
 
 SECRET_BYTES = 32
@@ -28,7 +28,11 @@ def secrets(context: Context) -> Iterator[Manifest]:
     yield _secret(context, context.api_key, {"key": entropy.token_hex(SECRET_BYTES)})
     yield _secret(context, context.links, {})
     if context.spec.redis.external is None:
-        yield _secret(context, context.redis, redis_secret())
+        passwords = _secret(context, context.redis, redis_secret())
+        if context.redis_tls:
+            passwords["metadata"]["annotations"] = {REDIS_TLS: "true"}
+            yield _secret(context, context.redis_certificates, {})
+        yield passwords
     if context.makes_user:
         password = entropy.token_hex(SECRET_BYTES)
         line = f"user_id,password,is_superuser\n{FIRST_USER},{password},false\n"

@@ -1,7 +1,9 @@
 #!/bin/sh
-# Valkey with replicas, and the Sentinels beside it: how a pod learns its role, is judged and hands over.
+# Valkey, and the Sentinels beside one with replicas: how a pod learns its role, is judged, hands over, and takes up
+# renewed certificates.
 #
-#   valkey.sh redis | sentinel            start (the container's command)
+#   valkey.sh alone                       start a server without replicas (the container's command)
+#   valkey.sh redis | sentinel            start one of several
 #   valkey.sh ready redis | sentinel      is it ready?
 #   valkey.sh leave                       before the pod ends: a primary hands over first
 #
@@ -9,6 +11,7 @@
 # SELF     this pod's among them
 # CLUSTER  what tells this cluster's Sentinels from those of others (the uid of its MqttCluster)
 # CONFIG, SECRETS, DATA   the folders of the configuration, of the Secret's files, and of the volume
+# TLS      the folder of the certificates; not set: nothing is encrypted
 #
 # No split brain:
 # - Nobody is a primary but by the word of a majority of the Sentinels, who keep it on their volumes. Among different
@@ -48,6 +51,9 @@ PAUSE_S=90
 # min-replicas-to-write of a primary that has just started: more than there ever are.
 UNSETTLED=999
 FOLLOW_EVERY_S=5
+CERTIFICATES_EVERY_S=10
+# Between the restarts of two Sentinels.
+RESTART_S=30
 
 password=$(cat "$SECRETS/password") # of valkey-cli's environment alone, and on no command line
 
@@ -57,7 +63,9 @@ majority=$((all / 2 + 1))
 needed=$((all / 2)) # replicas that take part in a write
 
 say() { echo "valkey.sh: $*" >&2; }
-cli() { REDISCLI_AUTH=$password VALKEYCLI_AUTH=$password timeout 3 valkey-cli "$@"; }
+cli() {
+  REDISCLI_AUTH=$password VALKEYCLI_AUTH=$password timeout 3 valkey-cli ${TLS:+--tls --cacert "$TLS/ca.crt"} "$@"
+}
 redis() { cli -h "$SELF" -p $PORT "$@"; }
 sentinel() { host=$1; shift; cli -h "$host" -p $SENTINEL_PORT --user operator "$@" 2>/dev/null; }
 
@@ -99,6 +107,35 @@ ask() {
       [ "$3" -lt $needed ] || informed=$((informed + 1))
     fi
   done
+}
+
+# watch_certificates COMMAND: run it when the kubelet has brought other ones, until it succeeds
+watch_certificates() {
+  [ -n "${TLS:-}" ] || return 0
+  shown=$(certificates)
+  while sleep $CERTIFICATES_EVERY_S; do
+    there=$(certificates)
+    [ "$there" = "$shown" ] || { "$1" && shown=$there; } || true
+  done &
+}
+
+certificates() { cat "$TLS/tls.crt" "$TLS/tls.key" "$TLS/ca.crt" | sha1sum; }
+
+# show_certificates: have the server read them again. What it still shows may be believed no longer: it isn't looked at.
+show_certificates() {
+  cli --insecure -p $PORT -e config set tls-cert-file "$TLS/tls.crt" tls-key-file "$TLS/tls.key" \
+    tls-ca-cert-file "$TLS/ca.crt" >/dev/null || return 1
+  say "shows the renewed certificate"
+}
+
+# restart_sentinel: it reads certificates only when it starts; one Sentinel after the other
+restart_sentinel() {
+  for each in $HOSTS; do
+    [ "$each" != "$SELF" ] || break
+    sleep $RESTART_S
+  done
+  say "restarting, to show the renewed certificate"
+  kill $$
 }
 
 start_redis() {
@@ -163,7 +200,6 @@ start_sentinel() {
     cat >"$DATA/sentinel/new.conf" <<CONF
 include $SECRETS/sentinel.conf
 aclfile $SECRETS/sentinel.acl
-port $SENTINEL_PORT
 dir $DATA/sentinel
 sentinel myid $myid
 sentinel resolve-hostnames yes
@@ -173,8 +209,11 @@ sentinel announce-port $SENTINEL_PORT
 CONF
     mv "$DATA/sentinel/new.conf" "$DATA/sentinel/sentinel.conf"
   fi
-  # Sentinel writes the password out, below the include: an old one there would win over the Secret's.
-  sed -i '/^sentinel sentinel-\(user\|pass\) /d' "$DATA/sentinel/sentinel.conf"
+  # Sentinel writes the password out, below the include: an old one there would win over the Secret's. It listens as
+  # Redis does, but for the port.
+  sed -i '/^\(sentinel sentinel-user\|sentinel sentinel-pass\|port\|tls-[a-z-]*\) /d' "$DATA/sentinel/sentinel.conf"
+  sed -n "/^\(port\|tls-[a-z-]*\) /{s/ $PORT\$/ $SENTINEL_PORT/;p;}" "$CONFIG/valkey.conf" \
+    >>"$DATA/sentinel/sentinel.conf"
   introduce &
   exec valkey-server "$DATA/sentinel/sentinel.conf" --sentinel
 }
@@ -275,8 +314,15 @@ hand_over() {
 }
 
 case $1 in
-  redis) start_redis ;;
-  sentinel) start_sentinel ;;
+  alone)
+    watch_certificates show_certificates
+    exec valkey-server "$CONFIG/valkey.conf" ;;
+  redis)
+    watch_certificates show_certificates
+    start_redis ;;
+  sentinel)
+    watch_certificates restart_sentinel
+    start_sentinel ;;
   ready) ready "$2" ;;
   leave) leave ;;
 esac
