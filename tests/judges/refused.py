@@ -1,7 +1,8 @@
 """What was refused had no effect.
 
-A PUBLISH that was refused each time that it was sent comes to nobody, and isn't retained. A subscription that was
-refused brings nothing (`subscriptions`), and a CONNECT that was begins no session (`sessions`).
+A PUBLISH that was refused, for whatever reason, each time that it was sent comes to nobody, not later either if it was
+to be delayed, and isn't retained. A subscription that was refused brings nothing (`subscriptions`), and a CONNECT that
+was begins no session (`sessions`).
 
 Lawful: what got no answer once comes or doesn't, whatever was said of its repeats.
 """

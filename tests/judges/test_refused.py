@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from judges.judge import REFUSED
 from judges.made_up import Script, begun
 from load.history import Message, RetainedStood
@@ -49,3 +51,14 @@ def test_what_got_no_answer_once_may_come_and_so_may_what_was_taken_then() -> No
     script.acknowledge("pub", 1)
     script.deliver("sub", "pub", 1)
     assert script.found() == {}
+
+
+@pytest.mark.parametrize("reason", [0x80, 0x97])
+def test_what_was_refused_for_want_of_room_does_not_come_later_either(reason: int) -> None:
+    script = begun()
+    script.publish("pub", 1, delay_s=2.0)
+    script.refuse("pub", 1, reason)
+    script.tick(3.0)
+    assert script.found() == {}
+    script.deliver("sub", "pub", 1)
+    assert script.found() == {REFUSED: 1}

@@ -15,6 +15,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
+EVERY: Final = 20
+"""One of so many, where some go wrong."""
+
 Function = Callable[..., Any]
 Wrong = TypeVar("Wrong", bound=Function)
 

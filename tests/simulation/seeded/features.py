@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import itertools
+from typing import Any, Final
 
 from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.bans import Bans
@@ -11,7 +12,7 @@ from flockmq.cluster.forward import PeerSink
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access import Access
 from flockmq.node.claims import Claims
-from flockmq.node.delayed import Schedule, parse
+from flockmq.node.delayed import Delayed, Schedule, parse
 from flockmq.node.lasting_claims import LastingClaims
 from flockmq.node.node import DelayedHost, Node
 from flockmq.node.reauthorizing import Reauthorizing
@@ -22,7 +23,7 @@ from flockmq.rlog.shards import RetainedMessage
 from flockmq.session.publish import Publish
 from flockmq.session.shared import SHARED
 from judges import judge
-from simulation.seeded.bug import Function, seeded
+from simulation.seeded.bug import EVERY, Function, seeded
 
 # --- shared -----------------------------------------------------------------------------------------------------------
 
@@ -101,6 +102,16 @@ def count_in_tenths(right: Function, topic: bytes, now_s: float) -> tuple[int, b
     """A delay is taken for tenths of a second."""
     due_ms, inner = right(topic, now_s)
     return round(now_s * 1000 + (due_ms - now_s * 1000) / 10), inner
+
+
+_delayed: Final = itertools.count(1)
+
+
+@seeded(judge.REFUSED, "delayed", Delayed.take)
+async def keep_what_is_refused(right: Function, delayed: Delayed, *message: Any) -> int:
+    """Some publishers of delayed messages hear that there is no room, and the log has them."""
+    reason: int = await right(delayed, *message)
+    return reason if next(_delayed) % EVERY else Reason.QUOTA_EXCEEDED
 
 
 @seeded(judge.LOST, "delayed", Schedule.due)

@@ -15,10 +15,7 @@ from flockmq.session.router import Router
 from flockmq.session.session import Session
 from flockmq.session.subscribing import place
 from judges import judge
-from simulation.seeded.bug import Function, seeded
-
-EVERY: Final = 20
-"""One run of forwarded messages in so many."""
+from simulation.seeded.bug import EVERY, Function, seeded
 
 _runs: Final = itertools.count(1)
 _held: Final[list[tuple[Any, ...]]] = []
@@ -50,6 +47,12 @@ def reorder(right: Function, *run: Any) -> None:
     if number % EVERY == EVERY // 2:
         while _held:
             right(*_held.pop())
+
+
+@seeded(judge.REFUSED, "base", Router.may_refuse, kinds=("crowd redis",))
+def give_before_asking(right: Function, router: Router, message: Publish) -> bool:
+    """While Redis is short of memory a message is refused when those have it who needed no room for it."""
+    return message.origin != b""
 
 
 _topics: Final[dict[int, bytes]] = {}
