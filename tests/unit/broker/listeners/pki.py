@@ -116,4 +116,6 @@ class Client:
 
     def names(self) -> set[str]:
         """The hosts that the server's certificate is for."""
-        return {str(value) for _, value in self.tls.getpeercert()["subjectAltName"]}  # type: ignore[index]
+        certificate = self.tls.getpeercert()
+        assert certificate is not None
+        return {str(name[1]) for name in certificate["subjectAltName"]}
