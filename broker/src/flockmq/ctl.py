@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, Final, TextIO
+from typing import Annotated, Any, Final, TextIO, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -44,6 +44,7 @@ _PATH_MAX_BYTES: Final = MANAGEMENT_REQUEST_LINE_MAX_BYTES - 128
 """The rest of the line is the method's, the API's and HTTP's."""
 _DURATION: Final = Annotated[float, Meta(ge=1.0, le=3.2e9), Kind.DURATION]
 Row = Mapping[str, Any]
+Do: TypeAlias = "Callable[[Api, argparse.Namespace], Iterator[Row]]"
 
 
 class CtlError(UserError):
@@ -82,22 +83,24 @@ _VERBS: Final[dict[str, Any]] = {"dest": "verb", "metavar": "COMMAND", "required
 Verbs = Any  # argparse's own type is private
 
 
+def _verb(verbs: Verbs, name: str, what: str, do: Do, **more: object) -> argparse.ArgumentParser:
+    """`flockmq ctl NOUN name`: `do` does it, and is told `more` by the options."""
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=what)
+    parser.set_defaults(do=do, **more)
+    return parser
+
+
 def _add_users(verbs: Verbs) -> None:
-    verbs.add_parser("list", help="all of them").set_defaults(do=_list_users)
-    show = verbs.add_parser("show", help="one of them")
-    show.set_defaults(do=_show_user)
-    add = verbs.add_parser("add", help="a new one; the password is asked for, or read from standard input")
-    add.set_defaults(do=_add_user)
-    password = verbs.add_parser("password", help="another password; it is asked for, or read from standard input")
-    password.set_defaults(do=_set_password)
-    superuser = verbs.add_parser("superuser", help="whether it may do everything")
-    superuser.set_defaults(do=_set_superuser)
-    disable = verbs.add_parser("disable", help="it can't connect until it is enabled, and is sent away")
-    disable.set_defaults(do=_disable_user, disabled=True)
-    enable = verbs.add_parser("enable", help="it can connect again, with its password")
-    enable.set_defaults(do=_disable_user, disabled=False)
-    remove = verbs.add_parser("remove", help="it can't connect any more")
-    remove.set_defaults(do=_remove_user)
+    _verb(verbs, "list", "all of them", _list_users)
+    show = _verb(verbs, "show", "one of them", _show_user)
+    add = _verb(verbs, "add", "a new one; the password is asked for, or read from standard input", _add_user)
+    password = _verb(verbs, "password", "another password; it is asked for, or read from standard input", _set_password)
+    superuser = _verb(verbs, "superuser", "whether it may do everything", _set_superuser)
+    disable = _verb(
+        verbs, "disable", "it can't connect until it is enabled, and is sent away", _disable_user, disabled=True
+    )
+    enable = _verb(verbs, "enable", "it can connect again, with its password", _disable_user, disabled=False)
+    remove = _verb(verbs, "remove", "it can't connect any more", _remove_user)
     for verb in (show, add, password, superuser, disable, enable, remove):
         verb.add_argument("user_id", metavar="USER")
     add.add_argument("--superuser", action="store_true", help="it may do everything")
@@ -106,13 +109,10 @@ def _add_users(verbs: Verbs) -> None:
 
 
 def _add_rules(verbs: Verbs) -> None:
-    verbs.add_parser("list", help="all of them").set_defaults(do=_list_rules)
-    show = verbs.add_parser("show", help="those of one")
-    show.set_defaults(do=_show_rules)
-    put = verbs.add_parser("set", help="from a file, in the place of those there are")
-    put.set_defaults(do=_set_rules)
-    remove = verbs.add_parser("remove", help="those of one")
-    remove.set_defaults(do=_remove_rules)
+    _verb(verbs, "list", "all of them", _list_rules)
+    show = _verb(verbs, "show", "those of one", _show_rules)
+    put = _verb(verbs, "set", "from a file, in the place of those there are", _set_rules)
+    remove = _verb(verbs, "remove", "those of one", _remove_rules)
     for verb in (show, put, remove):
         verb.add_argument("of", choices=("username", "clientid", "all"))
         verb.add_argument("who", metavar="NAME", nargs="?", default="", help="not with all")
@@ -122,11 +122,9 @@ def _add_rules(verbs: Verbs) -> None:
 
 
 def _add_bans(verbs: Verbs) -> None:
-    verbs.add_parser("list", help="all of them").set_defaults(do=_list_bans)
-    add = verbs.add_parser("add", help="who is connected is sent away")
-    add.set_defaults(do=_add_ban)
-    remove = verbs.add_parser("remove", help="it may connect again")
-    remove.set_defaults(do=_remove_ban)
+    _verb(verbs, "list", "all of them", _list_bans)
+    add = _verb(verbs, "add", "who is connected is sent away", _add_ban)
+    remove = _verb(verbs, "remove", "it may connect again", _remove_ban)
     for verb in (add, remove):
         verb.add_argument("kind", choices=BAN_KINDS)
         verb.add_argument("who", metavar="WHO")
@@ -135,40 +133,34 @@ def _add_bans(verbs: Verbs) -> None:
 
 
 def _add_clients(verbs: Verbs) -> None:
-    several = verbs.add_parser("list", help="all of them, or those that are like this")
-    several.set_defaults(do=_list_clients)
+    several = _verb(verbs, "list", "all of them, or those that are like this", _list_clients)
     several.add_argument("--clientid", metavar="PATTERN", help="for example 'sensor-*'")
     several.add_argument("--username", metavar="PATTERN")
     several.add_argument("--listener", metavar="PATTERN", help="for example 'ssl:*'")
     several.add_argument("--node", metavar="NAME", help="connected there")
     several.add_argument("--peerhost", metavar="ADDRESS", help="or a network, for example 10.0.0.0/8")
-    show = verbs.add_parser("show", help="one of them")
-    show.set_defaults(do=_show_client)
-    kick = verbs.add_parser("kick", help="end its connection; its session goes on, if it lasts")
-    kick.set_defaults(do=_kick_client)
+    show = _verb(verbs, "show", "one of them", _show_client)
+    kick = _verb(verbs, "kick", "end its connection; its session goes on, if it lasts", _kick_client)
     for verb in (show, kick):
         verb.add_argument("client_id", metavar="CLIENTID")
 
 
 def _add_sessions(verbs: Verbs) -> None:
-    several = verbs.add_parser("list", help="those that outlive their connections")
-    several.set_defaults(do=_list_sessions)
+    several = _verb(verbs, "list", "those that outlive their connections", _list_sessions)
     several.add_argument("--clientid", metavar="PATTERN", help="for example 'sensor-*'")
     several.add_argument("--connected", choices=("yes", "no"), help="whether their clients are there")
-    show = verbs.add_parser("show", help="any of them, and what it is subscribed to")
-    show.set_defaults(do=_show_session)
+    show = _verb(verbs, "show", "any of them, and what it is subscribed to", _show_session)
     show.add_argument("client_id", metavar="CLIENTID")
-    remove = verbs.add_parser("remove", help="end a client's session, one that can't be read too, and its connection")
-    remove.set_defaults(do=_remove_session)
+    remove = _verb(
+        verbs, "remove", "end a client's session, one that can't be read too, and its connection", _remove_session
+    )
     remove.add_argument("client_id", metavar="CLIENTID")
 
 
 def _add_keys(verbs: Verbs) -> None:
-    verbs.add_parser("list", help="all of them, without what they are").set_defaults(do=_list_keys)
-    add = verbs.add_parser("add", help="a new one; what it is is printed this once")
-    add.set_defaults(do=_add_key)
-    remove = verbs.add_parser("remove", help="it opens nothing any more")
-    remove.set_defaults(do=_remove_key)
+    _verb(verbs, "list", "all of them, without what they are", _list_keys)
+    add = _verb(verbs, "add", "a new one; what it is is printed this once", _add_key)
+    remove = _verb(verbs, "remove", "it opens nothing any more", _remove_key)
     for verb in (add, remove):
         verb.add_argument("name", metavar="NAME")
     add.add_argument(
@@ -178,25 +170,22 @@ def _add_keys(verbs: Verbs) -> None:
 
 
 def _add_audit(verbs: Verbs) -> None:
-    verbs.add_parser("list", help="the last changes first").set_defaults(do=_list_audit)
+    _verb(verbs, "list", "the last changes first", _list_audit)
 
 
 def _add_quotas(verbs: Verbs) -> None:
-    verbs.add_parser("list", help="the users who have most, and what one may have").set_defaults(do=_list_quotas)
+    _verb(verbs, "list", "the users who have most, and what one may have", _list_quotas)
 
 
 def _add_alarms(verbs: Verbs) -> None:
-    verbs.add_parser("list", help="all of them, the oldest first; needs no key").set_defaults(
-        do=_list_alarms, keyless=True
-    )
-    end = verbs.add_parser("end", help="somebody has looked at it")
-    end.set_defaults(do=_end_alarm)
+    _verb(verbs, "list", "all of them, the oldest first; needs no key", _list_alarms, keyless=True)
+    end = _verb(verbs, "end", "somebody has looked at it", _end_alarm)
     end.add_argument("name", metavar="NAME")
 
 
-def _add_status(noun: argparse.ArgumentParser, do: Callable[[Api, argparse.Namespace], Iterator[Row]]) -> None:
-    status = noun.add_subparsers(**_VERBS).add_parser("status", help="how it is now; needs no key")
-    status.set_defaults(do=do, keyless=True, in_columns=True)
+def _add_status(noun: argparse.ArgumentParser, do: Do) -> None:
+    verbs = noun.add_subparsers(**_VERBS)
+    _verb(verbs, "status", "how it is now; needs no key", do, keyless=True, in_columns=True)
 
 
 def run(options: argparse.Namespace) -> int:
