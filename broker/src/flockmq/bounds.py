@@ -546,6 +546,8 @@ QUOTA_AWAY_PERCENT: Final = 75
 """Of the quota of queued bytes, for sessions whose clients are away; the rest is for those that are connected."""
 QUEUED_MESSAGE_BYTES: Final = 128
 """What a message that waits counts for beside its packet."""
+RETAINED_MESSAGE_BYTES: Final = 256
+"""The same of a retained message, or of a topic that was cleared lately."""
 SESSION_STORED_BYTES: Final = 512
 """What a session takes in Redis, about, beside its messages and subscriptions."""
 QUOTA_TOLD_EVERY_S: Final = 1.0
@@ -554,8 +556,12 @@ QUOTA_TOLD_PARTS: Final = 100
 QUOTA_GROWTH_PARTS: Final = 16
 QUOTA_TOLD_SOON_S: Final = 0.05
 """So soon they hear of one who has one of so many parts more than they heard last."""
+QUOTA_RETAINED_SHOWN_BYTES: Final = 64 * 1024
+"""Users who have less retained, and less than a part of their quota, aren't looked at."""
 QUOTA_USERS_TOLD_MAX: Final = 100
 """Users of whom a node tells others, those who have most."""
+QUOTA_SLICE_USERS: Final = 1000
+"""Users who are looked at between two turns of the event loop, when quotas changed."""
 QUOTA_HEARD_MAX_S: Final = 5.0
 """What a node said counts for so long."""
 QUOTA_ALARMS_MAX: Final = 16

@@ -10,10 +10,10 @@ here exactly, `elsewhere` what others said a moment ago, of users who have at le
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import nlargest
 from typing import Final, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, WeakValueDictionary
 
 from flockmq import bounds
 
@@ -22,7 +22,7 @@ INFINITE: Final = 1 << 62
 
 class Held(NamedTuple):
     """Of one user: sessions that last; bytes of their messages, wills and client ids; subscriptions of all its
-    sessions, and bytes of their filters; bytes of the retained messages that it stored."""
+    sessions, and bytes of their filters; bytes of the retained and delayed messages that it stored."""
 
     sessions: int = 0
     queued_bytes: int = 0
@@ -38,6 +38,7 @@ class Held(NamedTuple):
 
 
 KINDS: Final = Held._fields
+_RETAINED: Final = KINDS.index("retained_bytes")
 NOTHING: Final = Held()
 UNLIMITED: Final = Held(*[INFINITE] * len(KINDS))
 
@@ -79,7 +80,7 @@ class Usage:
 
     def began(self) -> None:
         self.sessions += 1
-        self._note()
+        self.note()
 
     def ended(self) -> None:
         self.sessions -= 1
@@ -87,7 +88,7 @@ class Usage:
     def subscribed(self, filter: bytes) -> None:
         self.subscriptions += 1
         self.subscription_bytes += len(filter)
-        self._note()
+        self.note()
 
     def unsubscribed(self, filter: bytes) -> None:
         self.subscriptions -= 1
@@ -96,38 +97,64 @@ class Usage:
     def queued(self, change_bytes: int) -> None:
         """More waits for a session of it than before, or less."""
         self.queued_bytes += change_bytes
-        if change_bytes > 0:
-            self._note()
+        if change_bytes > 0 and self.queued_bytes >= self._quotas.told_queued_bytes:
+            self.note()
 
     def may_begin(self) -> bool:
         """One more session that lasts."""
-        return self._allows(self.sessions + self._elsewhere().sessions + 1, 0)
+        return self._allows(self.sessions + self._elsewhere().sessions + 1, 0, self._quotas.limits.sessions)
 
     def may_queue(self, size_bytes: int, *, is_away: bool) -> bool:
         """The last of a quota is for clients that are connected, so that they go on when others have used up theirs."""
         limit = self._quotas.limits.queued_bytes
         if is_away and limit < INFINITE:
             limit = limit * bounds.QUOTA_AWAY_PERCENT // 100
-        return self.queued_bytes + self._elsewhere().queued_bytes + size_bytes <= limit
+        return self._allows(self.queued_bytes + self._elsewhere().queued_bytes + size_bytes, 1, limit)
 
     def may_subscribe(self, filter: bytes) -> bool:
-        elsewhere = self._elsewhere()
-        has_room = self._allows(self.subscriptions + elsewhere.subscriptions + 1, 2)
-        return has_room and self._allows(self.subscription_bytes + elsewhere.subscription_bytes + len(filter), 3)
+        elsewhere, limits = self._elsewhere(), self._quotas.limits
+        number = self.subscriptions + elsewhere.subscriptions + 1
+        size_bytes = self.subscription_bytes + elsewhere.subscription_bytes + len(filter)
+        return self._allows(number, 2, limits.subscriptions) and self._allows(size_bytes, 3, limits.subscription_bytes)
 
-    def _allows(self, amount: int, kind: int) -> bool:
-        return amount <= self._quotas.limits[kind] or self._quotas.refuse(kind)
+    def _allows(self, amount: int, kind: int, limit: int) -> bool:
+        return amount <= limit or self._quotas.refuse(kind)
 
     def _elsewhere(self) -> Held:
         return self._quotas.elsewhere.get(self.user, NOTHING)
 
-    def _note(self) -> None:
+    def note(self) -> None:
+        """Whether others are to hear of it."""
         if not self.is_noted:
             if self._quotas.is_large(self):
                 self.is_noted = True
                 self._quotas.noted[self.user] = self
         elif self._quotas.has_grown(self):
             self._quotas.on_growth()
+
+
+class Stored:
+    """Bytes of what each user stored in a table that every node has."""
+
+    def __init__(self) -> None:
+        self.by_user: dict[bytes, int] = {}
+        self.large: set[bytes] = set()
+        """Who have `shown_bytes` or more."""
+        self.shown_bytes = bounds.QUOTA_RETAINED_SHOWN_BYTES
+
+    def change(self, user: bytes, change_bytes: int) -> None:
+        size = self.by_user.get(user, 0) + change_bytes
+        if size > 0:
+            self.by_user[user] = size
+        else:
+            self.by_user.pop(user, None)
+        if size >= self.shown_bytes:
+            self.large.add(user)
+        else:
+            self.large.discard(user)
+
+    def swap(self, fresh: Stored) -> None:
+        self.by_user, self.large = fresh.by_user, fresh.large
 
 
 class Quotas:
@@ -137,6 +164,8 @@ class Quotas:
     def __init__(self, limits: Held = UNLIMITED) -> None:
         self.elsewhere: dict[bytes, Held] = {}
         self.noted: dict[bytes, Usage] = {}
+        self.retained = Stored()
+        self.delayed = Stored()
         self.refused = dict.fromkeys(KINDS, 0)
         """How often, by what would have been too much."""
         self.on_growth: Callable[[], None] = _nobody_listens
@@ -146,7 +175,10 @@ class Quotas:
 
     def limit(self, limits: Held) -> None:
         self.limits = limits
+        shown_bytes = max(1, min(bounds.QUOTA_RETAINED_SHOWN_BYTES, limits.retained_bytes // bounds.QUOTA_TOLD_PARTS))
+        self.retained.shown_bytes = self.delayed.shown_bytes = shown_bytes
         self._told = Held(*(max(1, limit // bounds.QUOTA_TOLD_PARTS) for limit in limits))
+        self.told_queued_bytes = self._told.queued_bytes
         self._growth = Held(*(max(1, limit // bounds.QUOTA_GROWTH_PARTS) for limit in limits))
 
     def of(self, user: bytes) -> Usage:
@@ -154,6 +186,16 @@ class Quotas:
         if usage is None:
             usage = self._of[user] = Usage(self, user)
         return usage
+
+    def may_store(self, user: bytes, more_bytes: int) -> bool:
+        """Of what is retained or delayed."""
+        return self.stored_bytes(user) + more_bytes <= self.limits.retained_bytes or self.refuse(_RETAINED)
+
+    def stored_bytes(self, user: bytes) -> int:
+        return self.retained.by_user.get(user, 0) + self.delayed.by_user.get(user, 0)
+
+    def usages(self) -> Sequence[ReferenceType[Usage]]:
+        return self._of.valuerefs()
 
     def refuse(self, kind: int) -> bool:
         """Counts it, and is False."""
@@ -190,8 +232,8 @@ class Quotas:
 
     def total(self, user: bytes) -> Held:
         usage = self._of.get(user)
-        elsewhere = self.elsewhere.get(user, NOTHING)
-        return elsewhere if usage is None else elsewhere.plus(usage.here())
+        held = self.elsewhere.get(user, NOTHING)._replace(retained_bytes=self.stored_bytes(user))
+        return held if usage is None else held.plus(usage.here())
 
 
 def _nobody_listens() -> None:

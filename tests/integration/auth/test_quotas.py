@@ -21,6 +21,7 @@ chain = [{ mechanism = "password_based:built_in_database" }]
 max_sessions = 10
 max_queued_bytes = "64KB"
 max_subscriptions = 20
+max_retained_bytes = "16KB"
 """
 QUOTA_EXCEEDED = 0x97
 REFUSED_V4 = 3
@@ -123,3 +124,25 @@ async def test_what_waits_for_one_users_sessions_leaves_others_theirs(nodes: lis
         waiting = api(node, "GET", "/sessions/jo-away")[1]["queued"]
         assert waiting == 40, "another user's session lost nothing"
     assert sum(core.metric("flockmq_messages_dropped_total") for core in nodes[:2]) > 0
+
+
+async def test_what_one_user_retains_or_delays_leaves_others_room(nodes: list[Node]) -> None:
+    here, there = nodes[0], nodes[2]
+    async with (
+        await let_in(here, "eve-0", "eve", clean=True, version=5) as eve,
+        await let_in(there, "eve-1", "eve", clean=True, version=5) as twin,
+        await let_in(there, "jo", "jo", clean=True, version=5) as jo,
+    ):
+        for number in range(11):
+            assert await eve.publish(f"r/{number}", b"x" * KIB, retain=True) in (0, 0x10)
+        await until(lambda: row(there, "eve").get("retained_bytes", 0) > 11 * KIB, "all nodes know")
+        assert await twin.publish("$delayed/3600/d", b"x" * KIB) in (0, 0x10)
+        await until(lambda: row(here, "eve").get("retained_bytes", 0) > 12 * KIB, "what is delayed counts, too")
+        assert await twin.publish("r", b"x" * 4 * KIB, retain=True) == QUOTA_EXCEEDED
+        assert await twin.publish("$delayed/3600/d", b"x" * 4 * KIB) == QUOTA_EXCEEDED
+        assert await twin.publish("r/1", b"y" * KIB, retain=True) in (0, 0x10), "in the place of its own"
+        assert await jo.publish("j", b"x" * 4 * KIB, retain=True) in (0, 0x10)
+        for number in range(11):
+            assert await twin.publish(f"r/{number}", b"", retain=True) in (0, 0x10)
+        await until(lambda: row(here, "eve").get("retained_bytes", 0) < 5 * KIB, "what it cleared made room")
+        assert await eve.publish("r", b"x" * 4 * KIB, retain=True) in (0, 0x10)

@@ -254,6 +254,7 @@ class Delayed:
             return True
         message = publication(row.version, row.qos, row.retain, row.topic, row.payload, row.properties, row.expiry_s)
         message.origin = row.origin
+        message.user = row.user if row.client_id or row.user else None
         if not await self._host.publish(message):
             return False
         self._leaving.add(key)

@@ -16,10 +16,11 @@ from functools import partial
 from typing import Final
 
 from flockmq.auth.service import Auth
-from flockmq.auth.warrants import Said, Warrant, decoded, encode
+from flockmq.auth.warrants import KNOWN, Said, Warrant, decoded, encode
 from flockmq.bounds import (
     LAG_SAMPLE_INTERVAL_S,
     REFUSALS_LOGGED_PER_S,
+    RETAINED_MESSAGE_BYTES,
     SESSIONS_TICK_S,
     WILLS_MAX_S,
 )
@@ -54,11 +55,11 @@ from flockmq.node.hooking import Hooking
 from flockmq.node.hosting import Hosting
 from flockmq.node.overview import Overview
 from flockmq.node.publishing import Publishing
-from flockmq.node.quotas import UserQuotas
+from flockmq.node.quotas import DelayedBytes, UserQuotas
 from flockmq.node.reauthorizing import Reauthorizing
 from flockmq.node.remote import RemoteRoutes, slot_of_owner
 from flockmq.node.retained import Feeds, Retained
-from flockmq.node.retaining import Retaining
+from flockmq.node.retaining import OVER_QUOTA, Retaining
 from flockmq.node.revoking import Revoking
 from flockmq.node.shared import RemoteShares
 from flockmq.node.shortage import Shortage
@@ -206,7 +207,7 @@ class Node(NodePort):
         self.homes.on_crowd = cluster.courier.lanes.crowd
         self.homes.on_takers = cluster.courier.lanes.take
         cluster_clock = cluster.time.clock
-        self.retained = Retained()
+        self.retained = Retained(self.quotas.quotas.retained)
         self.shortage = Shortage(cluster, rlog, store)
         self.retaining = Retaining(
             rlog,
@@ -216,12 +217,13 @@ class Node(NodePort):
             cluster_clock,
             cluster.version.gate(2),
             self.shortage.refuses,
+            self.quotas,
         )
         self.delayed = Delayed(
             DelayedHost(self), self.reason_of, cluster_clock, entropy.token_bytes, cluster.version.gate(2)
         )
         self.publishing = Publishing(
-            router, self.retaining.retain, self.delayed.take, self.spawn, self.reactor.soon, clock.monotonic
+            router, self.retaining.retain_left, self._delay_left, self.spawn, self.reactor.soon, clock.monotonic
         )
         router.shared.on_refused = self.publishing.share
         self.homes.on_will = partial(self.publish_left, accepted=_nobody_waits)
@@ -241,6 +243,7 @@ class Node(NodePort):
         rlog.on_change(SHARES.name, self.remote_shares)
         rlog.on_change(CLAIMS.name, self.filters.exclusive.claims)
         rlog.on_change(DELAYED.name, self.delayed.schedule)
+        rlog.on_change(DELAYED.name, DelayedBytes(self.quotas.quotas.delayed))
         self.remote.go_live()
         self.remote_shares.go_live()
         arrivals = Arrivals(router, self.reactor.soon, self.spawn, lambda: self.state == "ready")
@@ -407,11 +410,23 @@ class Node(NodePort):
         message, channel = inbound.message, inbound.channel
         if is_delayed(message.topic):
             warrant = self.access.warrant(channel, _said(inbound.said), message.topic)
-            inbound.logged(await self.delayed.take(message, warrant), deliver=False)
+            reason = await self._delay(message, warrant)
+            inbound.logged(Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason, deliver=False)
             return
         if isinstance(channel, Channel) and isinstance(channel.token, int):
             message.author = author_of(channel.client_id(), channel.token, is_will=False)
+        message.user = channel.principal.username
         inbound.logged(await self.retaining.retain(message))
+
+    async def _delay(self, message: Publish, warrant: Warrant | None) -> int:
+        size_bytes = RETAINED_MESSAGE_BYTES + len(message.packet)
+        with self.quotas.storing(None if warrant is None else warrant.user, size_bytes) as may:
+            return await self.delayed.take(message, warrant) if may else OVER_QUOTA
+
+    async def _delay_left(self, message: Publish, warrant: Warrant | None) -> int:
+        """Of a client that is gone: what is beyond its user's quota is dropped, and not tried again."""
+        reason = await self._delay(message, warrant)
+        return Reason.SUCCESS if reason == OVER_QUOTA else reason
 
     def publish(self, will: Will, session: Session) -> None:
         self.publish_left(Left(session.client_id, None, will), _nobody_waits)
@@ -420,6 +435,7 @@ class Node(NodePort):
         """A will that is due, if its client may still publish it."""
         message = left.will.message
         warrant = decoded(left.will.warrant, left.client_id, left.user)
+        message.user = warrant.user if warrant.why & KNOWN else left.user
         said = warrant.said(message.topic, message.qos, message.retain)
         verdict = self.access.auth.warrants.judge(warrant, said)
         if verdict == DENIED:

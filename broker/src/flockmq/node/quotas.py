@@ -10,10 +10,11 @@ asked who they are there are no users, and no quotas.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -22,8 +23,9 @@ from flockmq.cluster.membership import CORE_ROLES
 from flockmq.cluster.service import Cluster
 from flockmq.config.schema import Quotas as Settings
 from flockmq.home.store import Store
-from flockmq.quotas import KINDS, NOTHING, UNLIMITED, Held, Quotas, Usage, default_limits, most, over
+from flockmq.quotas import KINDS, NOTHING, UNLIMITED, Held, Quotas, Stored, Usage, default_limits, most, over
 from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import DelayedMessage
 
 log: Final = logging.getLogger(__name__)
 
@@ -80,12 +82,18 @@ class UserQuotas:
         self._now_s = now_s
         self._heard: dict[str, tuple[float, Note]] = {}
         """By incarnation, when and what it said last."""
+        self._pending: dict[bytes, int] = {}
+        """Bytes that are on their way into the log."""
         self._is_urgent = False
         self._soon: asyncio.TimerHandle | None = None
         self.quotas = Quotas(self._limits())
         self.quotas.on_growth = self._grew
         for method in (HELD, ELSEWHERE):
             cluster.on_note(method, partial(self._hear, method))
+
+    def whose(self, user: bytes | None) -> bytes | None:
+        """None: nobody is asked who it is."""
+        return user if self._identifies() else None
 
     def usage(self, user: bytes | None) -> Usage | None:
         return None if user is None or not self._identifies() else self.quotas.of(user)
@@ -94,7 +102,19 @@ class UserQuotas:
         """For as long as the node lives."""
         while True:
             await asyncio.sleep(bounds.QUOTA_TOLD_EVERY_S)
+            before = self.quotas.limits
             self.look()
+            if self.quotas.limits != before:
+                await self._note_all()
+
+    async def _note_all(self) -> None:
+        """Whoever has much, by what is much now."""
+        usages = self.quotas.usages()
+        for first in range(0, len(usages), bounds.QUOTA_SLICE_USERS):
+            for reference in usages[first : first + bounds.QUOTA_SLICE_USERS]:
+                if (usage := reference()) is not None:
+                    usage.note()
+            await asyncio.sleep(0)
 
     def look(self) -> None:
         since_s = self._now_s() - bounds.QUOTA_HEARD_MAX_S
@@ -110,8 +130,29 @@ class UserQuotas:
 
     def users(self) -> dict[bytes, Held]:
         """Those who use most of a quota, in the whole cluster."""
-        known = {**self.quotas.elsewhere, **self.quotas.noted}
+        known = dict.fromkeys((*self.quotas.elsewhere, *self.quotas.noted, *self._storing()))
         return most({user: self.quotas.total(user) for user in known}, self.quotas.limits)
+
+    def _storing(self) -> list[bytes]:
+        return sorted(self.quotas.retained.large | self.quotas.delayed.large)
+
+    @contextlib.contextmanager
+    def storing(self, user: bytes | None, more_bytes: int) -> Iterator[bool]:
+        """Whether the log may keep so much more of this user; it counts until the log has it."""
+        if user is None or more_bytes <= 0 or not self._identifies():
+            yield True
+            return
+        pending = self._pending.get(user, 0)
+        if not self.quotas.may_store(user, pending + more_bytes):
+            yield False
+            return
+        self._pending[user] = pending + more_bytes
+        try:
+            yield True
+        finally:
+            self._pending[user] -= more_bytes
+            if not self._pending[user]:
+                del self._pending[user]
 
     # --- what others have ---------------------------------------------------------------------------------------------
 
@@ -191,6 +232,35 @@ class UserQuotas:
         for name in standing:
             if name not in still:
                 self._rlog.clear_alarm(name)
+
+
+class DelayedBytes:
+    """Listens to `delayed`: what users have there."""
+
+    def __init__(self, stored: Stored) -> None:
+        self._stored = stored
+
+    def put(self, key: bytes, value: DelayedMessage, old: DelayedMessage | None) -> None:
+        if old is not None:
+            self.delete(key, old)
+        if value.client_id or value.user:
+            self._stored.change(value.user, delayed_bytes(value))
+
+    def delete(self, key: bytes, old: DelayedMessage) -> None:
+        if old.client_id or old.user:
+            self._stored.change(old.user, -delayed_bytes(old))
+
+    def fresh(self) -> Self:
+        fresh = Stored()
+        fresh.shown_bytes = self._stored.shown_bytes
+        return type(self)(fresh)
+
+    def swap(self, fresh: Self) -> None:
+        self._stored.swap(fresh._stored)
+
+
+def delayed_bytes(row: DelayedMessage) -> int:
+    return bounds.RETAINED_MESSAGE_BYTES + len(row.topic) + len(row.payload) + len(row.properties)
 
 
 _SILENT: Final = Note(0, [])

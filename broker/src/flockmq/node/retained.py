@@ -12,10 +12,17 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Self
 
-from flockmq.bounds import RETAINED_BACK_S, RETAINED_FEED_TOPICS, RETAINED_LIVE_MAX_TOPICS, SINK_DRAINED_BYTES
+from flockmq.bounds import (
+    RETAINED_BACK_S,
+    RETAINED_FEED_TOPICS,
+    RETAINED_LIVE_MAX_TOPICS,
+    RETAINED_MESSAGE_BYTES,
+    SINK_DRAINED_BYTES,
+)
 from flockmq.clock import Clock
 from flockmq.mqtt.topics import matching
 from flockmq.node.giving import Giving
+from flockmq.quotas import Stored
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.routing.retained import RetainedIndex
 from flockmq.session.publish import Publish, publication, with_expiry
@@ -32,10 +39,17 @@ def _size(row: object) -> int:
     return len(row.payload) + len(row.properties)
 
 
+def stored_bytes(topic: bytes, row: RetainedMessage) -> int:
+    """Of its user's quota."""
+    return RETAINED_MESSAGE_BYTES + len(topic) + len(row.payload) + len(row.properties)
+
+
 class Retained:
     """Listens to `messages`. `expiring`: topics whose messages expire, and when, in ms of the cluster's time."""
 
-    def __init__(self) -> None:
+    def __init__(self, stored: Stored | None = None) -> None:
+        """`stored`: what users have of it."""
+        self.stored = Stored() if stored is None else stored
         self.index = RetainedIndex(_size)
         self.expiring: dict[bytes, int] = {}
         self.owed: set[Owed] = set()
@@ -44,6 +58,8 @@ class Retained:
         self._changes = 0
 
     def put(self, key: bytes, value: RetainedMessage, old: RetainedMessage | None) -> None:
+        self._count(key, old, -1)
+        self._count(key, value, 1)
         if value.payload:
             self.index.put(key, value)
         else:
@@ -60,8 +76,13 @@ class Retained:
                 self._changed.popitem(last=False)
 
     def delete(self, key: bytes, old: RetainedMessage) -> None:
+        self._count(key, old, -1)
         self.index.remove(key)
         self.expiring.pop(key, None)
+
+    def _count(self, topic: bytes, row: RetainedMessage | None, times: int) -> None:
+        if row is not None and row.user is not None:
+            self.stored.change(row.user, times * stored_bytes(topic, row))
 
     def owe(self, subscription: Subscription, saw_all: bool) -> Owed:
         """What the subscription is owed from now on, until it is `settled`."""
@@ -84,10 +105,13 @@ class Retained:
         return owed.saw_all and self._changed.get(topic, 0) > owed.since
 
     def fresh(self) -> Self:
-        return type(self)()
+        fresh = type(self)()
+        fresh.stored.shown_bytes = self.stored.shown_bytes
+        return fresh
 
     def swap(self, fresh: Self) -> None:
         self.index, self.expiring = fresh.index, fresh.expiring
+        self.stored.swap(fresh.stored)
 
     def has_expired(self, topic: bytes, now_ms: int) -> bool:
         return 0 < self.expiring.get(topic, 0) <= now_ms

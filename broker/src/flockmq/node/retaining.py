@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Final
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
 
 from flockmq.bounds import (
     RETAINED_BACK_S,
@@ -23,13 +24,27 @@ from flockmq.bounds import (
 from flockmq.clock import Clock
 from flockmq.mqtt.reason import Reason
 from flockmq.node.claims import ReasonOf
-from flockmq.node.retained import Retained
+from flockmq.node.retained import Retained, stored_bytes
 from flockmq.rlog.entry import Op
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, RetainedMessage
 from flockmq.session.publish import NO_EXPIRY, Publish
 
 log: Final = logging.getLogger(__name__)
+
+
+OVER_QUOTA: Final = -1
+"""Its user has as much in the log as one may have."""
+
+
+class Quotas(Protocol):
+    """What users may have in the log."""
+
+    def whose(self, user: bytes | None) -> bytes | None:
+        """None: nobody is asked who it is."""
+        ...
+
+    def storing(self, user: bytes | None, more_bytes: int) -> AbstractContextManager[bool]: ...
 
 
 class Retaining:
@@ -45,6 +60,7 @@ class Retaining:
         clock: Clock,
         has_authors: Callable[[], bool],
         refuses: Callable[[], bool],
+        quotas: Quotas,
     ) -> None:
         self._rlog = rlog
         self._retained = retained
@@ -53,35 +69,52 @@ class Retaining:
         self._clock = clock
         self._has_authors = has_authors
         self._refuses = refuses
+        self._quotas = quotas
 
     async def retain(self, message: Publish) -> int:
         """Write, then see every route that was written before: the reason code for the publisher."""
+        reason = await self._retained_as(message)
+        return Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason
+
+    async def retain_left(self, message: Publish) -> int:
+        """Of a client that is gone: what is beyond its user's quota isn't retained, and not tried again."""
+        reason = await self._retained_as(message)
+        return Reason.SUCCESS if reason == OVER_QUOTA else reason
+
+    async def _retained_as(self, message: Publish) -> int:
         payload = message.payload()
-        author = message.author if self._has_authors() else b""
         if payload and self._refuses():
             return Reason.QUOTA_EXCEEDED
         if payload:
             expires_ms = 0 if message.expiry_s == NO_EXPIRY else self._clock.wall_ms() + message.expiry_s * 1000
-            row = RetainedMessage(payload, message.qos, message.properties, message.version, expires_ms, author)
-            reason = await self._written(MESSAGES.put(message.topic, row))
+            reason = await self._keep(message, payload, message.properties, expires_ms)
         else:
-            reason = await self._clear(message, author)
+            reason = await self._clear(message)
         if reason == Reason.SUCCESS and not self._rlog.has_all(ROUTE, when=RETAINED):
             # it is retained: to refuse it now would be too late
             while not await self.caught_up(ROUTE):  # noqa: ASYNC110 - Redis tells nobody that it is back
                 await asyncio.sleep(RETAINED_BACK_S)
         return reason
 
-    async def _clear(self, message: Publish, author: bytes) -> int:
+    async def _clear(self, message: Publish) -> int:
         """[MQTT-3.3.1-6]. A row says that it was cleared, and by whom; if there is no room for one the topic is cleared
         all the same."""
-        if author:
+        if message.author and self._has_authors():
             expires_ms = self._clock.wall_ms() + int(RETAINED_CLEARED_KEPT_S * 1000)
-            row = RetainedMessage(b"", message.qos, b"", message.version, expires_ms, author)
-            reason = await self._written(MESSAGES.put(message.topic, row))
-            if reason != Reason.QUOTA_EXCEEDED:
+            reason = await self._keep(message, b"", b"", expires_ms)
+            if reason not in (Reason.QUOTA_EXCEEDED, OVER_QUOTA):
                 return reason
         return await self._written(MESSAGES.delete(message.topic))
+
+    async def _keep(self, message: Publish, payload: bytes, properties: bytes, expires_ms: int) -> int:
+        author, user = (message.author, self._quotas.whose(message.user)) if self._has_authors() else (b"", None)
+        row = RetainedMessage(payload, message.qos, properties, message.version, expires_ms, author, user)
+        former = self._rlog.tables.messages.get(message.topic)
+        more_bytes = stored_bytes(message.topic, row)
+        if former is not None and former.user == user:
+            more_bytes -= stored_bytes(message.topic, former)
+        with self._quotas.storing(user, more_bytes) as may:
+            return await self._written(MESSAGES.put(message.topic, row)) if may else OVER_QUOTA
 
     async def _written(self, op: Op) -> int:
         written = self._rlog.submit(RETAINED, [op])

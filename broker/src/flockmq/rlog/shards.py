@@ -69,8 +69,9 @@ class Alarm(msgspec.Struct, frozen=True, array_like=True):
 
 class RetainedMessage(msgspec.Struct, frozen=True, array_like=True):
     """`properties` are the encoded MQTT 5 properties to send along, `version` the publisher's protocol version;
-    `expires_ms` is the cluster's time since the epoch (0: never); `author` as in authors.py. Without a payload: the
-    topic was cleared, and is until it expires, so that nothing older of its author comes back.
+    `expires_ms` is the cluster's time since the epoch (0: never); `author` as in authors.py; `user`: whose quota it
+    takes, None where nobody knows. Without a payload: the topic was cleared, and is until it expires, so that nothing
+    older of its author comes back.
     """
 
     payload: bytes
@@ -79,6 +80,7 @@ class RetainedMessage(msgspec.Struct, frozen=True, array_like=True):
     version: int
     expires_ms: int = 0
     author: bytes = b""
+    user: bytes | None = None
 
 
 class User(msgspec.Struct, frozen=True, array_like=True):
@@ -181,10 +183,11 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def _pack_retained(message: RetainedMessage) -> bytes:
-    """Without an author to the bytes of the first cluster version."""
-    if message.author:
+    """Without an author and a user to the bytes of the first cluster version."""
+    first = (message.payload, message.qos, message.properties, message.version, message.expires_ms)
+    if message.user is not None:
         return _pack(message)
-    return _pack((message.payload, message.qos, message.properties, message.version, message.expires_ms))
+    return _pack((*first, message.author) if message.author else first)
 
 
 def _keeps_retained(old: RetainedMessage, new: RetainedMessage) -> bool:

@@ -119,7 +119,7 @@ class Publish:
     the payload is what stands in `packet` from `payload_at` on; `expiry_s` is the Message Expiry Interval or NO_EXPIRY.
     `origin`: its id where it has one from its publisher's session (`session.origin`), and `publisher`: the client id
     that no-local asks for, where its connection isn't here; else b"". `author`: of one that is retained, where it has
-    one (`rlog.authors`).
+    one (`rlog.authors`); `user`: whose quota it takes if it is retained, None where nobody has one.
     """
 
     __slots__ = (
@@ -135,6 +135,7 @@ class Publish:
         "qos",
         "retain",
         "topic",
+        "user",
         "version",
     )
 
@@ -162,6 +163,7 @@ class Publish:
         self.origin: bytes = b""
         self.publisher: bytes = b""
         self.author: bytes = b""
+        self.user: bytes | None = None
         self._forms: dict[int, bytes] | None = None
 
     def payload(self) -> bytes:
@@ -233,6 +235,7 @@ def waited(message: Publish, waited_s: int) -> Publish | None:
         left_s,
     )
     left.origin, left.publisher, left.author = message.origin, message.publisher, message.author
+    left.user = message.user
     return left
 
 

@@ -9,12 +9,15 @@ import msgspec
 import pytest
 
 from flockmq import bounds
+from flockmq.bounds import QUOTA_RETAINED_SHOWN_BYTES, RETAINED_MESSAGE_BYTES
 from flockmq.config.schema import Quotas as Settings
 from flockmq.config.values import read
 from flockmq.errors import ConfigError
 from flockmq.node.quotas import PREFIX, UserQuotas, name_of
-from flockmq.quotas import INFINITE, UNLIMITED, Held, default_limits
+from flockmq.node.retained import Retained
+from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, Held, Quotas, default_limits
 from flockmq.rlog.memory import Memory
+from flockmq.rlog.shards import MESSAGES, RetainedMessage
 
 MIB = 1024 * 1024
 
@@ -176,3 +179,54 @@ def test_what_is_no_quota_is_refused(said: object) -> None:
     hints = get_type_hints(Settings, include_extras=True)
     with pytest.raises(ConfigError, match='must be a number of at least 1, for example 100000, or "infinity"'):
         read(said, hints["max_sessions"], "quotas.max_sessions")
+
+
+# What is retained and delayed.
+
+
+def test_what_stands_in_the_log_counts_for_who_wrote_it_last() -> None:
+    quotas = Quotas(UNLIMITED._replace(retained_bytes=1000))
+    retained = Retained(quotas.retained)
+    eves = RetainedMessage(b"x" * 100, 1, b"", 5, user=b"eve")
+    jos = RetainedMessage(b"x" * 10, 1, b"", 5, user=b"jo")
+    retained.put(b"t", eves, None)
+    assert quotas.total(b"eve").retained_bytes == RETAINED_MESSAGE_BYTES + 101
+    retained.put(b"t", jos, eves)
+    assert (quotas.total(b"eve"), quotas.total(b"jo").retained_bytes) == (NOTHING, RETAINED_MESSAGE_BYTES + 11)
+    retained.put(b"u", RetainedMessage(b"x", 1, b"", 5), None)
+    retained.delete(b"u", RetainedMessage(b"x", 1, b"", 5))
+    retained.delete(b"t", jos)
+    assert quotas.retained.by_user == {}
+
+
+def test_a_bootstrap_brings_what_users_have() -> None:
+    quotas = Quotas()
+    live = Retained(quotas.retained)
+    live.put(b"t", RetainedMessage(b"x", 1, b"", 5, user=b"eve"), None)
+    fresh = live.fresh()
+    fresh.put(b"u", RetainedMessage(b"x" * QUOTA_RETAINED_SHOWN_BYTES, 1, b"", 5, user=b"jo"), None)
+    live.swap(fresh)
+    assert list(quotas.retained.by_user) == [b"jo"]
+    assert quotas.retained.large == {b"jo"}
+
+
+async def test_what_is_on_its_way_into_the_log_counts() -> None:
+    _, nodes = cluster(Settings(max_retained_bytes=100))
+    part = nodes[0].part
+    with part.storing(b"eve", 60) as first, part.storing(b"eve", 60) as second, part.storing(b"jo", 60) as others:
+        assert (first, second, others) == (True, False, True)
+    with part.storing(b"eve", 60) as may:
+        assert may, "it never came there"
+    with part.storing(None, 1000) as may:
+        assert may, "nobody knows whose it is"
+    assert part.quotas.refused["retained_bytes"] == 1
+
+
+@pytest.mark.parametrize("user", [None, b"", b"eve"])
+@pytest.mark.parametrize("author", [b"", b"a" * 25])
+def test_the_row_of_a_retained_message_says_whose_it_is(user: bytes | None, author: bytes) -> None:
+    row = RetainedMessage(b"x", 1, b"", 5, 0, author, user)
+    raw = MESSAGES.encode(row)
+    assert MESSAGES.decode(raw) == row
+    fields = len(msgspec.msgpack.decode(raw))
+    assert fields == (7 if user is not None else 6 if author else 5), "an older release reads what it knows"

@@ -59,6 +59,16 @@ class Log:
         return not self._waiting
 
 
+class Unlimited:
+    """Nobody has a quota."""
+
+    def whose(self, user: bytes | None) -> bytes | None:
+        return None
+
+    def storing(self, user: bytes | None, more_bytes: int) -> contextlib.AbstractContextManager[bool]:
+        return contextlib.nullcontext(True)
+
+
 def row(expires_ms: int) -> RetainedMessage:
     return RetainedMessage(b"x", 0, b"", 5, expires_ms)
 
@@ -81,6 +91,7 @@ def watched(retained: Retained, leads: Iterable[bool] = ()) -> Iterator[Log]:
         SYSTEM,
         lambda: True,
         lambda: False,
+        Unlimited(),
     )
     watching = asyncio.ensure_future(part.watch_expired())
     yield log
