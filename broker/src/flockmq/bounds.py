@@ -582,6 +582,11 @@ STANDING_WAIT_S: Final = 1.0
 STANDING_AGAIN_S: Final = 0.5
 STANDING_AGAIN_MAX: Final = 20
 """Who has a SUBSCRIBE under way is judged again, after so long, and so often at most."""
+STANDING_READS_MAX: Final = 5
+"""How often a session's subscriptions are read anew because its client changed them meanwhile."""
+STANDING_PAGE_BYTES: Final = 32 * 1024
+"""Of a session's subscriptions go so many at a time from its home to the node that judges them, or one."""
+STANDING_ROW_BYTES: Final = 8
 STANDING_LOGGED_PER_S: Final = 10
 SESSIONS_TICK_S: Final = 0.25
 """How often wills that are due and sessions that expired are looked for."""

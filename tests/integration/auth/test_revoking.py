@@ -42,28 +42,33 @@ def hears_nothing_of(client: Client, publisher: Client, topic: str, end: str) ->
 
 @pytest.mark.parametrize("of", ["all", "clientid/c"])
 @pytest.mark.parametrize("version", [V5, V311])
+@pytest.mark.parametrize("lasts", [False, True])
 def test_a_subscription_that_stands_ends_on_every_node(
-    fleet: Configured, of: str, version: MQTTProtocolVersion
+    fleet: Configured, of: str, version: MQTTProtocolVersion, lasts: bool
 ) -> None:
     fleet.configure(RULES)
     core, replicant = fleet.core("core-0"), fleet.replicant("replicant-0")
-    with Client(replicant.mqtt, "c", version) as client, Client(replicant.mqtt, "p") as publisher:
+    with Client(replicant.mqtt, "c", version, lasts=lasts) as client, Client(replicant.mqtt, "p") as publisher:
         client.subscribe("secret/#")
         client.subscribe("open/#")
         publisher.publish("secret/1", "was allowed")
         assert client.receive()[0] == "secret/1"
-        forbid(core, ["secret/#"], of)
         changed_s = time.monotonic()
-        eventually(lambda: revoked(replicant) == 1, "the subscription ended")
+        forbid(core, ["secret/#"], of)
+        eventually(lambda: revoked(core, replicant) == 1, "the subscription ended")
         assert time.monotonic() - changed_s < WITHIN_S
         hears_nothing_of(client, publisher, "secret/2", "open/2")
-        eventually(lambda: replicant.metric("flockmq_subscriptions") == 1, "it is counted no more")
+        home = core if lasts else replicant
+        eventually(lambda: home.metric("flockmq_subscriptions") == 1, "it is counted no more")
 
 
 @pytest.mark.parametrize("version", [V5, V311])
-def test_who_lost_a_subscription_may_be_disconnected(fleet: Configured, version: MQTTProtocolVersion) -> None:
+@pytest.mark.parametrize("lasts", [False, True])
+def test_who_lost_a_subscription_may_be_disconnected(
+    fleet: Configured, version: MQTTProtocolVersion, lasts: bool
+) -> None:
     node = fleet.single(RULES + 'revoked_subscriptions = "disconnect"\n')
-    with Client(node.mqtt, "c", version) as client, Client(node.mqtt, "other") as other:
+    with Client(node.mqtt, "c", version, lasts=lasts) as client, Client(node.mqtt, "other") as other:
         client.subscribe("secret/#")
         other.subscribe("open/#")
         forbid(node, ["secret/+/a"])
@@ -73,9 +78,10 @@ def test_who_lost_a_subscription_may_be_disconnected(fleet: Configured, version:
         assert other.receive()[0] == "open/1"
 
 
-def test_a_group_and_an_exclusive_filter_are_others_again(fleet: Configured) -> None:
+@pytest.mark.parametrize("lasts", [False, True])
+def test_a_group_and_an_exclusive_filter_are_others_again(fleet: Configured, lasts: bool) -> None:
     node = fleet.single(RULES)
-    with Client(node.mqtt, "c") as client, Client(node.mqtt, "d") as other:
+    with Client(node.mqtt, "c", lasts=lasts) as client, Client(node.mqtt, "d") as other:
         client.subscribe("$share/g/secret/#")
         other.subscribe("$share/g/secret/#")
         client.subscribe("$exclusive/alone")
@@ -90,7 +96,8 @@ def test_a_group_and_an_exclusive_filter_are_others_again(fleet: Configured) -> 
             client.messages.get_nowait()
 
 
-def test_what_is_rewritten_is_judged_as_it_was_asked_for(fleet: Configured) -> None:
+@pytest.mark.parametrize("lasts", [False, True])
+def test_what_is_rewritten_is_judged_as_it_was_asked_for(fleet: Configured, lasts: bool) -> None:
     node = fleet.single("""
     [authentication]
     allow_anonymous = true
@@ -104,7 +111,7 @@ def test_what_is_rewritten_is_judged_as_it_was_asked_for(fleet: Configured) -> N
     """)
     rule = {"permit": "allow", "topics": ["secret", "open"]}
     assert api(node, "PUT", "/rules/all", {"rules": [rule]})[0] == 200
-    with Client(node.mqtt, "c") as client:
+    with Client(node.mqtt, "c", lasts=lasts) as client:
         client.subscribe("secret")
         client.subscribe("open")
         assert api(node, "PUT", "/rules/all", {"rules": [{**rule, "topics": ["open"]}]})[0] == 200
@@ -113,9 +120,10 @@ def test_what_is_rewritten_is_judged_as_it_was_asked_for(fleet: Configured) -> N
         assert client.receive()[:2] == ("tenants/c/open", "still heard")
 
 
-async def test_what_waits_for_who_reads_slowly_goes_nowhere(fleet: Configured) -> None:
+@pytest.mark.parametrize("lasts", [False, True])
+async def test_what_waits_for_who_reads_slowly_goes_nowhere(fleet: Configured, lasts: bool) -> None:
     node = fleet.single(RULES + "[mqtt]\nmax_inflight = 1\n")
-    with Client(node.mqtt, "c", acknowledges=False) as client, Client(node.mqtt, "p") as publisher:
+    with Client(node.mqtt, "c", lasts=lasts, acknowledges=False) as client, Client(node.mqtt, "p") as publisher:
         client.subscribe("secret/#")
         client.subscribe("open/#")
         publisher.publish("open/0", "under way")
@@ -127,3 +135,70 @@ async def test_what_waits_for_who_reads_slowly_goes_nowhere(fleet: Configured) -
         eventually(lambda: node.metric("flockmq_messages_dropped_total") == 5, "what waits is dropped")
         client.acknowledge(message)
         assert client.receive()[0] == "open/1"
+
+
+def judged_on_return(port: int, client_id: str = "c") -> list[tuple[str, str]]:
+    """What comes to who comes back, up to what is the last of it."""
+    came = []
+    with Client(port, client_id, lasts=True) as client:
+        assert client.session_present
+        while not came or came[-1][1] != "end":
+            came.append(client.receive()[:2])
+    return came
+
+
+@pytest.mark.parametrize("at", ["replicant", "core"])
+def test_who_comes_back_is_judged_before_anything_comes(fleet: Configured, at: str) -> None:
+    fleet.configure(RULES)
+    core, replicant = fleet.core("core-0"), fleet.replicant("replicant-0")
+    port = replicant.mqtt if at == "replicant" else core.mqtt
+    with Client(port, "c", lasts=True) as client:
+        client.subscribe("secret/#")
+        client.subscribe("open/#")
+        client.subscribe("$exclusive/alone")
+    with Client(core.mqtt, "p") as publisher:
+        for number in range(5):
+            publisher.publish(f"secret/{number}", "waits")
+        publisher.publish("open/1", "waits")
+        forbid(core, ["secret/#", "alone"], "clientid/c")
+        publisher.publish("secret/5", "waits")
+        publisher.publish("open/2", "end")
+        assert judged_on_return(port) == [("open/1", "waits"), ("open/2", "end")]
+        assert core.metric("flockmq_messages_dropped_total") == 6
+        assert revoked(core, replicant) == 2
+        eventually(lambda: publisher.ask_for("$exclusive/alone") == 1, "another may have it")
+        assert api(core, "DELETE", "/rules/clientid/c")[0] == 204
+        publisher.publish("secret/6", "nobody waits for it")
+        publisher.publish("open/3", "end")
+        assert judged_on_return(port) == [("open/3", "end")]
+
+
+def test_who_comes_back_to_the_same_rules_is_not_asked_about(fleet: Configured) -> None:
+    node = fleet.single(RULES)
+    forbid(node, ["secret/#"])
+    with Client(node.mqtt, "c", lasts=True) as client:
+        client.subscribe("open/#")
+    asked = node.metric("flockmq_authorizations_total")
+    with Client(node.mqtt, "p") as publisher:
+        publisher.publish("open/1", "end")
+    asked_by_publisher = node.metric("flockmq_authorizations_total") - asked
+    assert judged_on_return(node.mqtt) == [("open/1", "end")]
+    assert node.metric("flockmq_authorizations_total") == asked + asked_by_publisher
+
+
+def test_it_is_judged_wherever_it_comes_back_and_whoever_died_meanwhile(fleet: Configured) -> None:
+    fleet.configure(RULES)
+    cores = [fleet.core(f"core-{number}") for number in range(3)]
+    ids = [f"c{number}" for number in range(12)]
+    for client_id in ids:
+        with Client(cores[0].mqtt, client_id, lasts=True) as client:
+            client.subscribe("secret/#")
+            client.subscribe("open/#")
+    with Client(cores[1].mqtt, "p") as publisher:
+        publisher.publish("secret/1", "waits")
+        forbid(cores[1], ["secret/#"])
+        cores[0].kill()
+        publisher.publish("secret/2", "waits")
+        publisher.publish("open/1", "end")
+        for client_id in ids:
+            assert judged_on_return(cores[2].mqtt, client_id) == [("open/1", "end")]

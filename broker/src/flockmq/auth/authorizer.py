@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from flockmq.auth.asking import Asking
 from flockmq.auth.outside import Crowded, Unanswered
-from flockmq.auth.rules import Rules, Subject, tells_of_clients
+from flockmq.auth.rules import Rules, Subject, digest, tells_of_clients
 from flockmq.auth.settings import Authorization
 from flockmq.auth.sources import CLIENTID, AskedRules, LogRules, Source
 from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
@@ -87,6 +87,23 @@ class Authorizer:
         if principal.superuser:
             return False
         return bool(self._sources) or principal.rules is not None or self._no_match == "deny"
+
+    def fingerprint(self, client_id: bytes, principal: Principal, peer: Peer) -> bytes | None:
+        """What stands for all that decides about this client: the same, and every answer is the same. None: it may do
+        everything; b"": other services decide, who may say anything."""
+        if not self.must_check(principal):
+            return None
+        if self._asks:
+            return b""
+        subject = _subject(client_id, principal, peer)
+        own = [principal.rules] if isinstance(principal.rules, Rules) else []
+        sources = [
+            rules for source in self._sources if not isinstance(source, AskedRules) for rules in source.about(subject)
+        ]
+        rules = [*own, *sources]
+        where = f"{subject.peerhost} {subject.common_name}" if any(some.asks_where for some in rules) else ""
+        decides = f"{self._no_match} {len(own)} {principal.rules is None}"
+        return digest(principal.username, decides.encode(), where.encode(), *(some.digest for some in rules))
 
     def check(
         self, client_id: bytes, principal: Principal, peer: Peer, action: int, topic: bytes, qos: int, retain: bool

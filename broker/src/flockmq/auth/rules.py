@@ -11,6 +11,7 @@ fits a client whose value has `/`, `+` or `#` in it, or makes `$SYS` and its lik
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from flockmq.session.peer import UNKNOWN
 from flockmq.session.port import PUBLISH, SUBSCRIBE
 
 ACTIONS: Final = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "all": PUBLISH | SUBSCRIBE}
+FINGERPRINT_BYTES: Final = 8
 CLIENT_VALUES: Final = ("clientid", "username", "peerhost", "cert_common_name")
 
 _PLUS: Final = b"+"
@@ -58,17 +60,24 @@ class Subject:
 class Rules:
     """Some rules in their order. Raises ValueError that names the rule and the mend."""
 
-    __slots__ = ("_rules",)
+    __slots__ = ("_rules", "asks_where", "digest")
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         if len(rules) > RULES_OF_ONE_MAX:
             raise ValueError(f"{len(rules)} rules are more than {RULES_OF_ONE_MAX}")
+        self.digest = digest(msgspec.json.encode(rules))
+        self.asks_where = any(_asks_where(rule) for rule in rules)
+        """Something depends on the client's address or certificate."""
         self._rules: list[_Compiled] = []
         for place, rule in enumerate(rules, start=1):
             try:
                 self._rules.append(_Compiled(rule))
             except ValueError as error:
                 raise ValueError(f"rule {place}: {error}") from None
+
+    def about(self, subject: Subject) -> Sequence[Rules]:
+        """They are the same for everybody."""
+        return (self,)
 
     def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
         """Whether it may; None: no rule says anything of it."""
@@ -77,6 +86,18 @@ class Rules:
             if rule.fits(subject, action, topic, levels, qos, retain):
                 return rule.permits
         return None
+
+
+def digest(*parts: bytes) -> bytes:
+    """FINGERPRINT_BYTES that stand for these."""
+    hashed = hashlib.blake2b(digest_size=FINGERPRINT_BYTES)
+    for part in parts:
+        hashed.update(len(part).to_bytes(4, "big") + part)
+    return hashed.digest()
+
+
+def _asks_where(rule: Rule) -> bool:
+    return bool(rule.ipaddr) or any("${peerhost}" in topic or "${cert_common_name}" in topic for topic in rule.topics)
 
 
 class _Compiled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -35,6 +35,9 @@ class Source(Protocol):
     """Says whether a client may: True, False, or None where it has nothing to say."""
 
     def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None: ...
+    def about(self, subject: Subject) -> Sequence[Rules]:
+        """All that its decisions about this client come from."""
+        ...
 
 
 class LogRules:
@@ -45,14 +48,16 @@ class LogRules:
         self._compiled: dict[tuple[str, str], Rules | None] = {}
 
     def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
+        for rules in self.about(subject):
+            if (decision := rules.decide(subject, action, topic, qos, retain)) is not None:
+                return decision
+        return None
+
+    def about(self, subject: Subject) -> Sequence[Rules]:
         keys = [(CLIENTID, subject.clientid), (ALL, "")]
         if subject.username:
             keys.insert(1, (USERNAME, subject.username))
-        for key in keys:
-            rules = self._rules(key)
-            if rules is not None and (decision := rules.decide(subject, action, topic, qos, retain)) is not None:
-                return decision
-        return None
+        return [rules for key in keys if (rules := self._rules(key)) is not None]
 
     def forget(self, key: tuple[str, str] | None) -> None:
         """These rules changed; None: any may have."""

@@ -64,12 +64,13 @@ class Superseded(AttachError):
 
 class Admission(NamedTuple):
     """The connection holds the client id. `lasts`: its session runs at its home; `present`: it was there before;
-    `absent`: there was nothing that had to end."""
+    `absent`: there was nothing that had to end; `unjudged`: nothing is sent before its subscriptions are judged."""
 
     token: int
     lasts: bool
     present: bool
     absent: bool = False
+    unjudged: bool = False
 
 
 Done = Callable[["Admission | AttachError"], None]
@@ -281,8 +282,8 @@ class Asking:
         elif status == wire.SUPERSEDED or token <= kicked:
             pending.done(Superseded(f"a newer connection has the client id {pending.client_id!r}"))
         else:
-            lasts, present, absent = (bool(flags & flag) for flag in (wire.LASTS, wire.PRESENT, wire.ABSENT))
-            pending.done(Admission(token, lasts, present, absent))
+            told = (bool(flags & flag) for flag in (wire.LASTS, wire.PRESENT, wire.ABSENT, wire.UNJUDGED))
+            pending.done(Admission(token, *told))
 
     def told(self, number: int, answer: bytes) -> None:
         question = self._questions.get(number)

@@ -35,6 +35,7 @@ from flockmq.home.taking import Spoilt, Taken
 from flockmq.home.wills import HASH as WILLS
 from flockmq.home.wills import Wills
 from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.reason import Reason
 from flockmq.rlog.authors import author_of
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogError
@@ -44,6 +45,8 @@ from flockmq.session.journal import USER, Ledger
 from flockmq.session.opening import Will
 from flockmq.session.origin import node_source
 from flockmq.session.port import NodePort
+from flockmq.session.publish import Stored
+from flockmq.session.revoked import drop_waiting
 from flockmq.session.session import Session
 from flockmq.session.sessions import Sessions
 from flockmq.session.slotted import slot_of
@@ -480,13 +483,27 @@ class Holding:
         slot = session.journal.slot
         self.settle(slot, partial(self._host.unrouted_slot, slot, session.client_id, filters))
 
+    def revoke(self, session: DurableSession, filters: list[bytes]) -> list[int]:
+        """These subscriptions end, and what waits by them alone: first, for that isn't judged again once they are gone.
+        Returns the reason codes of UNSUBACK."""
+        dropped, left = drop_waiting(session, filters)
+        self.router.counters.dropped_revoked += dropped
+        reasons = self.sessions.unsubscribe(session, filters)
+        self.router.counters.subscriptions_revoked += reasons.count(Reason.SUCCESS)
+        self._redispatch(session, left)
+        return reasons
+
+    def _redispatch(self, session: DurableSession, left: list[Stored]) -> None:
+        """Behind what was put for the session: else it may go on elsewhere."""
+        if left:
+            redispatch = partial(if_durable, partial(self.router.shared.redispatch, left))
+            self._host.soon(partial(session.journal.barrier, redispatch))
+
     def ended(self, session: DurableSession) -> None:
         slot = self.slots.get(session.journal.slot)
         if slot is not None:
             slot.clients.pop(session.client_id, None)
-        if left := self.router.shared.left_by(session):
-            redispatch = partial(if_durable, partial(self.router.shared.redispatch, left))
-            self._host.soon(partial(session.journal.barrier, redispatch))  # behind its end: else it may go on elsewhere
+        self._redispatch(session, self.router.shared.left_by(session))
         self._host.session_ended(session)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 
 from flockmq import bounds
 from flockmq.home import wire
@@ -55,11 +56,27 @@ class Questions:
             answer(b"")
 
     def _change(
-        self, session: DurableSession, sink: ToFront, question: wire.Subscribe | wire.Unsubscribe, answer: Answered
+        self,
+        session: DurableSession,
+        sink: ToFront,
+        question: wire.Subscribe | wire.Unsubscribe | wire.Standing | wire.Judged,
+        answer: Answered,
     ) -> None:
         """Its subscriptions."""
         self._holding.now()
         match question:
+            case wire.Standing(after):
+                answer(wire.encode(_page(session, after)))
+            case wire.Judged(denied, rules):
+                reasons = self._holding.revoke(session, denied)
+                was_held = session.must_be_judged
+                session.judged_by(rules)
+                if was_held:
+                    sink.is_held = False
+                    session.send_again()
+                self._holding.seal()
+                self._holding.settle(session.journal.slot, partial(answer, wire.encode(reasons)))
+                self._host.flush_soon()
             case wire.Unsubscribe(filters, nonce):
                 reasons = self._holding.sessions.unsubscribe(session, filters)
                 told_before = session.unsubscribed(nonce)
@@ -95,6 +112,22 @@ class Questions:
                 change()
             else:
                 sink.waiting.append(change)
+
+
+def _page(session: DurableSession, after: int) -> wire.Page:
+    held = session.subscriptions
+    subscriptions = held.values() if isinstance(held, dict) else [] if held is None else [held]
+    page: list[tuple[bytes, bytes, int]] = []
+    size_bytes = 0
+    for subscription in islice(subscriptions, after, None):
+        filter = subscription.filter
+        asked = session.asked_for(filter)
+        page.append((filter, asked, subscription.qos))
+        size_bytes += len(filter) + len(asked) + bounds.STANDING_ROW_BYTES
+        if size_bytes >= bounds.STANDING_PAGE_BYTES:
+            break
+    goes_on = after + len(page) < session.subscription_count()
+    return page, after + len(page) if goes_on else 0
 
 
 def hand_over(former: Sink, sink: Sink) -> None:

@@ -211,8 +211,11 @@ class Residents:
         fresh = self._made(slot.journal, source, opening, incarnation, client_id, token)
         asked_before = isinstance(known, DurableSession) and known.meta.will_source == opening.nonce
         former_expiry_s = -1 if known is None else known.expiry_s
+        fresh.judged = opening.rules or b""
         session, present = self.sessions.open(fresh, opening.clean_start and not asked_before)
         assert isinstance(session, DurableSession)
+        if present:
+            session.came_by(opening.rules)
         if present and asked_before:
             present = session.meta.source != source
         if not present and not opening.expiry_s:
@@ -221,7 +224,9 @@ class Residents:
             self.holding.settle(slot.number, partial(answer, 0))
             return
         slot.clients[client_id] = None
-        self._attach(session, token).former_expiry_s = former_expiry_s
+        sink = self._attach(session, token)
+        sink.former_expiry_s = former_expiry_s
+        sink.is_held = session.must_be_judged
         self.holding.seal()
         self._store.barrier(slot.number, partial(self._opened, session, token, present, answer))
 
@@ -278,7 +283,8 @@ class Residents:
         assert isinstance(sink, ToFront)
         sink.is_told = True
         sink.cuts = sink.node.cuts
-        answer(wire.LASTS | wire.PRESENT if present else wire.LASTS)
+        unjudged = wire.UNJUDGED if session.must_be_judged else 0
+        answer(wire.LASTS | (wire.PRESENT if present else 0) | unjudged)
         session.send_again()
         self.holding.seal()
         self._host.flush_soon()
@@ -330,7 +336,9 @@ class Residents:
             self.router.reached_anew(session)
         else:
             self.sessions.open(fresh, False)
-        self._attach(session, token).is_told = True
+        session.goes_on_by(opening.rules)
+        sink = self._attach(session, token)
+        sink.is_told, sink.is_held = True, session.must_be_judged
         self._expected.pop(client_id, None)
         session.reported(pairs)
         session.send_again()

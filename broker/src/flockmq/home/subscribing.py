@@ -127,6 +127,7 @@ class Subscribing:
             if isinstance(placed, int):
                 self._reasons[position] = placed
                 continue
+            session.note_asked(wanted.filter, wanted.asked or wanted.filter)
             self._reasons[position] = placed.qos
             self._made.append(placed)
             is_new = older is None

@@ -6,7 +6,7 @@ What a home sends to the client of a session that runs there is no note but data
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -44,6 +44,9 @@ LASTS: Final = 1
 """The session runs at its home; without it, on the node of its connection."""
 PRESENT: Final = 2
 """It was there before this connection."""
+UNJUDGED: Final = 8
+"""Other rules hold for the client than those by which its subscriptions were allowed: nothing is sent before the node
+says which of them still are (`Judged`)."""
 ABSENT: Final = 4
 """There was neither a session nor a connection that had to end. A home of an earlier release doesn't say."""
 
@@ -61,7 +64,8 @@ class Opening(msgspec.Struct, frozen=True, array_like=True):
     """What a CONNECT asks of a session that lasts, or may be there already, or has a will. `window` and
     `max_packet_bytes` are the client's; `zone` names its limits; `nonce` is this CONNECT's, by which a home knows it
     again when its answer was lost; `user`: whose client id it is from now on, as the node authenticated it (b"":
-    nobody), or None where client ids aren't bound to users.
+    nobody), or None where client ids aren't bound to users. `rules` stand for those that hold for the client, b"": they
+    may be any, so that its subscriptions are to be judged; None: it may do everything, or was judged.
     """
 
     version: int
@@ -73,6 +77,7 @@ class Opening(msgspec.Struct, frozen=True, array_like=True):
     nonce: bytes
     will: WillRow | None = None
     user: bytes | None = None
+    rules: bytes | None = None
 
 
 def is_guest(opening: Opening) -> bool:
@@ -86,6 +91,8 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     filter: bytes
     options: int
     """As in SUBSCRIBE (section 3.8.3.1)."""
+    asked: bytes = b""
+    """What the client asked for, where another filter was made of it."""
 
 
 class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=0):
@@ -110,7 +117,25 @@ class Receive(msgspec.Struct, frozen=True, array_like=True, tag=2):
     packet_id: int
 
 
-Question = Subscribe | Unsubscribe | Receive
+class Standing(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Answered with a page of the session's subscriptions, behind the first `after`: of each its filter, what the
+    client asked for, and its QoS; and where the next page begins, 0 for none.
+    """
+
+    after: int
+
+
+class Judged(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """All of them were judged by `rules` (as in `Opening`): these end, as by UNSUBSCRIBE, and what waits by them alone
+    goes nowhere. Answered with a list of reason codes.
+    """
+
+    denied: list[bytes]
+    rules: bytes
+
+
+Question = Subscribe | Unsubscribe | Receive | Standing | Judged
+Page = tuple[list[tuple[bytes, bytes, int]], int]
 
 Attach = tuple[int, bytes, Opening | None]
 """(number of the request at its node, client id, what it opens; None: a session that starts and ends with it, has no
@@ -156,6 +181,7 @@ decode_slots: Final = msgspec.msgpack.Decoder(list[Again]).decode
 decode_crowds: Final = msgspec.msgpack.Decoder(list[Crowd]).decode
 decode_takers: Final = msgspec.msgpack.Decoder(list[Takers]).decode
 decode_reasons: Final = msgspec.msgpack.Decoder(list[int]).decode
+decode_page: Final[Callable[[bytes], Page]] = msgspec.msgpack.Decoder(Page).decode
 decode_origin: Final = msgspec.msgpack.Decoder(bytes).decode
 
 

@@ -247,6 +247,12 @@ class Access:
     def must_authorize(self, principal: Principal) -> bool:
         return not principal.superuser and (self._hooks.must_authorize() or self.auth.authorizer.must_check(principal))
 
+    def fingerprint(self, channel: Channel) -> bytes | None:
+        """As `Authorizer.fingerprint`: plugins may say anything, too."""
+        if self._hooks.must_authorize() and not channel.principal.superuser:
+            return b""
+        return self.auth.authorizer.fingerprint(channel.client_id(), channel.principal, channel.peer)
+
     def authorize(
         self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:

@@ -98,6 +98,10 @@ class Clients:
         """Clients are asked who they are."""
         self.usage: Callable[[bytes], Usage | None] = _nobody_counts
         """What a user has."""
+        self.rules_of: Callable[[Channel], bytes | None] = _no_rules_hold
+        """What stands for the rules that hold for a client, as in `Opening`."""
+        self.on_unjudged: Callable[[Channel], None] = _nobody_judges
+        """The subscriptions of this client are to be judged by the rules that hold now."""
         self.homes_keep_wills: Callable[[], bool] = _not_yet
         """All nodes know that homes keep the wills of sessions that are here, and whose these are."""
         self._sessions = sessions
@@ -192,6 +196,7 @@ class Clients:
             self._token_bytes(8),
             None if will is None else _row(will),
             self._user(channel, session),
+            self.rules_of(channel) if not is_guest and self.homes_keep_wills() else None,
         )
 
     def _user(self, channel: Channel, session: Session) -> bytes | None:
@@ -367,7 +372,7 @@ class Clients:
     ) -> None:
         if admission.lasts:
             assert opening is not None
-            session = self._fronts.add(channel, session, admission.token, opening)
+            session = self._fronts.add(channel, session, admission.token, opening, admission.unjudged)
         elif opening is not None and opening.will is not None and self.homes_keep_wills():
             self._guests[admission.token] = msgspec.structs.replace(opening, clean_start=True, expiry_s=0)
         self._counters.connects += 1
@@ -375,6 +380,13 @@ class Clients:
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
         if self.watcher is not None:
             self.watcher.connected(channel, connect, session, admission.present)
+        if opening is not None and admission.lasts and self.homes_keep_wills():
+            self._have_judged(channel, opening, admission)
+
+    def _have_judged(self, channel: Channel, opening: Opening, admission: Admission) -> None:
+        """If its home waits for that, or the rules changed since it was asked."""
+        if admission.unjudged or opening.rules != self.rules_of(channel):
+            self.on_unjudged(channel)
 
     def _home(self) -> Homes:
         assert self.homes is not None, "clients come after the homes are there"
@@ -386,6 +398,14 @@ def _reason_of(error: AttachError) -> int:
     if isinstance(error, Anothers):
         return Reason.CLIENT_IDENTIFIER_NOT_VALID
     return Reason.QUOTA_EXCEEDED if isinstance(error, OverQuota) else Reason.SERVER_UNAVAILABLE
+
+
+def _no_rules_hold(channel: Channel) -> bytes | None:
+    return None
+
+
+def _nobody_judges(channel: Channel) -> None:
+    """Until the node is put together."""
 
 
 def _not_yet() -> bool:

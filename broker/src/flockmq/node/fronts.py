@@ -7,14 +7,19 @@ reach its home in their order, once a turn; a front is here exactly as long as i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from flockmq.bounds import SINK_LIMIT_BYTES
+import msgspec
+
+from flockmq.bounds import SINK_LIMIT_BYTES, STANDING_READS_MAX
 from flockmq.home import wire
 from flockmq.home.asking import Answered
+from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
+from flockmq.node.standing import Judge
 from flockmq.session.channel import Channel
 from flockmq.session.front import Front, without_qos0
 from flockmq.session.inbound import Inbound
@@ -31,12 +36,19 @@ class Homes(Protocol):
 
 
 class _Place:
-    __slots__ = ("channel", "front", "opening")
+    __slots__ = ("changes", "channel", "front", "opening")
 
     def __init__(self, channel: Channel, front: Front, opening: wire.Opening) -> None:
         self.channel = channel
         self.front = front
         self.opening = opening
+        self.changes = 0
+        """How often its client asked for other subscriptions."""
+
+    def is_judged(self) -> None:
+        """The next home needs to wait for nothing."""
+        if self.opening.rules is not None:
+            self.opening = msgspec.structs.replace(self.opening, rules=None)
 
 
 class _Reporter(Sink):
@@ -74,10 +86,15 @@ class Fronts:
     def __len__(self) -> int:
         return len(self._places)
 
-    def add(self, channel: Channel, session: Session, token: int, opening: wire.Opening) -> Front:
-        """The front of a connection that was admitted, with what its CONNECT made."""
+    def add(
+        self, channel: Channel, session: Session, token: int, opening: wire.Opening, unjudged: bool = False
+    ) -> Front:
+        """The front of a connection that was admitted, with what its CONNECT made. `unjudged`: its home waits until its
+        subscriptions are."""
         front = Front(session, partial(self._answers, token))
-        self._places[token] = _Place(channel, front, opening)
+        place = self._places[token] = _Place(channel, front, opening)
+        if not unjudged:
+            place.is_judged()
         return front
 
     def remove(self, token: int) -> None:
@@ -136,7 +153,8 @@ class Fronts:
 
     def subscribe(self, subscribing: Subscribing, token: int) -> None:
         """Have its home subscribe the client: `subscribing.told`."""
-        wanted = [wire.Wanted(filter, request.options) for filter, request in subscribing.wanted()]
+        self._subscriptions_change(token)
+        wanted = [_wanted(filter, request) for filter, request in subscribing.wanted()]
         question = wire.Subscribe(wanted, subscribing.identifiers())
         self.homes.ask(subscribing.session.client_id, token, question, partial(self._subscribed, subscribing))
 
@@ -146,6 +164,7 @@ class Fronts:
 
     def unsubscribe(self, channel: Channel, packet_id: int, filters: list[bytes], token: int) -> None:
         """Have its home unsubscribe the client: `channel.unsubscribed`."""
+        self._subscriptions_change(token)
         answered = partial(self._unsubscribed, channel, packet_id, filters)
         self.homes.ask(channel.client_id(), token, wire.Unsubscribe(filters, self._token_bytes(8)), answered)
 
@@ -158,6 +177,49 @@ class Fronts:
                     self._unsubscribed_from(channel, filter)
             channel.unsubscribed(packet_id, reasons)
             self._flush()
+
+    # Rules changed.
+
+    async def judge(self, channel: Channel, token: int, judge: Judge, rules: Callable[[], bytes]) -> list[bytes]:
+        """Have all subscriptions of the session judged by the `rules` that hold now, and those that are denied end."""
+        place = self._places.get(token)
+        if place is None:
+            return []
+        for _ in range(STANDING_READS_MAX):
+            changes, by = place.changes, rules()
+            denied = await self._denied(channel, token, judge)
+            if place.changes == changes:
+                break
+        answer = b"" if denied is None else await self._ask(channel, token, wire.Judged(denied, by))
+        if not answer or denied is None:
+            return []  # its connection is gone
+        place.is_judged()
+        ended = [f for f, reason in zip(denied, wire.decode_reasons(answer), strict=True) if reason == Reason.SUCCESS]
+        for filter in ended if not channel.has_ended() else ():
+            self._unsubscribed_from(channel, filter)
+        return ended
+
+    async def _denied(self, channel: Channel, token: int, judge: Judge) -> list[bytes] | None:
+        denied: list[bytes] = []
+        after = 0
+        while True:
+            page = await self._ask(channel, token, wire.Standing(after))
+            if not page:
+                return None
+            held, after = wire.decode_page(page)
+            denied += await judge.denied(channel, {filter: (asked, qos) for filter, asked, qos in held})
+            if not after:
+                return denied
+
+    def _ask(self, channel: Channel, token: int, question: wire.Question) -> asyncio.Future[bytes]:
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.homes.ask(channel.client_id(), token, question, partial(_answered, answer))
+        self._flush()
+        return answer
+
+    def _subscriptions_change(self, token: int) -> None:
+        if (place := self._places.get(token)) is not None:
+            place.changes += 1
 
     def remember(self, inbound: Inbound, token: int) -> None:
         """Have its home remember a QoS 2 message before it is published, and say under which origin it is."""
@@ -176,3 +238,12 @@ class Fronts:
             inbound.remembered()
         else:
             inbound.logged(Reason.QUOTA_EXCEEDED)
+
+
+def _wanted(filter: bytes, request: Request) -> wire.Wanted:
+    return wire.Wanted(filter, request.options, b"" if request.filter == filter else request.filter)
+
+
+def _answered(waiting: asyncio.Future[bytes], answer: bytes) -> None:
+    if not waiting.done():
+        waiting.set_result(answer)

@@ -178,11 +178,20 @@ class Node(NodePort):
         reauthorizing = Reauthorizing(self._connections, self.access.must_authorize)
         auth.authorizer.on_change = reauthorizing.rules_changed
         revoking = Revoking(
-            router, self.access, self._connections, self.clients.by_id.get, self.unsubscribe, self.flush_soon
+            router,
+            self.access,
+            self._connections,
+            self.clients.by_id.get,
+            self.unsubscribe,
+            self.fronts,
+            cluster.version.gate(2),
+            self.flush_soon,
         )
         self.standing = Standing(revoking, auth.authorizer.revoking_disconnects, clock)
         auth.authorizer.on_rules = self.standing.rules_changed
-        self.access.on_principal = self.standing.judge_soon
+        self.access.on_principal = self.clients.on_unjudged = self.standing.judge_now
+        self.clients.rules_of = self.access.fingerprint
+        cluster.version.when(2, partial(self.standing.rules_changed, None))
         hooking.on_change = partial(self._hooks_changed, reauthorizing)
         self.remote = RemoteRoutes(
             router,

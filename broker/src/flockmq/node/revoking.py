@@ -1,4 +1,5 @@
-"""Ends subscriptions that rules no longer allow: of sessions that end with their connections, which are here.
+"""Ends subscriptions that rules no longer allow: of sessions that end with their connections here, of those that last
+at their homes.
 
 What always holds: a subscription that was made anew since it was judged stays; what waited by the one that ended, and
 by no other of the session, goes nowhere, but for what is for another member of a group.
@@ -7,9 +8,11 @@ by no other of the session, goes nowhere, but for what is for another member of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from flockmq.node.access import Access
+from flockmq.node.fronts import Fronts
 from flockmq.node.standing import Judge
 from flockmq.session.channel import Channel
 from flockmq.session.front import Front
@@ -34,33 +37,47 @@ class Revoking:
         connections: Callable[[], Sequence[Channel | None]],
         find: Callable[[bytes], Channel | None],
         unsubscribe: Unsubscribe,
+        fronts: Fronts,
+        homes_judge: Callable[[], bool],
         flush_soon: Callable[[], None],
     ) -> None:
+        """`homes_judge`: all nodes know what this asks of homes."""
         self.connections = connections
         self.find = find
         self.authorize = access.authorize
         self.flush_soon = flush_soon
         self._router = router
-        self._must_authorize = access.must_authorize
+        self._access = access
+        self._fronts = fronts
+        self._homes_judge = homes_judge
         self._unsubscribe = unsubscribe
 
     def must_judge(self, channel: Channel) -> bool:
         session = channel.session
-        if session is None or isinstance(session, Front) or not session.subscription_count():
+        if session is None:
             return False
-        return self._must_authorize(channel.principal)
+        may_have_some = self._homes_judge() if isinstance(session, Front) else session.subscription_count() > 0
+        return may_have_some and self._access.must_authorize(channel.principal)
 
     async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
         session = channel.session
         assert session is not None
+        if isinstance(session, Front):
+            assert isinstance(channel.token, int)
+            return await self._fronts.judge(channel, channel.token, judge, partial(self._rules, channel))
         stand = {held.filter: held for held in session.all_subscriptions()}
         asked = {filter: (session.asked_for(filter), held.qos) for filter, held in stand.items()}
         denied = await judge.denied(channel, asked)
         ended = [filter for filter in denied if session.subscription(filter) is stand[filter]]
         if not ended or channel.has_ended():
             return []
-        self._unsubscribe(channel, session, ended)
         dropped, left = drop_waiting(session, ended)
+        self._unsubscribe(channel, session, ended)
         self._router.counters.dropped_revoked += dropped
+        self._router.counters.subscriptions_revoked += len(ended)
         self._router.shared.redispatch(left)
         return ended
+
+    def _rules(self, channel: Channel) -> bytes:
+        """As a session keeps them that is judged."""
+        return self._access.fingerprint(channel) or b""

@@ -88,10 +88,9 @@ class Standing:
         self._changed[key] = None
         self._go()
 
-    def judge_soon(self, channel: Channel) -> None:
-        """This client alone: it is another, or came by rules that changed meanwhile."""
-        self._again[channel] = 1
-        self._go()
+    def judge_now(self, channel: Channel) -> None:
+        """This client alone: it is another, or its home waits for that."""
+        self._begin(channel, STANDING_AGAIN_MAX)
 
     async def done(self) -> None:
         """Returns when everybody was judged."""
@@ -131,25 +130,34 @@ class Standing:
     async def _work(self, channels: Iterator[Channel | None], again: dict[Channel, int]) -> None:
         for place, channel in enumerate(channels, start=1):
             if channel is not None and channel.state == CONNECTED and self._node.must_judge(channel):
-                judging = asyncio.ensure_future(self._judge(channel, again.get(channel, STANDING_AGAIN_MAX)))
-                self._slow.add(judging)
-                judging.add_done_callback(self._slow.discard)
+                judging = self._begin(channel, again.get(channel, STANDING_AGAIN_MAX))
                 await asyncio.wait([judging], timeout=STANDING_WAIT_S)
             elif place % STANDING_SLICE_CLIENTS == 0:
                 await asyncio.sleep(0)
 
+    def _begin(self, channel: Channel, looks: int) -> asyncio.Task[None]:
+        judging = asyncio.ensure_future(self._judge(channel, looks))
+        self._slow.add(judging)
+        judging.add_done_callback(self._slow.discard)
+        return judging
+
+    def _look_again(self, channel: Channel, looks: int) -> None:
+        if looks > 1 and not channel.has_ended():
+            self._again[channel] = looks - 1
+            self._go()
+
     async def _judge(self, channel: Channel, looks: int) -> None:
         try:
             ended = await self._node.judge(channel, self)
-        except Exception:  # the others have no part in it
+        except Exception:  # the others have no part in it; its home may wait
             log.exception("the subscriptions of %r could not be judged", channel.client_id())
+            self._look_again(channel, looks)
             return
-        if channel.paused and looks > 1 and not channel.has_ended():  # what it is granted yet was asked for before
-            self._again[channel] = looks - 1
+        if channel.paused:  # what it is granted yet was asked for before
+            self._look_again(channel, looks)
         if ended:
             told = "client %r lost %d subscriptions that rules no longer allow, %r among them"
             self._said.info(told, channel.client_id().decode(), len(ended), ended[0].decode())
-            channel.router.counters.subscriptions_revoked += len(ended)
             if self._disconnects:
                 channel.close(Reason.NOT_AUTHORIZED)
             self._node.flush_soon()

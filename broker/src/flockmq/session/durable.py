@@ -30,7 +30,9 @@ from flockmq.mqtt import encode, frame
 from flockmq.mqtt.reason import Reason
 from flockmq.session.away import Away
 from flockmq.session.journal import (
+    ASKED,
     GIVEN,
+    JUDGED,
     MESSAGE,
     META,
     RECEIVED,
@@ -44,6 +46,7 @@ from flockmq.session.journal import (
     Journal,
     Ledger,
     Meta,
+    asked_field,
     decode_meta,
     given_field,
     message_parts,
@@ -167,7 +170,7 @@ class DurableSession(JournaledSession):
         assert isinstance(sink, HomeSink)
         self._front = sink
         self._held = self._is_returning = True
-        self._sends_again_later = False
+        self._sends_again_later = self.must_be_judged = False
         self._unsent = None
         was_away, self.meta.left_ms = self.meta.left_ms != 0, 0
         self._write_meta()
@@ -180,7 +183,7 @@ class DurableSession(JournaledSession):
         called again on a connection, where something may have been lost on its way to the front.
         """
         inflight = self.inflight
-        if inflight is None or self._front is None:
+        if inflight is None or self._front is None or self.must_be_judged:
             return
         self._sends_again_later = self._unwritten_returns > 0
         if self._sends_again_later:
@@ -207,7 +210,7 @@ class DurableSession(JournaledSession):
         self._front = None
         assert isinstance(away, Away)
         away.router.counters.dropped_queue_full += self._forget_what_is_ahead()
-        self._held = self._is_returning = self._sends_again_later = False
+        self._held = self._is_returning = self._sends_again_later = self.must_be_judged = False
         self.meta.will = will
         self.meta.left_ms = max(1, self.ledger.wall_ms(now_s))
         self._write_meta()
@@ -334,6 +337,15 @@ class DurableSession(JournaledSession):
         if isinstance(dropped, Entry):
             self.journal.delete(self.client_id, sequence_field(dropped.sequence))
         return True
+
+    def take_out(self, gone: list[Stored | bytes], stay: list[Stored | bytes]) -> None:
+        super().take_out(gone, stay)
+        for entry in gone:
+            if isinstance(entry, Entry):
+                self.journal.delete(self.client_id, sequence_field(entry.sequence))
+            else:
+                self._queued_qos0 -= 1
+        self.count()
 
     def _forget_in_flight(self) -> bool:
         """The last of it, which is the least likely to have been sent. False: all of it was, on this connection."""
@@ -554,6 +566,9 @@ class DurableSession(JournaledSession):
         self._write_meta()
         for subscription in self.all_subscriptions():
             self._write_subscription(subscription)
+        self._write_judged()
+        for filter, asked in (self.asked or {}).items():
+            journal.put(client_id, asked_field(filter), asked)
         for filter, topic in (self.given or {}).items():
             journal.put(client_id, given_field(filter), topic)
         for nonce, reasons in (self.unsubscribes or {}).items():
@@ -591,6 +606,8 @@ class DurableSession(JournaledSession):
                 self._restore_origin(received_of(field, value), value, now_s)
             elif kind == SUBSCRIPTION:
                 self._restore_subscription(field[1:], value)
+            elif kind == ASKED:
+                self._restore_asked(field[1:], value)
             elif kind == GIVEN:
                 self._restore_given(field[1:], value)
             elif kind == UNSUBSCRIBED:
@@ -644,5 +661,6 @@ def restored(
     session._zone = zone
     session.user = session._stored_user = fields.get(USER)
     session.restore_warrant(fields.get(WARRANT, b""))
+    session.judged = fields.get(JUDGED, b"")
     session.restore(fields, router.now_s)
     return session

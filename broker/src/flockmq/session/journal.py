@@ -9,6 +9,8 @@
     o, filter           of what is retained and owed to that subscription: the topic up to which all was put
     u, nonce            the reason codes that an UNSUBSCRIBE of this connection was answered with
     z                   the zone whose limits it has, where that was ever another than "default"
+    a, filter           what the client asked for, where another filter was made of it
+    j                   what stands for the rules by which all its subscriptions are allowed (8); none: nobody knows
     n                   the name of the user whose session it is, b"" for nobody's; none where client ids aren't bound
     w                   the CONNECT (8, as in `m`) that a will came with, and why its client might publish it
 
@@ -42,11 +44,13 @@ META: Final = b"m"
 ZONE: Final = b"z"
 USER: Final = b"n"
 WARRANT: Final = b"w"
+JUDGED: Final = b"j"
 MESSAGE: Final = 0x71
 RECEIVED: Final = 0x72
 SUBSCRIPTION: Final = 0x73
 GIVEN: Final = 0x6F
 UNSUBSCRIBED: Final = 0x75
+ASKED: Final = 0x61
 """The first byte of the other fields."""
 
 WAITS: Final = 0
@@ -246,6 +250,10 @@ def unsubscribed_field(nonce: bytes) -> bytes:
 
 def given_field(filter: bytes) -> bytes:
     return b"o" + filter
+
+
+def asked_field(filter: bytes) -> bytes:
+    return b"a" + filter
 
 
 def subscription_field(filter: bytes) -> bytes:

@@ -13,6 +13,7 @@ from flockmq.bounds import NUMBERS_RESERVED, SINK_CONGESTED_MAX_S, SINK_HELD_MAX
 from flockmq.mqtt.reason import Reason
 from flockmq.quotas import Usage
 from flockmq.session.journal import (
+    JUDGED,
     META,
     OWED,
     USER,
@@ -21,6 +22,7 @@ from flockmq.session.journal import (
     Journal,
     Ledger,
     Meta,
+    asked_field,
     given_field,
     received_field,
     subscription_field,
@@ -113,8 +115,8 @@ class JournaledSession(Session):
 
     __slots__ = (
         "_counted_bytes", "_durable", "_effects", "_ended", "_front", "_giving", "_is_counted", "_is_unsealed",
-        "_last", "_last_number", "_seals", "_stored_user", "_stored_warrant", "_zone", "given", "journal", "ledger",
-        "meta", "origins", "owed", "unsubscribes", "user",
+        "_last", "_last_number", "_seals", "_stored_user", "_stored_warrant", "_zone", "given", "journal", "judged",
+        "ledger", "meta", "must_be_judged", "origins", "owed", "unsubscribes", "user",
     )  # fmt: skip
 
     def __init__(
@@ -151,6 +153,10 @@ class JournaledSession(Session):
         self._ended: bool = False
         self.user: bytes | None = user
         """Whose it is; None: client ids aren't bound to users."""
+        self.judged: bytes = b""
+        """What stands for the rules by which its subscriptions are allowed; b"": nobody knows."""
+        self.must_be_judged: bool = False
+        """Nothing is sent before they are judged anew."""
         self._zone: str = DEFAULT
         self._stored_user: bytes | None = None
         self._stored_warrant: bytes = b""
@@ -165,6 +171,7 @@ class JournaledSession(Session):
         """Whatever the store has of the client id is another's: one that couldn't be restored."""
         self.journal.drop(self.client_id)
         self._write_meta()
+        self._write_judged()
         self.count_in()
 
     # What its user has.
@@ -251,6 +258,39 @@ class JournaledSession(Session):
             if self._stored_warrant != warrant:
                 self._stored_warrant = warrant
                 self.journal.put(self.client_id, WARRANT, warrant)
+
+    def came_by(self, rules: bytes | None) -> None:
+        """Its client is back, and these rules hold for it now (as in `home.wire.Opening`)."""
+        if rules is None or (rules and not self.subscription_count()):
+            self.judged_by(rules or b"")
+        else:
+            self.goes_on_by(rules)
+
+    def goes_on_by(self, rules: bytes | None) -> None:
+        """Its client is there; None: its subscriptions were judged."""
+        self.must_be_judged = rules is not None and (not rules or rules != self.judged)
+
+    def judged_by(self, rules: bytes) -> None:
+        """All that it has is allowed by these."""
+        self.must_be_judged = False
+        if rules != self.judged:
+            self.judged = rules
+            self._write_judged()
+            if not rules:
+                self.journal.delete(self.client_id, JUDGED)
+
+    def _write_judged(self) -> None:
+        if self.judged:
+            self.journal.put(self.client_id, JUDGED, self.judged)
+
+    def note_asked(self, filter: bytes, asked: bytes) -> None:
+        was = self.asked_for(filter)
+        super().note_asked(filter, asked)
+        if asked != was:
+            if asked != filter:
+                self.journal.put(self.client_id, asked_field(filter), asked)
+            else:
+                self.journal.delete(self.client_id, asked_field(filter))
 
     def add_subscription(self, subscription: Subscription) -> None:
         super().add_subscription(subscription)
@@ -354,6 +394,9 @@ class JournaledSession(Session):
             if self.owed is None:
                 self.owed = set()
             self.owed.add(filter)
+
+    def _restore_asked(self, filter: bytes, asked: bytes) -> None:
+        super().note_asked(filter, asked)
 
     def _restore_given(self, filter: bytes, topic: bytes) -> None:
         if self.given is None:

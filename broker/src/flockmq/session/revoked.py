@@ -9,8 +9,8 @@ from flockmq.session.session import Session
 
 
 def drop_waiting(session: Session, ended: list[bytes]) -> tuple[int, list[Stored]]:
-    """Take out what waits by the filters that `ended` and by none that the session has: how many messages that were,
-    and those of shared subscriptions, which are for other members. What is in flight finishes.
+    """Take out what waits by the filters that are about to end and by no other of the session: how many messages that
+    were, and those of shared subscriptions, which are for other members. What is in flight finishes.
     """
     queue = session.queue
     if not queue:
@@ -19,16 +19,16 @@ def drop_waiting(session: Session, ended: list[bytes]) -> tuple[int, list[Stored
     for filter in ended:
         if not is_shared(filter):
             were.add(matching(filter), filter)
+    ending = frozenset(ended)
     for subscription in session.all_subscriptions():
-        if not is_shared(subscription.filter):
+        if subscription.filter not in ending and not is_shared(subscription.filter):
             are.add(matching(subscription.filter), subscription)
-    shares = {filter for filter in ended if is_shared(filter)}
     stay: list[Stored | bytes] = []
     gone: list[Stored | bytes] = []
     left: list[Stored] = []
     for entry in queue:
         if isinstance(entry, Stored) and entry.share:
-            if entry.share in shares:
+            if entry.share in ending:
                 left.append(entry)
             else:
                 stay.append(entry)

@@ -163,6 +163,32 @@ def test_rules_of_the_client_id_then_of_the_user_then_of_all() -> None:
     assert may(logged.authorizer, "c") == DENIED
 
 
+def test_a_fingerprint_is_another_when_other_rules_hold_for_the_client() -> None:
+    logged = Logged()
+    authorizer = logged.authorizer
+    jo, jos_address = Principal(b"jo"), PeerInfo("10.0.0.1", 1, "tcp:default")
+    elsewhere = PeerInfo("10.0.0.2", 1, "tcp:default")
+
+    def fingerprint(principal: Principal = jo, peer: PeerInfo = jos_address) -> bytes | None:
+        return authorizer.fingerprint(b"c", principal, lambda: peer)
+
+    seen = [fingerprint()]
+    assert fingerprint(peer=elsewhere) == seen[0], "no rule asks where it is"
+    for of, who in (("all", ""), ("username", "jo"), ("clientid", "c")):
+        logged.put(of, who, Rule(permit="deny", topics=(of,)))
+        seen.append(fingerprint())
+    logged.put("username", "ann", Rule(permit="deny"))
+    logged.put("clientid", "d", Rule(permit="deny"))
+    assert fingerprint() == seen[-1], "these are others'"
+    seen += [fingerprint(Principal(b"jo", rules=Rules([Rule(permit="allow")]))), fingerprint(Principal(b"ann"))]
+    logged.put("all", "", Rule(permit="deny", ipaddr=("10.0.0.2",)))
+    seen += [fingerprint(), fingerprint(peer=elsewhere)]
+    assert len(set(seen)) == len(seen)
+    assert {len(one or b"") for one in seen} == {8}
+    assert fingerprint(Principal(b"jo", superuser=True)) is None
+    assert Authorizer(Authorization(), ()).fingerprint(b"c", jo, lambda: jos_address) is None
+
+
 def test_a_change_of_rules_forgets_what_it_may_have_changed() -> None:
     logged = Logged()
     logged.put("username", "jo", Rule(permit="allow"))
