@@ -92,6 +92,8 @@ PEERS_FORMER_MAX: Final = 1024
 """Purged nodes whose last number is known, in case they come back."""
 REJOIN_SLICE_FILTERS: Final = 1000
 """Routes that a node which comes back writes at a time, and clients that it looks at between two turns of the loop."""
+ROUTES_TRIED_AGAIN_MAX: Final = 100_000
+"""Routes of a node, or a slot, that were to go while the log took nothing, and are deleted every few seconds."""
 FORWARD_WAIT_S: Final = 0.2
 COURIER_LANE_MAX_BYTES: Final = 32 * 1024 * 1024
 COURIER_LANE_MAX_MESSAGES: Final = 100_000

@@ -61,17 +61,35 @@ async def test_who_left_in_order_before_its_replicant_died_has_no_will(cluster: 
     assert not await watcher.receives(WILL.payload)
 
 
-@scenario()
-async def test_the_will_of_a_clean_session_comes_once_though_its_replicant_was_alive(cluster: SimulatedCluster) -> None:
-    """It stood still until it was purged; its client, whose will was published, is told to come back."""
+async def _purged_alive(cluster: SimulatedCluster, *, expiry_s: float) -> Client:
+    """The client's replicant stood still until it was purged; the client, whose will was published, is told to come
+    back. Returns who was to get the will."""
     watcher = await _watching(cluster)
-    client = await Client.connect(cluster, "c", at="replicant-1", clean=True, will=WILL)
+    client = await Client.connect(cluster, "c", at="replicant-1", clean=not expiry_s, expiry_s=expiry_s, will=WILL)
     cluster.hosts["replicant-1"].pause()
     assert await watcher.receives(WILL.payload)
     cluster.hosts["replicant-1"].resume()
     await client.until_closed()
     await asyncio.sleep(TOLD_S)
     assert watcher.payloads() == [WILL.payload]
+    return watcher
+
+
+@scenario()
+async def test_the_will_of_a_clean_session_comes_once_though_its_replicant_was_alive(cluster: SimulatedCluster) -> None:
+    await _purged_alive(cluster, expiry_s=0)
+
+
+@scenario()
+async def test_who_comes_back_to_a_session_after_its_node_was_purged_alive_has_a_will_again(
+    cluster: SimulatedCluster,
+) -> None:
+    watcher = await _purged_alive(cluster, expiry_s=60)
+    client = await Client.connect(cluster, "c", at="replicant-2", expiry_s=60, will=WILL)
+    assert client.present
+    client.drop()
+    while len(watcher.payloads()) < 2:  # noqa: ASYNC110 - simulated time
+        await asyncio.sleep(MOMENT_S)
 
 
 async def _forbidden(cluster: SimulatedCluster, *, clean: bool) -> Client:

@@ -1,7 +1,7 @@
 """Whether this node can serve, as it says in its readiness and to the others. Pure.
 
 It can't while it doesn't reach Redis and another node does, nor while its tables may be old: who comes to it would
-wait. A moment of either is no matter. While Redis is away for everybody no node can do better than another, and what
+wait. Nor while it comes back after a purge, for others don't know yet what its clients subscribe to. A moment of either is no matter. While Redis is away for everybody no node can do better than another, and what
 can go on does: then nobody is unfit for it.
 """
 
@@ -13,6 +13,7 @@ from flockmq.bounds import UNFIT_AFTER_S
 
 CUT_OFF: Final = "it doesn't reach Redis, which other nodes reach"
 STALE: Final = "its tables may be old"
+COMING_BACK: Final = "the cluster took it for dead, and doesn't know yet again what its clients subscribe to"
 
 
 class Fitness:
@@ -22,11 +23,13 @@ class Fitness:
         self.unfit = ""
         self.is_cut_off = False
         """It hears nothing from Redis, and another node does."""
+        self.is_coming_back = False
         self._since: dict[str, float] = {}
 
     def look(self, now: float, *, is_cut_off: bool, is_stale: bool) -> None:
         """Ten times a second."""
         self.is_cut_off = is_cut_off
-        reasons = [reason for reason, holds in ((CUT_OFF, is_cut_off), (STALE, is_stale)) if holds]
+        said = (CUT_OFF, is_cut_off), (STALE, is_stale), (COMING_BACK, self.is_coming_back)
+        reasons = [reason for reason, holds in said if holds]
         self._since = {reason: self._since.get(reason, now) for reason in reasons}
         self.unfit = next((reason for reason, since in self._since.items() if now - since >= UNFIT_AFTER_S), "")

@@ -283,10 +283,12 @@ class Clients:
                 self._guests[token] = guest
         return guest or self._owned(channel, session)
 
-    def is_will_published(self, client_id: bytes) -> bool:
-        """With the purge of this node, by the home that kept it for this client."""
+    def has_will_at_home(self, client_id: bytes) -> bool:
+        """Its home publishes its will when this node is purged."""
         channel = self.by_id.get(client_id)
-        return channel is not None and self.is_will_at_home(channel.token)
+        if channel is None:
+            return False
+        return self.is_will_at_home(channel.token) or (isinstance(channel.session, Front) and channel.will is not None)
 
     def is_will_at_home(self, token: object) -> bool:
         """The home of this connection's client id has its will, as it is to be published."""
@@ -301,12 +303,12 @@ class Clients:
     def unsettled(self, token: int) -> bytes:
         return self._fronts.unsettled(token)
 
-    def close(self, client_id: bytes, reason: int) -> bool:
-        """End this client's connection, and its session; False if it isn't here."""
+    def close(self, client_id: bytes, reason: int, *, ends_session: bool = True) -> bool:
+        """End this client's connection; False if it isn't here."""
         channel = self.by_id.get(client_id)
         if channel is None:
             return False
-        if channel.session is not None:
+        if channel.session is not None and ends_session:
             channel.session.expiry_s = 0
         channel.close(reason)
         self._flush()

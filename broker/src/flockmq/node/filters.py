@@ -19,7 +19,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.claims import Done, ReasonOf, Submit
 from flockmq.node.exclusive import Exclusive, InUse, IsHere
-from flockmq.node.routes import OwnRoutes
+from flockmq.node.routes import OwnRoutes, Worst
 from flockmq.node.shared import OwnShares
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogFull, LogStopping
@@ -62,7 +62,7 @@ class Filters:
         shared = [filter for filter in filters if is_shared(filter)]
         others = [matching(filter) for filter in filters if not is_shared(filter)]
         if shared and others:
-            both = Both(done)
+            both = Worst(2, done)
             self.shares.put(shared, both.done)
             self.routes.put(others, both.done)
         elif shared:
@@ -96,20 +96,6 @@ def claim_all(
     answers: dict[bytes, int] = {}
     for filter in filters:
         claim(filter, partial(_claimed, set(filters), answers, done, filter))
-
-
-class Both:
-    """Two writes that have one answer: the worst of theirs."""
-
-    def __init__(self, done: Callable[[int], None]) -> None:
-        self._done = done
-        self._first: int | None = None
-
-    def done(self, reason: int) -> None:
-        if self._first is None:
-            self._first = reason
-        else:
-            self._done(max(self._first, reason))
 
 
 class WriteReasons:

@@ -21,12 +21,12 @@ from flockmq.home.residents import Residents
 from flockmq.home.store import Store
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import exclusively, is_exclusive, is_shared, matching
-from flockmq.node.filters import Both, claim_all
+from flockmq.node.filters import claim_all
 from flockmq.node.giving import NotedGiving
 from flockmq.node.lasting_claims import LastingClaims
 from flockmq.node.remote import slot_owner
 from flockmq.node.retained import Feeds
-from flockmq.node.routes import OwnRoutes
+from flockmq.node.routes import OwnRoutes, Worst
 from flockmq.node.shared import OwnShares
 from flockmq.node.strays import Strays
 from flockmq.quotas import Usage
@@ -246,7 +246,7 @@ class Hosting:
         routes, shares = self._routes_of(slot), self._shares_of(slot)
         shared = [filter for filter in filters if is_shared(filter) and not shares.has(filter)]
         others = [matching(f) for f in filters if not is_shared(f) and not routes.has(matching(f))]
-        both = Both(done)
+        both = Worst(2, done)
         if shared:
             shares.put(shared, both.done)
         else:

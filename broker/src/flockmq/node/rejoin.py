@@ -3,9 +3,9 @@ its clients.
 
 What always holds: whoever stays connected has missed no QoS 1 or 2 message. Those who may have are closed, and their
 sessions end, because what others had for them went with the former incarnation; who subscribed at QoS 0 only, or not at
-all, stays, and so does whoever has a session that runs at its home. Whose will was published with the purge, by the
-home that kept it, is closed as well: a client that is connected has a will that is still to come. Until a majority of
-the cores is linked again nothing is written; what waited in this node for others goes on with its numbers.
+all, stays, and so does whoever has a session that runs at its home. Who has a will is closed as well, but keeps such a
+session: homes published it with the purge, and a client that is connected has a will that is still to come. Until a
+majority of the cores is linked again nothing is written; what waited in this node for others goes on with its numbers.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from flockmq.bounds import LOG_RETRY_MAX_S, REJOIN_SLICE_FILTERS
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.node import Node
+from flockmq.node.routes import in_pieces
 from flockmq.rlog.errors import LogFull, LogRefused, LogUnavailable
 from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.session.front import Front
 from flockmq.session.session import Session
 
 log: Final = logging.getLogger(__name__)
@@ -41,10 +43,12 @@ async def come_in(purged: asyncio.Event, node: Node, *, is_refused: bool) -> Non
 
 async def come_back(purged: asyncio.Event, node: Node) -> None:
     """However often the cluster takes it for dead meanwhile, which sets `purged`."""
+    node.cluster.fitness.is_coming_back = True
     while True:
         purged.clear()
         try:
             await rejoin(node)
+            node.cluster.fitness.is_coming_back = False
             return
         except LogRefused as refused:
             log.warning("%s: this node was purged again before it was back", refused)
@@ -85,10 +89,11 @@ def _sessions(node: Node) -> Iterator[Session]:
 async def _close_who_may_have_missed(node: Node) -> int:
     closed = 0
     for count, session in enumerate(list(_sessions(node))):
-        is_will_out = node.clients.is_will_published(session.client_id)
-        if is_will_out or any(subscription.qos for subscription in session.all_subscriptions()):
+        has_will = node.clients.has_will_at_home(session.client_id)
+        if has_will or any(subscription.qos for subscription in session.all_subscriptions()):
             closed += 1
-            if not node.clients.close(session.client_id, Reason.SERVER_SHUTTING_DOWN):
+            ends_session = not isinstance(session, Front)
+            if not node.clients.close(session.client_id, Reason.SERVER_SHUTTING_DOWN, ends_session=ends_session):
                 node.sessions.end(session)
         if count % REJOIN_SLICE_FILTERS == REJOIN_SLICE_FILTERS - 1:
             await asyncio.sleep(0)
@@ -104,8 +109,8 @@ async def _write_routes(node: Node) -> None:
         node.filters.shares.put(shared, _written)
     others = [matching(filter) if is_exclusive(filter) else filter for filter in filters if not is_shared(filter)]
     for first in range(0, len(others), REJOIN_SLICE_FILTERS):
-        piece = others[first : first + REJOIN_SLICE_FILTERS]
-        await _until_logged(partial(_write_wanted, node, piece))
+        for piece in in_pieces(others[first : first + REJOIN_SLICE_FILTERS]):
+            await _until_logged(partial(_write_wanted, node, piece))
 
 
 async def _write_wanted(node: Node, filters: Sequence[bytes]) -> None:

@@ -2,19 +2,52 @@
 
 What always holds: a filter counts as routed only while the table has the row and no delete of it may still come. A
 delete whose outcome isn't known (the log was away for too long) stays in doubt until a later write of the filter is
-through, which the log orders behind it.
+through, which the log orders behind it. However many filters a client leaves, what finds no room in the log is tried
+again, and gets less: they are written in pieces.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import islice
 
+from flockmq.bounds import LOG_TRANSACTION_MAX_BYTES, ROUTES_TRIED_AGAIN_MAX
+from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import ROUTES
 
 Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
+
+
+def in_pieces(filters: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Of no more than a transaction takes, but for a filter that is longer."""
+    piece: list[bytes] = []
+    size_bytes = 0
+    for filter in filters:
+        if piece and size_bytes + len(filter) > LOG_TRANSACTION_MAX_BYTES:
+            yield piece
+            piece, size_bytes = [], 0
+        piece.append(filter)
+        size_bytes += len(filter)
+    if piece:
+        yield piece
+
+
+class Worst:
+    """`parts` writes that have one answer: the worst of theirs."""
+
+    def __init__(self, parts: int, done: Callable[[int], None]) -> None:
+        self._left = parts
+        self._worst: int = Reason.SUCCESS
+        self._done = done
+
+    def done(self, reason: int) -> None:
+        self._left -= 1
+        self._worst = max(self._worst, reason)
+        if not self._left:
+            self._done(self._worst)
 
 
 class OwnRoutes:
@@ -46,20 +79,23 @@ class OwnRoutes:
 
     def put(self, filters: list[bytes], done: Callable[[int], None]) -> None:
         """`done` gets the reason code for SUBACK once this node's table has the rows, or won't."""
-        written = self._submit([ROUTES.put((filter, self._me), None) for filter in filters])
-        written.add_done_callback(partial(self._put, filters, done))
+        pieces = list(in_pieces(filters))
+        worst = Worst(len(pieces), done)
+        for piece in pieces:
+            written = self._submit([ROUTES.put((filter, self._me), None) for filter in piece])
+            written.add_done_callback(partial(self._put, piece, worst.done))
 
     def delete(self, filters: list[bytes]) -> None:
-        for filter in filters:
-            self._deleting[filter] = self._deleting.get(filter, 0) + 1
-        written = self._submit([ROUTES.delete((filter, self._me)) for filter in filters])
-        written.add_done_callback(partial(self._deleted, filters))
+        for piece in in_pieces(filters):
+            for filter in piece:
+                self._deleting[filter] = self._deleting.get(filter, 0) + 1
+            written = self._submit([ROUTES.delete((filter, self._me)) for filter in piece])
+            written.add_done_callback(partial(self._deleted, piece))
 
     def delete_again(self) -> None:
         """What is in doubt and wanted by nobody: else its messages would be forwarded here for ever."""
-        filters = [f for f in self.in_doubt if f not in self._deleting and not self._is_wanted(f)]
-        if filters:
-            self.delete(filters)
+        unwanted = (f for f in self.in_doubt if f not in self._deleting and not self._is_wanted(f))
+        self.delete(list(islice(unwanted, ROUTES_TRIED_AGAIN_MAX)))
 
     def _put(self, filters: list[bytes], done: Callable[[int], None], written: asyncio.Future[StreamId]) -> None:
         reason = self._reason(written)

@@ -15,6 +15,7 @@ from typing import Self
 from flockmq.bounds import SHARED_COUNTS_S, SHARED_RETRY_S
 from flockmq.mqtt.topics import matching
 from flockmq.node.remote import slot_of_owner
+from flockmq.node.routes import Worst, in_pieces
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.shards import SHARES, Members
 from flockmq.routing.matcher import FilterIndex
@@ -155,6 +156,12 @@ class OwnShares:
             self._write(stale, None)
 
     def _write(self, share_filters: list[bytes], done: Callable[[int], None] | None) -> None:
+        pieces = list(in_pieces(share_filters))
+        worst = None if done is None else Worst(len(pieces), done)
+        for piece in pieces:
+            self._write_piece(piece, None if worst is None else worst.done)
+
+    def _write_piece(self, share_filters: list[bytes], done: Callable[[int], None] | None) -> None:
         self._serial += 1
         ops: list[Op] = []
         for name in share_filters:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flockmq.bounds import UNFIT_AFTER_S
-from flockmq.cluster.fitness import CUT_OFF, STALE, Fitness
+from flockmq.cluster.fitness import COMING_BACK, CUT_OFF, STALE, Fitness
 
 
 def looked(fitness: Fitness, now: float, *, is_cut_off: bool = False, is_stale: bool = False) -> str:
@@ -35,3 +35,12 @@ def test_that_redis_is_away_for_it_alone_is_what_a_node_says_first() -> None:
     looked(fitness, 10.0, is_cut_off=True, is_stale=True)
     assert looked(fitness, 10.0 + UNFIT_AFTER_S, is_cut_off=True, is_stale=True) == CUT_OFF
     assert fitness.is_cut_off
+
+
+def test_a_node_that_others_do_not_know_again_can_not_serve() -> None:
+    fitness = Fitness()
+    fitness.is_coming_back = True
+    looked(fitness, 10.0)
+    assert looked(fitness, 10.0 + UNFIT_AFTER_S) == COMING_BACK
+    fitness.is_coming_back = False
+    assert looked(fitness, 10.1 + UNFIT_AFTER_S) == ""

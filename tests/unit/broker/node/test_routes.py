@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from flockmq.bounds import LOG_TRANSACTION_MAX_BYTES
 from flockmq.mqtt.reason import Reason
 from flockmq.node.routes import OwnRoutes
 from flockmq.rlog.entry import StreamId
@@ -90,3 +91,25 @@ async def test_what_nobody_wants_any_more_is_deleted_again(written: Written) -> 
     assert not written.log.holders(b"a")
     assert written.log.holders(b"b")
     assert list(written.routes.in_doubt) == [b"b"]
+
+
+async def test_what_a_client_leaves_is_deleted_in_pieces(written: Written) -> None:
+    filters = [b"%d/" % number + b"x" * 60_000 for number in range(10)]
+    written.routes.delete(filters)
+    pieces = written.log.asked()
+    assert [filter for ops in pieces for (_, _, _, filter, _) in ops] == filters
+    assert max(len(ops) for ops in pieces) == LOG_TRANSACTION_MAX_BYTES // 60_002
+    for piece in range(len(pieces)):
+        await written.log.answer(applied=piece != 1)
+    assert list(written.routes.in_doubt) == filters[4:8], "the piece that found no room is in doubt, and no other"
+    written.routes.delete_again()
+    await written.log.answer()
+    assert not written.routes.in_doubt
+
+
+async def test_filters_that_go_in_pieces_have_one_answer(written: Written) -> None:
+    written.routes.put([b"%d/" % number + b"x" * 60_000 for number in range(10)], written.answers.append)
+    for piece in range(written.log.waiting()):
+        assert written.answers == []
+        await written.log.answer(applied=piece != 0)
+    assert written.answers == [Reason.UNSPECIFIED_ERROR]
