@@ -1,4 +1,8 @@
-"""Another service that is asked over HTTP. Its answer may be anything, late, or too long; it never stops the broker."""
+"""Another service that is asked over HTTP. Its answer may be anything, late, or too long; it never stops the broker.
+
+What always holds: it hears of a client letter by letter, or isn't asked. So what can't stand in a header, or is a step
+in a path, passes for nobody else.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from yarl import URL
 
 from flockmq.auth.settings import Http, HttpSource
 from flockmq.auth.template import Template
-from flockmq.bounds import ANSWER_MAX_BYTES, ASKED_MAX
+from flockmq.bounds import ANSWER_MAX_BYTES, ASKED_MAX, LOGGED_MAX_CHARACTERS
 from flockmq.clock import SYSTEM, Clock
 from flockmq.errors import ConfigError
 from flockmq.logs import Sparing
@@ -23,6 +27,8 @@ from flockmq.pem_files import reason, unreadable
 
 log: Final = logging.getLogger(__name__)
 WARNINGS_PER_S: Final = 1
+NO_SEGMENTS: Final = ("", ".", "..")
+"""What others make another path of."""
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 
 
@@ -54,7 +60,9 @@ class Service:
         self._where = where
         self._warnings = Sparing(log, WARNINGS_PER_S, clock.monotonic)
         self._session: aiohttp.ClientSession | None = None
-        self._url = _template(settings.url, known, f"{where}.url")
+        path, mark, query = settings.url.partition("?")
+        self._path = [_template(segment, known, f"{where}.url") for segment in path.split("/")]
+        self._query = _template(mark + query, known, f"{where}.url")
         self._body = {name: _template(text, known, f"{where}.body.{name}") for name, text in settings.body.items()}
         self._headers = {
             name: _template(text, known, f"{where}.headers.{name}") for name, text in settings.headers.items()
@@ -90,9 +98,14 @@ class Service:
         """Raises Unanswered, Crowded."""
         if self._session is None or self.asked >= ASKED_MAX:
             raise Crowded
+        try:
+            url, headers = self._said_to(value), self._headers_for(value)
+        except ValueError as error:
+            self._warnings.warning("%s: %s isn't asked: %s", self._where, self._host(), error)
+            raise Unanswered from None
         self.asked += 1
         try:
-            return await self._ask(self._session, value)
+            return await self._ask(self._session, url, headers, value)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             self._warnings.warning(
                 "%s: %s doesn't answer: %s", self._where, self._host(), error or type(error).__name__
@@ -101,10 +114,26 @@ class Service:
         finally:
             self.asked -= 1
 
-    async def _ask(self, session: aiohttp.ClientSession, value: Callable[[str], str | None]) -> Answer:
-        url = URL(self._url.render(value, _part), encoded=True)
+    def _said_to(self, value: Callable[[str], str | None]) -> URL:
+        """Raises ValueError."""
+        path = [segment.render(value, _quoted) for segment in self._path]
+        for segment, text in zip(self._path, path, strict=True):
+            if segment.names and text in NO_SEGMENTS:
+                raise ValueError(f"{text!r} can't stand in a path, where url has ${{{segment.names[0]}}}")
+        return URL("/".join(path) + self._query.render(value, _quoted), encoded=True)
+
+    def _headers_for(self, value: Callable[[str], str | None]) -> dict[str, str]:
+        """Raises ValueError."""
+        headers = {name: template.render(value) for name, template in self._headers.items()}
+        for name, text in headers.items():
+            if self._headers[name].names and (not text.isprintable() or text.strip() != text):
+                raise ValueError(f"{text[:LOGGED_MAX_CHARACTERS]!r} can't stand in the header {name}")
+        return headers
+
+    async def _ask(
+        self, session: aiohttp.ClientSession, url: URL, headers: dict[str, str], value: Callable[[str], str | None]
+    ) -> Answer:
         said = {name: template.render(value) for name, template in self._body.items()}
-        headers = {name: template.render(value, _one_line) for name, template in self._headers.items()}
         how = {"params": said} if self.settings.method == "get" else {"json": said}
         async with session.request(
             self.settings.method,
@@ -140,11 +169,5 @@ def _template(text: str, known: tuple[str, ...], where: str) -> Template:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _part(text: str) -> str:
-    """One part of a URL, whatever is in it: neither a separator nor a step up."""
-    quoted = quote(text, safe="")
-    return quoted.replace(".", "%2E") if text in (".", "..") else quoted
-
-
-def _one_line(text: str) -> str:
-    return "".join(character for character in text if character.isprintable())
+def _quoted(text: str) -> str:
+    return quote(text, safe="")

@@ -23,7 +23,7 @@ from flockmq.errors import ConfigError
 from unit.broker.auth.harness import attempt
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-VALUES = {"clientid": "a/b&c", "username": "jo\r\nX-Evil: 1"}
+VALUES = {"clientid": "a/b&c", "username": "jo: 1"}
 
 
 class Server:
@@ -73,12 +73,32 @@ async def test_what_a_client_says_stays_where_it_belongs(server: Server, monkeyp
     assert await ask(Http(url=url, headers=headers, body=body)) == Answer("allow")
     await ask(Http(method="get", url=url, body=body))
     monkeypatch.setitem(VALUES, "clientid", "..")
-    await ask(Http(method="get", url=url, body={}))
+    await ask(Http(method="get", url=server.url + "/c?${clientid}", body={}))
     assert heard == [
-        ("POST", "/c/a%2Fb%26c", "joX-Evil: 1", '{"id": "a/b&c", "fixed": "x"}'),
+        ("POST", "/c/a%2Fb%26c", "jo: 1", '{"id": "a/b&c", "fixed": "x"}'),
         ("GET", "/c/a%2Fb%26c?id=a/b%26c&fixed=x", "", ""),
-        ("GET", "/c/%2E%2E", "", ""),
+        ("GET", "/c?..", "", ""),
     ]
+
+
+@pytest.mark.parametrize("username", ["victim\n", "vic\r\ntim", "vic\x7ftim", " victim", "victim\t", "victim\u200b"])
+async def test_what_cant_stand_in_a_header_passes_for_nobody_else(
+    server: Server, monkeypatch: pytest.MonkeyPatch, username: str
+) -> None:
+    monkeypatch.setitem(VALUES, "username", username)
+    with pytest.raises(Unanswered):
+        await ask(Http(url=server.url, headers={"X-User": "${username}"}))
+
+
+@pytest.mark.parametrize("client_id", ["", ".", ".."])
+async def test_a_step_in_a_path_passes_for_nobody_else(
+    server: Server, monkeypatch: pytest.MonkeyPatch, client_id: str
+) -> None:
+    monkeypatch.setitem(VALUES, "clientid", client_id)
+    with pytest.raises(Unanswered):
+        await ask(Http(url=server.url + "/c/${clientid}/may", body={}))
+    with pytest.raises(Unanswered):
+        await ask(Http(url=server.url + "/c/${clientid}?a=b", body={}))
 
 
 @pytest.mark.parametrize(
