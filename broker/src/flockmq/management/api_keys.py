@@ -131,6 +131,8 @@ class Keys:
     async def make(self, new: NewKey, by: str) -> MadeKey:
         """Raises Refused, Invalid, and what the log raises."""
         self._check_version()
+        if new.name == CONFIGURED:
+            raise Invalid("name", f"{CONFIGURED} is how the configured key is called; take another")
         table = self._rlog.tables.api_keys
         if len(table) >= API_KEYS_MAX:
             raise Refused(507, f"there are {API_KEYS_MAX} keys already; remove one first")

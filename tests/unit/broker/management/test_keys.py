@@ -140,6 +140,7 @@ async def test_a_role_of_a_later_release_may_nothing(site: Site) -> None:
     ("body", "status", "why"),
     [
         ({"name": "a b", "role": "admin"}, 400, "$.name"),
+        ({"name": "management.api_key", "role": "admin"}, 400, "name: "),
         ({"name": "a", "role": "root"}, 400, "$.role"),
         ({"name": "a", "role": "admin", "seconds": 0}, 400, "$.seconds"),
         ({"name": "a", "role": "admin", "until": "2001-01-01T00:00:00Z"}, 400, "until: is in the past"),
