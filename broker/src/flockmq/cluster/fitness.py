@@ -1,8 +1,9 @@
 """Whether this node can serve, as it says in its readiness and to the others. Pure.
 
 It can't while it doesn't reach Redis and another node does, nor while its tables may be old: who comes to it would
-wait. Nor while it comes back after a purge, for others don't know yet what its clients subscribe to. A moment of either is no matter. While Redis is away for everybody no node can do better than another, and what
-can go on does: then nobody is unfit for it.
+wait. Nor while it comes back after a purge, for others don't know yet what its clients subscribe to. A moment of any is
+no matter. While Redis is away for everybody no node can do better than another, and what can go on does: then nobody is
+unfit for it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
-from flockmq.cluster.fitness import COMING_BACK, Fitness
+from flockmq.cluster.fitness import Fitness
 from flockmq.node import rejoin as rejoining
 from flockmq.node.node import Node
 from flockmq.node.rejoin import come_back, come_in, rejoin
