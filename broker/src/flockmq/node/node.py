@@ -473,7 +473,8 @@ class Node(NodePort):
     def _drop(self, client_id: bytes, topic: bytes) -> None:
         """What was to be published for a client that is gone."""
         self.counters.dropped_revoked += 1
-        self._dropped.info("what client %r left for %r is dropped: it may not publish it any more", client_id, topic)
+        said = "what client %r left for %r is dropped: it may not publish it any more"
+        self._dropped.info(said, client_id.decode(), topic)
 
     def _warrant(self, channel: Channel, message: Publish) -> bytes:
         return encode(self.access.warrant(channel, _said(message)))
