@@ -6,8 +6,8 @@
   is sent then below a prefix that is denied isn't acknowledged with success (before 5.0 it can't be said otherwise),
   and comes to nobody; a SUBSCRIBE that is sent then, and overlaps the prefix, isn't granted.
 
-Lawful: what was sent before comes; wills were judged at CONNECT. A ban that
-somebody was asked to lift may be lifted, and a rule: at once, or later, if that got no answer.
+Lawful: what was sent before comes; wills are judged when they are due (by scenarios: here none is below such a prefix).
+A ban that somebody was asked to lift may be lifted, and a rule: at once, or later, if that got no answer.
 """
 
 from __future__ import annotations
