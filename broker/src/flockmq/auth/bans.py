@@ -148,7 +148,7 @@ def normal(kind: str, who: str) -> str:
     if kind == CLIENT:
         return client_key(*_client(who))[1]
     if kind == "peerhost":
-        return str(plain_address(who))
+        return str(plain_address(who.partition("%")[0]))  # by which of our interfaces it comes is no part of it
     if kind == "peerhost_net":
         network = ipaddress.ip_network(who)
         mapped = getattr(network.network_address, "ipv4_mapped", None)

@@ -107,7 +107,7 @@ def read_file(file: Path) -> list[Setting]:
         raise ConfigError(f"{file}: larger than {CONFIG_MAX_BYTES} bytes; is it the right file?")
     try:
         document = tomllib.loads(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise ConfigError(f"{file}: not valid TOML: {error}") from None
     except RecursionError:
         raise ConfigError(f"{file}: nested too deep; is it the right file?") from None

@@ -145,10 +145,14 @@ def disconnect(version: int, body: bytes, is_strict: bool = False) -> Disconnect
 
 
 def auth(body: bytes, is_strict: bool = False) -> Auth:
-    """AUTH (section 3.15). A client's always continues or begins something, so it always names its method."""
+    """AUTH (section 3.15). A client's always continues or begins something, so it always names its method; to leave it
+    out is lawful in form (section 3.15.2.1)."""
     reader = Reader("AUTH", body, 0, len(body), is_strict)
-    reason = _reason(frame.AUTH, reader)
-    own = properties.decode(frame.AUTH, reader)
+    reason = 0
+    own: Properties | None = None
+    if not reader.at_end():
+        reason = _reason(frame.AUTH, reader)
+        own = properties.decode(frame.AUTH, reader)
     reader.expect_end()
     if own is None or own.authentication_method is None:
         raise protocol_error("AUTH without an Authentication Method", "section 3.15.2.2.2")

@@ -12,7 +12,7 @@ from msgspec import Meta, field
 
 from flockmq.config.values import Kind
 from flockmq.mqtt.errors import PacketError
-from flockmq.mqtt.topics import check_filter
+from flockmq.mqtt.topics import check_filter, is_shared
 from flockmq.session.rewrite import CLIENT_ID, HOST, USER_NAME, Rule, Template
 
 Qos = Annotated[int, Meta(ge=0, le=2)]
@@ -67,6 +67,8 @@ class AutoSubscribe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             check_filter(self.template().fill({CLIENT_ID: "c", USER_NAME: "u", HOST: "h"}))
         except (ValueError, PacketError) as error:
             raise ValueError(f"topic {self.topic!r}: {error}") from None
+        if self.nl and is_shared(self.topic.encode()):
+            raise ValueError(f"topic {self.topic!r}: a shared subscription can't have nl = 1")  # [MQTT-3.8.3-4]
 
     def template(self) -> Template:
         return Template(self.topic, (CLIENT_ID, USER_NAME, HOST))

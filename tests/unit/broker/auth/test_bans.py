@@ -101,6 +101,7 @@ def test_patterns_are_bounded_and_kinds_of_newer_nodes_are_passed_over(bans: Ban
 def test_addresses_are_kept_in_one_form() -> None:
     assert normal("peerhost", "2001:DB8::0:1") == "2001:db8::1"
     assert normal("peerhost", "::ffff:192.0.2.1") == "192.0.2.1"
+    assert normal("peerhost", "fe80::1%eth0") == "fe80::1"
     assert normal("peerhost_net", "::ffff:10.0.0.0/104") == "10.0.0.0/8"
     assert normal("peerhost_net", "2001:db8::/32") == "2001:db8::/32"
     assert normal("clientid", "MiXed") == "MiXed"

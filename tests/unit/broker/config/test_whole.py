@@ -221,6 +221,7 @@ def test_a_file_that_is_missing_not_toml_or_huge_is_named(tmp_path: Path) -> Non
     missing = tmp_path / "none.toml"
     assert refusal(file=missing).startswith(f"{missing}: can't be read: No such file or directory;")
     assert "not valid TOML: " in refusal(file=write(tmp_path, "role = "))
+    assert "not valid TOML: " in refusal(file=write(tmp_path, f"role = {'9' * 5000}"))
     assert "nested too deep" in refusal(file=write(tmp_path, f"a = {'[' * 3000}{']' * 3000}"))
     assert f"larger than {CONFIG_MAX_BYTES} bytes" in refusal(file=write(tmp_path, "#" * (CONFIG_MAX_BYTES + 1)))
 

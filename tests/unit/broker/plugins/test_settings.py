@@ -68,6 +68,7 @@ RULE = '"source_topic": "x/#", "re": "^x/(.+)$"'
             '[{"topic": "a", "qos": 3}]',
             r"AUTO_SUBSCRIBE\[0\].qos: 3 must be a whole number from 0 to 2",
         ),
+        ("AUTO_SUBSCRIBE", '[{"topic": "$share/g/a", "nl": 1}]', "a shared subscription can't have nl = 1"),
         ("SYS_TOPICS__SYS_MSG_INTERVAL", "soon", "in seconds, or for example"),
     ],
 )
