@@ -268,7 +268,7 @@ OTHER_ERRORS: list[tuple[str, Reason, Callable[[], object]]] = [
     ("section 3.14.2.2.5", PROTOCOL, lambda: decode.disconnect(V5, b"\0\x04\x1c\0\x01a")),
     ("MQTT-3.15.2-1", PROTOCOL, lambda: decode.auth(b"\x00\x00")),
     ("section 3.15.2.2.2", PROTOCOL, lambda: decode.auth(b"\x18\x00")),
-    ("section 3.15.2.1", PROTOCOL, lambda: decode.auth(b"")),
+    ("section 3.15.2.2.2", PROTOCOL, lambda: decode.auth(b"")),
     ("MQTT-4.13.1-1", MALFORMED, lambda: decode.pingreq(b"\0")),
 ]
 
