@@ -1,0 +1,97 @@
+"""What a user has is counted right wherever its sessions run, and whoever died."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import pytest
+
+from flockmq.home.residents import Residents
+from flockmq.quotas import NOTHING, Held
+from flockmq.session.durable import DurableSession
+from simulation.cluster import Shape, SimulatedCluster
+from simulation.scenario import ANSWER_MAX_S, Client, Refused, scenario
+
+ANONYMOUS: Final = b""
+"""The one user here."""
+SESSIONS: Final = 12
+IDENTIFYING: Final = (
+    ("AUTHENTICATION__CHAIN", '[{"mechanism": "password_based:built_in_database"}]'),
+    ("QUOTAS__MAX_SESSIONS", str(SESSIONS)),
+)
+
+
+def counted_anew(residents: Residents) -> Held:
+    """What the sessions at one home take, gone through one by one."""
+    total = NOTHING
+    for session in residents.sessions.by_id.values():
+        assert isinstance(session, DurableSession)
+        filters = [subscription.filter for subscription in session.all_subscriptions()]
+        total = total.plus(Held(1, session.stored_bytes(), len(filters), sum(map(len, filters))))
+    return total
+
+
+def check(cluster: SimulatedCluster) -> Held:
+    """Each home counts what it has; the sum."""
+    total = NOTHING
+    for core in cluster.cores:
+        if core.is_ready:
+            node = core.running.node
+            assert node.hosting is not None
+            here = node.quotas.quotas.of(ANONYMOUS).here()
+            assert here == counted_anew(node.hosting.residents), core.name
+            total = total.plus(here)
+    return total
+
+
+def all_know(cluster: SimulatedCluster, sessions: int) -> bool:
+    nodes = [node.running.node for node in cluster.nodes.values() if node.is_ready]
+    return all(node.quotas.quotas.total(ANONYMOUS).sessions == sessions for node in nodes)
+
+
+async def until_all_know(cluster: SimulatedCluster, sessions: int) -> None:
+    async with asyncio.timeout(2 * ANSWER_MAX_S):
+        while not all_know(cluster, sessions):  # noqa: ASYNC110 - simulated time
+            await asyncio.sleep(0.1)
+
+
+@scenario(Shape(settings=IDENTIFYING))
+async def test_what_a_user_has_is_counted_by_the_next_home(cluster: SimulatedCluster) -> None:
+    names = [name for core in cluster.cores for name in cluster.clients_of(core.name, SESSIONS // len(cluster.cores))]
+    assert len(names) == SESSIONS
+    clients = [await Client.connect(cluster, name, at="replicant-1", expiry_s=600) for name in names]
+    for client in clients:
+        assert await client.subscribe("t/#") == 1
+    for client in clients[::2]:
+        client.drop()
+    publisher = await Client.connect(cluster, "publisher", at="replicant-2", clean=True)
+    for number in range(10):
+        assert await publisher.publish("t/a", b"%d" % number * 50) < 0x80
+    await until_all_know(cluster, SESSIONS)
+    before = check(cluster)
+    assert before.queued_bytes > 10 * 50 * SESSIONS // 2
+    with pytest.raises(Refused, match="0x97"):
+        await Client.connect(cluster, "one-more", at="replicant-2", expiry_s=600)
+
+    await cluster.hosts["core-1"].kill()
+    await cluster.until_moved(names[0], "core-1")
+    await until_all_know(cluster, SESSIONS)
+    assert check(cluster).sessions == SESSIONS
+    for client in clients[::2]:
+        back = await Client.connect(cluster, client.name, at="replicant-2", expiry_s=600)
+        assert back.present
+        assert await back.receives(b"9" * 50)
+        back.link.end(b"")
+    for client in clients[1::2]:
+        assert await client.receives(b"9" * 50)
+    await asyncio.sleep(1.0)
+    after = check(cluster)
+    assert after.queued_bytes < before.queued_bytes // 2, "what was acknowledged is given back"
+
+    ended = await Client.connect(cluster, names[1], at="replicant-1", expiry_s=0, clean=True)
+    ended.drop()
+    await until_all_know(cluster, SESSIONS - 1)
+    await Client.connect(cluster, "one-more", at="replicant-2", expiry_s=600)
+    await until_all_know(cluster, SESSIONS)
+    check(cluster)
