@@ -356,6 +356,8 @@ RETAINED_SLICE_MAX_TOPICS: Final = 2048
 """Retained topics looked at between two turns of the event loop."""
 
 # --- session: what waits for a client or comes from one -------------------------------------------------------------
+CLIENT_FILTERS_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Of one client's subscriptions, besides `mqtt.max_subscriptions`: filters are in the memory of all nodes."""
 HEADS_MAX: Final = 262_144
 """Packet heads that are recognised without a parse, for each protocol version; a full table starts anew."""
 HEADS_PER_TOPIC_MAX: Final = 16

@@ -128,12 +128,14 @@ class Router:
     def began(self, subscription: Subscription) -> None:
         """A filter that its session didn't have."""
         self.counters.subscriptions += 1
+        subscription.session.filter_bytes += len(subscription.filter)
         usage = subscription.session.usage
         if usage is not None:
             usage.subscribed(subscription.filter)
 
     def ended(self, subscription: Subscription) -> None:
         self.counters.subscriptions -= 1
+        subscription.session.filter_bytes -= len(subscription.filter)
         usage = subscription.session.usage
         if usage is not None:
             usage.unsubscribed(subscription.filter)

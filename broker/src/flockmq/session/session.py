@@ -64,6 +64,7 @@ class Session:
         "awaiting_rel",
         "client_id",
         "expiry_s",
+        "filter_bytes",
         "inflight",
         "kept",
         "limits",
@@ -92,6 +93,8 @@ class Session:
         self.queue_bytes: int = 0
         self.awaiting_rel: dict[int, float] | None = None
         self.subscriptions: Subscription | dict[bytes, Subscription] | None = None
+        self.filter_bytes: int = 0
+        """Of its subscriptions, however many there are."""
         self.asked: dict[bytes, bytes] | None = None
         """Filter → the one that the client asked for, where another was made of it."""
         self.shapes: dict[bytes, int] | None = None

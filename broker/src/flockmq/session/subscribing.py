@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flockmq.bounds import CLIENT_FILTERS_MAX_BYTES
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED, Subscribe
 from flockmq.mqtt.packets import Subscription as Request
@@ -279,11 +280,9 @@ def place(
     granted = min(qos, limits.max_qos_allowed)
     subscription = Subscription(session, filter, granted, no_local, as_published, identifiers)
     older = session.subscription(filter)
-    if older is None and session.subscription_count() >= limits.max_subscriptions:
+    if older is None and not _has_room(session, filter):
         return Reason.QUOTA_EXCEEDED
     if wild and not session.may_have_shape(shape_of(filter)):
-        return Reason.QUOTA_EXCEEDED
-    if older is None and session.usage is not None and not session.usage.may_subscribe(filter):
         return Reason.QUOTA_EXCEEDED
     router.add(subscription)
     if older is not None:
@@ -292,6 +291,15 @@ def place(
         router.began(subscription)
     session.add_subscription(subscription)
     return subscription
+
+
+def _has_room(session: Session, filter: bytes) -> bool:
+    """By the client's own limits, and its user's quota."""
+    if session.subscription_count() >= session.limits.max_subscriptions:
+        return False
+    if session.filter_bytes + len(filter) > CLIENT_FILTERS_MAX_BYTES:
+        return False
+    return session.usage is None or session.usage.may_subscribe(filter)
 
 
 def is_owed(filter: bytes, retain_handling: int, is_new: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flockmq.bounds import CLIENT_FILTERS_MAX_BYTES
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
@@ -58,3 +59,18 @@ def test_a_shape_whose_last_subscription_is_gone_makes_room_for_another() -> Non
     assert node.subscribe(client, ("a/b/+", 0)) == [encode.suback(5, 1, [Reason.QUOTA_EXCEEDED])]
     node.feed(client, encode.unsubscribe(5, 2, [b"b/+"]))
     assert node.subscribe(client, ("d/+", 0), ("a/b/+", 0)) == [encode.suback(5, 1, [0, Reason.QUOTA_EXCEEDED])]
+
+
+def test_one_clients_filters_have_so_many_bytes_at_most() -> None:
+    node = Node()
+    client, other = node.client("c", 5), node.client("o", 5)
+    long = [f"{number}/{'x' * 60_000}" for number in range(CLIENT_FILTERS_MAX_BYTES // 60_000 + 1)]
+    answers = [node.subscribe(client, (filter, 1))[0][-1] for filter in long]
+    first = answers.index(Reason.QUOTA_EXCEEDED)
+    assert set(answers[:first]) == {1}
+    assert first * 60_000 > CLIENT_FILTERS_MAX_BYTES - 65_535
+    assert node.subscribe(client, (long[0], 0))[0][-1] == 0, "the same filter again is no more"
+    assert node.subscribe(other, (long[-1], 1))[0][-1] == 1
+    node.feed(client, encode.unsubscribe(5, 9, [long[0].encode()]))
+    client.packets()
+    assert node.subscribe(client, (long[-1], 1))[0][-1] == 1
