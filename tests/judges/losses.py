@@ -9,13 +9,13 @@ client ended, or that expired. Of these a message counts that was acknowledged `
 client that was there; and any gap: it never came, but by the same subscription a later one of its publisher's
 connection and topic.
 
-Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, for
-it can't be told; what comes by a subscription that a rule may have ended; what has an expiry, unless its client was
-there, with no fault, long before that ran out; the oldest of more than `max_mqueue_len` that waited for a client that
-was away, or whose node was cut off, or not back yet; what is delayed, until it is due, or if the cluster's time was
-wrong; for a session that ends with its connection what stood in a resend buffer of a node that was killed while it had
-no link to the client's, or one that brought nothing (a known limit). Wills and shared subscriptions have judges of
-their own.
+Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, or,
+for a client that was away, while Redis was short of memory, for it can't be told; what comes by a subscription that a
+rule may have ended; what has an expiry, unless its client was there, with no fault, long before that ran out; the
+oldest of more than `max_mqueue_len` that waited for a client that was away, or whose node was cut off, or not back
+yet; what is delayed, until it is due, or if the cluster's time was wrong; for a session that ends with its connection
+what stood in a resend buffer of a node that was killed while it had no link to the client's, or one that brought
+nothing (a known limit). Wills and shared subscriptions have judges of their own.
 """
 
 from __future__ import annotations
@@ -150,6 +150,8 @@ def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> b
     """Its client was away, or its node cut off, or not back yet, which is as if it were; and so many messages
     may have come behind it, before any of them passed it, that it had to go. What was published before it may have too,
     if it was acknowledged later: it may have waited at its own node."""
+    if _may_have_been_dropped(story, rules, life, sent):
+        return True
     others = story.meant_for(life)
     if len(others) <= rules.max_mqueue_len:
         return False
@@ -162,6 +164,16 @@ def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> b
     if first < len(absences) and absences[first][0] <= until:
         return True
     return any(_was_cut_off(story, connection, sent.due_at, until) for connection in life.connections)
+
+
+def _may_have_been_dropped(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
+    """Its client was away while Redis was short of memory, and who published it, being of before 5.0, couldn't be told
+    so."""
+    if not life.lasts or all(connection.asked.version >= 5 for connection in sent.connections):
+        return False
+    if not story.faults.of_memory.overlap(sent.first_sent_at - rules.recovered_max_s, sent.owed_at):
+        return False
+    return any(left <= sent.owed_at and sent.due_at <= back for left, back in life.absences)
 
 
 def _was_cut_off(story: Story, connection: Connection, since: float, until: float) -> bool:

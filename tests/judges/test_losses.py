@@ -189,6 +189,28 @@ def test_a_message_may_expire_while_its_client_is_away_or_a_fault_runs() -> None
     assert script.found() == {}
 
 
+def away_while(fault: str, version: int) -> Script:
+    """A message that was published meanwhile never comes."""
+    script = Script()
+    script.connect("pub", version=version)
+    script.connect("sub", expiry_s=3600.0)
+    script.subscribe("sub")
+    script.tick(20.0)
+    script.close("sub")
+    script.fault(fault)
+    script.put("pub", 1)
+    script.connect("sub", present=True, expiry_s=3600.0)
+    script.crossing(2)
+    script.tick(20.0)
+    return script
+
+
+def test_nothing_waits_of_who_can_not_be_told_that_redis_is_short_of_memory() -> None:
+    assert away_while("crowd redis", 4).found() == {}
+    assert away_while("crowd redis", 5).found() == {LOST: 1}
+    assert away_while("slow redis", 4).found() == {LOST: 1}
+
+
 def test_what_a_delayed_message_is_owed_to_is_there_when_it_is_due() -> None:
     script = Script()
     script.connect("pub")

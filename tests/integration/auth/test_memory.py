@@ -64,12 +64,13 @@ def test_who_fills_the_queue_of_a_client_that_is_away_is_refused_before_redis_is
         give(server.info("memory")["used_memory"] * 10 // 8, node, server)
         eventually(lambda: jo.publish("now/a", "x") == 0, "so does what is acknowledged at once")
         assert old.publish("now/a", "x") == 0
+        assert old.publish("a/b", "untold") == 0, "it can't be told that nothing waits of it"
         assert all(jo.publish("now/a", "x") == 0 for _ in range(100))
         assert node.metric("flockmq_messages_refused_short_total") >= 3
     with Client(node.mqtt, "away", lasts=True) as away:
         assert away.session_present
         for _ in range(reasons.count(0)):
-            away.messages.get(timeout=30)
+            assert away.messages.get(timeout=30).payload != b"untold"
     eventually(lambda: not is_short(node), "what was read made room")
     with Client(node.mqtt, "eve") as eve:
         eventually(lambda: eve.publish("a/b", "x") == 0, "and more is taken again")

@@ -114,15 +114,18 @@ class Lanes(Courier):
         for lane in self._lanes_of(fan):
             lane.post_run(run)
 
-    def takes(self, fan: Fanout, message: Publish) -> bool:
-        if self.is_short and not self._take_at_once(fan.slots, message.topic):
+    def takes(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
+        if self.is_short and not self._may_put(fan.slots, message.topic, can_be_refused):
             self.refused += 1
             return False
+        return self._have_room(fan, message)
+
+    def _have_room(self, fan: Fanout, message: Publish) -> bool:
         size = LETTER_BYTES + len(message.publisher) + len(message.packet)
         return all(lane.takes(size) for lane in self._lanes_of(fan))
 
     def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
-        if not self.takes(fan, message):
+        if not self._have_room(fan, message):
             return -1
         if message.origin:
             source, number = source_of(message.origin), number_of(message.origin)
@@ -145,11 +148,11 @@ class Lanes(Courier):
             lane.post(letter)
         return 1
 
-    def _take_at_once(self, slots: list[int], topic: bytes) -> bool:
-        """Of a slot whose home says nothing that is known of no session."""
+    def _may_put(self, slots: list[int], topic: bytes, can_be_refused: bool) -> bool:
+        """Their homes say who would have it wait. One that says nothing may have no memory left."""
         for slot in slots:
             takers = self._takers.get(slot)
-            if takers is None or takers.waits.match(topic):
+            if takers is None or (can_be_refused and takers.waits.match(topic)):
                 return False
         return True
 

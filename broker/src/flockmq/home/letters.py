@@ -186,13 +186,20 @@ class Letters:
             if slot not in is_new:
                 is_new[slot] = state.marks.is_new(letter.source, letter.number)
             if is_new[slot] and subscription.qos:
-                self._give(subscription, message)
+                if self._is_dropped(session, message):
+                    self._router.counters.dropped_queue_full += 1
+                else:
+                    self._give(subscription, message)
             elif is_new[slot]:
                 self._unsettled.setdefault(slot, []).append((subscription, message))
         for slot, new in is_new.items():
             touched[slot] = None
             if new:
                 self._mark(slot, letter)
+
+    def _is_dropped(self, session: DurableSession, message: Publish) -> bool:
+        """Redis is short of memory, the client is away, and the publisher couldn't be told so, being of before 5.0."""
+        return message.version < 5 and session.meta.left_ms != 0 and self._store.is_short(session.journal.slot)
 
     def _give(self, subscription: Subscription, message: Publish) -> None:
         try:

@@ -2,7 +2,8 @@
 
 A message stays in Redis until its client acknowledged it. One for a client that is connected and has room in its window
 soon makes room again; one for a client that is away, or whose window is full, would stay. What always holds:
-- Of a slot nothing is said that can't be said shortly, or where Redis' memory is used up: nodes refuse what is for it.
+- Of a slot nothing is said where Redis' memory is used up: nodes refuse what is for it. What can't be said shortly is
+  said as if all of it would wait.
 - What a node heard it forgets after TAKERS_KEPT_S, so it is said several times as often.
 """
 
@@ -60,7 +61,8 @@ class Takers:
                     size_bytes += 0 if filter in filters else len(filter)
                     filters[filter] = None
             if len(filters) > TAKERS_FILTERS_MAX or size_bytes > TAKERS_FILTERS_MAX_BYTES:
-                return len(slot.clients)
+                filters = {b"#": None}
+                break
         self._say(slot.number, self._members_take(slot.number), list(filters))
         return 1 + len(slot.clients)
 

@@ -365,16 +365,18 @@ class Router:
                 return None
             fan = self.route(message.topic).fanout  # without those who were cut off
         _name_publisher(message, publisher)
-        return fan if self.has_room(fan, message) else None
+        can_be_refused = publisher.protocol_version == 5
+        return fan if self.has_room(fan, message, can_be_refused=can_be_refused) else None
 
-    def has_room(self, fan: Fanout, message: Publish) -> bool:
-        """All links and lanes of a fan-out take this message, if it is put to them now."""
+    def has_room(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
+        """All links and lanes of a fan-out take this message, if it is put to them now; as `Courier.takes`."""
         if message.qos == 0:
             return True
         for peer in fan.peers:
             if not peer.takes(len(message.origin) + len(message.packet)):
                 return False
-        return not fan.slots or (self.courier is not None and self.courier.takes(fan, message))
+        courier = self.courier
+        return not fan.slots or (courier is not None and courier.takes(fan, message, can_be_refused=can_be_refused))
 
     def forward_to_all(
         self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: Publisher | None = None

@@ -123,13 +123,16 @@ class Courier:
         """Bring a run of whole QoS 0 PUBLISH packets to the homes of a fan-out's slots. Never waits."""
         raise NotImplementedError(type(self).__name__)
 
-    def takes(self, fan: Fanout, message: Publish) -> bool:
-        """`put_acknowledged` would take it now."""
+    def takes(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
+        """`put_acknowledged` would take it now, and it may be put. Not `can_be_refused`: its client can't be told, so
+        while Redis is short of memory homes drop it for sessions whose clients are away.
+        """
         raise NotImplementedError(type(self).__name__)
 
     def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
         """Bring one QoS ≥ 1 PUBLISH to them; how many times `on_accepted` will be called: once, when it is durable at
-        all of them. -1: some lane has no room, nothing was taken, and the publisher hears 0x97.
+        all of them. -1: some lane has no room, nothing was taken, and the publisher hears 0x97. While Redis is short of
+        memory `takes` is asked before.
         """
         raise NotImplementedError(type(self).__name__)
 

@@ -493,6 +493,8 @@ def test_what_would_wait_in_redis_is_refused_while_it_is_short_and_all_else_is_t
     assert not takes(sender, 0, 1, 2), "what some of its sessions refuse none is given"
     assert [sender.lanes.takes_shared(slot, 9) for slot in (0, 1, 3)] == [True, False, False]
     assert sender.lanes.refused == 4
+    untold = [sender.lanes.takes(Fanout([], [], [], [n]), message(1), can_be_refused=False) for n in (0, 1, 3)]
+    assert untold == [True, True, False], "what a client can't be told is up to homes that say something"
     sender.lanes.redis_is_short(False)
     assert takes(sender, 1)
 

@@ -80,6 +80,26 @@ async def test_of_a_Redis_that_is_short_of_memory_nothing_new_begins_and_what_is
     assert (done, home.payloads()) == ([True], [b"1"]), "what is under way is taken"
 
 
+@pytest.mark.parametrize(("version", "kept"), [(4, [b"1"]), (5, [b"1", b"2"])])
+async def test_of_a_Redis_that_is_short_nothing_waits_that_its_publisher_could_not_be_told_of(
+    home: Home, version: int, kept: list[bytes]
+) -> None:
+    subscribed(home)
+    home.residents.leave(ID, 1, -1, False)
+    home.take(1)
+    home.disk.short = True
+    letter = Letter(SOURCE, 2, b"", version, publication(version, 1, False, b"a/b", b"2", b"").packet)
+    done: list[bool] = []
+    home.residents.letters.take([letter], home.epoch, SENDER, done.append)
+    await home.settle()
+    assert done == [True]
+    assert home.router.counters.dropped_queue_full == 2 - len(kept)
+    home.open(2, opening(2))
+    home.take(3)
+    await home.settle()
+    assert home.payloads() == [*kept, b"3"], "who is there gets all"
+
+
 async def test_a_letter_is_accepted_and_sent_when_it_is_durable(home: Home) -> None:
     subscribed(home)
     home.disk.holds = True

@@ -51,7 +51,7 @@ class Lane(Courier):
         self.accepts: list[Callable[[], None]] = []
         self.has_room = True
 
-    def takes(self, fan: Fanout, message: Publish) -> bool:
+    def takes(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
         return self.has_room
 
     def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
