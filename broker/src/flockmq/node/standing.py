@@ -147,6 +147,8 @@ class Standing:
             self._go()
 
     async def _judge(self, channel: Channel, looks: int) -> None:
+        if channel.state != CONNECTED:
+            return  # since the turn before
         try:
             ended = await self._node.judge(channel, self)
         except Exception:  # the others have no part in it; its home may wait

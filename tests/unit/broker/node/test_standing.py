@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -132,6 +132,15 @@ async def test_one_that_cannot_be_judged_spoils_nothing(caplog: pytest.LogCaptur
     await node.changed()
     assert other.filters == []
     assert "could not be judged" in caplog.text
+
+
+async def test_who_went_before_its_turn_is_not_judged() -> None:
+    connection = Connection(b"c", b"no")
+    node = Node(connection)
+    node.standing.judge_now(cast(Any, connection))
+    connection.state = CLOSED
+    await asyncio.sleep(0)
+    assert connection.judged == 0
 
 
 async def test_who_has_a_subscribe_under_way_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
