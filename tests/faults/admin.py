@@ -13,6 +13,7 @@ from typing import Final
 
 import aiohttp
 
+from judges.topics import is_unheard
 from load.stage import AdminFailed
 
 KEY: Final = "a fault campaign's API key, 32 letters+"
@@ -64,7 +65,14 @@ class HttpAdmin:
             await self._put_rules(node)
 
     async def _put_rules(self, node: str) -> None:
-        rules = [{"permit": "deny", "topics": [prefix, f"{prefix}/#"]} for prefix in self._denied]
+        rules = [
+            {
+                "permit": "deny",
+                "action": "subscribe" if is_unheard(prefix) else "all",
+                "topics": [prefix, f"{prefix}/#"],
+            }
+            for prefix in self._denied
+        ]
         await self._ask(node, "PUT", "rules/all", {"rules": rules})
 
     async def _ask(self, node: str, method: str, path: str, body: object = None) -> int:

@@ -4,7 +4,8 @@
   acknowledged, and while no fault keeps a node from hearing of it.
 - Let through: a change of rules holds for later packets, on every node, `rules_max_s` after it was acknowledged. What
   is sent then below a prefix that is denied isn't acknowledged with success (before 5.0 it can't be said otherwise),
-  and comes to nobody; a SUBSCRIBE that is sent then, and overlaps the prefix, isn't granted.
+  and comes to nobody; a SUBSCRIBE that is sent then, and overlaps the prefix, isn't granted. Where only to subscribe is
+  denied nothing that is sent then comes before it is allowed again, for subscriptions that stood have ended.
 
 Lawful: what was sent before comes; wills are judged when they are due (by scenarios: here none is below such a prefix).
 A ban that somebody was asked to lift may be lifted, and a rule: at once, or later, if that got no answer.
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from judges.story import Story
-from judges.topics import below, overlap, topic_filter
+from judges.topics import below, is_unheard, overlap, topic_filter
 from judges.verdict import FOREVER, Finding, Rules
 from load.history import Banned, ChangeAsked, RulesChanged
 
@@ -43,7 +44,7 @@ def permissions(story: Story, rules: Rules) -> Iterator[Finding]:
     for prefix, changes in _changes(story, RulesChanged, "deny", "allow").items():
         denied = list(_held(story, rules, rules.rules_max_s, changes))
         if denied:
-            yield from _judge_messages(story, prefix, denied)
+            yield from (_judge_hearing if is_unheard(prefix) else _judge_messages)(story, prefix, denied)
             yield from _judge_subscriptions(story, prefix, denied)
 
 
@@ -102,6 +103,15 @@ def _judge_messages(story: Story, prefix: str, denied: list[tuple[float, float]]
             is_told = all(connection.asked.version >= 5 for connection in sent.connections)
             if sent.acknowledged_at < FOREVER and is_told and sent.message not in story.came:
                 yield Finding(LET_THROUGH, sent.acknowledged_at, f"{text} was acknowledged")
+
+
+def _judge_hearing(story: Story, prefix: str, denied: list[tuple[float, float]]) -> Iterator[Finding]:
+    for topic in story.topics_of(below(prefix)):
+        for sent in story.by_topic[topic]:
+            for came in story.came.get(sent.message, ()):
+                if _was_held(denied, sent.first_sent_at, came.delivered.at):
+                    text = f"{sent.message.publisher} {sent.message.number} to {topic}, which nobody may hear of,"
+                    yield Finding(LET_THROUGH, came.delivered.at, f"{text} came to {came.life.client}")
 
 
 def _judge_subscriptions(story: Story, prefix: str, denied: list[tuple[float, float]]) -> Iterator[Finding]:

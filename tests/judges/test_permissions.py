@@ -6,6 +6,7 @@ import pytest
 
 from judges.judge import BANNED, LET_THROUGH
 from judges.made_up import Script, begun
+from judges.topics import unheard
 from load.history import Banned, ChangeAsked, RulesChanged
 
 
@@ -119,6 +120,39 @@ def test_what_is_denied_isnt_acknowledged_unless_by_a_version_that_cant_say_no(
     script.unsubscribe("sub", "t/#")
     script.acknowledge("pub", 1)
     assert script.found() == found
+
+
+def test_who_may_not_hear_of_it_any_more_does_not() -> None:
+    prefix = unheard("t")
+    script = Script()
+    script.connect("pub")
+    script.connect("sub")
+    script.subscribe("sub", f"{prefix}/#")
+    script.publish("pub", 1, f"{prefix}/1")
+    script.events.append(RulesChanged(script.tick(), prefix, is_denied=True))
+    script.tick(5.0)
+    script.deliver("sub", "pub", 1, f"{prefix}/1")
+    script.acknowledge("pub", 1)
+    script.put("pub", 2, f"{prefix}/1")
+    assert script.found() == {}, "what was sent before comes, and who may publish may go on"
+    script.deliver("sub", "pub", 2, f"{prefix}/1")
+    assert script.found() == {LET_THROUGH: 1}
+
+
+def test_what_waited_for_who_was_away_comes_when_it_may_be_heard_of_again() -> None:
+    prefix = unheard("t")
+    script = Script()
+    script.connect("pub")
+    script.connect("sub", lasts=True)
+    script.subscribe("sub", f"{prefix}/#")
+    script.close("sub")
+    script.events.append(RulesChanged(script.tick(), prefix, is_denied=True))
+    script.tick(5.0)
+    script.put("pub", 1, f"{prefix}/1")
+    script.events.append(RulesChanged(script.tick(5.0), prefix, is_denied=False))
+    script.connect("sub", lasts=True, present=True)
+    script.deliver("sub", "pub", 1, f"{prefix}/1")
+    assert script.found() == {}
 
 
 @pytest.mark.parametrize("version", [4, 5])

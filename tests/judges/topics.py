@@ -7,7 +7,17 @@ from typing import Final
 
 SHARE: Final = "$share/"
 EXCLUSIVE: Final = "$exclusive/"
+_UNHEARD: Final = "-unheard"
 _KNOWN_MAX: Final = 1 << 16
+
+
+def unheard(prefix: str) -> str:
+    """A prefix of which, while it is denied, only that is denied: to subscribe below it."""
+    return prefix + _UNHEARD
+
+
+def is_unheard(prefix: str) -> bool:
+    return prefix.endswith(_UNHEARD)
 
 
 def is_shared(filter: str) -> bool:

@@ -35,7 +35,7 @@ class Admin(Protocol):
         """A node that hasn't read of the ban yet mustn't say yes as if there were none."""
 
     async def deny(self, node: str, prefix: str) -> None:
-        """Nobody may publish to, or subscribe to, `prefix` and what is below it."""
+        """Nobody may publish or subscribe to `prefix` and what is below it; where it `is_unheard`, not subscribe."""
 
     async def allow(self, node: str, prefix: str) -> None: ...
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flockmq.auth.admin import Admin, Missing, NewBan
 from flockmq.auth.settings import Rule
+from judges.topics import is_unheard
 from load.stage import AdminFailed
 
 if TYPE_CHECKING:
@@ -50,7 +51,14 @@ class SimulatedAdmin:
         await self._ask(node, lambda admin: admin.put_rules("clientid", client, rules))
 
     async def _put_rules(self, node: str) -> None:
-        rules = tuple(Rule(permit="deny", topics=(prefix, f"{prefix}/#")) for prefix in self._denied)
+        rules = tuple(
+            Rule(
+                permit="deny",
+                action="subscribe" if is_unheard(prefix) else "all",
+                topics=(prefix, f"{prefix}/#"),
+            )
+            for prefix in self._denied
+        )
         await self._ask(node, lambda admin: admin.put_rules("all", "", rules))
 
     async def _ask(self, name: str, what: Callable[[Admin], Coroutine[Any, Any, Any]]) -> bool:

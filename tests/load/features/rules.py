@@ -8,6 +8,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
+from judges.topics import is_unheard, unheard
 from load import habits
 from load.feature import Feature
 from load.history import Banned, ChangeAsked, RulesChanged
@@ -17,7 +18,8 @@ from load.stage import AdminFailed, Stage
 from load.subscribing import Wish
 from load.waiting import holds_within
 
-PREFIXES: Final = 2
+PREFIXES: Final = 3
+"""The last of them only nobody may hear of, at times."""
 QOS: Final = (1, 2, 0)
 FREE_S: Final = (0.5, 2.0)
 HOLDS_S: Final = (0.5, 4.5)
@@ -31,8 +33,8 @@ FELT_MAX_S: Final = 3.0
 
 def play(feature: Feature) -> None:
     operator = Operator(feature.stage)
-    for i in range(PREFIXES):
-        prefix = f"{feature.root}/{i}"
+    prefixes = [f"{feature.root}/{i}" for i in range(PREFIXES - 1)]
+    for i, prefix in enumerate((*prefixes, unheard(f"{feature.root}/{PREFIXES - 1}"))):
         publisher = feature.player(f"pub{i}", (LASTING, CLEAN)[i % 2])
         feature.act(habits.publish, publisher, feature.rate / PREFIXES, partial(_letter, prefix))
         stays = feature.player(f"stays{i}", LASTING, [Wish(f"{prefix}/#"), Wish(f"{prefix}/+", 1)])
@@ -56,7 +58,7 @@ async def _deny_at_times(feature: Feature, operator: Operator, prefix: str, publ
         await asyncio.sleep(dice.uniform(*FREE_S))
         await operator.do("deny", prefix)
         refused = sending.refused
-        is_felt = await holds_within(FELT_MAX_S, lambda: sending.refused > refused)  # noqa: B023 - waited for here
+        is_felt = not is_unheard(prefix) and await holds_within(FELT_MAX_S, lambda: sending.refused > refused)  # noqa: B023 - waited for here
         await asyncio.sleep(dice.uniform(*HOLDS_S))
         await operator.do("allow", prefix)
         acknowledged = sending.acknowledged

@@ -18,6 +18,7 @@ from flockmq.node.node import DelayedHost, Node
 from flockmq.node.reauthorizing import Reauthorizing
 from flockmq.node.retained import Retained
 from flockmq.node.retaining import Retaining
+from flockmq.node.standing import Standing
 from flockmq.rlog.authors import is_overtaken
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.session.publish import Publish
@@ -154,6 +155,11 @@ def ban_names_only(right: Function, bans: Bans, client_id: bytes, username: byte
 @seeded(judge.LET_THROUGH, "rules", Reauthorizing.rules_changed)
 def ask_once(right: Function, reauthorizing: Reauthorizing) -> None:
     """What a client was allowed once it is allowed as long as it stays."""
+
+
+@seeded(judge.LET_THROUGH, "rules", Standing.rules_changed)
+def leave_what_stands(right: Function, standing: Standing, key: Any) -> None:
+    """A subscription that was allowed once stays."""
 
 
 @seeded(judge.LET_THROUGH, "rules", Authorizer._changed)
