@@ -139,7 +139,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     max_sessions: Quota | None = None
     """That outlive their connections."""
     max_queued_bytes: QuotaBytes | None = None
-    """What waits for its sessions: messages, wills, and the sessions' client ids."""
+    """What is kept for its sessions: messages, wills, names, exchanges under way."""
     max_subscriptions: Quota | None = None
     """Of all its sessions."""
     max_subscription_bytes: QuotaBytes | None = None

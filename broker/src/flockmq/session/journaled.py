@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import NUMBERS_RESERVED, SINK_CONGESTED_MAX_S, SINK_HELD_MAX_S, SUBSCRIBES_WAITING_MAX
+from flockmq.bounds import (
+    NUMBERS_RESERVED,
+    QUEUED_MESSAGE_BYTES,
+    SINK_CONGESTED_MAX_S,
+    SINK_HELD_MAX_S,
+    SUBSCRIBES_WAITING_MAX,
+)
 from flockmq.mqtt.reason import Reason
 from flockmq.quotas import Usage
 from flockmq.session.journal import (
@@ -115,8 +121,8 @@ class JournaledSession(Session):
 
     __slots__ = (
         "_counted_bytes", "_durable", "_effects", "_ended", "_front", "_giving", "_is_counted", "_is_unsealed",
-        "_last", "_last_number", "_seals", "_stored_user", "_stored_warrant", "_zone", "given", "journal", "judged",
-        "ledger", "meta", "must_be_judged", "origins", "owed", "unsubscribes", "user",
+        "_last", "_last_number", "_noted_bytes", "_seals", "_stored_user", "_stored_warrant", "_zone", "given",
+        "journal", "judged", "ledger", "meta", "must_be_judged", "origins", "owed", "unsubscribes", "user",
     )  # fmt: skip
 
     def __init__(
@@ -164,6 +170,8 @@ class JournaledSession(Session):
         self._is_counted: bool = False
         """Among what its user has."""
         self._counted_bytes: int = 0
+        self._noted_bytes: int = 0
+        """Of `given` and `unsubscribes`."""
 
     # The life of the session.
 
@@ -201,9 +209,15 @@ class JournaledSession(Session):
                 self._counted_bytes = held
 
     def stored_bytes(self) -> int:
-        """What it takes of its user's quota: messages, its will and its client id."""
+        """What it takes of its user's quota: messages, its will, its names, and what is noted of exchanges."""
         will = self.meta.will
-        return len(self.client_id) + (0 if will is None else len(will.message.packet))
+        names = len(self.client_id) + len(self.user or b"")
+        received = QUEUED_MESSAGE_BYTES * len(self.origins or ())
+        return names + (0 if will is None else len(will.message.packet)) + received + self._noted_bytes
+
+    def _may_note(self, size_bytes: int) -> bool:
+        """Its user's quota has room for it."""
+        return self.usage is None or self.usage.may_queue(size_bytes, is_away=False)
 
     def _count_out(self) -> None:
         if self._is_counted and self.usage is not None:
@@ -324,6 +338,11 @@ class JournaledSession(Session):
         """What is put next, if it is put in the journal, is what is retained for this topic, given for this filter."""
         if self.given is None:
             self.given = {}
+        former = self.given.get(filter)
+        more_bytes = len(topic) - len(former) if former is not None else _note_bytes(filter, topic)
+        if more_bytes > 0 and not self._may_note(more_bytes):
+            return  # the next home gives it again
+        self._noted_bytes += more_bytes
         self.given[filter] = topic
         self._giving = filter
 
@@ -334,8 +353,11 @@ class JournaledSession(Session):
         return b"" if self.given is None else self.given.get(filter, b"")
 
     def _forget_given(self, filter: bytes) -> None:
-        if self.given is not None and self.given.pop(filter, b""):
+        topic = None if self.given is None else self.given.pop(filter, None)
+        if topic:
+            self._noted_bytes -= _note_bytes(filter, topic)
             self.journal.delete(self.client_id, given_field(filter))
+            self.count()
 
     def remove_subscription(self, filter: bytes) -> Subscription | None:
         removed = super().remove_subscription(filter)
@@ -362,8 +384,12 @@ class JournaledSession(Session):
             self.unsubscribes = known = {}
         elif len(known) >= SUBSCRIBES_WAITING_MAX:
             self._forget_unsubscribed(next(iter(known)))
-        known[nonce] = bytes(reasons)
-        self.journal.put(self.client_id, unsubscribed_field(nonce), known[nonce])
+        noted = bytes(reasons)
+        if self._may_note(_note_bytes(nonce, noted)):  # else whoever asks again is told that there was none
+            known[nonce] = noted
+            self._noted_bytes += _note_bytes(nonce, noted)
+            self.journal.put(self.client_id, unsubscribed_field(nonce), noted)
+            self.count()
 
     def forget_unsubscribed(self) -> None:
         """The client has another connection, on which it asks for nothing of that again."""
@@ -373,13 +399,14 @@ class JournaledSession(Session):
 
     def _forget_unsubscribed(self, nonce: bytes) -> None:
         assert self.unsubscribes is not None
-        del self.unsubscribes[nonce]
+        self._noted_bytes -= _note_bytes(nonce, self.unsubscribes.pop(nonce))
         self.journal.delete(self.client_id, unsubscribed_field(nonce))
 
     def _restore_unsubscribed(self, nonce: bytes, reasons: bytes) -> None:
         if self.unsubscribes is None:
             self.unsubscribes = {}
         self.unsubscribes[nonce] = reasons
+        self._noted_bytes += _note_bytes(nonce, reasons)
 
     def restore_warrant(self, value: bytes) -> None:
         """Where it is of the will that there is: a home of an earlier release knows nothing of this."""
@@ -402,6 +429,7 @@ class JournaledSession(Session):
         if self.given is None:
             self.given = {}
         self.given[filter] = topic
+        self._noted_bytes += _note_bytes(filter, topic)
 
     # QoS 2 from the client.
 
@@ -420,7 +448,7 @@ class JournaledSession(Session):
         if origins is not None and packet_id in origins:
             return origins[packet_id]
         now_s = self.sink.now_s()
-        if self._ended or not self.may_receive(now_s):
+        if self._ended or not self.may_receive(now_s) or not self._may_note(QUEUED_MESSAGE_BYTES):
             return b""
         if origins is None:
             self.origins = origins = {}
@@ -431,6 +459,7 @@ class JournaledSession(Session):
         origins[packet_id] = origin_of(self.meta.sender, self._last_number)
         self.remember(packet_id, now_s)
         self.journal.put(self.client_id, received_field(packet_id), origins[packet_id])
+        self.count()
         return origins[packet_id]
 
     def released(self, packet_id: int) -> int:
@@ -505,3 +534,7 @@ class JournaledSession(Session):
     def _say(self, kind: int, packet_id: int) -> None:
         if self._front is not None:
             self._front.settled(kind, packet_id)
+
+
+def _note_bytes(key: bytes, value: bytes) -> int:
+    return QUEUED_MESSAGE_BYTES + len(key) + len(value)

@@ -19,6 +19,7 @@ from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Home, another
 from unit.broker.session.harness import publish
 
 EVE, JO = b"eve", b"jo"
+NAMES = len(ID + EVE)
 
 
 def ignore(_: object) -> None:
@@ -89,7 +90,7 @@ async def test_a_user_has_so_many_filters_in_all_its_sessions(home: Home) -> Non
 async def test_what_waits_for_a_user_loses_its_own_oldest_messages_for_new_ones(home: Home) -> None:
     message = QUEUED_MESSAGE_BYTES + 110
     first, second, third = roommates(3)
-    home.quotas.limit(UNLIMITED._replace(queued_bytes=4 * (message * 2 + len(first + second)) // 3 + 1))
+    home.quotas.limit(UNLIMITED._replace(queued_bytes=4 * (message * 2 + len(first + second + EVE + EVE)) // 3 + 1))
     for token, (client_id, user) in enumerate([(first, EVE), (second, EVE), (third, JO)], start=1):
         begin(home, token, client_id, user)
         subscribe(home, token, client_id, client_id)
@@ -124,19 +125,19 @@ async def test_what_is_acknowledged_is_given_back(home: Home) -> None:
     begin(home, 1, ID)
     subscribe(home, 1, ID, b"a")
     eve = home.quotas.of(EVE)
-    assert eve.here() == Held(1, len(ID), 1, 1)
+    assert eve.here() == Held(1, NAMES, 1, 1)
     send(home, 1, "x" * 100)
     assert eve.queued_bytes > 100
     home.residents.report(EDGE, 1, pair(PUBACK, 1))
-    assert eve.here() == Held(1, len(ID), 1, 1)
+    assert eve.here() == Held(1, NAMES, 1, 1)
     home.residents.leave(ID, 1, 0, False)
     assert eve.here() == NOTHING
 
 
 async def test_a_will_takes_a_part_of_what_may_wait(home: Home) -> None:
-    home.quotas.limit(UNLIMITED._replace(queued_bytes=20))
+    home.quotas.limit(UNLIMITED._replace(queued_bytes=25))
     assert begin(home, 1, ID, asked=opening(1, will=will())) == wire.ADMITTED
-    assert home.quotas.of(EVE).queued_bytes == len(ID) + len(will().message.packet)
+    assert home.quotas.of(EVE).queued_bytes == NAMES + len(will().message.packet)
     (other,) = roommates(1)
     assert begin(home, 2, other, asked=opening(2, will=will())) == wire.OVER_QUOTA
     assert begin(home, 3, other, JO, opening(3, will=will())) == wire.ADMITTED
@@ -165,3 +166,24 @@ async def test_a_session_of_nobody_becomes_its_users(home: Home, user: bytes | N
     owned = msgspec.structs.replace(opening(2), user=user)
     home.residents.open(Attach(ID, EDGE, 2, owned, ignore, user))
     assert home.quotas.of(EVE).here()[:3:2] == ((0, 0) if user is None else (1, 1))
+
+
+async def test_what_is_noted_of_exchanges_takes_a_part_of_what_may_wait(redis: Redis, home: Home) -> None:
+    home.quotas.limit(UNLIMITED._replace(queued_bytes=NAMES + 3 * QUEUED_MESSAGE_BYTES))
+    begin(home, 1, ID)
+    subscribe(home, 1, ID, b"a")
+    eve = home.quotas.of(EVE)
+
+    def ask(number: int, question: wire.Question) -> list[bytes]:
+        answers: list[bytes] = []
+        home.residents.ask(ID, 1, (number, 0), question, answers.append)
+        home.disk.commit()
+        return [wire.decode_origin(answers[0])] if isinstance(question, wire.Receive) else answers
+
+    assert ask(2, wire.Receive(1)) != [b""]
+    assert eve.queued_bytes == NAMES + QUEUED_MESSAGE_BYTES
+    assert ask(3, wire.Unsubscribe([b"a", *[b"b"] * 60], b"nonce"))
+    assert eve.queued_bytes == NAMES + 2 * QUEUED_MESSAGE_BYTES + len(b"nonce") + 61
+    assert ask(4, wire.Receive(2)) == [b""], "as where too many wait for their PUBREL"
+    successor = await another(redis)
+    assert successor.quotas.of(EVE).queued_bytes == eve.queued_bytes
