@@ -192,6 +192,10 @@ class Hooking:
             return b""
         return filter if isinstance(answer, Allow) else prefix + answer.filter.encode()
 
+    def rewrites(self, channel: Channel, filter: bytes) -> bool:
+        """Rules make another of a filter that the client asks for."""
+        return self._subscribes.filter(filter, channel.client_id(), channel.principal.username) != filter
+
     def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
         if points.SESSION_SUBSCRIBED in self._placed:
             prefix, inner = unwrap(filter)

@@ -185,6 +185,7 @@ class Node(NodePort):
             self.unsubscribe,
             self.fronts,
             cluster.version.gate(2),
+            hooking.rewrites,
             self.flush_soon,
         )
         self.standing = Standing(revoking, auth.authorizer.revoking_disconnects, clock)

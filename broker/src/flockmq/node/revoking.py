@@ -13,7 +13,7 @@ from typing import Protocol
 
 from flockmq.node.access import Access
 from flockmq.node.fronts import Fronts
-from flockmq.node.standing import Judge
+from flockmq.node.standing import Held, Judge
 from flockmq.session.channel import Channel
 from flockmq.session.front import Front
 from flockmq.session.revoked import drop_waiting
@@ -39,9 +39,11 @@ class Revoking:
         unsubscribe: Unsubscribe,
         fronts: Fronts,
         homes_judge: Callable[[], bool],
+        rewrites: Callable[[Channel, bytes], bool],
         flush_soon: Callable[[], None],
     ) -> None:
-        """`homes_judge`: all nodes know what this asks of homes."""
+        """`homes_judge`: all nodes know what this asks of homes; `rewrites`: a client that asks for this filter gets
+        another."""
         self.connections = connections
         self.find = find
         self.authorize = access.authorize
@@ -50,6 +52,7 @@ class Revoking:
         self._access = access
         self._fronts = fronts
         self._homes_judge = homes_judge
+        self._rewrites = rewrites
         self._unsubscribe = unsubscribe
 
     def must_judge(self, channel: Channel) -> bool:
@@ -64,7 +67,8 @@ class Revoking:
         assert session is not None
         if isinstance(session, Front):
             assert isinstance(channel.token, int)
-            return await self._fronts.judge(channel, channel.token, judge, partial(self._rules, channel))
+            rules = partial(self._rules, channel)
+            return await self._fronts.judge(channel, channel.token, _OfKnown(judge, self._rewrites), rules)
         stand = {held.filter: held for held in session.all_subscriptions()}
         asked = {filter: (session.asked_for(filter), held.qos) for filter, held in stand.items()}
         denied = await judge.denied(channel, asked)
@@ -81,3 +85,15 @@ class Revoking:
     def _rules(self, channel: Channel) -> bytes:
         """As a session keeps them that is judged."""
         return self._access.fingerprint(channel) or b""
+
+
+class _OfKnown(Judge):
+    """But for filters of which nobody knows what was asked for: their home had them before it was told."""
+
+    def __init__(self, judge: Judge, rewrites: Callable[[Channel, bytes], bool]) -> None:
+        self._judge = judge
+        self._rewrites = rewrites
+
+    async def denied(self, channel: Channel, held: dict[bytes, Held]) -> list[bytes]:
+        known = {f: (asked, qos) for f, (asked, qos) in held.items() if f != asked or not self._rewrites(channel, f)}
+        return await self._judge.denied(channel, known)
