@@ -26,7 +26,7 @@ def _forever(_: float) -> bool:
 
 class Load:
     """One chapter's clients. `rate`: messages a second, of which each feature publishes its share; `sessions`,
-    `churners`: of the base."""
+    `churners`: of the base; `at_least`: so many messages are acknowledged before they fall silent."""
 
     def __init__(
         self,
@@ -37,8 +37,10 @@ class Load:
         *,
         sessions: Sequence[str] = SESSIONS,
         churners: int = 1,
+        at_least: int = 0,
     ) -> None:
         self._stage = stage
+        self._at_least = at_least
         self._chapter = chapter
         self.features = [
             made(Feature(stage, name, chapter, share * rate), tuple(sessions), churners)
@@ -70,13 +72,13 @@ class Load:
     async def settle(
         self, patience_s: float, since: float | None = None, is_owed: Callable[[float], bool] = _forever
     ) -> list[str]:
-        """When the last fault is over: go on until each feature has come once more to what it is there for, then fall
-        silent; returns when everything published is acknowledged, and what is to come has come. None of the three takes
-        longer than `patience_s`. What is returned is who still waits for an answer then. Played is written down for the
-        time `since` then, or since this was called. `is_owed(at)`: whether something would be lost that hasn't come at
-        that time, and hasn't come yet."""
+        """When the last fault is over: go on until each feature has come once more to what it is there for, and enough
+        is acknowledged, then fall silent; returns when everything published is acknowledged, and what is to come has
+        come. None of the three takes longer than `patience_s`. What is returned is who still waits for an answer then.
+        Played is written down for the time `since` then, or since this was called. `is_owed(at)`: whether something
+        would be lost that hasn't come at that time, and hasn't come yet."""
         since = self._stage.now() if since is None else since
-        await _within(patience_s, until(lambda: all(feature.times_since(since) for feature in self.features)))
+        await _within(patience_s, until(lambda: self._is_enough(since)))
         for feature in self.features:
             self._stage.record(feature.played(since))
         await _cancelled(self._acts)
@@ -90,6 +92,9 @@ class Load:
         if any(feature.retains for feature in self.features):
             await _within(patience_s, looks.retained(self._stage, self._chapter))
         return unsettled
+
+    def _is_enough(self, since: float) -> bool:
+        return self.acknowledged >= self._at_least and all(feature.times_since(since) for feature in self.features)
 
     async def _until_nothing_is_late(self, is_owed: Callable[[float], bool]) -> None:
         twice_s, lost_s = (max(late_s) for late_s in zip(*(feature.late_s for feature in self.features), strict=True))

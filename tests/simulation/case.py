@@ -26,9 +26,11 @@ from simulation.cluster import Shape, SimulatedCluster
 from simulation.profiles import PROFILES
 from simulation.topology import NAMES
 
-FAULTS: Final = (2, 4)
-FAULTS_LAST_S: Final = 11.0
+FAULTS: Final = (2, 3)
+FAULTS_LAST_S: Final = 10.8
 """At least."""
+DURABLE: Final = 200
+"""So many messages of QoS 1 and 2 are acknowledged, at least."""
 PATIENCE_S: Final = 40.0
 DEFECT: Final = "defect"
 
@@ -38,6 +40,8 @@ class Case(msgspec.Struct, frozen=True):
     profile: str
     shape: Shape
     steps: tuple[Step, ...]
+    pace: float = 1.0
+    """Of the profile's rate: the longer its faults last, the less. More messages find no more."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -59,7 +63,8 @@ def case_of(seed: int, profile: str = "", kinds: tuple[str, ...] = ()) -> Case:
     (chosen,) = rng.choices(list(PROFILES), [each.weight for each in PROFILES.values()])
     name = profile or chosen
     shape = rng.choice(PROFILES[name].shapes)
-    return Case(seed, name, shape, tuple(_steps(rng, kinds or PROFILES[name].kinds, shape)))
+    steps = _steps(rng, kinds or PROFILES[name].kinds, shape)
+    return Case(seed, name, shape, tuple(steps), FAULTS_LAST_S / lasts_s(steps))
 
 
 def _steps(rng: random.Random, kinds: Sequence[str], shape: Shape) -> list[Step]:
@@ -67,9 +72,12 @@ def _steps(rng: random.Random, kinds: Sequence[str], shape: Shape) -> list[Step]
     replicants = [f"replicant-{i}" for i in range(1, shape.replicants + 1)]
     seed, faults = rng.randrange(2**32), rng.randint(*FAULTS)
     steps = schedule.plan(seed, faults, cores, replicants, kinds, redis=NAMES[shape.redis])
-    lasts_s = sum(step.pause_s + max(fault.after_s + fault.hold_s for fault in step.faults) for step in steps)
     last = steps[-1]
-    return [*steps[:-1], last._replace(pause_s=last.pause_s + max(0.0, FAULTS_LAST_S - lasts_s))]
+    return [*steps[:-1], last._replace(pause_s=last.pause_s + max(0.0, FAULTS_LAST_S - lasts_s(steps)))]
+
+
+def lasts_s(steps: Sequence[Step]) -> float:
+    return sum(step.pause_s + max(fault.after_s + fault.hold_s for fault in step.faults) for step in steps)
 
 
 async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
@@ -78,7 +86,7 @@ async def play(cluster: SimulatedCluster, case: Case) -> Outcome:
     stage = Stage(cluster.record, cluster.fronts, cluster.chance("load"), cluster.admin, Limits(profile.max_mqueue_len))
     is_new = not any(shape.old for shape in profile.shapes)
     rules = Rules(max_mqueue_len=profile.max_mqueue_len, is_one_release=is_new)
-    load = Load(stage, 1, profile.load, profile.rate)
+    load = Load(stage, 1, profile.load, case.pace * profile.rate, at_least=DURABLE)
     began_s, cpu_s = cluster.loop.time(), time.process_time()
     with Defects(cluster):
         verdict = await chapter.play(cluster, load, case.steps, events, PATIENCE_S, rules=rules)

@@ -43,7 +43,7 @@ POLL_S: Final = 0.05
 READY_MAX_S: Final = 60.0
 BOUNDS: Final = bounds_of(bound_samples())
 """Of every node."""
-SAMPLES_EVERY_LOOKS: Final = 3
+SAMPLES_EVERY_LOOKS: Final = 5
 NOBODY: Final = "nobody"
 """Who has slots that have no owner, among the nodes that are seen."""
 
@@ -290,7 +290,8 @@ class SimulatedCluster:
             made = node.assembly
             if made is None or not node.answers:
                 continue
-            slots = list(made.cluster.slots.values()).count(made.cluster.incarnation)
+            is_core = node.role == "core"
+            slots = list(made.cluster.slots.values()).count(made.cluster.incarnation) if is_core else 0
             ready, _ = made.node.view.ready()
             seen.append(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
             seen += self._queues_passed(now, node.name, made)

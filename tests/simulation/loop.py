@@ -22,6 +22,8 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 T = TypeVar("T")
 
 STARTS_AT_S: Final = 1000.0
@@ -69,19 +71,14 @@ class Process:
             self._held.append((loop, step))
 
 
-class Step:
+class Step(msgspec.Struct, eq=False, gc=False):
     """What is to be called, and when: what asyncio has as Handle and TimerHandle."""
 
-    __slots__ = ("args", "callback", "context", "is_cancelled", "when_s")
-
-    def __init__(
-        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context, when_s: float
-    ) -> None:
-        self.callback = callback
-        self.args = args
-        self.context = context
-        self.when_s = when_s
-        self.is_cancelled = False
+    callback: Callable[..., object]
+    args: tuple[Any, ...]
+    context: contextvars.Context
+    when_s: float
+    is_cancelled: bool = False
 
     def cancel(self) -> None:
         self.is_cancelled = True

@@ -38,7 +38,7 @@ class SimulatedRedisConnection(RedisConnection):
             raise ConnectionError("Connection closed by server.")
         self._asked = asyncio.get_running_loop().create_future()
         self._end.send(commands)
-        return [_as_redis_py(reply) for reply in await self._asked]
+        return [reply if type(reply) is bytes else _as_redis_py(reply) for reply in await self._asked]
 
     async def close(self) -> None:
         self._end.close()

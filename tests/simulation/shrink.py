@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable
 
+import msgspec
+
 from faults.schedule import Planned, Step
 from simulation.case import Case, Outcome
 from simulation.forks import Failed
@@ -38,7 +40,7 @@ def keeping(whole: Case, numbers: Collection[int]) -> Case:
             steps.append(step._replace(faults=faults))
         elif steps:
             steps[-1] = steps[-1]._replace(pause_s=steps[-1].pause_s + step.pause_s)
-    return Case(whole.seed, whole.profile, whole.shape, tuple(steps))
+    return msgspec.structs.replace(whole, steps=tuple(steps))
 
 
 def faults_of(case: Case) -> list[Planned]:

@@ -10,16 +10,12 @@ from faults import schedule
 from load.history import Acknowledged, AnyEvent, Published, Unwell
 from load.profiles import BASE, FEATURES
 from load.profiles import PROFILES as LOADS
-from simulation.case import FAULTS, FAULTS_LAST_S, Case, Defects, Outcome, case_of, durable_messages
+from simulation.case import DURABLE, FAULTS, FAULTS_LAST_S, Defects, Outcome, case_of, durable_messages, lasts_s
 from simulation.profiles import PROFILES
 from simulation.run import outcomes, started
 from simulation.shrink import faults_of, keeping
 
 SEEDS = range(1, 401)
-
-
-def lasts_s(case: Case) -> float:
-    return sum(step.pause_s + max(fault.after_s + fault.hold_s for fault in step.faults) for step in case.steps)
 
 
 # --- cases ------------------------------------------------------------------------------------------------------------
@@ -34,7 +30,7 @@ def test_a_seed_has_one_case_and_another_seed_has_another() -> None:
 def test_a_case_has_two_faults_or_more_and_time_to_play() -> None:
     for case in map(case_of, SEEDS):
         assert FAULTS[0] <= len(faults_of(case)) <= FAULTS[1]
-        assert lasts_s(case) >= FAULTS_LAST_S - 1e-9
+        assert lasts_s(case.steps) >= FAULTS_LAST_S - 1e-9
     assert FAULTS[0] >= 2
 
 
@@ -84,11 +80,12 @@ def test_a_case_has_one_outcome_and_another_case_has_another() -> None:
     assert 0 < same.durable <= same.acknowledged
 
 
-def test_a_run_lasts_twelve_seconds_and_has_200_messages_that_are_durable() -> None:
-    ((_, outcome),) = outcomes([case_of(2, "base")], 1)
+@pytest.mark.parametrize("profile", ["base", "scaled"])
+def test_a_run_lasts_twelve_seconds_and_has_200_messages_that_are_durable(profile: str) -> None:
+    ((_, outcome),) = outcomes([case_of(2, profile)], 1)
     assert isinstance(outcome, Outcome)
     assert outcome.simulated_s >= 12.0
-    assert outcome.durable >= 200
+    assert outcome.durable >= DURABLE >= 200
 
 
 def test_what_a_node_logs_with_a_traceback_is_a_finding() -> None:

@@ -111,7 +111,10 @@ class Session:
             for command in commands:
                 if self.is_ending:
                     return
-                args = [each if type(each) is bytes else _encoded(each) for each in command]
+                args = [
+                    each if type(each) is bytes else each.encode() if type(each) is str else _encoded(each)
+                    for each in command
+                ]
                 reply = self._server.dispatcher.execute(self, args)
                 if isinstance(reply, Pending):
                     return
