@@ -13,7 +13,7 @@ from typing import Final
 
 import aiohttp
 
-from judges.topics import is_unheard
+from judges.topics import denied_action
 from load.stage import AdminFailed
 
 KEY: Final = "a fault campaign's API key, 32 letters+"
@@ -68,7 +68,7 @@ class HttpAdmin:
         rules = [
             {
                 "permit": "deny",
-                "action": "subscribe" if is_unheard(prefix) else "all",
+                "action": denied_action(prefix),
                 "topics": [prefix, f"{prefix}/#"],
             }
             for prefix in self._denied

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from judges.story import Story
-from judges.topics import below, is_unheard, overlap, topic_filter
+from judges.topics import below, is_unheard, is_unsaid, overlap, topic_filter
 from judges.verdict import FOREVER, Finding, Rules
 from load.history import Banned, ChangeAsked, RulesChanged
 
@@ -45,7 +45,7 @@ def permissions(story: Story, rules: Rules) -> Iterator[Finding]:
         denied = list(_held(story, rules, rules.rules_max_s, changes))
         if denied:
             yield from (_judge_hearing if is_unheard(prefix) else _judge_messages)(story, prefix, denied)
-            yield from _judge_subscriptions(story, prefix, denied)
+            yield from () if is_unsaid(prefix) else _judge_subscriptions(story, prefix, denied)
 
 
 class _Change(NamedTuple):

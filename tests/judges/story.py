@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from judges.faults import Fault, Faults
 from judges.life import Asking, Came, Connection, Life, Sent, Window
-from judges.topics import EXCLUSIVE, below, matches, overlap, topic_filter
+from judges.topics import EXCLUSIVE, below, is_unsaid, matches, overlap, topic_filter
 from judges.verdict import FOREVER
 from load.history import (
     Acknowledged,
@@ -251,6 +251,8 @@ class Story:
         """From now on subscriptions below it may end, and nobody tells their clients."""
         self.denied.add(prefix)
         for life in self.lives:
+            if is_unsaid(prefix):
+                break
             ended = [filter for filter in life.held if overlap(below(prefix), topic_filter(filter))]
             for filter in ended if life.ended_at == FOREVER else ():
                 life.held.pop(filter).until = at
@@ -267,6 +269,8 @@ class Story:
             elif isinstance(event, ChangeAsked) and event.what == "deny":
                 prefix, is_denied = event.of, True
             else:
+                continue
+            if is_unsaid(prefix):
                 continue
             doubtful[prefix] = FOREVER if is_denied else self.faults.unheard.quiet_for(event.at, heard_s)
         return any(at < until and overlap(below(prefix), topic_filter(filter)) for prefix, until in doubtful.items())

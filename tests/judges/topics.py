@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 SHARE: Final = "$share/"
 EXCLUSIVE: Final = "$exclusive/"
 _UNHEARD: Final = "-unheard"
+_UNSAID: Final = "-unsaid"
 _KNOWN_MAX: Final = 1 << 16
 
 
@@ -18,6 +19,19 @@ def unheard(prefix: str) -> str:
 
 def is_unheard(prefix: str) -> bool:
     return prefix.endswith(_UNHEARD)
+
+
+def unsaid(prefix: str) -> str:
+    """The same of publishing."""
+    return prefix + _UNSAID
+
+
+def is_unsaid(prefix: str) -> bool:
+    return prefix.endswith(_UNSAID)
+
+
+def denied_action(prefix: str) -> Literal["publish", "subscribe", "all"]:
+    return "subscribe" if is_unheard(prefix) else "publish" if is_unsaid(prefix) else "all"
 
 
 def is_shared(filter: str) -> bool:

@@ -35,7 +35,7 @@ class Admin(Protocol):
         """A node that hasn't read of the ban yet mustn't say yes as if there were none."""
 
     async def deny(self, node: str, prefix: str) -> None:
-        """Nobody may publish or subscribe to `prefix` and what is below it; where it `is_unheard`, not subscribe."""
+        """Nobody may do `denied_action` (judges.topics) to `prefix` and what is below it."""
 
     async def allow(self, node: str, prefix: str) -> None: ...
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flockmq.auth.admin import Admin, Missing, NewBan
 from flockmq.auth.settings import Rule
-from judges.topics import is_unheard
+from judges.topics import denied_action
 from load.stage import AdminFailed
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SimulatedAdmin:
         rules = tuple(
             Rule(
                 permit="deny",
-                action="subscribe" if is_unheard(prefix) else "all",
+                action=denied_action(prefix),
                 topics=(prefix, f"{prefix}/#"),
             )
             for prefix in self._denied

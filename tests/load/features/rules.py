@@ -8,7 +8,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from judges.topics import is_unheard, unheard
+from judges.topics import is_unheard, unheard, unsaid
 from load import habits
 from load.feature import Feature
 from load.history import Banned, ChangeAsked, RulesChanged
@@ -19,7 +19,7 @@ from load.subscribing import Wish
 from load.waiting import holds_within
 
 PREFIXES: Final = 3
-"""The last of them only nobody may hear of, at times."""
+"""At times one is denied, to one nobody may publish, and of one nobody may hear."""
 QOS: Final = (1, 2, 0)
 FREE_S: Final = (0.5, 2.0)
 HOLDS_S: Final = (0.5, 4.5)
@@ -33,8 +33,7 @@ FELT_MAX_S: Final = 3.0
 
 def play(feature: Feature) -> None:
     operator = Operator(feature.stage)
-    prefixes = [f"{feature.root}/{i}" for i in range(PREFIXES - 1)]
-    for i, prefix in enumerate((*prefixes, unheard(f"{feature.root}/{PREFIXES - 1}"))):
+    for i, prefix in enumerate((f"{feature.root}/0", unsaid(f"{feature.root}/1"), unheard(f"{feature.root}/2"))):
         publisher = feature.player(f"pub{i}", (LASTING, CLEAN)[i % 2])
         feature.act(habits.publish, publisher, feature.rate / PREFIXES, partial(_letter, prefix))
         stays = feature.player(f"stays{i}", LASTING, [Wish(f"{prefix}/#"), Wish(f"{prefix}/+", 1)])
