@@ -211,11 +211,26 @@ def _until_signalled(main: Callable[[], Coroutine[None, None, int]]) -> int:
     async def supervised() -> int:
         tasks.end_process_on_failure(asyncio.get_running_loop())
         task = asyncio.ensure_future(main())
+        end = _ending_once(task)
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, lambda: task.cancelling() or task.cancel())
+            asyncio.get_running_loop().add_signal_handler(number, end)
         try:
             return await task
         except asyncio.CancelledError:
             return 0
 
     return uvloop.run(supervised())
+
+
+def _ending_once(task: asyncio.Task[int]) -> Callable[[], None]:
+    """Cancels the task when it is called first, so that a second signal doesn't cut short what the first began.
+    `task.cancelling()` doesn't tell: it is true, too, in the turn in which a timeout inside the task runs out."""
+    is_ending = False
+
+    def end() -> None:
+        nonlocal is_ending
+        if not is_ending:
+            is_ending = True
+            task.cancel()
+
+    return end

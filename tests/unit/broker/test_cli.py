@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import socket
 import subprocess
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flockmq import __version__
+from flockmq import __version__, cli
 from flockmq.cli import RUN_OPTIONS
 from flockmq.config.layers import kind_of
 
@@ -115,3 +117,21 @@ def test_an_unreachable_redis_exits_with_3_and_never_shows_the_password() -> Non
 )
 def test_ctl_says_every_mistake_in_one_line(arguments: list[str], key: str, expected: str) -> None:
     assert expected in one_error_line(flockmq("ctl", *arguments, FLOCKMQ_API_KEY=key))
+
+
+async def test_a_signal_in_the_turn_in_which_a_timeout_runs_out_is_heard() -> None:
+    limits: list[asyncio.Timeout] = []
+
+    async def node() -> int:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None) as limit:
+                    limits.append(limit)
+                    await asyncio.Event().wait()
+
+    loop, task = asyncio.get_running_loop(), asyncio.create_task(node())
+    await asyncio.sleep(0)
+    limits[0].reschedule(loop.time())
+    loop.call_soon(cli._ending_once(task))
+    await asyncio.wait([task], timeout=5)
+    assert task.cancelled()

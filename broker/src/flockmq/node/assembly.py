@@ -135,8 +135,9 @@ class Assembly:
         """The cluster goes on without this incarnation: its rows are gone, or the log takes no more from it."""
         while self.rlog.refused is None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.purged.wait(), CAST_OUT_CHECK_S)
-                return
+                async with asyncio.timeout(CAST_OUT_CHECK_S):
+                    await self.purged.wait()
+                    return
 
 
 def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
