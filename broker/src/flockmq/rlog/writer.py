@@ -121,8 +121,8 @@ class Writer:
             done.set_exception(self.refused)
             return done
         if self.pending_bytes + turn.bytes + change.bytes > bounds.LOG_PENDING_MAX_BYTES:
-            waiting = f"{self.pending_bytes + turn.bytes} of {bounds.LOG_PENDING_MAX_BYTES} bytes wait for the log"
-            done.set_exception(LogFull(f"shard {self.shard}: {waiting}, and a write has {change.bytes}"))
+            waiting = f"{self.pending_bytes + turn.bytes} of {bounds.LOG_PENDING_MAX_BYTES} bytes of writes wait"
+            done.set_exception(LogFull(f"shard {self.shard}: {waiting} for the log; this one has {change.bytes}"))
             return done
         if not turn.runs:
             loop.call_soon(self._number)
