@@ -49,12 +49,6 @@ def reorder(right: Function, *run: Any) -> None:
             right(*_held.pop())
 
 
-@seeded(judge.REFUSED, "base", Router.may_refuse, kinds=("crowd redis",))
-def give_before_asking(right: Function, router: Router, message: Publish) -> bool:
-    """While Redis is short of memory a message is refused when those have it who needed no room for it."""
-    return message.origin != b""
-
-
 _topics: Final[dict[int, bytes]] = {}
 
 
