@@ -185,7 +185,7 @@ class UserQuotas:
         self.look()
 
     def _tell(self, notes: dict[str, Note]) -> None:
-        redis_bytes, here = self._redis_bytes(), self.quotas.largest()
+        redis_bytes, here = self._seen_redis_bytes(), self.quotas.largest()
         held = _encode(Note(redis_bytes, _rows(here), self._is_urgent))
         self._is_urgent = False
         total = {user: had.plus(here.get(user, NOTHING)) for user, had in self.quotas.elsewhere.items()} | {
@@ -202,8 +202,12 @@ class UserQuotas:
 
     def _redis_bytes(self) -> int:
         said = [note.redis_bytes for _, note in self._heard.values()]
-        own = [] if self._store is None else [room.memory.limit for room in self._store.rooms().values()]
-        return min((size for size in (*said, *own) if size), default=0)
+        return min((size for size in (*said, self._seen_redis_bytes()) if size), default=0)
+
+    def _seen_redis_bytes(self) -> int:
+        """By this node itself: what others say isn't said on, or it would go round for ever."""
+        rooms = {} if self._store is None else self._store.rooms()
+        return min((room.memory.limit for room in rooms.values() if room.memory.limit), default=0)
 
     def _limits(self) -> Held:
         if not self._identifies():

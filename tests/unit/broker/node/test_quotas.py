@@ -57,8 +57,8 @@ class NodeOf:
         rlog: Any = SimpleNamespace(
             tables=SimpleNamespace(alarms=self.alarms), raise_alarm=self.alarms.__setitem__, clear_alarm=self.alarms.pop
         )
-        room = SimpleNamespace(memory=Memory(0, redis_bytes))
-        store: Any = SimpleNamespace(rooms=lambda: {"redis:6379": room}) if self.is_core else None
+        self.room = SimpleNamespace(memory=Memory(0, redis_bytes))
+        store: Any = SimpleNamespace(rooms=lambda: {"redis:6379": self.room}) if self.is_core else None
         cluster: Any = self
         self.part = UserQuotas(settings, cluster, rlog, store, lambda: self.identifies, lambda: network.now_s)
 
@@ -144,6 +144,15 @@ async def test_what_isnt_set_comes_from_redis_memory_on_all_nodes() -> None:
     look(network, nodes)
     expected = default_limits(64 * MIB)._replace(sessions=7, subscriptions=INFINITE)
     assert [node.part.quotas.limits for node in nodes] == [expected] * 4
+
+
+async def test_a_maxmemory_of_before_is_forgotten_by_all_nodes() -> None:
+    network, nodes = cluster(Settings(), 64 * MIB)
+    look(network, nodes)
+    for node in nodes:
+        node.room.memory = Memory(0, 0)
+    look(network, nodes)
+    assert [node.part.quotas.limits for node in nodes] == [default_limits(0)] * 4
 
 
 async def test_where_nobody_is_identified_there_are_no_quotas() -> None:
