@@ -45,13 +45,14 @@ def test_an_installed_plugin_greets_shouts_and_keeps_strangers_out(place: Place,
         host.subscribe("hall/#")
         host.subscribe("garden")
         with Client(node.mqtt, "guest", version) as guest:
-            heard = iter(lambda: host.receive()[:2], None)  # perhaps its own greeting first
+            heard = iter(lambda: host.receive()[:2], None)
             assert ("hall/greetings", "welcome, guest from 127.0.0.1") in heard
+            talk = (each for each in heard if each[0] != "hall/greetings")  # the host's own may come late
             for qos in (0, 1, 2):
                 guest.publish("hall/talk", "hello", qos)
-                assert host.receive()[:2] == ("hall/talk", "HELLO")
+                assert next(talk) == ("hall/talk", "HELLO")
             guest.publish("garden", "whisper")
-            assert host.receive()[:2] == ("garden", "whisper")
+            assert next(talk) == ("garden", "whisper")
         stranger = paho.Client(CallbackAPIVersion.VERSION2, "mallory", protocol=version, reconnect_on_failure=False)
         refused: list[bool] = []
         stranger.on_connect = lambda client, data, flags, reason, own: refused.append(reason.is_failure)
