@@ -17,6 +17,8 @@ KINDS: Final = tuple(schedule.KINDS)
 OF_MASTERS: Final = tuple(kind for kind in KINDS if kind not in schedule.ONE_SERVER)
 MQUEUE_LEN: Final = 60
 """Of runs that let it overflow."""
+OF_USERS: Final = ("MQTT__CLIENT_ID_BINDING", "user")
+"""Client ids are bound to users, and these have quotas."""
 BY_RULES: Final = (
     ("AUTHORIZATION__SOURCES", '[{"type": "built_in_database"}]'),
     ("AUTHORIZATION__NO_MATCH", "allow"),
@@ -49,7 +51,7 @@ def _settling(*old: str) -> Shape:
 
 
 PROFILES: Final[dict[str, Profile]] = {
-    "base": Profile("base"),
+    "base": Profile("base", (Shape(), _with(OF_USERS))),
     "cores": Profile("base", (_with(at_cores=True),), weight=0.5),
     "via-core": Profile("base", (_with(("CLUSTER__FORWARDING", "via-core")),), weight=0.5),
     "sentinel": Profile("base", (Shape(redis=SENTINEL),), schedule.mix_for(SENTINEL)),
@@ -67,7 +69,7 @@ PROFILES: Final[dict[str, Profile]] = {
     "flow": Profile("flow", base_rate=9),
     "overflow": Profile(
         "overflow",
-        (_with(("MQTT__MAX_MQUEUE_LEN", str(MQUEUE_LEN))),),
+        (_with(("MQTT__MAX_MQUEUE_LEN", str(MQUEUE_LEN)), OF_USERS),),
         weight=0.5,
         base_rate=8,
         max_mqueue_len=MQUEUE_LEN,
@@ -78,12 +80,12 @@ PROFILES: Final[dict[str, Profile]] = {
         weight=1.5,
         base_rate=14,
     ),
-    "retained": Profile("retained", base_rate=18),
+    "retained": Profile("retained", (Shape(), _with(OF_USERS)), base_rate=18),
     "wills": Profile("wills", base_rate=19),
-    "delayed": Profile("delayed", base_rate=15),
+    "delayed": Profile("delayed", (Shape(), _with(OF_USERS)), base_rate=15),
     "exclusive": Profile("exclusive", base_rate=18),
     "expiry": Profile("expiry", base_rate=18),
-    "takeover": Profile("takeover", base_rate=17),
+    "takeover": Profile("takeover", (Shape(), _with(OF_USERS)), base_rate=17),
     "rules": Profile("rules", (_with(*BY_RULES),), base_rate=17),
-    "owners": Profile("owners", (_with(("MQTT__CLIENT_ID_BINDING", "user")),), base_rate=15.5),
+    "owners": Profile("owners", (_with(OF_USERS),), base_rate=15.5),
 }

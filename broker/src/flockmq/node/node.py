@@ -86,7 +86,7 @@ from flockmq.session.channel import Channel
 from flockmq.session.counters import Counters
 from flockmq.session.front import Front
 from flockmq.session.inbound import Inbound
-from flockmq.session.limits import Limits
+from flockmq.session.limits import TO_USER, Limits
 from flockmq.session.opening import Will
 from flockmq.session.port import ASKED, DENIED, NodePort
 from flockmq.session.publish import Publish, publication
@@ -173,7 +173,9 @@ class Node(NodePort):
         self.clients.refuses = router.refuses
         self.clients.warrant = self._warrant
         self.clients.identifies = self.access.identifies
-        self.quotas = UserQuotas(quotas, cluster, rlog, store, self.access.identifies, clock.monotonic)
+        binds = any(limits.client_id_binding == TO_USER for limits in zones.values())
+        have_users = (lambda: True) if binds else self.access.identifies
+        self.quotas = UserQuotas(quotas, cluster, rlog, store, have_users, clock.monotonic)
         self.clients.usage = self.quotas.usage
         reauthorizing = Reauthorizing(self._connections, self.access.must_authorize)
         auth.authorizer.on_change = reauthorizing.rules_changed

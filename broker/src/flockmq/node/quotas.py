@@ -4,7 +4,7 @@
 
 What always holds: a node decides by what it has itself and what it heard within QUOTA_HEARD_MAX_S; an alarm
 `user-over-quota/NAME` stands while a user has used up a quota, for at most QUOTA_ALARMS_MAX users. Where nobody is
-asked who they are there are no users, and no quotas.
+asked who they are, and client ids aren't bound to user names, there are no users, and no quotas.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _decode: Final = msgspec.msgpack.Decoder(Note).decode
 
 
 class UserQuotas:
-    """`store`: a core's. `identifies`: clients are asked who they are."""
+    """`store`: a core's. `have_users`: clients are asked who they are, or what they say of that is taken for true."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class UserQuotas:
         cluster: Cluster,
         rlog: Rlog,
         store: Store | None,
-        identifies: Callable[[], bool],
+        have_users: Callable[[], bool],
         now_s: Callable[[], float],
     ) -> None:
         self._settings = settings
         self._cluster = cluster
         self._rlog = rlog
         self._store = store
-        self._identifies = identifies
+        self._have_users = have_users
         self._now_s = now_s
         self._heard: dict[str, tuple[float, Note]] = {}
         """By incarnation, when and what it said last."""
@@ -93,10 +93,10 @@ class UserQuotas:
 
     def whose(self, user: bytes | None) -> bytes | None:
         """None: nobody is asked who it is."""
-        return user if self._identifies() else None
+        return user if self._have_users() else None
 
     def usage(self, user: bytes | None) -> Usage | None:
-        return None if user is None or not self._identifies() else self.quotas.of(user)
+        return None if user is None or not self._have_users() else self.quotas.of(user)
 
     async def watch(self) -> None:
         """For as long as the node lives."""
@@ -139,7 +139,7 @@ class UserQuotas:
     @contextlib.contextmanager
     def storing(self, user: bytes | None, more_bytes: int) -> Iterator[bool]:
         """Whether the log may keep so much more of this user; it counts until the log has it."""
-        if user is None or more_bytes <= 0 or not self._identifies():
+        if user is None or more_bytes <= 0 or not self._have_users():
             yield True
             return
         pending = self._pending.get(user, 0)
@@ -210,7 +210,7 @@ class UserQuotas:
         return min((room.memory.limit for room in rooms.values() if room.memory.limit), default=0)
 
     def _limits(self) -> Held:
-        if not self._identifies():
+        if not self._have_users():
             return UNLIMITED
         defaults = default_limits(self._redis_bytes())
         settings = [getattr(self._settings, f"max_{kind}") for kind in KINDS]
