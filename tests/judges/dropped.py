@@ -5,8 +5,9 @@ node ends no connection of its own accord that lasts, unless a fault touched tha
 before: one that was cut off, or stood still, closes whom it can't serve as if nothing had been.
 
 Lawful: the end of one of several connections of one client at once, of which one may have got no answer, and be heard
-late; of one whose client was to be banned; of one that is told that it didn't keep up (0x97); and before 5.0 of one
-that publishes what nodes refuse for want of Redis' memory: it can't be told so.
+late; of one whose client was to be banned; of one that is told that it didn't keep up (0x97); before 5.0 of one that
+publishes what nodes refuse for want of Redis' memory: it can't be told so; and of one of a session that lasts, which
+Redis lost while its slot moved: nobody has it any more.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
             continue
         if closed.client in banned or closed.reason == DID_NOT_KEEP_UP or _has_others(story, connection):
             continue
-        is_short = story.faults.of_memory.overlap(closed.at - rules.recovered_max_s, closed.at)
-        if is_short and connection.asked.version < 5:
+        faults, lately = story.faults, (closed.at - rules.recovered_max_s, closed.at)
+        if connection.asked.version < 5 and faults.of_memory.overlap(*lately):
             continue
-        if not story.faults.of(node).overlap(closed.at - rules.recovered_max_s, closed.at):
+        if connection.asked.lasts and faults.of_moved_data.overlap(*lately):
+            continue
+        if not faults.of(node).overlap(*lately):
             text = f"{node} ended the connection of {closed.client} (reason {closed.reason:#x})"
             yield Finding(DROPPED, closed.at, text)
 

@@ -27,6 +27,10 @@ CLOCK_FAULTS: Final = ("clock", "drift")
 """What the kinds begin with by which a clock is wrong."""
 CLOCKED: Final = ("core", "replicant")
 """What they go on with where it is a node's."""
+OF_CORES: Final = ("core", "cores", "leader")
+"""What kinds go on with by which slots move."""
+MOVED_MAX_S: Final = 3.0
+"""How long slots may still move when such a fault is over."""
 CLOCKS_SET_MAX_S: Final = 6.0
 """How long the cluster's time may stay wrong when the clocks of most cores are right again."""
 
@@ -86,8 +90,8 @@ class Spans:
 
 class Faults:
     """`any`: of all nodes; `of_time`: that made the cluster's time wrong, which is that of so many `cores`; `of_loss`:
-    that lost packets, until these are there; `of_memory`: that had nodes refuse more; `unheard`: `any`, and until what
-    a path held back is there.
+    that lost packets, until these are there; `of_memory`: that had nodes refuse more; `of_moved_data`: by which Redis
+    lost what it had while slots moved; `unheard`: `any`, and until what a path held back is there.
     """
 
     def __init__(self, faults: Sequence[Fault], cores: int) -> None:
@@ -99,6 +103,9 @@ class Faults:
         self.of_time = Spans(wrong)
         lossy = [fault for fault in faults if fault.kind.startswith("lossy")]
         self.of_memory = Spans(fault for fault in faults if fault.kind.startswith("crowd"))
+        moves = Spans(fault._replace(ended=fault.ended + MOVED_MAX_S) for fault in faults if _is_of_cores(fault))
+        emptied = [fault for fault in faults if fault.kind.startswith("empty")]
+        self.of_moved_data = Spans(fault for fault in emptied if moves.overlap(fault.began, fault.ended))
         self.of_loss = Spans(fault._replace(ended=fault.ended + RESENT_MAX_S) for fault in lossy)
         of: dict[str, list[Fault]] = {}
         for fault in faults:
@@ -170,6 +177,10 @@ def _is_of_clock(fault: Fault) -> bool:
     """Of a node's."""
     what, *whose = fault.kind.split()
     return what in CLOCK_FAULTS and whose[0] in CLOCKED
+
+
+def _is_of_cores(fault: Fault) -> bool:
+    return any(word in OF_CORES for word in fault.kind.split())
 
 
 def _of_most(clocks: Sequence[Fault], most: int) -> Iterator[Fault]:

@@ -46,3 +46,23 @@ def test_who_ends_it_itself_or_has_another_or_is_banned_is_dropped_by_nobody() -
     script.events.append(ChangeAsked(script.tick(), "ban", "c"))
     script.close("c", by_server=True)
     assert dropped(script) == 0
+
+
+@pytest.mark.parametrize(
+    ("lasts", "faults", "found"),
+    [
+        (True, ("stop leader", "empty redis"), 0),
+        (True, ("empty redis",), 1),
+        (True, ("stop replicant", "empty redis"), 1),
+        (False, ("stop leader", "empty redis"), 1),
+    ],
+)
+def test_who_has_no_session_any_more_since_redis_lost_it_amid_a_move_is_let_go(
+    lasts: bool, faults: tuple[str, ...], found: int
+) -> None:
+    script = Script()
+    script.connect("c", lasts=lasts)
+    for kind in faults:
+        script.fault(kind, "another")
+    script.close("c", by_server=True)
+    assert dropped(script) == found
