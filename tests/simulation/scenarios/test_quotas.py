@@ -95,3 +95,11 @@ async def test_what_a_user_has_is_counted_by_the_next_home(cluster: SimulatedClu
     await Client.connect(cluster, "one-more", at="replicant-2", expiry_s=600)
     await until_all_know(cluster, SESSIONS)
     check(cluster)
+
+
+@scenario(Shape(settings=(("MQTT__CLIENT_ID_BINDING", "user"), ("QUOTAS__MAX_SESSIONS", "1"))))
+async def test_where_client_ids_are_bound_clients_are_who_they_say_they_are(cluster: SimulatedCluster) -> None:
+    await Client.connect(cluster, "first", at="replicant-1", expiry_s=600)
+    await until_all_know(cluster, 1)
+    with pytest.raises(Refused, match="0x97"):
+        await Client.connect(cluster, "second", at="replicant-2", expiry_s=600)
