@@ -64,8 +64,8 @@ class Unloaded:
         self.waiting_bytes -= sum(waiting.size() for waiting in taken)
         return taken
 
-    def end(self, slot: int, token: int) -> None:
-        """This connection is gone, if it waits."""
+    def end(self, slot: int, token: int) -> Waiting | None:
+        """This connection is gone; who that was, if it waited."""
         of_slot = self._slots.get(slot, {})
         waiting = of_slot.pop(token, None)
         if waiting is not None:
@@ -73,6 +73,7 @@ class Unloaded:
             self.waiting_bytes -= waiting.size()
             if not of_slot:
                 del self._slots[slot]
+        return waiting
 
     def node_gone(self, incarnation: str) -> None:
         for slot, of_slot in list(self._slots.items()):

@@ -43,13 +43,14 @@ class Cluster(Protocol):
 
 
 class Attach(NamedTuple):
-    """A connection that was admitted, and what it asks for. `answer` gets the flags when what follows is durable."""
+    """A connection that was admitted, and what it asks for. `answer` gets the flags when what follows is durable; None
+    when it went before that: a newer one has taken its place."""
 
     client_id: bytes
     incarnation: str
     token: int
     opening: wire.Opening | None
-    answer: Callable[[int], None]
+    answer: Callable[[int | None], None]
     user: bytes | None = None
 
 

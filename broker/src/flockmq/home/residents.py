@@ -274,9 +274,12 @@ class Residents:
         return self.sessions.find(client_id)
 
     def _opened(
-        self, session: DurableSession, token: int, present: bool, answer: Callable[[int], None], durable: bool
+        self, session: DurableSession, token: int, present: bool, answer: Callable[[int | None], None], durable: bool
     ) -> None:
-        if not durable or self._attached.get(token) is not session:
+        if not durable:
+            return
+        if self._attached.get(token) is not session:
+            answer(None)
             return
         self.holding.now()
         sink = session.sink
@@ -299,8 +302,8 @@ class Residents:
             expected = self._expected_at(client_id)
             if expected is not None and expected.meta.will_source == nonce and expiry_s >= 0:
                 self._left(expected, expiry_s, with_will)
-            else:
-                self._returning.left(client_id, token)
+            elif (attach := self._returning.left(client_id, token)) is not None:
+                attach.answer(None)
             return
         sink = session.sink
         assert isinstance(sink, ToFront)

@@ -35,11 +35,10 @@ class Returning:
             self.waiting_bytes -= size_of(client_id, attach.opening)
         return attach
 
-    def left(self, client_id: bytes, token: int) -> None:
-        """This connection is gone."""
+    def left(self, client_id: bytes, token: int) -> Attach | None:
+        """This connection is gone; what it had asked for, if it waited."""
         attach = self._of.get(client_id)
-        if attach is not None and attach.token == token:
-            self.take(client_id)
+        return self.take(client_id) if attach is not None and attach.token == token else None
 
     def node_gone(self, incarnation: str) -> None:
         for client_id in [client_id for client_id, attach in self._of.items() if attach.incarnation == incarnation]:

@@ -302,7 +302,7 @@ class Homes:
             self._turn_away(waiting, wire.FULL)
 
     def _turn_away(self, waiting: Waiting, status: int) -> None:
-        self.say(waiting.incarnation, wire.ANSWER, (waiting.number, status, b"", 0))
+        self._answer(waiting, status)
         self._free(waiting.client_id, waiting.token)
 
     def _open(self, waiting: Waiting) -> None:
@@ -323,8 +323,11 @@ class Homes:
         except Exception:  # the others that are admitted with it have no part in it
             log.exception("the session of %r could not be opened", waiting.client_id)
 
-    def _admitted(self, waiting: Waiting, flags: int) -> None:
+    def _admitted(self, waiting: Waiting, flags: int | None) -> None:
         client_id, incarnation = waiting.client_id, waiting.incarnation
+        if flags is None:
+            self._answer(waiting, wire.SUPERSEDED)
+            return
         is_there = self.registry.holds(client_id, incarnation, waiting.token)
         if waiting.opening is not None and not flags & wire.LASTS and is_there:
             self.guests.keep(client_id, incarnation, waiting.token, waiting.opening)
@@ -335,12 +338,17 @@ class Homes:
 
     def _refuse(self, token: int, status: int) -> None:
         if (waiting := self._waiting.pop(token, None)) is not None:
-            self.say(waiting.incarnation, wire.ANSWER, (waiting.number, status, b"", 0))
+            self._answer(waiting, status)
+
+    def _answer(self, waiting: Waiting, status: int) -> None:
+        """It isn't admitted."""
+        self.say(waiting.incarnation, wire.ANSWER, (waiting.number, status, b"", 0))
 
     def _detach_here(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes) -> None:
         slot = slot_of(client_id)
         waiting = self._waiting.pop(token, None)
-        self._unloaded.end(slot, token)
+        if (unloaded := self._unloaded.end(slot, token)) is not None:  # a newer one had it kicked: nobody else knew it
+            self._answer(unloaded, wire.SUPERSEDED)
         self.guests.drop(slot, token)
         if waiting is None:
             self.residents.leave(client_id, token, expiry_s, with_will, nonce)

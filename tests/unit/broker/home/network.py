@@ -118,7 +118,7 @@ class Clients:
 
 class Sessions:
     """The residents of a home, which note what they are told; `load` brings a slot's sessions. `ended`: none is there
-    for who comes back.
+    for who comes back. `answers_late`: to who is admitted, when `answer` is called.
     """
 
     def __init__(self) -> None:
@@ -140,6 +140,8 @@ class Sessions:
         self.cuts: list[str] = []
         self.gone: list[str] = []
         self.on_open: Callable[[], None] = _nothing
+        self.answers_late = False
+        self.unanswered: dict[int, Attach] = {}
 
     def has_loaded(self, slot: int) -> bool:
         return slot in self.loaded
@@ -160,8 +162,15 @@ class Sessions:
             return wire.FULL
         self.on_open()
         self.opened.append((attach.client_id, attach.incarnation, attach.opening))
-        attach.answer(0 if attach.opening is None else wire.LASTS)
+        self.unanswered[attach.token] = attach
+        if not self.answers_late:
+            self.answer()
         return wire.ADMITTED
+
+    def answer(self) -> None:
+        while self.unanswered:
+            attach = self.unanswered.pop(next(iter(self.unanswered)))
+            attach.answer(0 if attach.opening is None else wire.LASTS)
 
     def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
         return are_others(user, self.users.get(client_id))
@@ -169,6 +178,8 @@ class Sessions:
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
         self.left.append((client_id, token, expiry_s, with_will))
         self.nonces.append(nonce)
+        if (attach := self.unanswered.pop(token, None)) is not None:
+            attach.answer(None)
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: wire.Opening, pairs: bytes) -> bool:
         if not self.ended:

@@ -218,9 +218,9 @@ class Home:
         self.disk.commit()
         await self.settle()
 
-    def open(self, token: int, asked: wire.Opening | None, client_id: bytes = ID, node: str = EDGE) -> list[int]:
+    def open(self, token: int, asked: wire.Opening | None, client_id: bytes = ID, node: str = EDGE) -> list[int | None]:
         """The flags that are answered, when they are."""
-        answers: list[int] = []
+        answers: list[int | None] = []
         self.residents.open(Attach(client_id, node, token, asked, answers.append))
         return answers
 

@@ -245,7 +245,7 @@ async def test_a_session_whose_CONNECT_was_never_answered_is_not_present(redis: 
     home.residents.leave(ID, 1, -1, False)
     later = home.open(2, opening(2))
     await home.commit()
-    assert (answers, later) == ([], [wire.LASTS])
+    assert (answers, later) == ([None], [wire.LASTS])
 
 
 async def test_a_CONNECT_that_asks_again_has_the_session_that_it_ends_with_its_connection(home: Home) -> None:

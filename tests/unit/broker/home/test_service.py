@@ -62,6 +62,26 @@ async def test_of_two_that_wait_the_older_hears_that_it_is_superseded(network: N
     assert token_of(winner)
 
 
+@pytest.mark.parametrize("is_loaded", [True, False])
+async def test_who_loses_its_place_before_it_hears_that_it_has_it_hears_that_it_is_superseded(
+    network: Network, is_loaded: bool
+) -> None:
+    core, second, third = await network.start("core-0", "edge-0", "edge-1")
+    if is_loaded:
+        core.sessions.answers_late = True
+    else:
+        core.sessions.loaded.discard(slot_of(ID))
+    loser = second.clients.connect(ID, LASTING)
+    await network.settle()
+    winner = third.clients.connect(ID, LASTING)
+    await network.settle()
+    core.sessions.load(slot_of(ID))
+    core.sessions.answer()
+    await network.settle()
+    assert [type(answer) for answer in loser] == [Superseded]
+    assert token_of(winner)
+
+
 async def test_a_session_is_opened_before_its_connection_is_admitted_and_left_when_it_is_gone(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     answers = edge.clients.connect(ID, LASTING)
