@@ -431,6 +431,8 @@ class Channel(Publisher):
         will = self.will if was == CONNECTED else None
         self.port.gone(self, session, will)
         self.will = None
+        if reason == Reason.SESSION_TAKEN_OVER and self.line is not None:
+            self.line.supersede()
         self.leave(session)
 
     # Time and pace.

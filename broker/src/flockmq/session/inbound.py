@@ -104,7 +104,8 @@ class Line:
     """
 
     __slots__ = (
-        "_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_logging", "_untold", "channel", "is_held",
+        "_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_is_superseded", "_logging", "_untold", "channel",
+        "is_held",
     )  # fmt: skip
 
     def __init__(self, channel: Publisher) -> None:
@@ -116,6 +117,8 @@ class Line:
         self._bytes: int = 0
         self._is_broken: bool = False
         """A message was refused that its client will send again."""
+        self._is_superseded: bool = False
+        """Its client publishes elsewhere already."""
         self._untold: Inbound | None = None
         """The last that was refused so that its client, if it is gone before it is told, sends it again."""
         self.is_held: bool = False
@@ -144,6 +147,17 @@ class Line:
             self.channel.router.counters.dropped_left += self._unanswered()
         self._is_broken = True
         self.advance()
+
+    def supersede(self) -> None:
+        """A newer connection took its client over. What waits here at QoS 0 would come behind what that one publishes:
+        it is dropped, but for what the log keeps. The rest it sends again, or the log and origins know its place."""
+        self._is_superseded = True
+        waiting = (self._checking, self._asking, self._logging)
+        dropped = sum([self._is_dropped(inbound.message) for queue in waiting for inbound in queue])
+        self.channel.router.counters.dropped_left += dropped
+
+    def _is_dropped(self, message: Publish) -> bool:
+        return self._is_superseded and message.qos == 0 and not message.must_be_logged()
 
     def _unanswered(self) -> int:
         waiting = (self._checking, self._asking, self._logging)
@@ -211,7 +225,9 @@ class Line:
 
     def _refuses(self, inbound: Inbound) -> bool:
         """Behind what is sent again nothing is delivered that would come before it then."""
-        return inbound.message.qos > 0 and (self._is_broken or self._is_long_untold())
+        if inbound.message.qos == 0:
+            return self._is_dropped(inbound.message)
+        return self._is_broken or self._is_long_untold()
 
     def _is_long_untold(self) -> bool:
         """Who was refused is told behind what came before, and that waits."""

@@ -131,6 +131,20 @@ def test_what_a_lost_client_published_goes_on(node: Node) -> None:
     assert publisher.packets() == []
 
 
+def test_of_who_was_taken_over_nothing_comes_at_qos_0_behind_what_its_next_connection_publishes(node: Node) -> None:
+    subscriber, publisher = node.client("s"), node.client("p")
+    node.subscribe(subscriber, ("a", 1))
+    node.port.hold = True
+    node.feed(publisher, message(1, retain=True) + message(2, qos=0) + message(3) + message(4, qos=0, retain=True))
+    publisher.close(Reason.SESSION_TAKEN_OVER)
+    node.turn()
+    for inbound in node.port.inbound:
+        inbound.logged(Reason.SUCCESS)
+    node.turn()
+    assert [packet[-1:] for packet in subscriber.packets()] == [b"1", b"3", b"4"]
+    assert node.router.counters.dropped_left == 1
+
+
 def test_a_qos_2_repeat_of_a_message_that_waits_is_not_acknowledged_early(node: Node) -> None:
     peer, publisher = other(node, b"a"), node.client("p")
     assert node.feed(publisher, message(7, qos=2) * 2) == []
