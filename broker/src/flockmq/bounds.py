@@ -568,6 +568,8 @@ QUOTA_SLICE_USERS: Final = 1000
 """Users who are looked at between two turns of the event loop, when quotas changed."""
 QUOTA_HEARD_MAX_S: Final = 5.0
 """What a node said counts for so long."""
+QUOTA_SHRINKS_AFTER_S: Final = 60.0
+"""A smaller `maxmemory` of Redis makes quotas smaller when it has stood for so long."""
 QUOTA_ALARMS_MAX: Final = 16
 """Users who are over a quota, for each of whom an alarm stands."""
 

@@ -56,6 +56,27 @@ def default_limits(redis_bytes: int) -> Held:
     )
 
 
+class MaxMemory:
+    """Redis' `maxmemory`, of the smallest of its servers, as one core sees it: `size_bytes`, 0 for none.
+
+    A larger one counts at once; one that is smaller, or gone, when it has stood for a while: what waits is cut to a
+    smaller quota, and an operator may set one for a moment only."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._smaller_since: float | None = None
+
+    def look(self, size_bytes: int, now_s: float) -> None:
+        if size_bytes >= self.size_bytes:
+            self._smaller_since = None
+        elif self._smaller_since is None:
+            self._smaller_since = now_s
+            return
+        elif now_s - self._smaller_since < bounds.QUOTA_SHRINKS_AFTER_S:
+            return
+        self.size_bytes = size_bytes
+
+
 class Usage:
     """What one user has here. It lasts as long as a session refers to it."""
 

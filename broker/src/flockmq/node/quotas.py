@@ -23,7 +23,19 @@ from flockmq.cluster.membership import CORE_ROLES
 from flockmq.cluster.service import Cluster
 from flockmq.config.schema import Quotas as Settings
 from flockmq.home.store import Store
-from flockmq.quotas import KINDS, NOTHING, UNLIMITED, Held, Quotas, Stored, Usage, default_limits, most, over
+from flockmq.quotas import (
+    KINDS,
+    NOTHING,
+    UNLIMITED,
+    Held,
+    MaxMemory,
+    Quotas,
+    Stored,
+    Usage,
+    default_limits,
+    most,
+    over,
+)
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import DelayedMessage
 
@@ -50,7 +62,7 @@ class UserRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):
-    """`redis_bytes`: the least `maxmemory` of the Redis servers that cores see; 0: there is none, or it isn't known."""
+    """`redis_bytes`: the least `maxmemory` of the Redis servers a core sees; 0: there is none, or none is known."""
 
     redis_bytes: int
     users: list[UserRow]
@@ -86,6 +98,7 @@ class UserQuotas:
         """Bytes that are on their way into the log."""
         self._is_urgent = False
         self._soon: asyncio.TimerHandle | None = None
+        self._maxmemory = MaxMemory()
         self.quotas = Quotas(self._limits())
         self.quotas.on_growth = self._grew
         for method in (HELD, ELSEWHERE):
@@ -119,6 +132,7 @@ class UserQuotas:
     def look(self) -> None:
         since_s = self._now_s() - bounds.QUOTA_HEARD_MAX_S
         self._heard = {who: said for who, said in self._heard.items() if said[0] >= since_s}
+        self._maxmemory.look(self._seen_redis_bytes(), self._now_s())
         self.quotas.limit(self._limits())
         notes = {who: note for who, (_, note) in self._heard.items()}
         together = _sum if self._cluster.is_core else _most
@@ -185,7 +199,7 @@ class UserQuotas:
         self.look()
 
     def _tell(self, notes: dict[str, Note]) -> None:
-        redis_bytes, here = self._seen_redis_bytes(), self.quotas.largest()
+        redis_bytes, here = self._maxmemory.size_bytes, self.quotas.largest()
         held = _encode(Note(redis_bytes, _rows(here), self._is_urgent))
         self._is_urgent = False
         total = {user: had.plus(here.get(user, NOTHING)) for user, had in self.quotas.elsewhere.items()} | {
@@ -201,11 +215,11 @@ class UserQuotas:
                 link.note(ELSEWHERE, _encode(Note(redis_bytes, _rows(rest))))
 
     def _redis_bytes(self) -> int:
-        said = [note.redis_bytes for _, note in self._heard.values()]
-        return min((size for size in (*said, self._seen_redis_bytes()) if size), default=0)
+        """What others say isn't said on, or it would go round for ever. The largest counts: a node that has just
+        started doesn't know for how long what it sees has stood."""
+        return max(self._maxmemory.size_bytes, *(note.redis_bytes for _, note in self._heard.values()), 0)
 
     def _seen_redis_bytes(self) -> int:
-        """By this node itself: what others say isn't said on, or it would go round for ever."""
         rooms = {} if self._store is None else self._store.rooms()
         return min((room.memory.limit for room in rooms.values() if room.memory.limit), default=0)
 

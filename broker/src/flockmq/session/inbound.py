@@ -104,8 +104,8 @@ class Line:
     """
 
     __slots__ = (
-        "_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_is_superseded", "_logging", "_untold", "channel",
-        "is_held",
+        "_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_is_superseded", "_logging", "_untold",
+        "channel", "is_held",
     )  # fmt: skip
 
     def __init__(self, channel: Publisher) -> None:

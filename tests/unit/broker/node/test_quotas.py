@@ -151,8 +151,35 @@ async def test_a_maxmemory_of_before_is_forgotten_by_all_nodes() -> None:
     look(network, nodes)
     for node in nodes:
         node.room.memory = Memory(0, 0)
-    look(network, nodes)
+    look(network, nodes, int(bounds.QUOTA_SHRINKS_AFTER_S) + 3)
     assert [node.part.quotas.limits for node in nodes] == [default_limits(0)] * 4
+
+
+async def test_a_smaller_maxmemory_counts_when_it_has_stood_and_a_larger_one_at_once() -> None:
+    network, nodes = cluster(Settings(), 64 * MIB)
+
+    def limits(maxmemory: int, seconds: float) -> list[Held]:
+        for node in nodes:
+            node.room.memory = Memory(0, maxmemory)
+        look(network, nodes, int(seconds))
+        return [node.part.quotas.limits for node in nodes]
+
+    assert limits(64 * MIB, 2) == [default_limits(64 * MIB)] * 4
+    for _ in range(3):
+        assert limits(MIB, bounds.QUOTA_SHRINKS_AFTER_S - 5) == [default_limits(64 * MIB)] * 4
+        assert limits(64 * MIB, 2) == [default_limits(64 * MIB)] * 4
+    assert limits(MIB, bounds.QUOTA_SHRINKS_AFTER_S + 3) == [default_limits(MIB)] * 4
+    assert limits(2 * MIB, 2) == [default_limits(2 * MIB)] * 4
+
+
+async def test_a_core_that_starts_while_maxmemory_is_smaller_makes_no_quota_smaller() -> None:
+    network, nodes = cluster(Settings(), 64 * MIB)
+    look(network, nodes)
+    for node in nodes:
+        node.room.memory = Memory(0, MIB)
+    nodes.append(NodeOf(network, "core-2", "core", Settings(), MIB))
+    look(network, nodes)
+    assert [node.part.quotas.limits for node in nodes] == [default_limits(64 * MIB)] * 5
 
 
 async def test_where_nobody_is_identified_there_are_no_quotas() -> None:
