@@ -57,16 +57,19 @@ def default_limits(redis_bytes: int) -> Held:
 
 
 class MaxMemory:
-    """Redis' `maxmemory`, of the smallest of its servers, as one core sees it: `size_bytes`, 0 for none.
+    """Redis' `maxmemory`, of the smallest of its servers, as one core sees it: `size_bytes`, INFINITE for none;
+    0: nothing was seen yet.
 
-    A larger one counts at once; one that is smaller, or gone, when it has stood for a while: what waits is cut to a
-    smaller quota, and an operator may set one for a moment only."""
+    A larger one counts at once, a smaller one when it has stood for a while: what waits is cut to a smaller quota, and
+    an operator may set one for a moment only."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
         self._smaller_since: float | None = None
 
     def look(self, size_bytes: int, now_s: float) -> None:
+        if size_bytes == 0:
+            return
         if size_bytes >= self.size_bytes:
             self._smaller_since = None
         elif self._smaller_since is None:

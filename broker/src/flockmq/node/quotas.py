@@ -24,6 +24,7 @@ from flockmq.cluster.service import Cluster
 from flockmq.config.schema import Quotas as Settings
 from flockmq.home.store import Store
 from flockmq.quotas import (
+    INFINITE,
     KINDS,
     NOTHING,
     UNLIMITED,
@@ -62,7 +63,7 @@ class UserRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):
-    """`redis_bytes`: the least `maxmemory` of the Redis servers a core sees; 0: there is none, or none is known."""
+    """`redis_bytes`: the least `maxmemory` of the Redis servers that a core sees; INFINITE for none, 0: not known."""
 
     redis_bytes: int
     users: list[UserRow]
@@ -221,7 +222,8 @@ class UserQuotas:
 
     def _seen_redis_bytes(self) -> int:
         rooms = {} if self._store is None else self._store.rooms()
-        return min((room.memory.limit for room in rooms.values() if room.memory.limit), default=0)
+        seen = [room.memory for room in rooms.values() if room.memory.used]
+        return min((memory.limit or INFINITE for memory in seen), default=0)
 
     def _limits(self) -> Held:
         if not self._have_users():

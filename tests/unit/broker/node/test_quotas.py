@@ -57,7 +57,7 @@ class NodeOf:
         rlog: Any = SimpleNamespace(
             tables=SimpleNamespace(alarms=self.alarms), raise_alarm=self.alarms.__setitem__, clear_alarm=self.alarms.pop
         )
-        self.room = SimpleNamespace(memory=Memory(0, redis_bytes))
+        self.room = SimpleNamespace(memory=Memory(1, redis_bytes))
         store: Any = SimpleNamespace(rooms=lambda: {"redis:6379": self.room}) if self.is_core else None
         cluster: Any = self
         self.part = UserQuotas(settings, cluster, rlog, store, lambda: self.identifies, lambda: network.now_s)
@@ -150,8 +150,8 @@ async def test_a_maxmemory_of_before_is_forgotten_by_all_nodes() -> None:
     network, nodes = cluster(Settings(), 64 * MIB)
     look(network, nodes)
     for node in nodes:
-        node.room.memory = Memory(0, 0)
-    look(network, nodes, int(bounds.QUOTA_SHRINKS_AFTER_S) + 3)
+        node.room.memory = Memory(1, 0)
+    look(network, nodes)
     assert [node.part.quotas.limits for node in nodes] == [default_limits(0)] * 4
 
 
@@ -160,7 +160,7 @@ async def test_a_smaller_maxmemory_counts_when_it_has_stood_and_a_larger_one_at_
 
     def limits(maxmemory: int, seconds: float) -> list[Held]:
         for node in nodes:
-            node.room.memory = Memory(0, maxmemory)
+            node.room.memory = Memory(1, maxmemory)
         look(network, nodes, int(seconds))
         return [node.part.quotas.limits for node in nodes]
 
@@ -170,13 +170,16 @@ async def test_a_smaller_maxmemory_counts_when_it_has_stood_and_a_larger_one_at_
         assert limits(64 * MIB, 2) == [default_limits(64 * MIB)] * 4
     assert limits(MIB, bounds.QUOTA_SHRINKS_AFTER_S + 3) == [default_limits(MIB)] * 4
     assert limits(2 * MIB, 2) == [default_limits(2 * MIB)] * 4
+    assert limits(0, 2) == [default_limits(0)] * 4, "none is as much as there can be"
+    assert limits(1, bounds.QUOTA_SHRINKS_AFTER_S - 5) == [default_limits(0)] * 4
+    assert limits(0, 2) == [default_limits(0)] * 4
 
 
 async def test_a_core_that_starts_while_maxmemory_is_smaller_makes_no_quota_smaller() -> None:
     network, nodes = cluster(Settings(), 64 * MIB)
     look(network, nodes)
     for node in nodes:
-        node.room.memory = Memory(0, MIB)
+        node.room.memory = Memory(1, MIB)
     nodes.append(NodeOf(network, "core-2", "core", Settings(), MIB))
     look(network, nodes)
     assert [node.part.quotas.limits for node in nodes] == [default_limits(64 * MIB)] * 5
