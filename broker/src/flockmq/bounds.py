@@ -569,7 +569,7 @@ QUOTA_SLICE_USERS: Final = 1000
 QUOTA_HEARD_MAX_S: Final = 5.0
 """What a node said counts for so long."""
 QUOTA_SHRINKS_AFTER_S: Final = 60.0
-"""A smaller `maxmemory` of Redis makes quotas smaller when it has stood for so long."""
+"""A smaller `maxmemory` of Redis makes quotas smaller when it has stood for so long; so does the first that is seen."""
 QUOTA_ALARMS_MAX: Final = 16
 """Users who are over a quota, for each of whom an alarm stands."""
 

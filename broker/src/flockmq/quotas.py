@@ -57,26 +57,26 @@ def default_limits(redis_bytes: int) -> Held:
 
 
 class MaxMemory:
-    """Redis' `maxmemory`, of the smallest of its servers, as one core sees it: `size_bytes`, INFINITE for none;
-    0: nothing was seen yet.
+    """Redis' `maxmemory`, of the smallest of its servers, as one core sees it: `size_bytes`, INFINITE for none; 0: none
+    has stood yet.
 
-    A larger one counts at once, a smaller one when it has stood for a while: what waits is cut to a smaller quota, and
-    an operator may set one for a moment only."""
+    A larger one counts at once, a smaller one, and the first, when it has stood for a while: what waits is cut to a
+    smaller quota, and an operator may set one for a moment only."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
         self._smaller_since: float | None = None
 
     def look(self, size_bytes: int, now_s: float) -> None:
+        """`size_bytes` 0: it isn't known."""
         if size_bytes == 0:
             return
-        if size_bytes >= self.size_bytes:
-            self._smaller_since = None
-        elif self._smaller_since is None:
-            self._smaller_since = now_s
-            return
-        elif now_s - self._smaller_since < bounds.QUOTA_SHRINKS_AFTER_S:
-            return
+        if not (size_bytes >= self.size_bytes > 0 or size_bytes == INFINITE):
+            if self._smaller_since is None:
+                self._smaller_since = now_s
+            if now_s - self._smaller_since < bounds.QUOTA_SHRINKS_AFTER_S:
+                return
+        self._smaller_since = None
         self.size_bytes = size_bytes
 
 
