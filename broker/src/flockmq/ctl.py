@@ -580,6 +580,8 @@ class Api:
         return answer
 
     def _exchange(self, method: str, path: str, body: object, version: str, kind: type) -> Any:
+        if len(path) > _PATH_MAX_BYTES:
+            raise CtlError(f"{path[:60]}… is too long for a path; list what begins so, with a * at the end")
         headers: dict[str, str | bytes] = {"Content-Type": "application/json"}
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key.reveal()}".encode()

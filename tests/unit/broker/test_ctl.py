@@ -56,3 +56,12 @@ async def test_alarms_are_listed_and_ended(
 )
 def test_the_state_of_a_node_says_why_it_is_not_ready(said: dict[str, Any], state: str) -> None:
     assert _state({"heard": True, "ready": False, "draining": False} | said) == state
+
+
+@pytest.mark.parametrize("arguments", [("show",), ("list", "--clientid")])
+async def test_a_client_id_that_is_too_long_for_a_path_is_said_with_its_mend(
+    run: Run, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "key")
+    with pytest.raises(CtlError, match=r"is too long for a path; list what begins so, with a \* at the end"):
+        await run("clients", *arguments, "ä" * 400)

@@ -81,8 +81,9 @@ def _unknown(path: str, source: str, shown: Callable[[str], str]) -> ConfigError
         if is_struct(kind):
             kinds = field_types(kind)
             if name not in kinds:
-                known = [shown(".".join([*names[:at], other, *names[at + 1 :]])) for other in kinds]
-                return ConfigError(f"{source}: unknown key; {nearest(shown(path), known)}")
+                before, after = names[:at], names[at + 1 :]
+                mend = nearest(name, kinds, lambda near: shown(".".join([*before, near, *after])))  # noqa: B023
+                return ConfigError(f"{source}: unknown key; {mend}")
             kind = kinds[name]
         elif (one := named(kind)) is not None:
             if not NAME.fullmatch(name):
@@ -125,6 +126,8 @@ def _flatten(table: Mapping[str, object], prefix: str, file: str) -> Iterable[Se
             yield Setting(path, value, source, is_text=False)
         elif isinstance(value, dict):
             yield from _flatten(value, f"{path}.", file)
+        elif prefix and named(kind_of(prefix[:-1])) is not None:
+            raise ConfigError(f"{source}: is a section, not a value; name one, as in [{prefix}default], above its keys")
         else:
             raise ConfigError(f"{source}: is a section, not a value; write [{path}] above its keys")
 

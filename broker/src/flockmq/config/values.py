@@ -449,7 +449,7 @@ def describe(kind: object) -> str:
     return f"a list of {describe(of[0])}" if origin in (list, tuple) else "a table of keys and values"
 
 
-def nearest(wrong: str, known: Collection[str]) -> str:
-    """The mend for an unknown name."""
+def nearest(wrong: str, known: Collection[str], shown: Callable[[str], str] = str) -> str:
+    """The mend for an unknown name; `shown` is how the one that was meant is written there."""
     near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    return f"did you mean {shown(near[0])}?" if near else f"known: {', '.join(known)}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,7 @@ from flockmq.config.schema import (
     named_listeners,
 )
 from flockmq.config.values import Address
+from flockmq.errors import AddressInUse, cannot_bind
 from flockmq.listeners import rates, sockets
 from flockmq.listeners.access import Access
 from flockmq.listeners.certificates import Certificates
@@ -69,7 +71,11 @@ class Bound:
             settings = named.settings
             if isinstance(settings, SslListener):
                 self._certificates[str(named)] = Certificates(key, settings)
-            self._sockets.append((named, _bind(named, f"{key}.bind")))
+            bound = _bind(named, f"{key}.bind")
+            if any(_same_port(bound, other) for _, other in self._sockets):  # which Linux says to who listens second
+                bound.close()
+                raise _in_use(named, OSError(errno.EADDRINUSE, ""))
+            self._sockets.append((named, bound))
 
     def close(self) -> None:
         for named, bound in self._sockets:
@@ -78,14 +84,17 @@ class Bound:
                 named.settings.bind.unlink(missing_ok=True)
 
     def open(self, engine: Engine, limits: Mapping[str, Limits]) -> None:
-        """Let clients in; `limits` are the zones', by name."""
+        """Let clients in; `limits` are the zones', by name. Raises AddressInUse: another process bound it, too."""
         node = self._config.node
         engine.limit(_rates(node), node.max_conn_rate)
         memory = memory_bytes()
         engine.share_memory(*shares(node, memory))
         engine.router.partials_max_bytes = min(PARTIALS_MAX_BYTES, memory // PARTIALS_MEMORY_SHARE)
         for named, bound in self._sockets:
-            engine.listen(self._listening(engine, named, limits[named.settings.zone]), bound)
+            try:
+                engine.listen(self._listening(engine, named, limits[named.settings.zone]), bound)
+            except OSError as error:
+                raise _in_use(named, error) from None
 
     def _listening(self, engine: Engine, named: NamedListener, limits: Limits) -> Listening:
         settings = named.settings
@@ -140,6 +149,16 @@ def _bind(named: NamedListener, key: str) -> socket.socket:
         return sockets.bound_unix(settings.bind, int(settings.mode, 8), key)
     assert isinstance(settings.bind, Address)
     return sockets.bound(settings.bind.host, settings.bind.port, key)
+
+
+def _in_use(named: NamedListener, error: OSError) -> AddressInUse:
+    bind, key = named.settings.bind, f"listeners.{named.type}.{named.name}.bind"
+    where = f"{bind.host}:{bind.port}" if isinstance(bind, Address) else bind
+    return cannot_bind(key, where, sockets.MENDS.get(key), error)
+
+
+def _same_port(one: socket.socket, other: socket.socket) -> bool:
+    return one.family == other.family != socket.AF_UNIX and one.getsockname() == other.getsockname()
 
 
 def shares(node: Node, memory: int) -> tuple[int, int]:

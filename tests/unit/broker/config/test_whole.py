@@ -173,6 +173,12 @@ def test_seeds_are_a_list_in_the_file_and_comma_separated_elsewhere(tmp_path: Pa
         ("[management]\nlisten_on = 1", "management.listen_on: unknown key; did you mean management.listen?"),
         ("[mqqt]\nlisten = 1", "mqqt: unknown key; did you mean mqtt?"),
         ("[listeners.sssl.a]\nbind = 1", "listeners.sssl: unknown key; did you mean listeners.ssl?"),
+        ("[listeners.mqtts.a]\nbind = 1", "listeners.mqtts: unknown key; known: tcp, ssl, ws, wss, unix"),
+        ("[authorization.cache]\nenable = true", "authorization.cache.enable: unknown key; known: max_size, ttl"),
+        (
+            '[listeners.tcp]\nbind = "h:1"',
+            "listeners.tcp.bind: is a section, not a value; name one, as in [listeners.tcp.default], above its keys",
+        ),
         ("[listeners.ws.a]\nbnid = 1", "listeners.ws.a.bnid: unknown key; did you mean listeners.ws.a.bind?"),
         (
             '[listeners.ws.a]\nbind = "h:1"\nzone = "fats"',
@@ -199,7 +205,7 @@ def test_a_mistake_in_the_file_is_named_with_file_key_value_and_mend(tmp_path: P
     ("name", "value", "expected"),
     [
         ("FLOCKMQ_LOOG__LEVEL", "a:1", "unknown key; did you mean FLOCKMQ_LOG__LEVEL?"),
-        ("FLOCKMQ_ZZZ", "1", "unknown key; did you mean FLOCKMQ_"),
+        ("FLOCKMQ_ZZZ", "1", "unknown key; known: role, node, "),
         ("FLOCKMQ_MQTT", "1", "is a section, not a value; say one of its keys"),
         ("FLOCKMQ_ROLE__X", "1", "unknown key; FLOCKMQ_ROLE is a value, not a section"),
         ("FLOCKMQ_MQTT__RETAIN_AVAILABLE", "maybe", "'maybe' must be true or false"),

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+from unittest.mock import Mock
+
 import pytest
 
-from flockmq.config.schema import Node
-from flockmq.node.listeners import shares
+from flockmq.config.schema import Config, Listeners, Node, TcpListener
+from flockmq.config.values import Address
+from flockmq.errors import AddressInUse
+from flockmq.node.listeners import Bound, shares
+from flockmq.session.limits import Limits
 
 MIB = 1024 * 1024
 
@@ -23,3 +30,27 @@ MIB = 1024 * 1024
 )
 def test_what_is_not_configured_follows_the_memory(node: Node, memory: int, expected: tuple[int, int]) -> None:
     assert shares(node, memory) == expected
+
+
+def test_two_listeners_at_one_address_are_said_before_the_node_joins() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    named = TcpListener(bind=Address("127.0.0.1", port))
+    bound = Bound(Config(listeners=Listeners(tcp={"default": named, "second": named})))
+    try:
+        with pytest.raises(AddressInUse, match=rf"listeners.tcp.second.bind: 127.0.0.1:{port} is in use"):
+            bound.bind()
+    finally:
+        bound.close()
+
+
+def test_an_address_that_another_process_has_by_now_is_said() -> None:
+    bound = Bound(Config(listeners=Listeners(tcp={"default": TcpListener(bind=Address("127.0.0.1", 0))})))
+    bound.bind()
+    engine = Mock()
+    engine.listen.side_effect = OSError(errno.EADDRINUSE, "Address already in use")
+    try:
+        with pytest.raises(AddressInUse, match=r"listeners.tcp.default.bind: 127.0.0.1:0 is in use; .* --listen"):
+            bound.open(engine, {"default": Limits()})
+    finally:
+        bound.close()
