@@ -6,7 +6,8 @@ and what was sent on both may come by either. To one that lasts it goes as far a
 lasts too.
 
 Lawful: what was sent before the subscription, and again after it, comes late; so does what was sent again and of which
-one copy may be gone, because it expired, or was the oldest of too many. Not promised, and not judged: which comes
+one copy may be gone, because it expired, or was the oldest of too many; and, while packets are lost, what was sent at
+QoS 0 to one node, behind what its publisher sent to the next one. Not promised, and not judged: which comes
 first of what is retained and what is published meanwhile; the order of wills, of what is shared out, and of delayed
 messages among the others.
 """
@@ -41,7 +42,8 @@ def _judge(story: Story, rules: Rules, life: Life) -> Iterator[Finding]:
             continue
         if len(sent.connections) > 1 and not _is_bound(story, rules, life, sent, delivered.at):
             continue
-        is_whole = life.lasts and delivered.publisher in story.lasting
+        is_late = delivered.qos == 0 and story.faults.of_loss.overlap(sent.first_sent_at, delivered.at)
+        is_whole = life.lasts and delivered.publisher in story.lasting and not is_late
         parts = list(dict.fromkeys(connection.life if is_whole else connection for connection in sent.connections))
         stream = (delivered.publisher, delivered.topic, delivered.qos)
         if all(delivered.number < last[*stream, part] for part in parts):

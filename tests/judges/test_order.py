@@ -125,6 +125,24 @@ def test_a_copy_that_may_have_expired_or_overflowed_leaves_the_other_to_come_lat
         assert script.found(rules) == {}
 
 
+@pytest.mark.parametrize(
+    ("qos", "kind", "found"),
+    [(0, "lossy core", {}), (1, "lossy core", {REORDERED: 1}), (0, "cut core core", {REORDERED: 1})],
+)
+def test_at_qos_0_what_is_sent_to_two_nodes_while_packets_are_lost_may_come_in_any_order(
+    qos: int, kind: str, found: dict[str, int]
+) -> None:
+    script = begun()
+    script.publish("pub", 1, qos=qos)
+    script.fault(kind, "a")
+    script.close("pub")
+    script.connect("pub", present=True, node="b")
+    script.publish("pub", 2, qos=qos)
+    script.deliver("sub", "pub", 2, qos=qos)
+    script.deliver("sub", "pub", 1, qos=qos)
+    assert script.found() == found
+
+
 def test_a_session_of_the_publisher_that_is_another_has_an_order_of_its_own() -> None:
     script = begun()
     script.publish("pub", 1)
