@@ -1,7 +1,7 @@
 """When a connection or a session ended, as far as anybody can know who saw only what its client saw.
 
 A client sees an end later than its node did, or earlier; where a fault ran, much so. A session is over when its client
-said so, or stayed away for longer than its expiry.
+said so, or stayed away for longer than its expiry. It is away, too, for as long as its node is cut off.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def may_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
     if connection.asked.clean_start or connection.is_rival or life.excused or previous.expiry_s == 0.0:
         return True
     if any(other.may_end for other in connection.unsure):
+        return True
+    if story.faults.of(previous.asked.node).overlap_for(previous.expiry_s, previous.asked.at, connected.at):
         return True
     left_at = life.left_before(connection)
     return left_at < connected.at and _may_have_expired(story, rules, left_at, connected.at, previous.expiry_s)

@@ -99,6 +99,17 @@ def test_a_fault_may_hide_for_a_while_that_the_client_left_and_a_wrong_time_how_
         assert script.found() == {SESSION_PRESENT: 1}
 
 
+@pytest.mark.parametrize(
+    ("node", "lasts_s", "found"), [("a", 5.0, {}), ("a", 1.0, {SESSION_PRESENT: 1}), ("b", 5.0, {SESSION_PRESENT: 1})]
+)
+def test_a_client_is_away_for_as_long_as_its_node_is_cut_off(node: str, lasts_s: float, found: dict[str, int]) -> None:
+    script = Script()
+    script.connect("c", expiry_s=3.0)
+    script.fault("isolate replicant", node, lasts_s=lasts_s)
+    script.connect("c", node="b", expiry_s=3.0)
+    assert script.found() == found
+
+
 def test_a_session_that_waits_for_ever_does() -> None:
     script = Script()
     script.connect("c", version=4, expiry_s=float("inf"))
