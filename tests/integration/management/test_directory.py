@@ -82,6 +82,7 @@ def test_clients_of_all_nodes_are_listed_by_any(cluster: Cluster) -> None:
         status, row = api(cluster.cores[0], "GET", "/clients/client-1")
         assert (status, row["node"], row["protocol"], row["peerhost"]) == (200, "replicant-1", "3.1.1", "127.0.0.1")
         assert row["heard"]
+        assert row["keepalive_s"] == 60.0, "as the client said"
         assert row["connected_at"].endswith("Z")
         assert names(cluster.ctl(cluster.edges[1], "clients", "list", "--node", "replicant-0")[0]) == sorted(NAMES[::2])
         cluster.edges[1].kill()

@@ -36,7 +36,7 @@ def client_row(channel: Channel, node: str, now_s: float, wall_s: float) -> Clie
         listener=peer.listener,
         zone=peer.zone,
         protocol="5.0" if channel.protocol_version == 5 else "3.1" if channel.is_mqtt31 else "3.1.1",
-        keepalive_s=channel.keepalive_s,
+        keepalive_s=channel.keepalive_s / channel.limits.keepalive_multiplier,
         connected_at=datetime.fromtimestamp(round(wall_s - now_s + channel.connected_s, 3), UTC),
         session_lasts=isinstance(session, Front),
     )
