@@ -211,6 +211,8 @@ def http_url_fault(value: object) -> str:
     parts = _url_parts(value)
     if parts is None:
         return "its host or its port can't be used"
+    if "${" in (parts.hostname or ""):
+        return "a client would choose its host"
     return "" if parts.hostname else "it names no host"
 
 

@@ -86,6 +86,8 @@ def test_networks_are_listed_with_commas_where_there_is_only_text() -> None:
         ("/run/a\0b", Path, "isn't the path of a file"),
         ("~nobody-here/x", Path, "'~nobody-here/x' begins with the home of a user who isn't known"),
         ("http://a b/", HttpUrl, "isn't an HTTP URL"),
+        ("http://${username}:80/x", HttpUrl, "isn't an HTTP URL: a client would choose its host"),
+        ("http://a@${clientid}.b/", HttpUrl, "isn't an HTTP URL: a client would choose its host"),
         ("redis://h/abc", RedisUrl, "isn't a Redis URL"),
         ("*.*.example.com", HostName, "'*.*.example.com' must be a host's name"),
         ("mqtt", UrlPath, "'mqtt' must be a path that begins with /"),
