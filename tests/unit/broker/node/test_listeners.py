@@ -44,7 +44,8 @@ def test_two_listeners_at_one_address_are_said_before_the_node_joins() -> None:
         bound.close()
 
 
-def test_an_address_that_another_process_has_by_now_is_said() -> None:
+def test_an_address_that_another_process_has_by_now_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bound, "_listening", Mock())
     bound = Bound(Config(listeners=Listeners(tcp={"default": TcpListener(bind=Address("127.0.0.1", 0))})))
     bound.bind()
     engine = Mock()
