@@ -10,6 +10,14 @@ SECRET_MAX_BYTES: Final = 4096
 MANAGEMENT_REQUEST_MAX_BYTES: Final = 1024
 MANAGEMENT_REQUEST_LINE_MAX_BYTES: Final = 2048
 MANAGEMENT_HEADER_MAX_BYTES: Final = 4096
+MANAGEMENT_HEADERS_MAX: Final = 32
+"""Of one request, each of which may be as large."""
+MANAGEMENT_CONNECTIONS_MAX: Final = 256
+"""One more ends the one that was accepted, or answered, the longest ago."""
+MANAGEMENT_REQUEST_MAX_S: Final = 10.0
+"""How long a connection may take to say its first request, its TLS handshake included; and then for a body."""
+MANAGEMENT_ACCEPT_AGAIN_S: Final = 0.1
+"""When the next connection is accepted after one for which there was no descriptor."""
 MANAGEMENT_KEEP_ALIVE_MAX_SECONDS: Final = 60
 LINK_KEY_MIN_BYTES: Final = 16
 LINK_KEYS_MAX: Final = 2

@@ -10,7 +10,7 @@ from typing import Final
 from flockmq.errors import AddressInUse, cannot_bind
 from flockmq.session.peer import UNKNOWN
 
-MENDS: Final = {"listeners.tcp.default.bind": "--listen"}
+MENDS: Final = {"listeners.tcp.default.bind": "--listen", "management.listen": "--management"}
 """Which option chooses another address."""
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from flockmq.bounds import AUTH_PAGE_MAX, AUTH_REQUEST_MAX_BYTES
+from flockmq.bounds import AUTH_PAGE_MAX, AUTH_REQUEST_MAX_BYTES, MANAGEMENT_REQUEST_MAX_S
 
 PAGE_DEFAULT: Final = 100
 T = TypeVar("T")
@@ -35,7 +36,11 @@ def about(request: web.Request, what: str) -> None:
 
 async def body_of(request: web.Request, kind: type[T]) -> T:
     """Raises Refused."""
-    raw = await request.clone(client_max_size=AUTH_REQUEST_MAX_BYTES).read()
+    try:
+        async with asyncio.timeout(MANAGEMENT_REQUEST_MAX_S):
+            raw = await request.clone(client_max_size=AUTH_REQUEST_MAX_BYTES).read()
+    except TimeoutError:
+        raise Refused(408, f"the body didn't come within {MANAGEMENT_REQUEST_MAX_S:g} s") from None
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -34,6 +34,7 @@ from prometheus_client.registry import CollectorRegistry
 from flockmq.auth.admin import Admin
 from flockmq.bounds import (
     MANAGEMENT_HEADER_MAX_BYTES,
+    MANAGEMENT_HEADERS_MAX,
     MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
     MANAGEMENT_REQUEST_LINE_MAX_BYTES,
     MANAGEMENT_REQUEST_MAX_BYTES,
@@ -41,12 +42,13 @@ from flockmq.bounds import (
 )
 from flockmq.clock import SYSTEM
 from flockmq.config.values import Address
-from flockmq.errors import cannot_bind
+from flockmq.listeners import sockets
 from flockmq.logs import Sparing
 from flockmq.management import access, alarms, clients, overview, plugins, quotas, sessions
 from flockmq.management import keys as key_paths
 from flockmq.management.api_keys import Keys
 from flockmq.management.audit_log import Audit
+from flockmq.management.connections import Connections
 from flockmq.management.guard import Guard
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
@@ -134,31 +136,35 @@ async def serve(
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """Serve while the block runs; gives the port. Raises AddressInUse when `listen` can't be bound."""
-    runner = web.AppRunner(
-        _application(node, admin, keys, audit),
+    listening = sockets.bound(listen.host, listen.port, "management.listen")
+    with contextlib.closing(listening), contextlib.closing(Connections(listening, tls)) as connections:
+        runner = _runner(_application(node, admin, keys, audit, connections))
+        await runner.setup()
+        assert runner.server is not None
+        try:
+            with connections.accepting(runner.server):
+                yield int(listening.getsockname()[1])
+        finally:
+            await runner.cleanup()
+
+
+def _runner(app: web.Application) -> web.AppRunner:
+    return web.AppRunner(
+        app,
         access_log=None,
         logger=http_log,
         handle_signals=False,
         keepalive_timeout=MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
         max_line_size=MANAGEMENT_REQUEST_LINE_MAX_BYTES,
         max_field_size=MANAGEMENT_HEADER_MAX_BYTES,
+        max_headers=MANAGEMENT_HEADERS_MAX,
         shutdown_timeout=0.5,
     )
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, listen.host, listen.port, ssl_context=tls)
-        try:
-            await site.start()
-        except OSError as error:
-            raise cannot_bind("management.listen", listen, "--management", error) from None
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
 
 
-def _application(node: NodeView, admin: Admin, keys: Keys, audit: Audit) -> web.Application:
-    guard = Guard(keys, audit)
-    app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=guard.middlewares())
+def _application(node: NodeView, admin: Admin, keys: Keys, audit: Audit, connections: Connections) -> web.Application:
+    middlewares = [connections.noting, *Guard(keys, audit).middlewares()]
+    app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=middlewares)
     app[NODE] = node
     app[plugins.PLUGINS] = node
     app[alarms.ALARMS] = node

@@ -1,0 +1,161 @@
+"""The management port's connections. There is always room for one more, so that probes and scrapes get in.
+
+One beyond MANAGEMENT_CONNECTIONS_MAX ends the one that was accepted, or answered, the longest ago: strangers who never
+finish a request push out one another. Who says nothing whole for MANAGEMENT_REQUEST_MAX_S is ended, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Final, cast
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from flockmq.bounds import (
+    ACCEPTS_PER_TURN_MAX,
+    MANAGEMENT_ACCEPT_AGAIN_S,
+    MANAGEMENT_CONNECTIONS_MAX,
+    MANAGEMENT_REQUEST_MAX_S,
+)
+from flockmq.clock import SYSTEM
+from flockmq.logs import Sparing
+
+log: Final = logging.getLogger(__name__)
+
+
+class Connections:
+    """One per server."""
+
+    def __init__(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
+        self._listening = listening
+        self._tls = tls
+        self._open: dict[web.RequestHandler, _Connection] = {}
+        """Who was accepted, or answered, the longest ago comes first."""
+        self._again: asyncio.TimerHandle | None = None
+        self._sparing = Sparing(log, 1, SYSTEM.monotonic)
+
+    @contextlib.contextmanager
+    def accepting(self, make_handler: Callable[[], web.RequestHandler]) -> Iterator[None]:
+        """While the block runs; `make_handler` makes what speaks HTTP on one connection."""
+        self._listening.listen(LISTEN_BACKLOG_MAX)
+        self._accept_from_now_on(make_handler)
+        try:
+            yield
+        finally:
+            self._accept_no_more()
+
+    def close(self) -> None:
+        for connection in self._open.values():
+            connection.end()
+
+    @web.middleware
+    async def noting(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Note that a connection has asked, and that it is answered."""
+        connection = self._open.get(request.protocol)
+        if connection is None:
+            return await handler(request)
+        connection.has_asked()
+        try:
+            return await handler(request)
+        finally:
+            if self._open.pop(request.protocol, None) is not None:
+                self._open[request.protocol] = connection
+
+    def _accept_from_now_on(self, make_handler: Callable[[], web.RequestHandler]) -> None:
+        asyncio.get_running_loop().add_reader(self._listening, self._accept, make_handler)
+
+    def _accept_no_more(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._listening)
+        if self._again is not None:
+            self._again.cancel()
+
+    def _accept(self, make_handler: Callable[[], web.RequestHandler]) -> None:
+        for _ in range(ACCEPTS_PER_TURN_MAX):
+            try:
+                accepted, _ = self._listening.accept()
+            except (BlockingIOError, ConnectionError):
+                return
+            except OSError as error:
+                self._sparing.warning("a connection to the management port couldn't be accepted: %s", error)
+                self._accept_no_more()
+                loop = asyncio.get_running_loop()
+                self._again = loop.call_later(MANAGEMENT_ACCEPT_AGAIN_S, self._accept_from_now_on, make_handler)
+                return
+            accepted.setblocking(False)
+            self._welcome(accepted, make_handler())
+
+    def _welcome(self, accepted: socket.socket, handler: web.RequestHandler) -> None:
+        if len(self._open) >= MANAGEMENT_CONNECTIONS_MAX:
+            self._make_room()
+        self._open[handler] = _Connection(handler, accepted, self._tls, self._open.pop)
+
+    def _make_room(self) -> None:
+        self._sparing.warning(
+            "the management port has %d connections, and one more ends the oldest: let only those reach it who should",
+            len(self._open),
+        )
+        self._open.pop(next(iter(self._open))).end()
+
+
+class _Connection(asyncio.Protocol):
+    """One socket from its acceptance to its end, its TLS handshake included; `handler` hears what comes behind it."""
+
+    def __init__(
+        self,
+        handler: web.RequestHandler,
+        accepted: socket.socket,
+        tls: ssl.SSLContext | None,
+        forget: Callable[[web.RequestHandler, None], object],
+    ) -> None:
+        self._handler = handler
+        self._forget = forget
+        self._transport: asyncio.Transport | None = None
+        self._too_late = asyncio.get_running_loop().call_later(MANAGEMENT_REQUEST_MAX_S, self.end)
+        self._beginning = asyncio.create_task(self._begin(accepted, tls))
+
+    async def _begin(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: self, accepted, ssl=tls)
+        except (OSError, asyncio.CancelledError):
+            if self._transport is None:
+                accepted.close()
+                self._end_of_it()
+
+    def has_asked(self) -> None:
+        self._too_late.cancel()
+
+    def end(self) -> None:
+        if self._transport is None:
+            self._beginning.cancel()
+        else:
+            self._transport.abort()
+
+    def _end_of_it(self) -> None:
+        self._too_late.cancel()
+        self._forget(self._handler, None)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        self._handler.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_of_it()
+        self._handler.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._handler.data_received(data)
+
+    def eof_received(self) -> None:
+        self._handler.eof_received()
+
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()

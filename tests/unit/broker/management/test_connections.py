@@ -1,0 +1,171 @@
+"""Connections to the management port that say nothing whole, plain and amid TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+from aiohttp import web
+
+from flockmq.listeners import sockets
+from flockmq.management import answers, connections
+from flockmq.management.connections import Connections
+from unit.broker.listeners.pki import Pki
+
+MOST: Final = 4
+ASK: Final = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MANAGEMENT_CONNECTIONS_MAX", MOST)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (connections, answers):
+        monkeypatch.setattr(module, "MANAGEMENT_REQUEST_MAX_S", 0.1)
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Pki:
+    return Pki(tmp_path)
+
+
+class Clients:
+    """Of one server."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self._streams: list[Stream] = []
+
+    async def open(self, tls: ssl.SSLContext | None = None) -> Stream:
+        named = None if tls is None else "localhost"
+        stream = await asyncio.open_connection(*self._address, ssl=tls, server_hostname=named)
+        self._streams.append(stream)
+        return stream
+
+    def close(self) -> None:
+        for _, writer in self._streams:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Clients]:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text="here\n")
+
+    async def read(request: web.Request) -> web.Response:
+        try:
+            await answers.body_of(request, str)
+        except answers.Refused as error:
+            return web.Response(status=error.status)
+        return web.Response()
+
+    listening = sockets.bound("127.0.0.1", 0, "management.listen")
+    with closing(listening), closing(Connections(listening, tls)) as kept:
+        app = web.Application(middlewares=[kept.noting])
+        app.router.add_get("/", answer)
+        app.router.add_post("/", read)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        assert runner.server is not None
+        with kept.accepting(runner.server), closing(Clients(listening.getsockname())) as clients:
+            yield clients
+        await runner.cleanup()
+
+
+async def asked(stream: Stream) -> bytes:
+    reader, writer = stream
+    writer.write(ASK)
+    await reader.readuntil(b"\r\n\r\n")
+    return await reader.readexactly(len("here\n"))
+
+
+async def ends(stream: Stream) -> bool:
+    """Whether the server ends it, by FIN or by RST."""
+    try:
+        async with asyncio.timeout(5):
+            return await stream[0].read() == b""
+    except ConnectionResetError:
+        return True
+
+
+async def stays(stream: Stream) -> bool:
+    try:
+        async with asyncio.timeout(0.05):
+            await stream[0].read(1)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def test_one_more_ends_the_oldest_that_never_finished_a_request() -> None:
+    async with serving() as clients:
+        silent = [await clients.open() for _ in range(MOST)]
+        silent[0][1].write(ASK[:-2])
+        for _ in range(2):
+            assert await asked(await clients.open()) == b"here\n"
+        assert await ends(silent[0])
+        assert await ends(silent[1])
+        assert await stays(silent[2])
+        assert await stays(silent[3])
+
+
+async def test_who_was_answered_lately_outlasts_who_came_later_and_said_nothing() -> None:
+    async with serving() as clients:
+        probe = await clients.open()
+        silent = [await clients.open() for _ in range(MOST - 1)]
+        assert await asked(probe) == b"here\n"
+        another = await clients.open()
+        assert await ends(silent[0])
+        assert await asked(probe) == await asked(another) == b"here\n"
+
+
+async def test_tls_that_is_never_begun_takes_no_ones_place(pki: Pki) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*pki.server("localhost"))
+    async with serving(tls) as clients:
+        silent = [await clients.open() for _ in range(2 * MOST)]
+        probe = await clients.open(pki.trusting())
+        assert await asked(probe) == b"here\n"
+        assert [await ends(stream) for stream in silent[: MOST + 1]] == [True] * (MOST + 1)
+        assert await stays(silent[-1])
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("secured", [False, True])
+async def test_who_never_finishes_a_request_is_ended(pki: Pki, secured: bool) -> None:
+    tls = None
+    if secured:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(*pki.server("localhost"))
+    async with serving(tls) as clients:
+        silent = await clients.open()
+        begun = await clients.open()
+        begun[1].write(b"\x16\x03\x01\x02\x00" if secured else ASK[:-2])
+        assert await ends(silent)
+        assert await ends(begun)
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_a_body_that_never_comes_is_answered() -> None:
+    async with serving() as clients:
+        reader, writer = await clients.open()
+        writer.write(b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_who_was_answered_may_stay_and_ask_again() -> None:
+    async with serving() as clients:
+        probe = await clients.open()
+        assert await asked(probe) == b"here\n"
+        await asyncio.sleep(0.2)
+        assert await asked(probe) == b"here\n"
