@@ -19,6 +19,7 @@ from aiohttp.typedefs import Handler
 
 from flockmq.bounds import (
     ACCEPTS_PER_TURN_MAX,
+    LISTEN_BACKLOG_MAX,
     MANAGEMENT_ACCEPT_AGAIN_S,
     MANAGEMENT_CONNECTIONS_MAX,
     MANAGEMENT_REQUEST_MAX_S,
