@@ -2,7 +2,8 @@
 
 The first rule that fits decides. To publish, a rule fits when one of its filters matches the topic. To subscribe, an
 `allow` fits when one of its filters covers the whole of the filter asked for, a `deny` as soon as one overlaps it: what
-is denied can't be had by a wider wildcard. `eq FILTER` fits nothing but these very letters.
+is denied can't be had by a wider wildcard. `eq FILTER` fits nothing but these very letters. Only what might fit is
+looked at (`rule_index`).
 
 What always holds: what a client says of itself can't widen a rule. An `allow` with `${clientid}` or `${username}` never
 fits a client whose value has `/`, `+` or `#` in it, or makes `$SYS` and its like of it, or who has none.
@@ -13,12 +14,14 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import ipaddress
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from flockmq.auth.rule_index import HASH, PLUS, Levels, RuleIndex, Who, literal_levels
 from flockmq.auth.settings import Rule
 from flockmq.auth.template import Template
 from flockmq.bounds import RULES_OF_ONE_MAX
@@ -27,23 +30,22 @@ from flockmq.session.port import PUBLISH, SUBSCRIBE
 
 ACTIONS: Final = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "all": PUBLISH | SUBSCRIBE}
 FINGERPRINT_BYTES: Final = 8
+_FOUND_AS_LOOKED_AT: Final = 8
+"""To find so many costs what looking at one does."""
 CLIENT_VALUES: Final = ("clientid", "username", "peerhost", "cert_common_name")
-
-_PLUS: Final = b"+"
-_HASH: Final = b"#"
-Levels = Sequence[bytes]
 
 
 class Subject:
-    """Whom rules are held against."""
+    """Whom rules are held against, and how many of them were."""
 
-    __slots__ = ("clientid", "common_name", "peerhost", "username")
+    __slots__ = ("clientid", "common_name", "looked_at", "peerhost", "username")
 
     def __init__(self, clientid: str, username: str, peerhost: str, common_name: str | None = None) -> None:
         self.clientid = clientid
         self.username = username
         self.peerhost = peerhost
         self.common_name = common_name
+        self.looked_at = 0
 
     def value(self, name: str) -> str | None:
         """What `${name}` stands for; None: this client has none."""
@@ -60,7 +62,7 @@ class Subject:
 class Rules:
     """Some rules in their order. Raises ValueError that names the rule and the mend."""
 
-    __slots__ = ("_rules", "asks_where", "digest")
+    __slots__ = ("_index", "_patterns", "asks_where", "digest")
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         if len(rules) > RULES_OF_ONE_MAX:
@@ -68,12 +70,19 @@ class Rules:
         self.digest = digest(msgspec.json.encode(rules))
         self.asks_where = any(_asks_where(rule) for rule in rules)
         """Something depends on the client's address or certificate."""
-        self._rules: list[_Compiled] = []
+        self._index = RuleIndex()
+        self._patterns: list[tuple[_Compiled, Pattern]] = []
         for place, rule in enumerate(rules, start=1):
             try:
-                self._rules.append(_Compiled(rule))
+                self._add(rule)
             except ValueError as error:
                 raise ValueError(f"rule {place}: {error}") from None
+
+    def _add(self, rule: Rule) -> None:
+        compiled, who = _Compiled(rule), _who(rule)
+        for pattern in [_pattern(topic) for topic in rule.topics] or [_ANYTHING]:
+            self._index.add(len(self._patterns), who, pattern.begins, denies=not compiled.permits)
+            self._patterns.append((compiled, pattern))
 
     def about(self, subject: Subject) -> Sequence[Rules]:
         """They are the same for everybody."""
@@ -81,9 +90,13 @@ class Rules:
 
     def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
         """Whether it may; None: no rule says anything of it."""
-        levels = topic.split(b"/")
-        for rule in self._rules:
-            if rule.fits(subject, action, topic, levels, qos, retain):
+        levels = tuple(topic.split(b"/"))
+        found = self._index.find(subject.clientid, subject.username, levels, overlapping=action == SUBSCRIBE)
+        subject.looked_at += len(found) // _FOUND_AS_LOOKED_AT
+        for number in found:
+            subject.looked_at += 1
+            rule, pattern = self._patterns[number]
+            if rule.holds(subject, action, qos, retain) and pattern.fits(subject, rule.permits, action, topic, levels):
                 return rule.permits
         return None
 
@@ -100,27 +113,37 @@ def _asks_where(rule: Rule) -> bool:
     return bool(rule.ipaddr) or any("${peerhost}" in topic or "${cert_common_name}" in topic for topic in rule.topics)
 
 
+def _who(rule: Rule) -> Who | None:
+    """The one client id, or user, that a rule is about."""
+    for name, wanted in (("clientid", rule.clientid), ("username", rule.username)):
+        if wanted and not _is_glob(wanted):
+            return name, wanted
+    return None
+
+
 class _Compiled:
-    __slots__ = ("_action", "_networks", "_patterns", "_qos", "_retain", "_who", "permits")
+    """A rule but for its topics."""
+
+    __slots__ = ("_action", "_networks", "_qos", "_retain", "_who", "permits")
 
     def __init__(self, rule: Rule) -> None:
         self.permits = rule.permit == "allow"
         self._action = ACTIONS[rule.action]
-        self._patterns = [_pattern(topic) for topic in rule.topics]
         self._qos = frozenset(rule.qos)
         self._retain = rule.retain
-        self._who = [
+        self._who = tuple(
             (name, glob(wanted))
             for name, wanted in (("clientid", rule.clientid), ("username", rule.username))
             if wanted
-        ]
-        self._networks = [_network(text) for text in rule.ipaddr]
+        )
+        self._networks = tuple(_network(text) for text in rule.ipaddr)
         if rule.clientid == "" or rule.username == "":
             raise ValueError('clientid and username must not be empty; leave them away, or say "*"')
         if rule.retain is not None and rule.action == "subscribe":
             raise ValueError("retain is of publishes only")
 
-    def fits(self, subject: Subject, action: int, topic: bytes, levels: Levels, qos: int, retain: bool) -> bool:
+    def holds(self, subject: Subject, action: int, qos: int, retain: bool) -> bool:
+        """For this client, and what it does."""
         if not self._action & action or (self._qos and qos not in self._qos):
             return False
         if self._retain is not None and (action != PUBLISH or retain != self._retain):
@@ -128,23 +151,33 @@ class _Compiled:
         for name, is_wanted in self._who:
             if not is_wanted(subject.value(name) or ""):
                 return False
+        subject.looked_at += len(self._networks)
         if self._networks and not _is_in(subject.peerhost, self._networks):
             return subject.peerhost == UNKNOWN and not self.permits
-        return not self._patterns or any(
-            pattern.fits(subject, self.permits, action, topic, levels) for pattern in self._patterns
-        )
+        return True
 
 
 # --- topics ---------------------------------------------------------------------------------------------------------
 
 
+class _Anything:
+    """A rule without topics is about all of them."""
+
+    __slots__ = ()
+    begins: Final[Levels] = ()
+
+    def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
+        return True
+
+
 class _Equal:
     """`eq FILTER`."""
 
-    __slots__ = ("_filter",)
+    __slots__ = ("_filter", "begins")
 
     def __init__(self, filter: bytes) -> None:
         self._filter = filter
+        self.begins = literal_levels(filter.split(b"/"))
 
     def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
         return topic == self._filter
@@ -153,10 +186,11 @@ class _Equal:
 class _Fixed:
     """A filter without placeholders."""
 
-    __slots__ = ("_levels",)
+    __slots__ = ("_levels", "begins")
 
     def __init__(self, filter: bytes) -> None:
-        self._levels = filter.split(b"/")
+        self._levels = tuple(filter.split(b"/"))
+        self.begins = literal_levels(self._levels)
 
     def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
         return _fits(self._levels, permits, action, levels)
@@ -165,24 +199,27 @@ class _Fixed:
 class _Personal:
     """A filter with placeholders, each of which stands for a part of one level."""
 
-    __slots__ = ("_is_system", "_template")
+    __slots__ = ("_is_system", "_template", "begins")
 
-    def __init__(self, template: Template) -> None:
+    def __init__(self, text: str, template: Template) -> None:
         self._template = template
         self._is_system = _is_system(template.render(lambda _: "x").encode())
+        same_for_all = itertools.takewhile(lambda level: "${" not in level, text.split("/"))
+        self.begins = literal_levels([level.encode() for level in same_for_all])
 
     def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
         values = [subject.value(name) for name in self._template.names]
         if None in values or (permits and any(_UNSAFE.search(value) for value in values if value is not None)):
             return False
-        own = self._template.render(subject.value).encode().split(b"/")
+        own = tuple(self._template.render(subject.value).encode().split(b"/"))
         if permits and _is_system(own[0]) and not self._is_system:
             return False
         return _fits(own, permits, action, levels)
 
 
 _UNSAFE: Final = re.compile(r"[/+#]|^$")
-Pattern = _Equal | _Fixed | _Personal
+_ANYTHING: Final = _Anything()
+Pattern = _Anything | _Equal | _Fixed | _Personal
 
 
 def _pattern(text: str) -> Pattern:
@@ -193,7 +230,7 @@ def _pattern(text: str) -> Pattern:
         template = Template(text, CLIENT_VALUES)
     except ValueError as error:
         raise ValueError(f"topic {text!r}: {error}") from None
-    return _Personal(template) if template.names else _Fixed(text.encode())
+    return _Personal(text, template) if template.names else _Fixed(text.encode())
 
 
 def _check_filter(text: str) -> None:
@@ -206,7 +243,7 @@ def _check_filter(text: str) -> None:
 
 
 def _fits(own: Levels, permits: bool, action: int, asked: Levels) -> bool:
-    if _is_system(asked[0]) and own[0] in (_PLUS, _HASH):
+    if _is_system(asked[0]) and own[0] in (PLUS, HASH):
         return False
     if action == PUBLISH or permits:
         return covers(own, asked)
@@ -216,26 +253,26 @@ def _fits(own: Levels, permits: bool, action: int, asked: Levels) -> bool:
 def covers(own: Levels, asked: Levels) -> bool:
     """Every topic that `asked`, a topic or a filter, matches is matched by the filter `own`."""
     for place, level in enumerate(own):
-        if level == _HASH:
+        if level == HASH:
             return True
-        if place == len(asked) or asked[place] == _HASH:
+        if place == len(asked) or asked[place] == HASH:
             return False
-        if level not in (_PLUS, asked[place]) or (level != _PLUS and asked[place] == _PLUS):
+        if level not in (PLUS, asked[place]) or (level != PLUS and asked[place] == PLUS):
             return False
     return len(own) == len(asked)
 
 
 def overlaps(one: Levels, other: Levels) -> bool:
     """There is a topic that both filters match."""
-    if (_is_system(one[0]) and other[0] in (_PLUS, _HASH)) or (_is_system(other[0]) and one[0] in (_PLUS, _HASH)):
+    if (_is_system(one[0]) and other[0] in (PLUS, HASH)) or (_is_system(other[0]) and one[0] in (PLUS, HASH)):
         return False
     for mine, theirs in zip(one, other, strict=False):
-        if _HASH in (mine, theirs):
+        if HASH in (mine, theirs):
             return True
-        if mine != theirs and _PLUS not in (mine, theirs):
+        if mine != theirs and PLUS not in (mine, theirs):
             return False
     longer = max(one, other, key=len)
-    return len(one) == len(other) or longer[min(len(one), len(other))] == _HASH
+    return len(one) == len(other) or longer[min(len(one), len(other))] == HASH
 
 
 def _is_system(level: bytes) -> bool:
@@ -245,10 +282,10 @@ def _is_system(level: bytes) -> bool:
 
 def tells_of_clients(filter: bytes) -> bool:
     """It is about client ids, user names and addresses, or about these too."""
-    return filter.startswith(b"$SYS/") and overlaps(filter.split(b"/"), _CLIENTS)
+    return filter.startswith(b"$SYS/") and overlaps(tuple(filter.split(b"/")), _CLIENTS)
 
 
-_CLIENTS: Final = (b"$SYS", b"brokers", b"+", b"clients", b"#")
+_CLIENTS: Final[Levels] = (b"$SYS", b"brokers", b"+", b"clients", b"#")
 
 # --- who ------------------------------------------------------------------------------------------------------------
 
@@ -257,10 +294,14 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 def glob(wanted: str) -> Callable[[str], bool]:
     """A text, in which `*` stands for any letters and `?` for one."""
-    if not any(letter in wanted for letter in "*?"):
+    if not _is_glob(wanted):
         return wanted.__eq__
     match = re.compile(fnmatch.translate(wanted.replace("[", "[[]"))).fullmatch
     return lambda text: match(text) is not None
+
+
+def _is_glob(wanted: str) -> bool:
+    return any(letter in wanted for letter in "*?")
 
 
 def _network(text: str) -> Network:

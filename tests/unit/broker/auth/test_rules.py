@@ -6,9 +6,10 @@ import itertools
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flockmq.auth.rule_index import RuleIndex
 from flockmq.auth.rules import Rules, Subject, claimed, covers, overlaps
 from flockmq.auth.settings import Rule
 from flockmq.session.port import PUBLISH, SUBSCRIBE
@@ -168,8 +169,8 @@ def matches(filter: list[str], topic: list[str]) -> bool:
     return len(filter) == len(topic)
 
 
-def raw(levels: list[str]) -> list[bytes]:
-    return [level.encode() for level in levels]
+def raw(levels: list[str]) -> tuple[bytes, ...]:
+    return tuple(level.encode() for level in levels)
 
 
 @given(filters, filters)
@@ -186,6 +187,81 @@ def test_publishing_agrees_with_matching(filter: list[str], topic: list[str]) ->
     rules = Rules([allow("/".join(filter))]) if "/".join(filter) else None
     if rules is not None and "/".join(topic):
         assert publish(rules, "/".join(topic)) == (True if matches(filter, topic) else None)
+
+
+# --- what isn't looked at --------------------------------------------------------------------------------------------
+
+
+def test_rules_that_cant_fit_cost_nothing() -> None:
+    own = [allow(f"plant/{number}/+/state") for number in range(330)]
+    denied = [deny(f"secret/{number}/#") for number in range(330)]
+    others = [allow("#", username=f"user {number}") for number in range(165)]
+    others += [allow("#", clientid=f"client {number}") for number in range(165)]
+    rules = Rules([*others, *denied, *own])
+    for action, topic, decision in [
+        (PUBLISH, "plant/7/line/state", True),
+        (SUBSCRIBE, "plant/7/line/state", True),
+        (SUBSCRIBE, "plant/7/+/state", True),
+        (SUBSCRIBE, "secret/7/+", False),
+        (PUBLISH, "elsewhere", None),
+        (SUBSCRIBE, "elsewhere/#", None),
+        (SUBSCRIBE, "plant/+", None),
+    ]:
+        subject = Subject("meter-1", "jo", "10.1.2.3")
+        assert rules.decide(subject, action, topic.encode(), 0, False) is decision
+        assert subject.looked_at <= 1, topic
+
+
+class Everything(RuleIndex):
+    """Leaves nothing out."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, rules: Rules) -> None:
+        self._count = len(rules._patterns)
+
+    def find(self, clientid: str, username: str, asked: tuple[bytes, ...], *, overlapping: bool) -> list[int]:
+        return list(range(self._count))
+
+
+NAMES = ("a", "b", "a/b", "+", "#", "$x", "")
+SUBJECTS = [
+    Subject(clientid, username, peerhost)
+    for clientid, username in itertools.product(NAMES, ("a", "#", ""))
+    for peerhost in ("10.1.2.3", "192.0.2.1", "?")
+]
+ASKED = [
+    list(levels) for length in (1, 2, 3) for levels in itertools.product(("a", "b", "", "+", "#", "$x"), repeat=length)
+]
+ASKED = [levels for levels in ASKED if "#" not in levels[:-1] and any(levels)]
+topics = st.one_of(
+    st.lists(st.sampled_from(("a", "b", "", "+", "$x", "${clientid}", "a${username}")), min_size=1, max_size=3).flatmap(
+        lambda levels: st.sampled_from(["/".join(levels) or "a", "/".join([*levels, "#"]), "#"])
+    ),
+    st.sampled_from(ASKED).map(lambda levels: "eq " + "/".join(levels)),
+)
+some_rules = st.builds(
+    Rule,
+    permit=st.sampled_from(("allow", "deny")),
+    action=st.sampled_from(("publish", "subscribe", "all")),
+    topics=st.lists(topics, max_size=3).map(tuple),
+    qos=st.sampled_from(((), (), (0,), (1, 2))),
+    username=st.sampled_from((None, None, "a", "*")),
+    clientid=st.sampled_from((None, None, "a", "b", "a/b", "?")),
+    ipaddr=st.sampled_from(((), (), ("10.0.0.0/8",))),
+)
+
+
+@settings(max_examples=200)
+@given(st.lists(some_rules, max_size=10), st.sampled_from(SUBJECTS), st.integers(0, 2))
+def test_what_isnt_looked_at_decides_nothing(rules: list[Rule], subject: Subject, qos: int) -> None:
+    indexed, plain = Rules(rules), Rules(rules)
+    plain._index = Everything(plain)
+    for levels in ASKED:
+        asked = "/".join(levels)
+        assert subscribe(indexed, asked, subject, qos) == subscribe(plain, asked, subject, qos), asked
+        if not {"+", "#"} & set(levels):
+            assert publish(indexed, asked, subject, qos) == publish(plain, asked, subject, qos), asked
 
 
 # --- what others say ------------------------------------------------------------------------------------------------
