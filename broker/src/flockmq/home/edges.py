@@ -12,7 +12,6 @@ from typing import Protocol
 
 from flockmq.home.changes import Changes
 from flockmq.session.durable import DurableSession
-from flockmq.session.front import without_qos0
 from flockmq.session.homed import HomedRouter
 from flockmq.session.journal import Journal
 from flockmq.session.journaled import HomeSink
@@ -81,13 +80,12 @@ class Node:
 
 class ToFront(HomeSink):
     """The way to the connection's node, once a turn. `cuts`: those of the node after which all of it went again.
-    `is_told`: the node was told that its connection is admitted; `is_held`: what the session may hear of isn't known
-    yet, so that nothing of QoS 0 goes there; `former_expiry_s`: what the session's was before that,
+    `is_told`: the node was told that its connection is admitted; `former_expiry_s`: what the session's was before that,
     -1 for none.
     """
 
     __slots__ = (
-        "client_id", "cuts", "deliver", "former_expiry_s", "heard", "is_held", "is_told", "node", "on_flow",
+        "client_id", "cuts", "deliver", "former_expiry_s", "heard", "is_told", "node", "on_flow",
         "on_overflow", "token", "waiting",
     )  # fmt: skip
 
@@ -114,7 +112,7 @@ class ToFront(HomeSink):
         """What is asked behind a SUBSCRIBE, while that isn't placed."""
         self.client_id = client_id
         self.token = token
-        self.is_told = self.is_held = False
+        self.is_told = False
         self.former_expiry_s = -1
 
     def overflow(self) -> None:
@@ -128,8 +126,5 @@ class ToFront(HomeSink):
             packets = b"".join(self.out)
             self.out.clear()
             self.out_bytes = 0
-            if self.is_held:
-                packets, dropped = without_qos0(packets)
-                self.router.counters.dropped_revoked += dropped
             if self.cuts == self.node.cuts:
                 self.deliver(self.node.incarnation, self.token, packets)

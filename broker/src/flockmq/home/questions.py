@@ -72,7 +72,6 @@ class Questions:
                 was_held = session.must_be_judged
                 session.judged_by(rules)
                 if was_held:
-                    sink.is_held = False
                     session.send_again()
                 self._holding.seal()
                 self._holding.settle(session.journal.slot, partial(answer, wire.encode(reasons)))

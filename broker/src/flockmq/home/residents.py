@@ -226,7 +226,6 @@ class Residents:
         slot.clients[client_id] = None
         sink = self._attach(session, token)
         sink.former_expiry_s = former_expiry_s
-        sink.is_held = session.must_be_judged
         self.holding.seal()
         self._store.barrier(slot.number, partial(self._opened, session, token, present, answer))
 
@@ -341,7 +340,7 @@ class Residents:
             self.sessions.open(fresh, False)
         session.goes_on_by(opening.rules)
         sink = self._attach(session, token)
-        sink.is_told, sink.is_held = True, session.must_be_judged
+        sink.is_told = True
         self._expected.pop(client_id, None)
         session.reported(pairs)
         session.send_again()

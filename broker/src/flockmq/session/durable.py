@@ -84,7 +84,7 @@ from flockmq.session.settling import (
     PUBREC_REFUSED,
     PUBREL,
 )
-from flockmq.session.sink import LAGGING, Sink
+from flockmq.session.sink import AWAY, FLOWING, LAGGING, Sink
 
 PACKET_IDS: Final = 65_535
 
@@ -169,6 +169,7 @@ class DurableSession(JournaledSession):
         super().attach(sink, limits, window, max_packet_bytes)
         assert isinstance(sink, HomeSink)
         self._front = sink
+        self._front.flow = AWAY
         self._held = self._is_returning = True
         self._sends_again_later = self.must_be_judged = False
         self._unsent = None
@@ -185,6 +186,7 @@ class DurableSession(JournaledSession):
         inflight = self.inflight
         if inflight is None or self._front is None or self.must_be_judged:
             return
+        self._is_there(self._front)
         self._sends_again_later = self._unwritten_returns > 0
         if self._sends_again_later:
             self._send_qos0()
@@ -198,6 +200,12 @@ class DurableSession(JournaledSession):
         self._send_waiting(inflight)
         self._send_qos0()
         self.count()
+
+    def _is_there(self, front: HomeSink) -> None:
+        """From now on what comes at QoS 0 goes to it, behind what waited."""
+        if front.flow == AWAY:
+            front.flow = FLOWING
+            front.router.reached_anew(self)
 
     def _send_qos0(self) -> None:
         if self._queued_qos0:

@@ -50,8 +50,9 @@ class HomeSink(Sink):
     """A session's way to its front on the node of the connection. The home implements `flush`, which brings what was
     put to `Front.arrived`, `flow_changed`, and `overflow`, which makes the session leave at once.
 
-    What is put comes in its order, or all that follows is lost, and `send_again` mends that. The client's pace is told
-    by what it acknowledges: FLOWING, CONGESTED and LAGGING as in pacing.py, but it is never cut off for its pace alone.
+    What is put comes in its order, or all that follows is lost, and `send_again` mends that. It is AWAY while a client
+    that came back may be sent nothing: QoS 0 waits then, too. Its pace is told by what it acknowledges: FLOWING,
+    CONGESTED and LAGGING as in pacing.py, but it is never cut off for its pace alone.
     """
 
     __slots__ = ("congested_s", "progress_s", "router")
@@ -75,7 +76,7 @@ class HomeSink(Sink):
     def progressed(self, is_crowded: bool) -> None:
         """The client acknowledged something."""
         self.progress_s = self.router.now_s
-        if self.flow != FLOWING and not is_crowded:
+        if self.flow in (CONGESTED, LAGGING) and not is_crowded:
             self.flow = FLOWING
             self.flow_changed()
 

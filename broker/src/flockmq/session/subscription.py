@@ -5,6 +5,7 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from flockmq.session.session import Session
+from flockmq.session.sink import AWAY
 
 
 @mypyc_attr(acyclic=True)
@@ -37,5 +38,5 @@ class Subscription:
             and not self.identifiers
             and session.max_packet_bytes == 0
             and session.aliases is None
-            and session.window != 0
+            and session.sink.flow != AWAY
         )

@@ -249,6 +249,11 @@ class Home:
         self.residents.letters.take(letters, self.epoch if epoch is None else epoch, SENDER, done.append)
         return done
 
+    def take_run(self, *payloads: str, topic: str = "a/b") -> None:
+        """Of QoS 0."""
+        run = b"".join([publish(4, topic, payload) for payload in payloads])
+        self.residents.letters.take_runs([Letter(b"", 0, b"", 4, run)])
+
     def packets(self) -> list[bytes]:
         """For the client."""
         self.flush_soon()
@@ -258,6 +263,9 @@ class Home:
 
     def payloads(self) -> list[bytes]:
         return [packet[9:] for packet in self.packets()]
+
+    def payloads_of_run(self) -> list[bytes]:
+        return [packet[7:] for packet in self.packets()]
 
 
 async def another(redis: Redis, machine: Machine | None = None) -> Home:

@@ -11,7 +11,6 @@ from flockmq.home.wire import LASTS, PRESENT, UNJUDGED
 from flockmq.session.journal import JUDGED, asked_field
 from unit.broker.home.redis import Redis
 from unit.broker.home.rooms import EDGE, ID, SLOT, Home, another, opening
-from unit.broker.session.harness import publish
 
 ONE, OTHER = b"rules 01", b"rules 02"
 
@@ -69,15 +68,16 @@ async def test_what_waits_by_what_is_denied_goes_nowhere(redis: Redis, home: Hom
     assert home.open(3, by(OTHER, 3)) == [LASTS | PRESENT]
 
 
-async def test_nothing_of_qos_0_comes_either(home: Home) -> None:
+async def test_what_comes_at_qos_0_waits_too(home: Home) -> None:
     left_behind(home)
     home.open(2, by(OTHER, 2))
-    session = home.residents.sessions.by_id[ID]
-    session.sink.put(publish(4, "a/b", "x"))
+    home.take_run("1")
+    home.take_run("2", topic="b")
     assert home.packets() == []
-    home.ask(2, wire.Judged([], OTHER))
-    session.sink.put(publish(4, "a/b", "y"))
-    assert [packet[-1:] for packet in home.packets()] == [b"y"]
+    home.ask(2, wire.Judged([b"b"], OTHER))
+    home.take_run("3")
+    assert home.payloads_of_run() == [b"1", b"3"]
+    assert home.router.counters.dropped_revoked == 1
 
 
 async def test_who_was_not_judged_when_its_node_died_is_the_next_time(home: Home) -> None:

@@ -689,6 +689,21 @@ async def test_nothing_goes_again_before_its_connection_is_admitted(
     assert home.payloads() == [b"1"]
 
 
+async def test_MQTT_4_6_0_6_QoS_0_passes_nothing_that_waited_while_its_connection_is_admitted(home: Home) -> None:
+    """What is sent before that may come behind it all the same: what is answered overtakes it on the link."""
+    subscribed(home)
+    home.residents.leave(ID, 1, -1, False)
+    home.take_run("old")
+    home.disk.holds = True
+    answers = home.open(2, opening(2))
+    home.take_run("new")
+    assert (answers, home.packets()) == ([], [])
+    await home.commit()
+    assert len(answers) == 1
+    home.take_run("newer")
+    assert home.payloads_of_run() == [b"old", b"new", b"newer"]
+
+
 async def test_a_link_that_is_found_lost_after_its_front_had_said_so_holds_nothing_back(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -703,18 +718,12 @@ async def test_a_link_that_is_found_lost_after_its_front_had_said_so_holds_nothi
 
 async def test_QoS_0_goes_on_to_who_was_there_and_may_have_missed_something(home: Home) -> None:
     subscribed(home)
-    run(home, b"1")
+    home.take_run("1")
     home.residents.cut(EDGE)
     assert home.residents.resume(ID, EDGE, 1, opening(1), b"")
     home.packets()
-    run(home, b"2")
-    assert [packet[7:] for packet in home.packets()] == [b"2"]
-
-
-def run(home: Home, payload: bytes) -> None:
-    """Of QoS 0."""
-    packet = publication(4, 0, False, b"a/b", payload, b"").packet
-    home.residents.letters.take_runs([Letter(b"", 0, b"", 4, packet)])
+    home.take_run("2")
+    assert home.payloads_of_run() == [b"2"]
 
 
 def owned(nonce: int, user: bytes | None, *, clean: bool = False) -> wire.Opening:
