@@ -1,7 +1,7 @@
 """Users in the cluster's own log (backend `built_in_database`): by password, and by SCRAM-SHA-256.
 
-What always holds: whether a user exists, or is disabled, can't be told from the time that an answer takes, nor from a
-SCRAM challenge.
+What always holds: who is let in is a user at that moment, however long the proof took; whether a user exists, or is
+disabled, can't be told from the time that an answer takes, nor from a SCRAM challenge.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flockmq.auth.client_ids import ClientIds
 from flockmq.auth.pool import Busy, HashPool, Verified
 from flockmq.auth.scram_iterations import ScramIterations
 from flockmq.auth.settings import BuiltIn
-from flockmq.auth.users import Lookup, enabled, is_disabled
+from flockmq.auth.users import Lookup, enabled, is_disabled, loses
 from flockmq.bounds import PASSWORD_MAX_BYTES
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.shards import User
@@ -76,7 +76,13 @@ class BuiltInAuthenticator:
             return Pass.BUSY
         if user is None:
             return Pass.UNKNOWN
-        return _granted(attempt, user_id, user) if right else WRONG
+        return _still_granted(attempt, user_id, user, self._user) if right else WRONG
+
+
+def _still_granted(attempt: Attempt, user_id: bytes, then: User, lookup: Lookup) -> Granted | Refused:
+    """The proof took time: `then` it was the right one, and the user may have changed since."""
+    now = lookup(user_id.decode())
+    return WRONG if now is None or loses(then, now) else _granted(attempt, user_id, now)
 
 
 def _granted(attempt: Attempt, user_id: bytes, user: User) -> Granted:
@@ -128,7 +134,7 @@ class ScramExchange:
             return Refused(Reason.BAD_USER_NAME_OR_PASSWORD, f"SCRAM: {error}"), b""
         if self._user is None:
             return WRONG, b""
-        granted: Verdict = _granted(self.attempt, self.attempt.username or b"", self._user)
+        granted: Verdict = _still_granted(self.attempt, self.attempt.username or b"", self._user, self._lookup)
         if self._client_ids is not None:
             granted = self._client_ids.judged(self.attempt, granted)
         return granted, proof

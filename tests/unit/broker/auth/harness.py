@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import hmac
 from collections.abc import Sequence
 from typing import cast
 
@@ -60,3 +63,16 @@ def attempt(
         None if password is None else password.encode(),
         PeerInfo(host, 1, "tcp:default", certificate=certificate),
     )
+
+
+def proved(password: str, first: bytes, challenge: bytes) -> bytes:
+    """The last SCRAM message of a client with this password."""
+    said = dict(part.split("=", 1) for part in challenge.decode().split(","))
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(said["s"]), int(said["i"]))
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    header, _, bare = first.partition(b",,")
+    binding = base64.b64encode(header + b",,")
+    without = b"c=" + binding + b",r=" + said["r"].encode()
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), bare + b"," + challenge + b"," + without, "sha256")
+    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+    return without + b",p=" + base64.b64encode(proof)

@@ -15,6 +15,8 @@ from flockmq.auth.chain import Chain, Outcome
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
 from flockmq.auth.hashing import decoy, made
 from flockmq.auth.pool import HashPool, Verified
+from flockmq.auth.scram import Verifier
+from flockmq.auth.scram_iterations import ScramIterations
 from flockmq.auth.settings import BuiltIn, Certificate, FailedLogins, Pbkdf2
 from flockmq.auth.users import disabled, enabled
 from flockmq.bounds import LOGINS_OF_NAME_MAX
@@ -22,7 +24,7 @@ from flockmq.clock import Clock
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.shards import User
 from flockmq.session.peer import Certificate as PeerCertificate
-from unit.broker.auth.harness import attempt
+from unit.broker.auth.harness import attempt, proved
 
 DENIED = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "test")
 Answer = Verdict | Callable[[], Coroutine[None, None, Verdict]]
@@ -226,6 +228,49 @@ async def test_a_disabled_user_costs_and_hears_what_a_wrong_password_does(pool: 
     users.users["jo"] = enabled(users.users["jo"])
     assert users.users["jo"] == right
     assert at_once(users.by_name, attempt(username="jo", password="pw")).reason == Reason.SUCCESS
+
+
+@pytest.mark.parametrize("meanwhile", [None, disabled(User(made(b"pw", CHEAP))), User(made(b"other", CHEAP))])
+async def test_a_user_who_changes_while_its_password_is_hashed_isnt_let_in(
+    pool: HashPool, meanwhile: User | None
+) -> None:
+    users = Users(pool)
+    outcome = asyncio.ensure_future(decided(users.by_name, attempt(username="jo", password="pw")))
+    await asyncio.sleep(0)
+    if meanwhile is None:
+        del users.users["jo"]
+    else:
+        users.users["jo"] = meanwhile
+    assert (await outcome).reason == Reason.BAD_USER_NAME_OR_PASSWORD
+
+
+VERIFIER = str(Verifier.made("pw", 1, b"salt"))
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "reason"),
+    [
+        (User("", VERIFIER), Reason.SUCCESS),
+        (None, Reason.BAD_USER_NAME_OR_PASSWORD),
+        (disabled(User("", VERIFIER)), Reason.BAD_USER_NAME_OR_PASSWORD),
+        (User("", str(Verifier.made("other", 1, b"salt"))), Reason.BAD_USER_NAME_OR_PASSWORD),
+    ],
+)
+def test_a_user_who_changes_amid_an_exchange_isnt_let_in(meanwhile: User | None, reason: Reason) -> None:
+    users = {"jo": User("", VERIFIER)}
+    iterations = ScramIterations(1)
+    chain = Chain([], None, lambda tried: ScramExchange(users.get, iterations, lambda: b"pepper", None, tried))
+    exchange = chain.exchange(b"SCRAM-SHA-256", attempt())
+    assert exchange is not None
+    first = b"n,,n=jo,r=nonce"
+    challenge = chain.feed(exchange, first)
+    assert isinstance(challenge, bytes)
+    users.pop("jo")
+    if meanwhile is not None:
+        users["jo"] = meanwhile
+    outcome = chain.feed(exchange, proved("pw", first, challenge))
+    assert isinstance(outcome, Outcome)
+    assert outcome.reason == reason
 
 
 async def test_who_comes_back_costs_no_hash_until_the_password_changes(pool: HashPool) -> None:

@@ -2,8 +2,6 @@
 
 import base64
 import contextlib
-import hashlib
-import hmac
 import time
 
 import pytest
@@ -11,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq.auth.scram import ClientFirst, ScramError, Server, Verifier, saslprep
+from unit.broker.auth.harness import proved
 
 # RFC 7677, section 3.
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -23,19 +22,6 @@ SIGNATURE = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 def server(verifier: Verifier | None = None, first: bytes = FIRST) -> Server:
     return Server(ClientFirst.parse(first), verifier or Verifier.made("pencil", 4096, SALT), NONCE)
-
-
-def proved(password: str, first: bytes, challenge: bytes) -> bytes:
-    """The last message of a client with this password."""
-    said = dict(part.split("=", 1) for part in challenge.decode().split(","))
-    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(said["s"]), int(said["i"]))
-    client_key = hmac.digest(salted, b"Client Key", "sha256")
-    header, _, bare = first.partition(b",,")
-    binding = base64.b64encode(header + b",,")
-    without = b"c=" + binding + b",r=" + said["r"].encode()
-    signature = hmac.digest(hashlib.sha256(client_key).digest(), bare + b"," + challenge + b"," + without, "sha256")
-    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
-    return without + b",p=" + base64.b64encode(proof)
 
 
 def test_the_exchange_of_the_rfc() -> None:
