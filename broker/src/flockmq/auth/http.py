@@ -44,11 +44,18 @@ class HttpAuthenticator:
                 except (ValueError, msgspec.ValidationError) as error:
                     log.warning("client %r has an acl that can't be read: %s", attempt.value("clientid"), error)
                     return Refused(Reason.NOT_AUTHORIZED, "the service's acl can't be read")
+                if answer.expire_at is not None and answer.expire_at <= 0:
+                    log.warning(
+                        "client %r has an expire_at that is no time: %r; it is in seconds since the epoch",
+                        attempt.value("clientid"),
+                        answer.expire_at,
+                    )
+                    return Refused(Reason.NOT_AUTHORIZED, "the service's expire_at is no time")
                 return Granted(
                     attempt.username or b"",
                     is_superuser=answer.is_superuser,
                     rules=rules,
-                    expires_at_s=answer.expire_at,
+                    expires_at_s=answer.expire_at or 0.0,
                     attributes=answer.client_attrs or None,
                 )
             case "deny":

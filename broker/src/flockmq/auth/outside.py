@@ -46,8 +46,8 @@ class Answer(msgspec.Struct, frozen=True):
     result: str
     is_superuser: bool = False
     acl: object = None
-    expire_at: float = 0.0
-    """Seconds since the epoch."""
+    expire_at: float | None = None
+    """Seconds since the epoch; None: never."""
     client_attrs: dict[str, str] = {}
 
 

@@ -14,12 +14,16 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from flockmq.auth import outside
 from flockmq.auth.attempt import Granted, Pass
+from flockmq.auth.chain import Chain, Outcome
+from flockmq.auth.http import HttpAuthenticator
 from flockmq.auth.jwks import KeySet
 from flockmq.auth.jwt import JwtAuthenticator
 from flockmq.auth.outside import Answer, Crowded, Service, Unanswered
 from flockmq.auth.settings import Http, Jwt
 from flockmq.bounds import ANSWER_MAX_BYTES, JWKS_MAX_BYTES
+from flockmq.clock import Clock
 from flockmq.errors import ConfigError
+from flockmq.mqtt.reason import Reason
 from unit.broker.auth.harness import attempt
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -129,6 +133,37 @@ async def test_a_url_that_a_client_makes_senseless_is_not_asked(caplog: pytest.L
         with pytest.raises(Unanswered):
             await ask(Http(url="http://${clientid}/"))
     assert len(caplog.records) == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("", Reason.SUCCESS),
+        (', "expire_at": null', Reason.SUCCESS),
+        (', "expire_at": 1001', Reason.SUCCESS),
+        (', "expire_at": 1000', Reason.BAD_USER_NAME_OR_PASSWORD),
+        (', "expire_at": 0.5', Reason.BAD_USER_NAME_OR_PASSWORD),
+        (', "expire_at": 0', Reason.NOT_AUTHORIZED),
+        (', "expire_at": -1', Reason.NOT_AUTHORIZED),
+        (', "expire_at": "1001"', Reason.SERVER_UNAVAILABLE),
+        (', "expire_at": true', Reason.SERVER_UNAVAILABLE),
+    ],
+)
+async def test_who_has_no_time_left_isnt_let_in(
+    server: Server, caplog: pytest.LogCaptureFixture, said: str, reason: Reason
+) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(text=f'{{"result": "allow"{said}}}')
+
+    server.handler = handler
+    clock = Clock(lambda: 0.0, lambda: 1000.0)
+    chain = Chain([HttpAuthenticator(Http(url=server.url), "here", clock)], None, clock=clock)
+    await chain.start()
+    done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    chain.authenticate(attempt("c", "jo", "pw"), done.set_result)
+    assert (await done).reason == reason
+    assert ("expire_at" in caplog.text) == (reason in (Reason.NOT_AUTHORIZED, Reason.SERVER_UNAVAILABLE))
+    await chain.stop()
 
 
 async def test_no_content_is_a_yes(server: Server) -> None:
