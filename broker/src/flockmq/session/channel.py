@@ -429,10 +429,10 @@ class Channel(Publisher):
         session = self.session
         assert session is not None
         will = self.will if was == CONNECTED else None
-        self.port.gone(self, session, will)
-        self.will = None
         if reason == Reason.SESSION_TAKEN_OVER and self.line is not None:
             self.line.supersede()
+        self.port.gone(self, session, will)
+        self.will = None
         self.leave(session)
 
     # Time and pace.

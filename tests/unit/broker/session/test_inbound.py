@@ -145,6 +145,20 @@ def test_of_who_was_taken_over_nothing_comes_at_qos_0_behind_what_its_next_conne
     assert node.router.counters.dropped_left == 1
 
 
+def test_of_who_was_taken_over_nothing_comes_at_qos_0_where_what_it_waits_for_ends_with_its_connection(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscriber, publisher = node.client("s"), node.client("p")
+    node.subscribe(subscriber, ("a", 1))
+    node.port.hold = True
+    node.feed(publisher, message(1, retain=True) + message(2, qos=0))
+    monkeypatch.setattr(node.port, "gone", lambda *_: node.port.inbound[0].logged(Reason.UNSPECIFIED_ERROR))
+    publisher.close(Reason.SESSION_TAKEN_OVER)
+    node.turn()
+    assert subscriber.packets() == []
+    assert node.router.counters.dropped_left == 1
+
+
 def test_a_qos_2_repeat_of_a_message_that_waits_is_not_acknowledged_early(node: Node) -> None:
     peer, publisher = other(node, b"a"), node.client("p")
     assert node.feed(publisher, message(7, qos=2) * 2) == []
