@@ -132,6 +132,17 @@ def test_a_client_is_kicked_from_anywhere_and_keeps_its_session(cluster: Cluster
         assert "'client-11' isn't connected" in said
 
 
+def test_a_session_that_is_ended_takes_its_connection_along_which_hears_why(cluster: Cluster) -> None:
+    for number, (name, node) in enumerate(zip(NAMES, cluster.nodes, strict=False)):
+        with cluster.client(name, lasts=number % 2 == 0) as client:
+            assert api(node, "DELETE", f"/sessions/{name}") == (204, None)
+            assert client.disconnected.wait(30)
+            assert client.reason == "Administrative action"
+        assert api(node, "GET", f"/sessions/{name}")[0] == 404
+        with cluster.client(name, lasts=True) as again:
+            assert not again.session_present
+
+
 def test_a_client_whose_id_fits_into_no_path_is_kicked_and_its_session_ended(cluster: Cluster) -> None:
     node = cluster.edges[1]
     for name in ("long" * 15_000, "kick"):

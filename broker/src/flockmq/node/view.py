@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -176,10 +177,14 @@ class View:
         return await self._node.directory.session(client_id, after, limit)
 
     async def end_session(self, client_id: str) -> bool:
-        """As a CONNECT that wants none does, by a connection that is gone at once."""
+        """Its connection first, which hears why. Then as a CONNECT that wants no session does, by a connection that is
+        gone at once: that ends what nobody can be asked about, too."""
+        was_connected = False
+        with contextlib.suppress(Unavailable):
+            was_connected = await self.kick(client_id)
         answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._node.homes.attach(client_id.encode(), None, partial(self._ended, client_id.encode(), answered))
-        return await answered
+        return await answered or was_connected
 
     def _ended(self, client_id: bytes, answered: asyncio.Future[bool], answer: Admission | AttachError) -> None:
         if isinstance(answer, Admission):
