@@ -565,17 +565,16 @@ SESSION_STORED_BYTES: Final = 512
 QUOTA_TOLD_EVERY_S: Final = 1.0
 QUOTA_TOLD_PARTS: Final = 100
 """A node tells others of users who have one of so many parts of a quota there, or more."""
-QUOTA_GROWTH_PARTS: Final = 16
+QUOTA_SHARES: Final = 64
+"""A user gets one of so many parts of a quota at a node before others are told: soon, once it has half of that."""
 QUOTA_TOLD_SOON_S: Final = 0.05
-"""So soon they hear of one who has one of so many parts more than they heard last."""
+"""So long lies between two times that others are told soon."""
 QUOTA_RETAINED_SHOWN_BYTES: Final = 64 * 1024
 """Users who have less retained, and less than a part of their quota, aren't looked at."""
 QUOTA_USERS_TOLD_MAX: Final = 100
 """Users of whom a node tells others, those who have most."""
 QUOTA_SLICE_USERS: Final = 1000
 """Users who are looked at between two turns of the event loop, when quotas changed."""
-QUOTA_HEARD_MAX_S: Final = 5.0
-"""What a node said counts for so long."""
 QUOTA_SHRINKS_AFTER_S: Final = 60.0
 """A smaller `maxmemory` of Redis makes quotas smaller when it has stood for so long; so does the first that is seen."""
 QUOTA_ALARMS_MAX: Final = 16

@@ -5,17 +5,22 @@
 
 What always holds: a change costs the same however much its user has, and nothing is looked for; `Usage` has what is
 here exactly, `elsewhere` what others said a moment ago, of users who have at least a part of a quota there
-(QUOTA_TOLD_PARTS). So nobody waits for an answer, and a user may be over its quota by what comes within that moment.
+(QUOTA_TOLD_PARTS). A user gets a share of a quota here (QUOTA_SHARES) before others are told; what is beyond it waits
+until they are, which takes no answer of theirs. So by what others don't know yet it is over its quota by a few shares.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import nlargest
 from typing import Final, NamedTuple
 from weakref import ReferenceType, WeakValueDictionary
 
 from flockmq import bounds
+
+log: Final = logging.getLogger(__name__)
 
 INFINITE: Final = 1 << 62
 
@@ -40,6 +45,7 @@ class Held(NamedTuple):
 KINDS: Final = Held._fields
 _RETAINED: Final = KINDS.index("retained_bytes")
 NOTHING: Final = Held()
+ONE_SESSION: Final = Held(sessions=1)
 UNLIMITED: Final = Held(*[INFINITE] * len(KINDS))
 
 
@@ -54,6 +60,12 @@ def default_limits(redis_bytes: int) -> Held:
         min(bounds.QUOTA_SUBSCRIPTION_BYTES, of_redis // 32),
         min(bounds.QUOTA_RETAINED_BYTES, of_redis // 8),
     )
+
+
+def may_grant(untold: int, more: int, limit: int) -> bool:
+    """Whether a node may give a user so much more of a quota before others are told, who don't know of `untold`. What
+    is larger than a share is given alone."""
+    return more <= 0 or untold <= 0 or untold + more <= limit // bounds.QUOTA_SHARES
 
 
 class MaxMemory:
@@ -84,8 +96,8 @@ class Usage:
     """What one user has here. It lasts as long as a session refers to it."""
 
     __slots__ = (
-        "__weakref__", "_quotas", "is_noted", "queued_bytes", "sessions", "subscription_bytes", "subscriptions", "told",
-        "user",
+        "__weakref__", "_quotas", "_waiting", "is_noted", "queued_bytes", "sessions", "subscription_bytes",
+        "subscriptions", "told", "user",
     )  # fmt: skip
 
     def __init__(self, quotas: Quotas, user: bytes) -> None:
@@ -98,6 +110,7 @@ class Usage:
         self.is_noted = False
         self.told = NOTHING
         """What others heard last."""
+        self._waiting: deque[tuple[Held, Callable[[], None]]] = deque()
 
     def here(self) -> Held:
         return Held(self.sessions, self.queued_bytes, self.subscriptions, self.subscription_bytes)
@@ -141,6 +154,33 @@ class Usage:
         size_bytes = self.subscription_bytes + elsewhere.subscription_bytes + len(filter)
         return self._allows(number, 2, limits.subscriptions) and self._allows(size_bytes, 3, limits.subscription_bytes)
 
+    def must_wait(self, more: Held) -> bool:
+        """Others are to hear first of what it has here. Who is refused anyway doesn't wait."""
+        if not self._quotas.tells:
+            return False
+        here, limits = self.here(), self._quotas.limits
+        total = here.plus(self._elsewhere()).plus(more)
+        if any(asked and amount > limit for asked, amount, limit in zip(more, total, limits, strict=True)):
+            return False
+        return not all(map(may_grant, here.minus(self.told), more, limits))
+
+    def wait(self, more: Held, then: Callable[[], None]) -> None:
+        """`then` is called when it may have so much more here; whether it may at all is another matter."""
+        self._waiting.append((more, then))
+        self._quotas.waiting[self.user] = self
+        self.is_noted = True
+        self._quotas.noted[self.user] = self
+        self._quotas.on_growth()
+
+    def go_on(self) -> bool:
+        """Others were told; False: nobody waits any more."""
+        while self._waiting and not self.must_wait(self._waiting[0][0]):
+            try:
+                self._waiting.popleft()[1]()
+            except Exception:  # the others have no part in it
+                log.exception("what waited for a quota could not be done")
+        return bool(self._waiting)
+
     def _allows(self, amount: int, kind: int, limit: int) -> bool:
         return amount <= limit or self._quotas.refuse(kind)
 
@@ -155,6 +195,31 @@ class Usage:
                 self._quotas.noted[self.user] = self
         elif self._quotas.has_grown(self):
             self._quotas.on_growth()
+
+
+class Room:
+    """New filters of a user, which count one by one, each when it may: when they all do `then` is called, and is to put
+    them."""
+
+    def __init__(self, usage: Usage, filters: Sequence[bytes], then: Callable[[], None]) -> None:
+        self._usage = usage
+        self._left = deque(filters)
+        self._counted: list[bytes] = []
+        self._then = then
+
+    def make(self) -> None:
+        usage = self._usage
+        while self._left:
+            filter = self._left[0]
+            more = Held(subscriptions=1, subscription_bytes=len(filter))
+            if usage.must_wait(more):
+                usage.wait(more, self.make)
+                return
+            usage.subscribed(filter)
+            self._counted.append(self._left.popleft())
+        for filter in self._counted:
+            usage.unsubscribed(filter)
+        self._then()
 
 
 class Stored:
@@ -190,6 +255,10 @@ class Quotas:
         self.noted: dict[bytes, Usage] = {}
         self.retained = Stored()
         self.delayed = Stored()
+        self.waiting: dict[bytes, Usage] = {}
+        """Users for whom something waits until others were told."""
+        self.tells = False
+        """There are other nodes, and they are told."""
         self.refused = dict.fromkeys(KINDS, 0)
         """How often, by what would have been too much."""
         self.on_growth: Callable[[], None] = _nobody_listens
@@ -203,7 +272,7 @@ class Quotas:
         self.retained.shown_bytes = self.delayed.shown_bytes = shown_bytes
         self._told = Held(*(max(1, limit // bounds.QUOTA_TOLD_PARTS) for limit in limits))
         self.told_queued_bytes = self._told.queued_bytes
-        self._growth = Held(*(max(1, limit // bounds.QUOTA_GROWTH_PARTS) for limit in limits))
+        self._growth = Held(*(max(1, limit // (2 * bounds.QUOTA_SHARES)) for limit in limits))
 
     def of(self, user: bytes) -> Usage:
         usage = self._of.get(user)
@@ -250,9 +319,14 @@ class Quotas:
             usage.told = usage.here()
             if not self.is_large(usage):
                 usage.is_noted = False
-                usage.told = NOTHING
                 del self.noted[user]
         return most({user: usage.here() for user, usage in self.noted.items()}, self.limits)
+
+    def were_told(self) -> None:
+        """Others, of what users have here: who waited for that goes on."""
+        for user, usage in list(self.waiting.items()):
+            if not usage.go_on():
+                del self.waiting[user]
 
     def total(self, user: bytes) -> Held:
         usage = self._of.get(user)

@@ -103,3 +103,45 @@ async def test_where_client_ids_are_bound_clients_are_who_they_say_they_are(clus
     await until_all_know(cluster, 1)
     with pytest.raises(Refused, match="0x97"):
         await Client.connect(cluster, "second", at="replicant-2", expiry_s=600)
+
+
+SUBSCRIPTIONS: Final = 320
+SUBSCRIBING: Final = (
+    ("AUTHENTICATION__CHAIN", '[{"mechanism": "password_based:built_in_database"}]'),
+    ("QUOTAS__MAX_SUBSCRIPTIONS", str(SUBSCRIPTIONS)),
+)
+
+
+async def subscribed(client: Client, filters: int) -> int:
+    """How many of them it was granted, asked for all at once."""
+    asked = [client.subscribe(f"{client.name}/{number}") for number in range(filters)]
+    return sum(reason < 0x80 for reason in await asyncio.gather(*asked))
+
+
+async def begun(cluster: SimulatedCluster, at: str, names: list[str], clean: bool) -> list[Client]:
+    expiry_s = 0 if clean else 600
+    return [await Client.connect(cluster, name, at=at, clean=clean, expiry_s=expiry_s) for name in names]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@scenario(Shape(settings=SUBSCRIBING))
+async def test_a_burst_at_all_nodes_passes_a_quota_by_a_sixteenth_for_each(
+    cluster: SimulatedCluster, clean: bool
+) -> None:
+    names = {node: [f"{node}-{number}" for number in range(4)] for node in cluster.nodes}
+    clients = [client for node in cluster.nodes for client in await begun(cluster, node, names[node], clean)]
+    granted = sum(await asyncio.gather(*(subscribed(client, 40) for client in clients)))
+    assert SUBSCRIPTIONS <= granted <= SUBSCRIPTIONS * (1 + len(cluster.nodes) / 16)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@scenario(Shape(settings=SUBSCRIBING))
+async def test_a_fleet_that_comes_back_elsewhere_at_once_is_not_refused(cluster: SimulatedCluster, clean: bool) -> None:
+    here, there = ("replicant-1", "replicant-2") if clean else ("core-1", "replicant-2")
+    names = [f"fleet-{number}" for number in range(30)]
+    clients = await begun(cluster, here, names, clean)
+    assert await asyncio.gather(*(subscribed(client, 10) for client in clients)) == [10] * 30
+    await asyncio.sleep(2.0)  # all nodes know
+    await cluster.hosts[here].kill()
+    back = await begun(cluster, there, [f"new-{name}" for name in names] if clean else names, clean)
+    assert await asyncio.gather(*(subscribed(client, 10) for client in back)) == [10] * 30

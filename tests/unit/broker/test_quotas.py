@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 
 import pytest
 
 from flockmq import bounds
-from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, Held, Quotas, default_limits, most, over
+from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, Held, Quotas, default_limits, may_grant, most, over
 
 LIMITS = Held(sessions=4, queued_bytes=1000, subscriptions=4, subscription_bytes=100, retained_bytes=1000)
 MIB = 1024 * 1024
@@ -24,6 +25,42 @@ def test_what_a_user_has_here_and_elsewhere_counts() -> None:
     assert quotas.total(b"eve") == Held(sessions=4)
     eve.ended()
     assert eve.may_begin()
+
+
+@pytest.mark.parametrize(
+    ("untold", "more", "may"),
+    [(0, 1, True), (10, 0, True), (9, 1, True), (10, 1, False), (0, 640, True), (1, 640, False), (-5, 11, True)],
+)
+def test_a_node_grants_a_share_before_others_are_told(untold: int, more: int, may: bool) -> None:
+    assert may_grant(untold, more, 10 * bounds.QUOTA_SHARES) is may
+
+
+def test_what_is_beyond_a_share_waits_until_others_were_told() -> None:
+    quotas = Quotas(LIMITS)
+    quotas.tells = True
+    eve, one, then = quotas.of(b"eve"), Held(sessions=1), list[int]()
+    told: list[bool] = []
+    quotas.on_growth = lambda: told.append(True)
+    assert not eve.must_wait(one)
+    eve.began()
+    assert eve.must_wait(one)
+    assert not eve.must_wait(Held(subscriptions=1)), "of another quota it has nothing"
+
+    def begin(number: int) -> None:
+        then.append(number)
+        if eve.may_begin():
+            eve.began()
+
+    for number in range(4):
+        eve.wait(one, partial(begin, number))
+    assert (then, bool(told)) == ([], True)
+    for number in range(3):
+        quotas.largest()
+        quotas.were_told()
+        assert then[number] == number
+    assert eve.sessions == 4
+    assert then == [0, 1, 2, 3], "who would be refused waits no longer"
+    assert quotas.waiting == {}
 
 
 def test_filters_count_by_number_and_by_bytes() -> None:

@@ -42,9 +42,13 @@ class Cluster(Protocol):
     def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool: ...
 
 
+def _never() -> None:
+    raise AssertionError("it has no quota to wait for")
+
+
 class Attach(NamedTuple):
     """A connection that was admitted, and what it asks for. `answer` gets the flags when what follows is durable; None
-    when it went before that: a newer one has taken its place."""
+    when it went before that: a newer one has taken its place. `again` opens it anew, if it is still there."""
 
     client_id: bytes
     incarnation: str
@@ -52,6 +56,7 @@ class Attach(NamedTuple):
     opening: wire.Opening | None
     answer: Callable[[int | None], None]
     user: bytes | None = None
+    again: Callable[[], None] = _never
 
 
 class Residents(Protocol):

@@ -34,6 +34,7 @@ from flockmq.home.returning import Returning
 from flockmq.home.slices import Slices
 from flockmq.home.store import Store
 from flockmq.home.takers import Takers
+from flockmq.quotas import ONE_SESSION, Usage
 from flockmq.rlog.authors import author_of
 from flockmq.session.durable import DurableSession
 from flockmq.session.homed import HomedRouter
@@ -185,6 +186,10 @@ class Residents:
         self._cut_off.pop(attach.client_id, None)
         if self._must_wait(attach):
             return wire.ADMITTED if self._returning.put(attach) else wire.FULL
+        usage = self._to_be_told(attach)
+        if usage is not None:
+            usage.wait(ONE_SESSION, partial(self._were_told, attach.client_id, attach.token))
+            return wire.ADMITTED if self._returning.put(attach) else wire.FULL
         self._open(attach)
         return wire.ADMITTED
 
@@ -193,7 +198,7 @@ class Residents:
         return isinstance(session, DurableSession) and are_others(user, session.user)
 
     def _open(self, attach: Attach) -> None:
-        client_id, incarnation, token, opening, answer, _ = attach
+        client_id, incarnation, token, opening, answer, _, _ = attach
         slot = self.holding.slots[slot_of(client_id)]
         had_unread = self.holding.drop_unread(client_id, slot.number)
         self._expected.pop(client_id, None)
@@ -263,6 +268,17 @@ class Residents:
         else:
             more_bytes = len(client_id) + will_bytes
         return more_bytes <= 0 or usage.may_queue(more_bytes, is_away=False)
+
+    def _to_be_told(self, attach: Attach) -> Usage | None:
+        """What others are to hear of before this session begins."""
+        begins = attach.opening is not None and attach.opening.expiry_s and attach.client_id not in self.sessions.by_id
+        usage = self._host.usage(attach.user) if begins else None
+        return usage if usage is not None and usage.must_wait(ONE_SESSION) else None
+
+    def _were_told(self, client_id: bytes, token: int) -> None:
+        attach = self._returning.left(client_id, token)
+        if attach is not None:
+            attach.again()
 
     def _without_connection(self, client_id: bytes) -> Session | None:
         """The session that is here; if its connection went with its node, and it wasn't its turn yet, it leaves now."""

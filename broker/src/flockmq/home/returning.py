@@ -1,4 +1,5 @@
-"""Clients that are back at a session whose former connection isn't known to be gone, or how it ended. Pure.
+"""Clients that are back at a session whose former connection isn't known to be gone, or how it ended; and those whose
+session is to begin when other nodes were told of what their user has. Pure.
 
 What always holds: one a client id, the newest; as many as RETURNING_MAX, and RETURNING_MAX_BYTES of what they ask for.
 """

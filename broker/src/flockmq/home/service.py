@@ -312,7 +312,8 @@ class Homes:
         answer = partial(self._admitted, waiting)
         opening = None if waiting.opening is None or wire.is_guest(waiting.opening) else waiting.opening
         user = wire.user_of(waiting.opening)
-        attach = Attach(waiting.client_id, waiting.incarnation, waiting.token, opening, answer, user)
+        again = partial(self._open_again, waiting)
+        attach = Attach(waiting.client_id, waiting.incarnation, waiting.token, opening, answer, user, again)
         status = self.residents.open(attach)
         if status != wire.ADMITTED:
             self._turn_away(waiting, status)
@@ -322,6 +323,11 @@ class Homes:
             self._open(waiting)
         except Exception:  # the others that are admitted with it have no part in it
             log.exception("the session of %r could not be opened", waiting.client_id)
+
+    def _open_again(self, waiting: Waiting) -> None:
+        """It waited, and its slot may have moved meanwhile."""
+        if self.registry.holds(waiting.client_id, waiting.incarnation, waiting.token):
+            self._admit(waiting)
 
     def _admitted(self, waiting: Waiting, flags: int | None) -> None:
         client_id, incarnation = waiting.client_id, waiting.incarnation

@@ -1,6 +1,7 @@
 """One SUBSCRIBE at the home of its session, as the connection's node allowed it.
 
-    exclusive filters claimed ─▶ put into the router ─▶ routed to the slot, and durable ─▶ answered ─▶ what is retained
+    exclusive filters claimed ─▶ others told of what its user has ─▶ put into the router ─▶ routed to the slot, and
+    durable ─▶ answered ─▶ what is retained
 
 What always holds: the answer comes when this node's own tables route by the filters, the subscription is durable and
 all that was retained before is here; a filter that the cluster did not take is out of the session again, unless the
@@ -18,6 +19,7 @@ from flockmq.home import wire
 from flockmq.home.asking import Answered
 from flockmq.mqtt.packets import RETAIN_HANDLING_SHIFT
 from flockmq.mqtt.topics import is_exclusive
+from flockmq.quotas import Room
 from flockmq.session.durable import DurableSession
 from flockmq.session.router import Router
 from flockmq.session.subscribing import is_owed, place
@@ -96,13 +98,25 @@ class Subscribing:
             # what an UNSUBSCRIBE before it gave up is released when that is durable: later it would be this claim
             self._settle(partial(self._desk.claim, self._session.client_id, exclusive, self._claimed))
         else:
-            self._place({})
-            self._placed()
+            self._make_room(None)
 
     def _claimed(self, refused: dict[bytes, int]) -> None:
+        self._make_room(refused)
+
+    def _make_room(self, refused: dict[bytes, int] | None) -> None:
+        """What its user has here may have to be told to others first. None: nothing was claimed."""
+        session = self._session
+        wanted = [row.filter for row in self._question.wanted if session.subscription(row.filter) is None]
+        if session.usage is None:
+            self._has_room(refused)
+        else:
+            Room(session.usage, wanted, partial(self._has_room, refused)).make()
+
+    def _has_room(self, refused: dict[bytes, int] | None) -> None:
         if self._is_there():
-            self._place(refused)
-        self._release_unused(refused)
+            self._place(refused or {})
+        if refused is not None:
+            self._release_unused(refused)
         self._placed()
 
     def _release_unused(self, refused: dict[bytes, int]) -> None:

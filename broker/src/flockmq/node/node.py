@@ -432,7 +432,7 @@ class Node(NodePort):
 
     async def _delay(self, message: Publish, warrant: Warrant | None) -> int:
         size_bytes = RETAINED_MESSAGE_BYTES + len(message.packet)
-        with self.quotas.storing(None if warrant is None else warrant.user, size_bytes) as may:
+        async with self.quotas.storing(None if warrant is None else warrant.user, size_bytes) as may:
             return await self.delayed.take(message, warrant) if may else OVER_QUOTA
 
     async def _delay_left(self, message: Publish, warrant: Warrant | None) -> int:

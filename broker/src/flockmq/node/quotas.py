@@ -2,7 +2,7 @@
 
     node ─ what its largest users have ─▶ every core ─ what they have elsewhere ─▶ replicants
 
-What always holds: a node decides by what it has itself and what it heard within QUOTA_HEARD_MAX_S; an alarm
+What always holds: a node decides by what it has itself and what those said last that it has links to; an alarm
 `user-over-quota/NAME` stands while a user has used up a quota, for at most QUOTA_ALARMS_MAX users. Where nobody is
 asked who they are, and client ids aren't bound to user names, there are no users, and no quotas.
 """
@@ -10,19 +10,21 @@ asked who they are, and client ids aren't bound to user names, there are no user
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Final, Self
 
 import msgspec
 
 from flockmq import bounds
+from flockmq.cluster.link import Link
 from flockmq.cluster.membership import CORE_ROLES
 from flockmq.cluster.service import Cluster
 from flockmq.config.schema import Quotas as Settings
 from flockmq.home.store import Store
+from flockmq.node.storing import Storing
 from flockmq.quotas import (
     INFINITE,
     KINDS,
@@ -93,15 +95,16 @@ class UserQuotas:
         self._store = store
         self._have_users = have_users
         self._now_s = now_s
-        self._heard: dict[str, tuple[float, Note]] = {}
-        """By incarnation, when and what it said last."""
-        self._pending: dict[bytes, int] = {}
-        """Bytes that are on their way into the log."""
+        self._heard: dict[str, Note] = {}
+        """By incarnation, what it said last, as long as there is a link to it."""
         self._is_urgent = False
         self._soon: asyncio.TimerHandle | None = None
+        self._looked_s = 0.0
         self._maxmemory = MaxMemory()
         self.quotas = Quotas(self._limits())
         self.quotas.on_growth = self._grew
+        self._on_its_way = Storing(self.quotas)
+        cluster.on_link_lost.append(self._link_lost)
         for method in (HELD, ELSEWHERE):
             cluster.on_note(method, partial(self._hear, method))
 
@@ -131,17 +134,21 @@ class UserQuotas:
             await asyncio.sleep(0)
 
     def look(self) -> None:
-        since_s = self._now_s() - bounds.QUOTA_HEARD_MAX_S
-        self._heard = {who: said for who, said in self._heard.items() if said[0] >= since_s}
-        self._maxmemory.look(self._seen_redis_bytes(), self._now_s())
+        self._looked_s = self._now_s()
+        self._heard = {who: note for who, note in self._heard.items() if self._cluster.is_linked(who)}
+        self._maxmemory.look(self._seen_redis_bytes(), self._looked_s)
         self.quotas.limit(self._limits())
-        notes = {who: note for who, (_, note) in self._heard.items()}
-        together = _sum if self._cluster.is_core else _most
-        self.quotas.elsewhere = together(note.users for note in notes.values())
-        if self._cluster.version.at_least(2):
-            self._tell(notes)
+        self._add_up()
+        links = self._cluster.mesh.one_of_each() if self._cluster.version.at_least(2) else []
+        self.quotas.tells = bool(links)
+        self._tell(links)
+        self.quotas.were_told()
         if self._cluster.is_leader:
             self._look_at_alarms()
+
+    def _add_up(self) -> None:
+        together = _sum if self._cluster.is_core else _most
+        self.quotas.elsewhere = together(note.users for note in self._heard.values())
 
     def users(self) -> dict[bytes, Held]:
         """Those who use most of a quota, in the whole cluster."""
@@ -151,23 +158,11 @@ class UserQuotas:
     def _storing(self) -> list[bytes]:
         return sorted(self.quotas.retained.large | self.quotas.delayed.large)
 
-    @contextlib.contextmanager
-    def storing(self, user: bytes | None, more_bytes: int) -> Iterator[bool]:
+    def storing(self, user: bytes | None, more_bytes: int) -> AbstractAsyncContextManager[bool]:
         """Whether the log may keep so much more of this user; it counts until the log has it."""
-        if user is None or more_bytes <= 0 or not self._have_users():
-            yield True
-            return
-        pending = self._pending.get(user, 0)
-        if not self.quotas.may_store(user, pending + more_bytes):
-            yield False
-            return
-        self._pending[user] = pending + more_bytes
-        try:
-            yield True
-        finally:
-            self._pending[user] -= more_bytes
-            if not self._pending[user]:
-                del self._pending[user]
+        if user is None or not self._have_users():
+            return nullcontext(True)
+        return self._on_its_way.take(user, more_bytes)
 
     # --- what others have ---------------------------------------------------------------------------------------------
 
@@ -175,16 +170,21 @@ class UserQuotas:
         note = _decode(body)
         if (method == HELD) != self._cluster.is_core:
             return
-        _, before = self._heard.get(incarnation, (0.0, _SILENT))
-        self._heard[incarnation] = (self._now_s(), note)
+        before = self._heard.get(incarnation, _SILENT)
+        self._heard[incarnation] = note
+        if method == ELSEWHERE:  # of a few cores
+            self._add_up()
+            return
         elsewhere, former = self.quotas.elsewhere, {row.user: row.held() for row in before.users}
         for row in note.users:
             known = elsewhere.get(row.user, NOTHING)
-            if method == HELD:
-                elsewhere[row.user] = known.plus(row.held()).minus(former.get(row.user, NOTHING))
-            else:
-                elsewhere[row.user] = Held(*map(max, known, row.held()))
-        if note.is_urgent and method == HELD:  # replicants hear it, too
+            elsewhere[row.user] = known.plus(row.held()).minus(former.get(row.user, NOTHING))
+        if note.is_urgent:  # replicants hear it, too
+            self._look_soon()
+
+    def _link_lost(self, incarnation: str) -> None:
+        """Its clients come back at other nodes: what they had there doesn't count twice."""
+        if incarnation in self._heard and not self._cluster.is_linked(incarnation):
             self._look_soon()
 
     def _grew(self) -> None:
@@ -193,13 +193,14 @@ class UserQuotas:
 
     def _look_soon(self) -> None:
         if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(bounds.QUOTA_TOLD_SOON_S, self._look_now)
+            after_s = max(0.0, self._looked_s + bounds.QUOTA_TOLD_SOON_S - self._now_s())
+            self._soon = asyncio.get_running_loop().call_later(after_s, self._look_now)
 
     def _look_now(self) -> None:
         self._soon = None
         self.look()
 
-    def _tell(self, notes: dict[str, Note]) -> None:
+    def _tell(self, links: list[Link]) -> None:
         redis_bytes, here = self._maxmemory.size_bytes, self.quotas.largest()
         held = _encode(Note(redis_bytes, _rows(here), self._is_urgent))
         self._is_urgent = False
@@ -207,18 +208,18 @@ class UserQuotas:
             user: had for user, had in here.items() if user not in self.quotas.elsewhere
         }
         largest = most(total, self.quotas.limits)
-        for link in self._cluster.mesh.one_of_each():
+        for link in links:
             if link.peer.role in CORE_ROLES:
                 link.note(HELD, held)
             elif self._cluster.is_core:
-                its = {row.user: row.held() for row in notes.get(link.peer.incarnation, _SILENT).users}
+                its = {row.user: row.held() for row in self._heard.get(link.peer.incarnation, _SILENT).users}
                 rest = {user: had.minus(its.get(user, NOTHING)) for user, had in largest.items()}
                 link.note(ELSEWHERE, _encode(Note(redis_bytes, _rows(rest))))
 
     def _redis_bytes(self) -> int:
         """What others say isn't said on, or it would go round for ever. The largest counts: a node that has just
         started doesn't know for how long what it sees has stood."""
-        return max(self._maxmemory.size_bytes, *(note.redis_bytes for _, note in self._heard.values()), 0)
+        return max(self._maxmemory.size_bytes, *(note.redis_bytes for note in self._heard.values()), 0)
 
     def _seen_redis_bytes(self) -> int:
         rooms = {} if self._store is None else self._store.rooms()

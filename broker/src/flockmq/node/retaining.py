@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
 from flockmq.bounds import (
@@ -44,7 +44,7 @@ class Quotas(Protocol):
         """None: nobody is asked who it is."""
         ...
 
-    def storing(self, user: bytes | None, more_bytes: int) -> AbstractContextManager[bool]: ...
+    def storing(self, user: bytes | None, more_bytes: int) -> AbstractAsyncContextManager[bool]: ...
 
 
 class Retaining:
@@ -113,7 +113,7 @@ class Retaining:
         more_bytes = stored_bytes(message.topic, row)
         if former is not None and former.user == user:
             more_bytes -= stored_bytes(message.topic, former)
-        with self._quotas.storing(user, more_bytes) as may:
+        async with self._quotas.storing(user, more_bytes) as may:
             return await self._written(MESSAGES.put(message.topic, row)) if may else OVER_QUOTA
 
     async def _written(self, op: Op) -> int:

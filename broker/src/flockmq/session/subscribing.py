@@ -4,7 +4,8 @@ What always holds: nothing behind a SUBSCRIBE is read while somebody else is ask
 when this node's own table routes by the filters [MQTT-3.8.4-1], and has all that was retained before: so what is
 published behind the SUBACK comes once, live, and not as a retained message too; a filter that the cluster did not take
 is out of the router again, and its reason code says so: unless a later SUBSCRIBE of the same filter took its place,
-which gets an answer of its own. An exclusive filter is claimed in the log before it is put into the router.
+which gets an answer of its own. An exclusive filter is claimed in the log before it is put into the router. While
+other nodes are to hear of what the user has here, nothing behind the SUBSCRIBE is read either.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.quotas import Room
 from flockmq.routing.matcher import has_wildcard, shape_of
 from flockmq.session.front import Front
 from flockmq.session.port import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
@@ -54,6 +56,7 @@ class Subscribing:
     __slots__ = (
         "_asked",
         "_filters",
+        "_granted",
         "_waits",
         "channel",
         "filters",
@@ -76,6 +79,7 @@ class Subscribing:
         self.saw_retained: bool = False
         self._filters: list[bytes] = []
         self._asked: int = 0
+        self._granted: list[bytes] = []
         self._waits: bool = False
 
     def start(self) -> None:
@@ -139,7 +143,7 @@ class Subscribing:
             channel.pause()
             channel.port.claim(self, list(claimed))
         else:
-            self._subscribe_all()
+            self._make_room()
 
     def _rewrite(self) -> None:
         """What the filters that the client may have really are."""
@@ -154,20 +158,44 @@ class Subscribing:
     def claimed(self, refused: dict[bytes, int]) -> None:
         """The exclusive filters are this client's, but those refused, each for its reason."""
         channel = self.channel
-        granted: list[bytes] = []
         for position, filter in enumerate(self._filters):
             if self.reasons[position] == _UNDECIDED and is_exclusive(filter):
                 if filter in refused:
                     self.reasons[position] = refused[filter]
                 else:
-                    granted.append(filter)
-        if not channel.has_ended():
+                    self._granted.append(filter)
+        if channel.has_ended():
+            self._release_unused()
+        else:
             channel.unpause()
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """What the user has here may have to be told to others first."""
+        session = self.session
+        if session.usage is None:
+            self._has_room()
+            return
+        wanted = [filter for filter, _ in self.wanted() if session.subscription(filter) is None]
+        self.channel.pause()
+        Room(session.usage, wanted, self._may_go_on).make()
+
+    def _may_go_on(self) -> None:
+        if not self.channel.has_ended():
+            self.channel.unpause()
+        self._has_room()
+
+    def _has_room(self) -> None:
+        channel = self.channel
+        if not channel.has_ended():
             self._subscribe_all()
             channel.port.flush_soon()
-        unused = [filter for filter in granted if self.session.subscription(filter) is None]
+        self._release_unused()
+
+    def _release_unused(self) -> None:
+        unused = [filter for filter in self._granted if self.session.subscription(filter) is None]
         if unused:
-            channel.port.unrouted(self.session, unused)
+            self.channel.port.unrouted(self.session, unused)
 
     def _ask_home(self) -> None:
         """The session runs there: it is subscribed there, with what it may have."""

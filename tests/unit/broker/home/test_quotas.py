@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -65,6 +67,52 @@ async def test_a_user_begins_so_many_sessions_and_others_begin_theirs(home: Home
     home.residents.leave(second, 2, 0, False)
     assert begin(home, 8, third) == wire.ADMITTED
     assert home.quotas.of(EVE).sessions == 2
+
+
+def tell_others(home: Home) -> None:
+    home.quotas.largest()
+    home.quotas.were_told()
+
+
+async def test_sessions_beyond_a_share_begin_when_others_were_told(home: Home) -> None:
+    home.quotas.limit(UNLIMITED._replace(sessions=64))
+    home.quotas.tells = True
+    first, second, third = roommates(3)
+
+    def begin_again(token: int, client_id: bytes) -> int:
+        owned = msgspec.structs.replace(opening(token), user=EVE)
+        again = partial(begin_again, token, client_id)
+        return home.residents.open(Attach(client_id, EDGE, token, owned, ignore, EVE, again))
+
+    assert begin_again(1, first) == wire.ADMITTED
+    assert begin_again(2, second) == wire.ADMITTED
+    assert begin_again(3, third) == wire.ADMITTED
+    assert list(home.residents.sessions.by_id) == [first]
+    home.residents.leave(second, 2, 0, False)
+    tell_others(home)
+    assert list(home.residents.sessions.by_id) == [first, third], "who left meanwhile begins none"
+    assert begin(home, 4, second, JO) == wire.ADMITTED, "others don't wait"
+    assert home.quotas.of(EVE).sessions == 2
+
+
+async def test_filters_beyond_a_share_wait_and_what_is_asked_behind_them(home: Home) -> None:
+    home.quotas.limit(UNLIMITED._replace(subscriptions=128))
+    home.quotas.tells = True
+    begin(home, 1, ID)
+    answers: list[list[int]] = []
+
+    def ask(number: int, question: wire.Question) -> None:
+        home.residents.ask(ID, 1, (number, 0), question, lambda answer: answers.append(wire.decode_reasons(answer)))
+        home.disk.commit()
+
+    ask(1, wire.Subscribe([wire.Wanted(b"%d" % place, 1) for place in range(5)], b""))
+    ask(2, wire.Unsubscribe([b"4"], b"nonce"))
+    for _ in range(2):
+        assert answers == []
+        tell_others(home)
+        home.disk.commit()
+    assert answers == [[1] * 5, [0]]
+    assert home.quotas.of(EVE).subscriptions == 4
 
 
 async def test_what_a_user_has_at_other_homes_counts(home: Home) -> None:

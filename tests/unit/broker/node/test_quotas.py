@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
@@ -15,7 +18,7 @@ from flockmq.config.values import read
 from flockmq.errors import ConfigError
 from flockmq.node.quotas import PREFIX, UserQuotas, name_of
 from flockmq.node.retained import Retained
-from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, Held, Quotas, default_limits
+from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, Held, Quotas, Room, Usage, default_limits
 from flockmq.rlog.memory import Memory
 from flockmq.rlog.shards import MESSAGES, RetainedMessage
 
@@ -25,21 +28,29 @@ STANDS = int(bounds.QUOTA_SHRINKS_AFTER_S / bounds.QUOTA_TOLD_EVERY_S) + 3
 
 
 class Network:
-    """Nodes that hear at once what is told; all are linked, but replicants to one another."""
+    """Nodes that hear at once, or a moment later, what is told; all are linked, but replicants to one another."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
+        self.delay_s = 0.0
         self.nodes: dict[str, NodeOf] = {}
+
+    def now(self) -> float:
+        return self.now_s + asyncio.get_running_loop().time()
 
 
 class Link:
-    def __init__(self, sender: NodeOf, to: NodeOf) -> None:
+    def __init__(self, sender: NodeOf, to: NodeOf, delay_s: float) -> None:
         self._sender = sender
+        self._delay_s = delay_s
         self._to = to
         self.peer = SimpleNamespace(incarnation=to.name, role=to.role)
 
     def note(self, method: str, body: bytes) -> None:
-        self._to.handlers[method](self._sender.name, body)
+        if self._delay_s:
+            asyncio.get_running_loop().call_later(self._delay_s, self._to.handlers[method], self._sender.name, body)
+        else:
+            self._to.handlers[method](self._sender.name, body)
 
 
 class NodeOf:
@@ -54,6 +65,7 @@ class NodeOf:
         self.identifies = True
         self.alarms: dict[str, str] = {}
         self.version = SimpleNamespace(at_least=lambda version: version <= 2)
+        self.on_link_lost: list[Any] = []
         self._network = network
         network.nodes[name] = self
         rlog: Any = SimpleNamespace(
@@ -62,13 +74,16 @@ class NodeOf:
         self.room = SimpleNamespace(memory=Memory(1, redis_bytes))
         store: Any = SimpleNamespace(rooms=lambda: {"redis:6379": self.room}) if self.is_core else None
         cluster: Any = self
-        self.part = UserQuotas(settings, cluster, rlog, store, lambda: self.identifies, lambda: network.now_s)
+        self.part = UserQuotas(settings, cluster, rlog, store, lambda: self.identifies, network.now)
 
     @property
     def mesh(self) -> Any:
-        links = [Link(self, node) for node in self._network.nodes.values() if node is not self]
+        links = [Link(self, node, self._network.delay_s) for node in self._network.nodes.values() if node is not self]
         reached = [link for link in links if self.is_core or link.peer.role == "core"]
         return SimpleNamespace(one_of_each=lambda: reached)
+
+    def is_linked(self, incarnation: str) -> bool:
+        return incarnation in self._network.nodes
 
     def on_note(self, method: str, handler: Any) -> None:
         self.handlers[method] = handler
@@ -108,13 +123,18 @@ async def test_every_node_knows_what_a_user_has_in_the_whole_cluster() -> None:
     assert [node.total(b"eve").sessions for node in nodes] == [99] * 4
 
 
-async def test_what_a_node_said_that_is_gone_counts_for_a_moment_only() -> None:
+async def test_what_a_node_had_that_is_gone_counts_no_more() -> None:
     network, nodes = cluster(Settings(max_sessions=100))
     kept = nodes[1].begin(b"eve", 50)
     look(network, nodes)
+    assert [node.total(b"eve").sessions for node in nodes] == [50] * 4
     del network.nodes["core-1"]
     nodes.pop(1)
-    look(network, nodes, int(bounds.QUOTA_HEARD_MAX_S) + 3)
+    for lost in nodes[0].on_link_lost:
+        lost("core-1")
+    await asyncio.sleep(2 * bounds.QUOTA_TOLD_SOON_S)
+    assert [node.total(b"eve").sessions for node in nodes] == [0, 50, 50], "replicants hear of it from each core"
+    look(network, nodes, 2)
     assert [node.total(b"eve").sessions for node in nodes] == [0] * 3
     assert kept
 
@@ -255,13 +275,98 @@ def test_a_bootstrap_brings_what_users_have() -> None:
 async def test_what_is_on_its_way_into_the_log_counts() -> None:
     _, nodes = cluster(Settings(max_retained_bytes=100))
     part = nodes[0].part
-    with part.storing(b"eve", 60) as first, part.storing(b"eve", 60) as second, part.storing(b"jo", 60) as others:
+    async with part.storing(b"eve", 60) as first, part.storing(b"eve", 60) as second, part.storing(b"jo", 60) as others:
         assert (first, second, others) == (True, False, True)
-    with part.storing(b"eve", 60) as may:
+    async with part.storing(b"eve", 60) as may:
         assert may, "it never came there"
-    with part.storing(None, 1000) as may:
+    async with part.storing(None, 1000) as may:
         assert may, "nobody knows whose it is"
     assert part.quotas.refused["retained_bytes"] == 1
+
+
+async def test_what_others_dont_know_of_yet_is_a_share_and_the_rest_waits_in_its_order() -> None:
+    network, nodes = cluster(Settings(max_retained_bytes=64 * 100))
+    look(network, nodes)
+    part, log, order = nodes[0].part, asyncio.Event(), list[int]()
+
+    async def store(number: int, more_bytes: int) -> None:
+        async with part.storing(b"eve", more_bytes) as may:
+            assert may
+            order.append(number)
+            await log.wait()
+
+    sizes = [60, 40, 300, -60, 1]
+    writes = [asyncio.create_task(store(number, size)) for number, size in enumerate(sizes)]
+    await asyncio.sleep(0.01)
+    assert order == [0, 1]
+    log.set()
+    await asyncio.gather(*writes)
+    assert order == [0, 1, 2, 3, 4], "what is larger than a share goes alone"
+    async with part.storing(b"eve", 6400) as may:
+        assert may, "all of it went there"
+
+
+async def test_what_waits_for_a_log_that_is_away_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flockmq.node.storing.LOG_WRITE_DEADLINE_S", 0.01)
+    network, nodes = cluster(Settings(max_retained_bytes=6400))
+    look(network, nodes)
+    part = nodes[0].part
+    async with part.storing(b"eve", 100), part.storing(b"eve", 1) as first, part.storing(b"eve", 1) as second:
+        assert (first, second) == (False, False)
+    async with part.storing(b"eve", 6400) as may:
+        assert may
+
+
+@pytest.mark.parametrize("clients", [1, 24])
+async def test_a_burst_at_all_nodes_passes_a_quota_by_a_sixteenth_for_each(clients: int) -> None:
+    limit = 1600
+    network, nodes = cluster(Settings(max_subscriptions=limit))
+    network.delay_s = bounds.QUOTA_TOLD_SOON_S / 2
+    look(network, nodes)
+    granted, refused = list[bytes](), list[bytes]()
+
+    def placed(usage: Usage, filters: list[bytes]) -> None:
+        for filter in filters:
+            if usage.may_subscribe(filter):
+                usage.subscribed(filter)
+                granted.append(filter)
+            else:
+                refused.append(filter)
+
+    usages = [node.part.usage(b"eve") for node in nodes]
+    for usage in usages:
+        assert usage is not None
+        for number in range(clients):
+            filters = [b"%d/%d" % (number, place) for place in range(2 * limit // clients)]
+            Room(usage, filters, partial(placed, usage, filters)).make()
+    await until(lambda: len(granted) + len(refused) == 4 * (2 * limit // clients) * clients)
+    assert limit <= len(granted) <= limit * (1 + len(nodes) / 16)
+
+
+async def test_nobody_is_refused_by_a_burst_while_there_is_room() -> None:
+    network, nodes = cluster(Settings(max_subscriptions=640))
+    look(network, nodes)
+    usage = nodes[2].part.usage(b"eve")
+    assert usage is not None
+    placed = list[bool]()
+    for number in range(60):
+        filters = [b"%d/%d" % (number, place) for place in range(10)]
+        Room(usage, filters, lambda filters=filters: placed.extend(_placed(usage, filters))).make()
+    assert len(placed) == 10, "a share, before others are told"
+    await until(lambda: len(placed) == 600)
+    assert all(placed)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():  # noqa: ASYNC110 - what is looked at tells nobody
+            await asyncio.sleep(0.01)
+
+
+def _placed(usage: Usage, filters: list[bytes]) -> Iterator[bool]:
+    for filter in filters:
+        yield usage.may_subscribe(filter)
+        usage.subscribed(filter)
 
 
 @pytest.mark.parametrize("user", [None, b"", b"eve"])

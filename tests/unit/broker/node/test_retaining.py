@@ -65,7 +65,7 @@ class Unlimited:
     def whose(self, user: bytes | None) -> bytes | None:
         return None
 
-    def storing(self, user: bytes | None, more_bytes: int) -> contextlib.AbstractContextManager[bool]:
+    def storing(self, user: bytes | None, more_bytes: int) -> contextlib.AbstractAsyncContextManager[bool]:
         return contextlib.nullcontext(True)
 
 
