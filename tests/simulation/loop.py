@@ -15,8 +15,10 @@ import asyncio
 import contextvars
 import logging
 import socket
+from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from heapq import heappop, heappush
@@ -149,6 +151,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """As often as there is something to do: asyncio looks only whether it is to stop."""
+        with _everybody_is_told(self):
+            self._run_until_stopped()
+
+    def _run_until_stopped(self) -> None:
         timers, ready, pop = self._timers, self._next, heappop
         while not self._stopping:  # type: ignore[attr-defined]
             if not ready:
@@ -224,3 +230,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 def _at_once() -> float | None:
     return 0.0
+
+
+@contextmanager
+def _everybody_is_told(loop: SimulatedLoop) -> Iterator[None]:
+    """Which loop runs. asyncio itself asks the kernel each time whether this is another process by now: one in twenty
+    seconds of a simulation."""
+    places = [(module, name) for module in (asyncio, events) for name in ("get_running_loop", "_get_running_loop")]
+    before = [getattr(*place) for place in places]
+    for place in places:
+        setattr(*place, lambda: loop)
+    try:
+        yield
+    finally:
+        for place, was in zip(places, before, strict=True):
+            setattr(*place, was)
