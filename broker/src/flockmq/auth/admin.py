@@ -200,25 +200,37 @@ class Admin:
         return _as_said(await self._enabled(new, None if old is None else enabled(old)), new.is_disabled, old)
 
     async def _enabled(self, new: NewUser, old: User | None) -> User:
+        self.check_user(new)
+        if new.password is None:
+            stored = self._given_hash(new)
+            verifier = old.scram if old is not None and old.password_hash == stored else ""
+            return User(stored, verifier, new.is_superuser)
+        stored, verifier = await self._pool.run("admin", partial(self._hashed, new.password, old))
+        return User(stored, verifier, new.is_superuser)
+
+    def check_user(self, new: NewUser) -> None:
+        """All that can be wrong, without the work of a hash. Raises Invalid."""
         if (new.password is None) == (new.password_hash is None):
             raise Invalid("password", "say either password or password_hash")
         if "\0" in new.user_id:
             raise Invalid("user_id", "must not hold a NUL")
         if new.password is None:
-            assert new.password_hash is not None
-            try:
-                stored = hashing.from_salted(new.password_hash, new.salt, self._algorithm)
-            except ValueError as error:
-                raise Invalid("password_hash", str(error)) from None
-            verifier = old.scram if old is not None and old.password_hash == stored else ""
-            return User(stored, verifier, new.is_superuser)
+            self._given_hash(new)
+            return
         if not 0 < len(new.password.encode()) <= PASSWORD_MAX_BYTES:
             raise Invalid("password", f"must have 1 to {PASSWORD_MAX_BYTES} bytes")
+        if self._scram_iterations is not None:
+            try:
+                scram.saslprep(new.password, PASSWORD_MAX_BYTES)
+            except ValueError as error:
+                raise Invalid("password", str(error)) from None
+
+    def _given_hash(self, new: NewUser) -> str:
+        assert new.password_hash is not None
         try:
-            stored, verifier = await self._pool.run("admin", partial(self._hashed, new.password, old))
+            return hashing.from_salted(new.password_hash, new.salt, self._algorithm)
         except ValueError as error:
-            raise Invalid("password", str(error)) from None
-        return User(stored, verifier, new.is_superuser)
+            raise Invalid("password_hash", str(error)) from None
 
     def _hashed(self, password: str, old: User | None) -> tuple[str, str]:
         """In a thread: takes long."""

@@ -15,6 +15,7 @@ import csv
 import hashlib
 import io
 import logging
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal
 
@@ -48,6 +49,10 @@ class Bootstrap:
         self._replace = replace
         self._seen: tuple[int, ...] = ()
 
+    def check(self) -> None:
+        """Before the node joins. Raises ConfigError."""
+        self._parsed(_content(self._file))
+
     async def take_in(self) -> None:
         """Write the users that are new, unless this content was taken in before. Raises ConfigError, what the log
         raises."""
@@ -57,8 +62,11 @@ class Bootstrap:
         content = await asyncio.to_thread(_content, self._file)
         digest = hashlib.sha256(content).hexdigest()
         if not self._known(digest):
-            await self._take_in(await asyncio.to_thread(parsed, content, self._kind, self._file), digest)
+            await self._take_in(await asyncio.to_thread(self._parsed, content), digest)
         self._seen = seen
+
+    def _parsed(self, content: bytes) -> list[NewUser]:
+        return parsed(content, self._kind, self._file, self._admin.check_user)
 
     def _known(self, digest: str) -> bool:
         """Whether this content was taken in, and with `replace`: no other after it."""
@@ -75,10 +83,7 @@ class Bootstrap:
             ops: list[Op] = []
             for user in fresh[start : start + BOOTSTRAP_BATCH_USERS]:
                 old = there.get(user.user_id)
-                try:
-                    made = await self._admin.made(user, old)
-                except Invalid as error:
-                    raise ConfigError(f"{self._file}: user {user.user_id!r}: {error}") from None
+                made = await self._admin.made(user, old)
                 if made != old:
                     ops.append(USERS.put(user.user_id, made))
             if ops:
@@ -112,38 +117,56 @@ def _unreadable(file: Path, error: OSError) -> ConfigError:
     return ConfigError(f"authentication.bootstrap_file: {str(file)!r} can't be read: {error.strerror}")
 
 
-def parsed(content: bytes, kind: Kind, file: Path) -> list[NewUser]:
+def parsed(content: bytes, kind: Kind, file: Path, check: Callable[[NewUser], None]) -> list[NewUser]:
     """The users of a file. Raises ConfigError that names the file, the line and the mend, and nothing secret."""
-    rows = _json_rows(content, file) if file.suffix == ".json" else _csv_rows(content, kind, file)
+    rows: Iterable[tuple[str, object]] = (
+        _json_rows(content, file) if file.suffix == ".json" else _csv_rows(content, kind, file)
+    )
     users = []
     for place, row in rows:
         try:
             user = msgspec.convert(row, NewUser, strict=False)
+            if (user.password is None) == (kind == "plain"):
+                raise ConfigError(f"{place}: a user needs a {COLUMNS[kind]}, as bootstrap_type is {kind}")
+            check(user)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{place}: {error}") from None
-        if (user.password is None) == (kind == "plain"):
-            raise ConfigError(f"{place}: a user needs a {COLUMNS[kind]}, as bootstrap_type is {kind}")
+            raise ConfigError(f"{place}: {error}; a user has {_fields(kind)}") from None
+        except Invalid as error:
+            raise ConfigError(f"{place}: user {user.user_id!r}: {error}") from None
         users.append(user)
     return users
 
 
-def _csv_rows(content: bytes, kind: Kind, file: Path) -> list[tuple[str, dict[str, str]]]:
+def _fields(kind: Kind) -> str:
+    return f"user_id, {COLUMNS[kind]} and, if wanted, salt, is_superuser and is_disabled (true or false)"
+
+
+def _csv_rows(content: bytes, kind: Kind, file: Path) -> Iterator[tuple[str, dict[str, str]]]:
     try:
-        reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}: line {line}: is not UTF-8; save the file as UTF-8") from None
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
         columns = reader.fieldnames or []
         if missing := {"user_id", COLUMNS[kind]} - set(columns):
             raise ConfigError(
                 f"{file}: line 1: has no column {' and '.join(sorted(missing))}; with bootstrap_type {kind} it must "
-                f"name user_id, {COLUMNS[kind]} and, if wanted, salt, is_superuser and is_disabled"
+                f"name {_fields(kind)}"
             )
-        return [
-            (f"{file}: line {reader.line_num}", {name: value for name, value in row.items() if value}) for row in reader
-        ]
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: not valid CSV in UTF-8: {error}") from None
+        for row in reader:
+            place = f"{file}: line {reader.line_num}"
+            if None in row:
+                raise ConfigError(f'{place}: has more fields than line 1 has columns; put what has a comma between "')
+            yield place, {name: value for name, value in row.items() if value}
+    except csv.Error as error:
+        raise ConfigError(
+            f'{file}: line {reader.reader.line_num}: {error}; put what has a comma or a quote between "'
+        ) from None
 
 
-def _json_rows(content: bytes, file: Path) -> list[tuple[str, dict[str, object]]]:
+def _json_rows(content: bytes, file: Path) -> Iterable[tuple[str, dict[str, object]]]:
     try:
         rows = msgspec.json.decode(content, type=list[dict[str, object]])
     except (msgspec.DecodeError, RecursionError) as error:

@@ -127,6 +127,7 @@ class Auth:
                 clock,
                 replace=authentication.bootstrap_replace,
             )
+            self._bootstrap.check()
         self._housekeeper: asyncio.Task[None] | None = None
         rlog.on_change(USERS.name, self.users)
         rlog.on_change(BANS.name, self.bans)

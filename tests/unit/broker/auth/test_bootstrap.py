@@ -9,7 +9,7 @@ import pytest
 
 from flockmq.auth.admin import Admin
 from flockmq.auth.bans import Bans
-from flockmq.auth.bootstrap import Bootstrap, Kind, parsed
+from flockmq.auth.bootstrap import Bootstrap, Kind
 from flockmq.auth.hashing import is_right, made
 from flockmq.auth.pool import HashPool
 from flockmq.auth.settings import Pbkdf2
@@ -148,19 +148,27 @@ async def test_who_is_disabled_stays_so_unless_the_file_says_otherwise(
         ("u.csv", "user_id,password\n,pw\n", "plain", "line 2: Object missing required field `user_id`"),
         ("u.csv", "user_id,password,is_superuser\njo,pw,maybe\n", "plain", "line 2: Expected `bool`"),
         ("u.csv", "user_id,password,colour\njo,pw,red\n", "plain", "line 2: Object contains unknown field `colour`"),
+        ("u.csv", "user_id,password\njo,pw,x\n", "plain", "line 2: has more fields than line 1 has columns"),
+        ("u.csv", 'user_id,password\na,pw\njo,"p"w\n', "plain", 'line 3: .*put what has a comma or a quote between "'),
+        ("u.csv", 'user_id,password\na,pw\njo,"pw\n', "plain", "line 3: unexpected end of data"),
+        ("u.csv", "user_id,password_hash\na,plain\n", "hash", "line 2: user 'a': password_hash: .*in hex"),
+        ("u.csv", "user_id,password\na," + "x" * 5000, "plain", "line 2: user 'a': password: must have 1 to 4096"),
+        ("u.csv", "user_id,password\na,b\u0007c\n", "plain", "line 2: user 'a': password: .*may not stand in"),
         ("u.json", "{}", "plain", "not a JSON list of users"),
         ("u.json", '[{"user_id": "jo"}]', "plain", "user 1: a user needs a password"),
     ],
 )
-def test_a_file_that_cant_be_used_is_refused_with_the_line(name: str, text: str, kind: Kind, why: str) -> None:
+async def test_a_file_that_cant_be_used_is_refused_with_the_line(
+    tmp_path: Path, log: FakeLog, pool: HashPool, name: str, text: str, kind: Kind, why: str
+) -> None:
+    (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=f"{name}: .*{why}" if "JSON" not in why else why):
-        parsed(text.encode(), kind, Path(name))
+        bootstrap(tmp_path / name, kind, log, pool).check()
 
 
-async def test_a_hash_that_cant_be_used_is_named_by_its_user(tmp_path: Path, log: FakeLog, pool: HashPool) -> None:
-    file = tmp_path / "users.csv"
-    file.write_text("user_id,password_hash\njo,plain\n")
-    with pytest.raises(ConfigError, match=r"user 'jo': password_hash: a hash beside a salt must be in|in hex"):
-        await bootstrap(file, "hash", log, pool).take_in()
+async def test_a_file_that_isnt_text_or_isnt_there_is_refused(tmp_path: Path, log: FakeLog, pool: HashPool) -> None:
+    (tmp_path / "u.csv").write_bytes(b"user_id,password\na,b\n\xe9,c\n")
+    with pytest.raises(ConfigError, match=r"u\.csv: line 3: is not UTF-8; save"):
+        bootstrap(tmp_path / "u.csv", "plain", log, pool).check()
     with pytest.raises(ConfigError, match="can't be read: No such file"):
-        await bootstrap(tmp_path / "none.csv", "hash", log, pool).take_in()
+        bootstrap(tmp_path / "none.csv", "hash", log, pool).check()

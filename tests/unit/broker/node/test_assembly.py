@@ -31,6 +31,18 @@ async def test_a_cluster_key_that_is_too_short_is_refused(tmp_path: Path) -> Non
         await run_node(msgspec.structs.replace(config, cluster=cluster))
 
 
+async def test_a_bootstrap_file_that_cant_be_used_is_refused_with_its_line(tmp_path: Path) -> None:
+    users, file = tmp_path / "users.csv", tmp_path / "node.toml"
+    users.write_text("user_id,password\njo,\n")
+    file.write_text(
+        f'[authentication]\nbootstrap_file = "{users}"\nbootstrap_type = "plain"\n'
+        '[[authentication.chain]]\nmechanism = "password_based:built_in_database"\n'
+        '[redis]\nurl = "redis://127.0.0.1:1"\n[listeners.tcp.default]\nbind = ""\n'
+    )
+    with pytest.raises(ConfigError, match=r"users\.csv: line 2: a user needs a password"):
+        await run_node(whole.load(file))
+
+
 async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
     """Else what comes for slots that it was given would be accepted, and be nowhere."""
     done: list[str] = []
