@@ -11,6 +11,7 @@ from redis.exceptions import ResponseError
 
 from flockmq.config.schema import Redis
 from flockmq.errors import RedisUnreachable
+from flockmq.logs import Retrying
 from flockmq.rlog import errors as rlog_errors
 from flockmq.rlog.redis import RedisConfig, RedisLink
 
@@ -41,7 +42,8 @@ def redis_config(settings: Redis) -> RedisConfig:
 async def wait_for_redis(settings: Redis) -> None:
     """Return once it answers a PING. Raises RedisUnreachable: at once when it refuses us, else after the time given."""
     link = RedisLink(redis_config(settings), ANY_KEY)
-    deadline = asyncio.get_running_loop().time() + settings.connect_timeout
+    loop = asyncio.get_running_loop()
+    deadline, trouble = loop.time() + settings.connect_timeout, Retrying(log, loop.time)
     try:
         while True:
             try:
@@ -49,12 +51,12 @@ async def wait_for_redis(settings: Redis) -> None:
             except (rlog_errors.RedisRefused, ResponseError) as error:
                 raise RedisUnreachable(f"redis.url: {settings.url} refuses us: {error}") from None
             except rlog_errors.RedisUnreachable as error:
-                if asyncio.get_running_loop().time() >= deadline:
+                if loop.time() >= deadline:
                     raise RedisUnreachable(
                         f"redis.url: {settings.url} can't be reached: {error}; is it running there? "
                         f"(waited {settings.connect_timeout:g} s, redis.connect_timeout)"
                     ) from None
-                log.warning("waiting for Redis: %s", error)
+                trouble.failed("waiting for Redis: %s", error)
                 await asyncio.sleep(RETRY_EVERY_S)
             else:
                 return
