@@ -40,7 +40,7 @@ async def test_a_bootstrap_file_that_cant_be_used_is_refused_with_its_line(tmp_p
         '[redis]\nurl = "redis://127.0.0.1:1"\n[listeners.tcp.default]\nbind = ""\n'
     )
     with pytest.raises(ConfigError, match=r"users\.csv: line 2: a user needs a password"):
-        await run_node(whole.load(file))
+        await run_node(whole.load(file=file, environment={}))
 
 
 async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
