@@ -16,6 +16,7 @@ from integration.broker.clients import V5, V311, Client
 from integration.broker.conftest import Node, eventually
 
 NAMES = [f"client-{number}" for number in range(12)]
+LONG_IDS = "[mqtt]\nmax_clientid_len = 65535\n"
 
 
 class Cluster:
@@ -46,6 +47,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(fleet: Configured) -> Cluster:
+    fleet.configure(LONG_IDS)
     return Cluster(fleet)
 
 
@@ -107,6 +109,7 @@ def test_what_cant_be_meant_is_refused(cluster: Cluster) -> None:
 
 
 def test_no_client_id_is_too_long_to_go_on_behind_it(fleet: Configured) -> None:
+    fleet.configure(LONG_IDS)
     core = fleet.core("core-0")
     edge = fleet.replicant("replicant-0")
     eventually(lambda: edge.get("/api/v5/cluster")["slots_without_owner"] == 0, "the core owns slots")

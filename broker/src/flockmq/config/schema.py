@@ -93,7 +93,8 @@ class Mqtt(Rates, frozen=True, kw_only=True):
     max_packet_size: Annotated[int, Meta(ge=64, le=PACKET_MAX_BYTES), Kind.SIZE] = 1024 * 1024
     max_connect_packet_size: Annotated[int, Meta(ge=64, le=PACKET_MAX_BYTES), Kind.SIZE] = 64 * 1024
     """Of CONNECT and AUTH, its will included, until a client is let in; `max_packet_size` holds as well."""
-    max_clientid_len: Annotated[int, Meta(ge=23, le=65_535)] = 65_535
+    max_clientid_len: Annotated[int, Meta(ge=23, le=65_535)] = 1024
+    """In bytes. Each is at its node and at its home as long as its client is connected."""
     max_topic_levels: Annotated[int, Meta(ge=1, le=128)] = 128
     max_qos_allowed: Annotated[int, Meta(ge=0, le=2)] = 2
     max_topic_alias: Annotated[int, Meta(ge=0, le=65_535)] = 32

@@ -172,6 +172,10 @@ class Clients:
         if self._is_anothers_here(channel, session):  # its home may be new, and may not have heard of that one yet
             channel.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID)
             return
+        if channel.will is not None and not session.expiry_s and not _may_keep(session, channel.will):
+            channel.refuse(Reason.QUOTA_EXCEEDED, "its user has no room for its will")
+            self._flush()
+            return
         opening = self._opening(channel, connect, session)
         answered = partial(self._answered, channel, session, connect, opening, extra)
         self._home().attach(session.client_id, opening, answered)
@@ -226,6 +230,8 @@ class Clients:
                 self._home().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
             else:
                 guest = self._guests.pop(token, None)
+                if guest is not None:
+                    _count(session, guest, -1)
                 if guest is not None and will is not None:
                     will.message.origin = will_origin(guest.nonce)
                 self._home().detach(client_id, token)
@@ -280,8 +286,12 @@ class Clients:
             if will is not None:
                 zone, user = session.limits.name, self._user(channel, session)
                 guest = Opening(channel.protocol_version, True, 0, 0, 0, zone, self._token_bytes(8), _row(will), user)
-                self._guests[token] = guest
+                self._keep(token, session, guest)
         return guest or self._owned(channel, session)
+
+    def _keep(self, token: int, session: Session, guest: Opening) -> None:
+        self._guests[token] = guest
+        _count(session, guest, 1)
 
     def has_will_at_home(self, client_id: bytes) -> bool:
         """Its home publishes its will when this node is purged."""
@@ -376,7 +386,7 @@ class Clients:
             assert opening is not None
             session = self._fronts.add(channel, session, admission.token, opening, admission.unjudged)
         elif opening is not None and opening.will is not None and self.homes_keep_wills():
-            self._guests[admission.token] = msgspec.structs.replace(opening, clean_start=True, expiry_s=0)
+            self._keep(admission.token, session, msgspec.structs.replace(opening, clean_start=True, expiry_s=0))
         self._counters.connects += 1
         channel.admitted(connect, admission.token, session, admission.present, extra)
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
@@ -400,6 +410,18 @@ def _reason_of(error: AttachError) -> int:
     if isinstance(error, Anothers):
         return Reason.CLIENT_IDENTIFIER_NOT_VALID
     return Reason.QUOTA_EXCEEDED if isinstance(error, OverQuota) else Reason.SERVER_UNAVAILABLE
+
+
+def _may_keep(session: Session, will: Will) -> bool:
+    """Of a session that ends with its connection."""
+    usage = session.usage
+    return usage is None or usage.may_queue(len(session.client_id) + len(will.message.packet), is_away=False)
+
+
+def _count(session: Session, guest: Opening, sign: int) -> None:
+    """As what waits for its user."""
+    if session.usage is not None and guest.will is not None:
+        session.usage.queued(sign * (len(session.client_id) + len(guest.will.packet)))
 
 
 def _no_rules_hold(channel: Channel) -> bytes | None:

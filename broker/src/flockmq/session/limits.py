@@ -56,7 +56,7 @@ class Limits:
         *,
         max_packet_size: int = 1024 * 1024,
         max_connect_packet_size: int = 64 * 1024,
-        max_clientid_len: int = 65_535,
+        max_clientid_len: int = 1024,
         max_topic_levels: int = TOPIC_MAX_LEVELS,
         max_qos_allowed: int = 2,
         max_topic_alias: int = 32,

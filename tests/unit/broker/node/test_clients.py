@@ -19,6 +19,7 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.clients import Clients
 from flockmq.node.fronts import Fronts
+from flockmq.quotas import UNLIMITED, Quotas
 from flockmq.session.channel import CLOSED, Channel
 from flockmq.session.front import Front
 from flockmq.session.limits import Limits
@@ -353,6 +354,23 @@ def test_who_leaves_a_will_that_nobody_could_publish_is_refused(
 
 
 WILL = Will(b"w", b"gone", 1, False, None)
+
+
+def test_the_will_of_a_session_that_ends_with_its_connection_is_of_its_users_quota(admitting: Admitting) -> None:
+    quotas = Quotas(UNLIMITED._replace(queued_bytes=100))
+    admitting.clients.usage, admitting.user = quotas.of, b"eve"
+    admitting.clients.homes_keep_wills = lambda: True
+    large = Will(b"w", b"x" * 60, 1, False, None)
+    first = admitting.connecting(b"first", will=large)
+    assert admitting.answer(first, 7)[3] == 0
+    assert quotas.of(b"eve").queued_bytes > 60
+    second = admitting.node.opened()
+    refused = admitting.node.feed(second, encode.connect(Connect(5, b"second", will=large)))
+    assert without_words(refused) == [encode.connack(5, Reason.QUOTA_EXCEEDED)]
+    assert admitting.answer(admitting.connecting(b"second"), 8)[3] == 0, "without a will"
+    first.lost()
+    assert quotas.of(b"eve").queued_bytes == 0
+    assert admitting.answer(admitting.connecting(b"third", will=large), 9)[3] == 0
 
 
 def will_of_a_guest(admitting: Admitting) -> Opening:

@@ -30,6 +30,13 @@ def test_a_connect_is_answered_with_connack(node: Node, version: int) -> None:
     assert client.token == 7
 
 
+@pytest.mark.parametrize(("version", "reason"), [(4, 2), (5, Reason.CLIENT_IDENTIFIER_NOT_VALID)])
+def test_a_client_id_is_short_enough_for_all_that_keep_it(node: Node, version: int, reason: int) -> None:
+    for size, said in ((1024, 0), (1025, reason)):
+        answer = node.feed(node.opened(), encode.connect(Connect(version, b"x" * size)))
+        assert b"".join(answer)[3] == said
+
+
 def test_a_connect_may_come_byte_by_byte(node: Node) -> None:
     client = node.opened()
     packet = encode.connect(Connect(4, b"c"))
