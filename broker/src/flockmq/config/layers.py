@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args, get_origin
 
+import msgspec
+
 from flockmq.bounds import CONFIG_MAX_BYTES
 from flockmq.config.schema import Config
-from flockmq.config.values import field_types, is_struct, nearest
+from flockmq.config.values import Secret, field_types, is_struct, nearest, split_password
 from flockmq.errors import ConfigError
 
 ENVIRONMENT_PREFIX: Final = "FLOCKMQ_"
@@ -27,6 +29,8 @@ NOT_SETTINGS: Final = re.compile(
 
 NAME: Final = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]{0,30}[a-z0-9]|[a-z0-9]")
 """What a user may call a listener or a zone; the environment can say it too."""
+
+NOT_HERE: Final = "must not stand in this file"
 
 
 class Setting(NamedTuple):
@@ -130,6 +134,39 @@ def _flatten(table: Mapping[str, object], prefix: str, file: str) -> Iterable[Se
             raise ConfigError(f"{source}: is a section, not a value; name one, as in [{prefix}default], above its keys")
         else:
             raise ConfigError(f"{source}: is a section, not a value; write [{path}] above its keys")
+
+
+def refuse_secrets(value: object, setting: Setting) -> None:
+    """Of a file, which is shown and copied more widely than what is secret may be. Raises ConfigError."""
+    key = setting.path.rpartition(".")[2]
+    environment = f", or say {environment_name(setting.path)}"
+    if isinstance(value, Secret):
+        raise ConfigError(f"{setting.source}: a secret {NOT_HERE}; name a file of its own in {key}_file{environment}")
+    if _has_password(value):
+        why = f"holds a password, which {NOT_HERE}; name a file of its own in password_file{environment}"
+        raise ConfigError(f"{setting.source}: {why}")
+    _refuse_within(value, setting.source)
+
+
+def _refuse_within(value: object, where: str) -> None:
+    """The structs of a list."""
+    if isinstance(value, tuple):
+        for at, item in enumerate(value):
+            _refuse_within(item, f"{where}[{at}]")
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            found = getattr(value, name)
+            if isinstance(found, Secret) and getattr(value, f"{name}_file") is None:
+                beside = ", nor in url" if name == "password" else ""
+                raise ConfigError(f"{where}.{name}: a secret {NOT_HERE}{beside}; name a file of its own in {name}_file")
+            if _has_password(found):
+                raise ConfigError(
+                    f"{where}.{name}: holds a password, which {NOT_HERE}; name a file of its own in authorization_file"
+                )
+
+
+def _has_password(value: object) -> bool:
+    return isinstance(value, str) and "://" in value and split_password(value)[1] is not None
 
 
 def read_environment(environment: Mapping[str, str]) -> list[Setting]:

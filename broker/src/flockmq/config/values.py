@@ -344,6 +344,8 @@ def _document(value: object, struct: Any, where: str, is_text: bool) -> object:
     for key in table:
         if key not in kinds:
             raise ConfigError(f"{where}.{key}: unknown key; {nearest(key, kinds)}")
+        if kinds[key] == Secret | None and f"{key}_file" in table:
+            raise ConfigError(f"{where}.{key}: stands beside {key}_file; say one of them")
     return build(struct, {key: read(item, kinds[key], f"{where}.{key}") for key, item in table.items()}, where)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flockmq.config.layers import Setting, kind_of, named, read_environment, read_file
+from flockmq.config.layers import Setting, kind_of, named, read_environment, read_file, refuse_secrets
 from flockmq.config.schema import Config, named_listeners
 from flockmq.config.values import build, field_types, is_struct, nearest, read
 from flockmq.errors import ConfigError
@@ -36,7 +36,10 @@ def load(
     said: dict[str, object] = {}
     sources: dict[str, str] = {}
     for setting in layers:
-        said[setting.path] = read(setting.value, kind_of(setting.path), setting.source, is_text=setting.is_text)
+        value = read(setting.value, kind_of(setting.path), setting.source, is_text=setting.is_text)
+        if not setting.is_text:
+            refuse_secrets(value, setting)
+        said[setting.path] = value
         sources[setting.path] = setting.source
     if said.get("role") == "core":
         said.setdefault(DEFAULT_LISTENER, None)

@@ -247,6 +247,53 @@ def test_secrets_come_from_files_and_are_never_shown(tmp_path: Path) -> None:
     assert not [secret for secret in ("k3y", "pa55", "other") if secret in repr(settings)]
 
 
+CHAIN = "[[authentication.chain]]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "mend"),
+    [
+        ('cluster.key = "hunter2"', "cluster.key", "name a file of its own in key_file, or say FLOCKMQ_CLUSTER__KEY"),
+        ('redis.url = "redis://me:hunter2@h"', "redis.url", "in password_file, or say FLOCKMQ_REDIS__URL"),
+        (
+            'listeners.ssl.a = {bind = "h:1", certfile = "c", keyfile = "k", password = "hunter2"}',
+            "listeners.ssl.a.password",
+            "name a file of its own in password_file",
+        ),
+        (
+            CHAIN + 'mechanism = "jwt"\nalgorithm = "hmac-based"\nsecret = "hunter2"',
+            "authentication.chain[0].secret",
+            "name a file of its own in secret_file",
+        ),
+        (
+            CHAIN + 'mechanism = "jwt"\nalgorithm = "hmac-based"\nsecret = "hunter2"\nsecret_file = "/nowhere"',
+            "authentication.chain[0].secret",
+            "stands beside secret_file",
+        ),
+        (
+            CHAIN + 'mechanism = "password_based:http"\nurl = "http://me:hunter2@h"',
+            "authentication.chain[0].url",
+            "name a file of its own in authorization_file",
+        ),
+        (
+            CHAIN + 'mechanism = "password_based:redis"\nurl = "redis://:hunter2@h"',
+            "authentication.chain[0].password",
+            "nor in url; name a file of its own in password_file",
+        ),
+        (
+            '[[authorization.sources]]\ntype = "http"\nurl = "http://h"\nauthorization = "Bearer hunter2"',
+            "authorization.sources[0].authorization",
+            "name a file of its own in authorization_file",
+        ),
+    ],
+)
+def test_a_secret_in_the_file_is_refused_with_the_mend(tmp_path: Path, text: str, key: str, mend: str) -> None:
+    said = refusal(file=write(tmp_path, text))
+    assert f": {key}: " in said
+    assert mend in said
+    assert "hunter2" not in said
+
+
 def test_a_password_in_the_url_is_moved_to_where_it_is_hidden() -> None:
     settings = whole.load(environment={"FLOCKMQ_REDIS__URL": "redis://:p%40ss@[::1]:6379/2"})
     assert settings.redis.url == "redis://[::1]:6379/2"
