@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from flockmq.auth.rule_index import HASH, PLUS, Levels, RuleIndex, Who, literal_levels
-from flockmq.auth.settings import Rule
+from flockmq.auth.settings import Rule, Some
 from flockmq.auth.template import Template
 from flockmq.bounds import RULES_OF_ONE_MAX
 from flockmq.session.peer import UNKNOWN
@@ -332,12 +332,12 @@ class _Claimed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     permission: str | None = None
     action: str = "all"
     topic: str | None = None
-    topics: tuple[str, ...] = ()
-    qos: tuple[int, ...] | int = ()
+    topics: Some[str] = ()
+    qos: Some[int] | int = ()
     retain: bool | str | None = None
     username: str | None = None
     clientid: str | None = None
-    ipaddr: tuple[str, ...] = ()
+    ipaddr: Some[str] = ()
 
 
 def claimed(value: object) -> Rules:
@@ -357,18 +357,16 @@ def claimed(value: object) -> Rules:
 
 def _own(rule: _Claimed) -> Rule:
     topics = rule.topics if rule.topic is None else (*rule.topics, rule.topic)
-    return msgspec.convert(
-        {
-            "permit": rule.permit or rule.permission,
-            "action": rule.action,
-            "topics": topics,
-            "qos": (rule.qos,) if isinstance(rule.qos, int) else rule.qos,
-            "retain": {"all": None, "true": True, "false": False}.get(rule.retain, rule.retain)
-            if isinstance(rule.retain, str)
-            else rule.retain,
-            "username": rule.username,
-            "clientid": rule.clientid,
-            "ipaddr": rule.ipaddr,
-        },
-        Rule,
-    )
+    said = {
+        "permit": rule.permit or rule.permission,
+        "action": rule.action,
+        "topics": topics,
+        "qos": (rule.qos,) if isinstance(rule.qos, int) else rule.qos,
+        "retain": {"all": None, "true": True, "false": False}.get(rule.retain, rule.retain)
+        if isinstance(rule.retain, str)
+        else rule.retain,
+        "username": rule.username,
+        "clientid": rule.clientid,
+        "ipaddr": rule.ipaddr,
+    }
+    return msgspec.convert({name: value for name, value in said.items() if value != ()}, Rule)

@@ -14,7 +14,7 @@ get wrong raises ValueError here, so that a configuration that was read can be u
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -213,8 +213,15 @@ class Authentication(_Section, frozen=True, kw_only=True):
 # --- authorization --------------------------------------------------------------------------------------------------
 
 
+T = TypeVar("T")
+Some = Annotated[
+    tuple[T, ...], Meta(min_length=1, description="a list that isn't empty; without it the rule holds for all")
+]
+
+
 class Rule(_Section, frozen=True, kw_only=True, omit_defaults=True):
-    """What one rule permits or denies to whom. What isn't said holds for all.
+    """What one rule permits or denies to whom. What isn't said holds for all; so would an empty list, which is
+    refused.
 
     A topic may hold `+`, `#`, `${clientid}` and `${username}`; `eq FILTER` means exactly these letters. To subscribe
     to a filter, an `allow` must cover all of it; a `deny` holds as soon as it overlaps.
@@ -222,14 +229,14 @@ class Rule(_Section, frozen=True, kw_only=True, omit_defaults=True):
 
     permit: Permission
     action: Literal["publish", "subscribe", "all"] = "all"
-    topics: tuple[str, ...] = ()
-    qos: tuple[Annotated[int, Meta(ge=0, le=2)], ...] = ()
+    topics: Some[str] = ()
+    qos: Some[Annotated[int, Meta(ge=0, le=2)]] = ()
     retain: bool | None = None
     """Publishes only: those that are retained, or that are not."""
     username: str | None = None
     clientid: str | None = None
     """Also `username` and `clientid`: a pattern with `*` and `?`."""
-    ipaddr: tuple[str, ...] = ()
+    ipaddr: Some[str] = ()
     """Addresses or networks (CIDR), any of them."""
 
 

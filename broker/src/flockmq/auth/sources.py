@@ -150,7 +150,9 @@ def read_rules(file: Path, where: str) -> tuple[Rule, ...]:
         document = msgspec.json.decode(text) if file.suffix == ".json" else tomllib.loads(text.decode())
         return msgspec.convert(document, _RulesFile).rules
     except (msgspec.DecodeError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{file}: {error}; it must have rules, each with a permit") from None
+        raise ConfigError(
+            f"{file}: {error}; it must have rules, each with a permit, and without lists that are empty"
+        ) from None
 
 
 class _RulesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

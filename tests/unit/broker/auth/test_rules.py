@@ -26,11 +26,16 @@ def subscribe(rules: Rules, filter: str, subject: Subject = JO, qos: int = 0) ->
 
 
 def allow(*topics: str, **more: object) -> Rule:
-    return msgspec.convert({"permit": "allow", "topics": topics, **more}, Rule)
+    return msgspec.convert({"permit": "allow", **_about(topics), **more}, Rule)
 
 
 def deny(*topics: str, **more: object) -> Rule:
-    return msgspec.convert({"permit": "deny", "topics": topics, **more}, Rule)
+    return msgspec.convert({"permit": "deny", **_about(topics), **more}, Rule)
+
+
+def _about(topics: tuple[str, ...]) -> dict[str, object]:
+    """Without any: all of them."""
+    return {"topics": topics} if topics else {}
 
 
 def test_the_first_rule_that_fits_decides() -> None:
@@ -293,6 +298,12 @@ def test_whom_a_claimed_rule_is_about_is_not_passed_over() -> None:
         rules = claimed([{"permit": "allow", "topics": ["#"], name: value}])
         assert publish(rules, "a", Subject("other-1", "jo", "10.1.1.1")) is True
         assert publish(rules, "a", Subject("meter-1", "ann", "192.0.2.1")) is None
+
+
+@pytest.mark.parametrize("name", ["topics", "qos", "ipaddr"])
+def test_a_claimed_rule_that_names_nothing_isnt_one_for_everything(name: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match="length >= 1"):
+        claimed([{"permit": "allow", "topic": "a", name: []}])
 
 
 ODD = [{"permit": "allow", "topic": "a", "clientid_re": "^x"}]

@@ -82,6 +82,13 @@ def test_a_link_that_cant_be_meant_is_refused(link: dict[str, object], why: str)
             {"type": "file", "rules": [{"permit": "yes"}]},
             r"sources\[0\].rules\[0\].permit: 'yes' must be allow or deny",
         ),
+        *(
+            (
+                {"type": "file", "rules": [{"permit": "allow", name: []}]},
+                rf"rules\[0\].{name}: \[\] must be a list that",
+            )
+            for name in ("topics", "qos", "ipaddr")
+        ),
         ({"type": "ldap"}, "must be file or built_in_database or http"),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_document_is_a_list_of_tables_and_json_where_there_is_only_text(tmp_pa
             [{"mechanism": "http", "url": "http://h", "headers": {"Host": "x"}}],
             "here[0]: headers can't have Host",
         ),
-        ({"mechanism": "http"}, "here: must be a list of tables of keys and values"),
+        ({"mechanism": "http"}, "here: must be a list of tables of keys and values; write [[here]] above each"),
         (["http"], "here[0]: must be a table of keys and values"),
     ],
 )

@@ -201,6 +201,7 @@ async def test_rules_of_one_are_replaced_shown_and_removed(site: Site) -> None:
     [
         ([{"permit": "maybe"}], "Invalid enum value 'maybe' - at `$.rules[0].permit`"),
         ([{"permit": "allow", "topics": ["a/#/b"]}], "rules: rule 1: topic 'a/#/b'"),
+        ([{"permit": "allow", "topics": []}], "length >= 1 - at `$.rules[0].topics`"),
         ([{"permit": "allow", "topics": ["${x}"]}], "known: ${clientid}"),
         ([{"permit": "allow"}] * 1001, "1001 rules are more than 1000"),
         ([{"permit": "allow", "topics": ["x" * 70_000]}], "65536 is the most"),
