@@ -15,7 +15,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Annotated, Any, Final, TextIO, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
@@ -90,8 +90,21 @@ def _verb(verbs: Verbs, name: str, what: str, do: Do, **more: object) -> argpars
     return parser
 
 
+def _list(verbs: Verbs, what: str, do: Do) -> argparse.ArgumentParser:
+    """Of what there may be many."""
+    parser = _verb(verbs, "list", what, do)
+    parser.add_argument("--limit", type=_positive, metavar="N", help="only the first N (default: all)")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number of at least 1")
+    return int(text)
+
+
 def _add_users(verbs: Verbs) -> None:
-    _verb(verbs, "list", "all of them", _list_users)
+    _list(verbs, "all of them", _list_users)
     show = _verb(verbs, "show", "one of them", _show_user)
     add = _verb(verbs, "add", "a new one; the password is asked for, or read from standard input", _add_user)
     password = _verb(verbs, "password", "another password; it is asked for, or read from standard input", _set_password)
@@ -109,7 +122,7 @@ def _add_users(verbs: Verbs) -> None:
 
 
 def _add_rules(verbs: Verbs) -> None:
-    _verb(verbs, "list", "all of them", _list_rules)
+    _list(verbs, "all of them", _list_rules)
     show = _verb(verbs, "show", "those of one", _show_rules)
     put = _verb(verbs, "set", "from a file, in the place of those there are", _set_rules)
     remove = _verb(verbs, "remove", "those of one", _remove_rules)
@@ -122,7 +135,7 @@ def _add_rules(verbs: Verbs) -> None:
 
 
 def _add_bans(verbs: Verbs) -> None:
-    _verb(verbs, "list", "all of them", _list_bans)
+    _list(verbs, "all of them", _list_bans)
     add = _verb(verbs, "add", "who is connected is sent away", _add_ban)
     remove = _verb(verbs, "remove", "it may connect again", _remove_ban)
     for verb in (add, remove):
@@ -133,7 +146,7 @@ def _add_bans(verbs: Verbs) -> None:
 
 
 def _add_clients(verbs: Verbs) -> None:
-    several = _verb(verbs, "list", "all of them, or those that are like this", _list_clients)
+    several = _list(verbs, "all of them, or those that are like this", _list_clients)
     several.add_argument("--clientid", metavar="PATTERN", help="for example 'sensor-*'")
     several.add_argument("--username", metavar="PATTERN")
     several.add_argument("--listener", metavar="PATTERN", help="for example 'ssl:*'")
@@ -146,7 +159,7 @@ def _add_clients(verbs: Verbs) -> None:
 
 
 def _add_sessions(verbs: Verbs) -> None:
-    several = _verb(verbs, "list", "those that outlive their connections", _list_sessions)
+    several = _list(verbs, "those that outlive their connections", _list_sessions)
     several.add_argument("--clientid", metavar="PATTERN", help="for example 'sensor-*'")
     several.add_argument("--connected", choices=("yes", "no"), help="whether their clients are there")
     show = _verb(verbs, "show", "any of them, and what it is subscribed to", _show_session)
@@ -170,7 +183,7 @@ def _add_keys(verbs: Verbs) -> None:
 
 
 def _add_audit(verbs: Verbs) -> None:
-    _verb(verbs, "list", "the last changes first", _list_audit)
+    _list(verbs, "the last changes first", _list_audit)
 
 
 def _add_quotas(verbs: Verbs) -> None:
@@ -195,7 +208,7 @@ def run(options: argparse.Namespace) -> int:
             _check_text(value, f"{name}: {value!r}")
     api = Api(options.url, None if "keyless" in options else _key(options.api_key_file), options.cacert)
     try:
-        rows = options.do(api, options)
+        rows = islice(options.do(api, options), getattr(options, "limit", None))
         if options.json:
             lines: Iterator[str] = (msgspec.json.encode(row).decode() for row in rows)
         else:

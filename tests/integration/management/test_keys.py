@@ -46,6 +46,7 @@ def test_a_key_made_at_one_node_is_good_at_all(fleet: Configured, monkeypatch: p
     for node in (core, edge):
         eventually(lambda node=node: shown(fleet, node) == expected, "every node has the audit log")  # type: ignore[misc]
     assert [row["who"] for row in ctl(edge, key, "audit", "list")[1]] == ["ops", "management.api_key"]
+    assert [row["who"] for row in ctl(edge, key, "audit", "list", "--limit", "1")[1]] == ["ops"]
     assert ctl(edge, API_KEY, "keys", "remove", "ops")[0] == 0
     assert ctl(edge, key, "audit", "list")[0] == 1
     eventually(lambda: ctl(core, key, "audit", "list")[0] == 1, "the core has forgotten it")

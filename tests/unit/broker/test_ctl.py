@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -65,3 +66,31 @@ async def test_a_client_id_that_is_too_long_for_a_path_is_said_with_its_mend(
     monkeypatch.setenv(KEY_VARIABLE, "key")
     with pytest.raises(CtlError, match=r"is too long for a path; list what begins so, with a \* at the end"):
         await run("clients", *arguments, "ä" * 400)
+
+
+class Paged:
+    """As `Api`, with rows 0, 1, 2, …; counts those that were taken."""
+
+    taken = 0
+
+    def pages(self, path: str) -> Iterator[ctl.Row]:
+        for number in itertools.count():
+            self.taken += 1
+            yield {"number": number}
+
+
+@pytest.mark.parametrize("noun", ["audit", "users", "rules", "bans"])
+def test_a_list_may_end_before_its_end(
+    noun: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = Paged()
+    monkeypatch.setattr(ctl, "Api", lambda *_: api)
+    monkeypatch.setenv(KEY_VARIABLE, "key")
+    parser = argparse.ArgumentParser()
+    ctl.add_arguments(parser)
+    ctl.run(parser.parse_args([noun, "list", "--limit", "2"]))
+    assert capsys.readouterr().out == "number=0\nnumber=1\n"
+    assert api.taken == 2
+    for limit in ("0", "-1", "x"):
+        with pytest.raises(SystemExit):
+            parser.parse_args([noun, "list", "--limit", limit])
