@@ -148,3 +148,20 @@ async def test_a_will_is_published_by_the_next_home(cluster: SimulatedCluster) -
 async def test_a_will_is_published_by_the_next_home_though_its_node_is_gone(cluster: SimulatedCluster) -> None:
     watcher = await _gone_with_its_home(cluster, replicant_dies=True)
     assert await watcher.receives(WILL.payload)
+
+
+@scenario()
+async def test_a_will_comes_to_a_node_that_was_cut_off_though_the_home_that_published_it_is_gone(
+    cluster: SimulatedCluster,
+) -> None:
+    watcher = await _watching(cluster)
+    client = await Client.connect(cluster, "c", at="replicant-1", expiry_s=60, will=WILL)
+    home = cluster.home_of("c")
+    cluster.cut(home, "replicant-2")
+    client.drop()
+    await asyncio.sleep(TOLD_S)
+    assert watcher.payloads() == []
+    await cluster.hosts[home].kill()
+    assert await watcher.receives(WILL.payload)
+    await asyncio.sleep(TOLD_S)
+    assert watcher.payloads() == [WILL.payload]

@@ -5,8 +5,8 @@ gathered into numbered batches, one a turn and MQTT version. What always holds:
 - Batches are numbered without a gap from this node's incarnation to that one, and sent in that order.
 - A batch stays in memory until the peer accepted its number or was purged; each time a link comes up all that is left
   goes again, in order. The peer takes each number once: `Inbox`.
-- `on_accepted` is called once for each packet that was taken: on acceptance, after FORWARD_WAIT_S in the buffer of a
-  node that isn't fenced, or when the peer is purged.
+- `on_accepted` is called once for each packet that was taken: on acceptance, or when the peer is purged; where a
+  publisher waits, after FORWARD_WAIT_S in the buffer of a node that isn't fenced.
 - What waits is bounded in bytes and messages: above it QoS 0 is dropped and counted, QoS ≥ 1 refused to the caller.
 - Shared deliveries that a purged peer never accepted are given back (`on_returned`): another member gets them.
 """
@@ -37,9 +37,9 @@ class DataLink(Protocol):
 
 
 class Batch:
-    """QoS ≥ 1 packets of one turn: one numbered frame."""
+    """QoS ≥ 1 packets of one turn: one numbered frame. `callbacks` of publishers that wait, `patient` of all others."""
 
-    __slots__ = ("callbacks", "number", "packets", "sealed_at", "size_bytes", "version")
+    __slots__ = ("callbacks", "number", "packets", "patient", "sealed_at", "size_bytes", "version")
 
     def __init__(self, number: int, version: int, sealed_at: float) -> None:
         self.number = number
@@ -48,16 +48,23 @@ class Batch:
         self.size_bytes = 0
         self.sealed_at = sealed_at
         self.callbacks: list[Callable[[], None]] = []
+        self.patient: list[Callable[[], None]] = []
 
-    def add(self, packet: bytes, on_accepted: Callable[[], None]) -> None:
+    def add(self, packet: bytes, on_accepted: Callable[[], None], is_patient: bool) -> None:
         self.packets.append(packet)
         self.size_bytes += len(packet)
-        self.callbacks.append(on_accepted)
+        (self.patient if is_patient else self.callbacks).append(on_accepted)
 
     def release(self) -> None:
-        """Tell those who wait; the second time nobody is left."""
+        """Tell publishers that wait; the second time nobody is left."""
         callbacks, self.callbacks = self.callbacks, []
         for callback in callbacks:
+            callback()
+
+    def accepted(self) -> None:
+        self.release()
+        patient, self.patient = self.patient, []
+        for callback in patient:
             callback()
 
 
@@ -90,7 +97,7 @@ class PeerSink(Peer):
         self._loop = asyncio.get_running_loop()
         self.link: DataLink | None = None
         self._runs: dict[int, list[bytes]] = {}
-        self._numbered: list[tuple[int, bytes, Callable[[], None]]] = []
+        self._numbered: list[tuple[int, bytes, Callable[[], None], bool]] = []
         self._resend: deque[Batch] = deque()
         self._waiting: deque[Batch] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -124,6 +131,12 @@ class PeerSink(Peer):
 
     def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         """Forward one QoS ≥ 1 PUBLISH; False: the buffer is full or the packet too long, and nothing was taken."""
+        return self._put(version, packet, on_accepted, is_patient=False)
+
+    def put_until_accepted(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        return self._put(version, packet, on_accepted, is_patient=True)
+
+    def _put(self, version: int, packet: bytes, on_accepted: Callable[[], None], *, is_patient: bool) -> bool:
         if self.purged:
             on_accepted()
             return True
@@ -131,7 +144,7 @@ class PeerSink(Peer):
             return False
         self.resend_bytes += len(packet)
         self.resend_messages += 1
-        self._numbered.append((version, packet, on_accepted))
+        self._numbered.append((version, packet, on_accepted, is_patient))
         if not self.dirty:
             self.dirty = True
             self.turn.append(self)
@@ -175,7 +188,7 @@ class PeerSink(Peer):
             batch = self._resend.popleft()
             self.resend_bytes -= batch.size_bytes
             self.resend_messages -= len(batch.packets)
-            batch.release()
+            batch.accepted()
 
     def room(self) -> None:
         """The link wrote what waited."""
@@ -242,7 +255,7 @@ class PeerSink(Peer):
         now = self._loop.time()
         taken, self._numbered = self._numbered, []
         sealed: list[Batch] = []
-        for version, packet, on_accepted in taken:
+        for version, packet, on_accepted, is_patient in taken:
             batch = sealed[-1] if sealed else None
             if (
                 batch is None
@@ -252,7 +265,7 @@ class PeerSink(Peer):
                 self._last_number += 1
                 batch = Batch(self._last_number, version, now)
                 sealed.append(batch)
-            batch.add(packet, on_accepted)
+            batch.add(packet, on_accepted, is_patient)
         self._resend.extend(sealed)
         self._waiting.extend(sealed)
         if self.link is not None:

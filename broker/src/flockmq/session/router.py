@@ -388,7 +388,7 @@ class Router:
         for peer in fan.peers:
             if message.qos == 0:
                 peer.put_run(message.version, message.packet)
-            elif not self._forward_to(peer, message, on_accepted):
+            elif not _forward_to(peer, message, on_accepted, is_awaited=publisher is not None):
                 self.counters.dropped_no_room += 1
                 refused = True
             else:
@@ -400,11 +400,6 @@ class Router:
             else:
                 waits += asked
         return -1 if refused else waits
-
-    def _forward_to(self, peer: Peer, message: Publish, on_accepted: Callable[[], None]) -> bool:
-        if message.origin:
-            return peer.put_acknowledged(message.version | ORIGIN, message.origin + message.packet, on_accepted)
-        return peer.put_acknowledged(message.version, message.packet, on_accepted)
 
     def _send_home(
         self, fan: Fanout, message: Publish, publisher: Publisher | None, on_accepted: Callable[[], None]
@@ -541,6 +536,17 @@ class Router:
         """The sink drained, lags or is gone: its publishers go on."""
         for publisher in self._paused.pop(sink, ()):
             publisher.unpause()
+
+
+def _forward_to(peer: Peer, message: Publish, on_accepted: Callable[[], None], *, is_awaited: bool) -> bool:
+    """`is_awaited`: by a publisher, which isn't to wait for long. Nor does what has no origin, as delayed messages: who
+    has it would have it twice when it is published anew."""
+    if not message.origin:
+        return peer.put_acknowledged(message.version, message.packet, on_accepted)
+    version, packet = message.version | ORIGIN, message.origin + message.packet
+    if is_awaited:
+        return peer.put_acknowledged(version, packet, on_accepted)
+    return peer.put_until_accepted(version, packet, on_accepted)
 
 
 def _name_publisher(message: Publish, publisher: Publisher) -> None:

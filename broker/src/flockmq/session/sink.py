@@ -95,6 +95,10 @@ class Peer(Sink):
         """
         raise NotImplementedError(type(self).__name__)
 
+    def put_until_accepted(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        """The same of what no publisher waits for, so that the node, unless it is gone, is waited for."""
+        return self.put_acknowledged(version, packet, on_accepted)
+
 
 @mypyc_attr(acyclic=True)
 class Slot:

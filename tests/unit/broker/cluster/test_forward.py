@@ -255,6 +255,23 @@ def test_purged_nodes_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPa
     assert [inbox.accepted(incarnation) for incarnation in purged] == [0, 5, 5]
 
 
+async def test_what_no_publisher_waits_for_waits_until_the_node_has_it_or_is_gone() -> None:
+    turn: list[Sink] = []
+    sink = PeerSink(turn, "b@00000001", lambda _: None)
+    waited = asyncio.Event()
+    heard: list[str] = []
+    assert sink.put_until_accepted(5, b"1", lambda: heard.append("1"))
+    assert sink.put_acknowledged(5, b"2", waited.set)
+    end_turn(turn)
+    await asyncio.wait_for(waited.wait(), 10)
+    assert heard == []
+    sink.accepted(1)
+    assert heard == ["1"]
+    assert sink.put_until_accepted(5, b"3", lambda: heard.append("3"))
+    sink.purge()
+    assert heard == ["1", "3"]
+
+
 async def test_a_node_that_may_be_purged_lets_publishers_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "FORWARD_WAIT_S", 0.01)
     turn: list[Sink] = []
