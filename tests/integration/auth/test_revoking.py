@@ -173,6 +173,25 @@ def test_who_comes_back_is_judged_before_anything_comes(fleet: Configured, at: s
         assert judged_on_return(port) == [("open/3", "end")]
 
 
+@pytest.mark.parametrize("version", [V5, V311])
+def test_who_comes_back_is_let_in_and_disconnected_once(fleet: Configured, version: MQTTProtocolVersion) -> None:
+    node = fleet.single(RULES + 'revoked_subscriptions = "disconnect"\n')
+    with Client(node.mqtt, "c", version, lasts=True) as client:
+        client.subscribe("secret/#")
+        client.subscribe("open/#")
+    with Client(node.mqtt, "p") as publisher:
+        publisher.publish("secret/1", "waits")
+        publisher.publish("open/1", "waits")
+        forbid(node, ["secret/#"])
+        with Client(node.mqtt, "c", version, lasts=True) as back:
+            assert back.session_present
+            assert back.disconnected.wait(WITHIN_S)
+            assert version == V311 or back.reason == "Not authorized"
+        publisher.publish("open/2", "end")
+    came = [message.topic for message in back.messages.queue] + [topic for topic, _ in judged_on_return(node.mqtt)]
+    assert sorted(set(came)) == ["open/1", "open/2"]
+
+
 def test_who_comes_back_to_the_same_rules_is_not_asked_about(fleet: Configured) -> None:
     node = fleet.single(RULES)
     forbid(node, ["secret/#"])
