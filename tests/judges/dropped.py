@@ -6,8 +6,9 @@ before: one that was cut off, or stood still, closes whom it can't serve as if n
 
 Lawful: the end of one of several connections of one client at once, of which one may have got no answer, and be heard
 late; of one whose client was to be banned; of one that is told that it didn't keep up (0x97); before 5.0 of one that
-publishes what nodes refuse for want of Redis' memory: it can't be told so; and of one of a session that lasts, which
-Redis lost while its slot moved: nobody has it any more.
+publishes what nodes refuse for want of Redis' memory, or what the log didn't take amid a fault for as long as that may
+last: it can't be told so; and of one of a session that lasts, which Redis lost while its slot moved: nobody has it any
+more.
 """
 
 from __future__ import annotations
@@ -38,9 +39,21 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
             continue
         if connection.asked.lasts and faults.of_moved_data.overlap(*lately):
             continue
+        if connection.asked.version < 5 and _was_not_written(story, rules, connection, closed.at):
+            continue
         if not faults.of(node).overlap(*lately):
             text = f"{node} ended the connection of {closed.client} (reason {closed.reason:#x})"
             yield Finding(DROPPED, closed.at, text)
+
+
+def _was_not_written(story: Story, rules: Rules, connection: Connection, at: float) -> bool:
+    """What it published waited for the log until it was refused."""
+    sent_by = at - rules.written_max_s + rules.clock_slack_s
+    return any(
+        sent.first_sent_at <= sent_by and at < sent.acknowledged_at and story.faults.any.overlap(sent.first_sent_at, at)
+        for sent in story.sent.values()
+        if connection in sent.connections and sent.qos and (sent.retain or sent.is_delayed)
+    )
 
 
 def _has_others(story: Story, connection: Connection) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from judges.judge import DROPPED, judge
@@ -46,6 +48,27 @@ def test_who_ends_it_itself_or_has_another_or_is_banned_is_dropped_by_nobody() -
     script.events.append(ChangeAsked(script.tick(), "ban", "c"))
     script.close("c", by_server=True)
     assert dropped(script) == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "waited_s", "what", "found"),
+    [
+        (4, 10.0, {"delay_s": 1.0}, 0),
+        (4, 10.0, {"retain": True}, 0),
+        (4, 10.0, {}, 1),
+        (4, 8.0, {"delay_s": 1.0}, 1),
+        (5, 10.0, {"delay_s": 1.0}, 1),
+    ],
+)
+def test_who_cannot_be_told_that_the_log_did_not_take_it_is_let_go(
+    version: int, waited_s: float, what: dict[str, Any], found: int
+) -> None:
+    script = Script()
+    script.connect("c", version=version)
+    script.publish("c", 1, **what)
+    script.fault("kill redis", "redis", lasts_s=waited_s - 0.2)
+    script.close("c", by_server=True)
+    assert dropped(script) == found
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ class Rules(NamedTuple):
     """A node that is cut off for less stays a member."""
     purged_max_s: float = 6.0
     """A node that died is none by then."""
+    written_max_s: float = 10.0
+    """What the log doesn't take for so long is refused."""
     recovered_max_s: float = 10.0
     """A node that a fault touched serves its clients by then, or has closed them."""
     silent_max_s: float = 5.0
