@@ -50,6 +50,11 @@ class SimulatedAdmin:
         rules = (Rule(permit="deny", action="publish"),)
         await self._ask(node, lambda admin: admin.put_rules("clientid", client, rules))
 
+    async def deafen(self, node: str, client: str, topic: str) -> None:
+        """It may not subscribe to this any more."""
+        rules = (Rule(permit="deny", action="subscribe", topics=(topic,)),)
+        await self._ask(node, lambda admin: admin.put_rules("clientid", client, rules))
+
     async def _put_rules(self, node: str) -> None:
         rules = tuple(
             Rule(

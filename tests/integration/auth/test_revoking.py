@@ -11,6 +11,7 @@ import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from integration.auth.conftest import Configured, api
+from integration.auth.raw import Raw
 from integration.broker.clients import V5, V311, Client
 from integration.broker.conftest import Node, eventually
 
@@ -21,7 +22,9 @@ allow_anonymous = true
 sources = [{ type = "built_in_database" }]
 no_match = "allow"
 """
+PASSWORDS = 'chain = [{ mechanism = "password_based:built_in_database" }]'
 WITHIN_S = 2.0
+AWAY_WITHIN_S = 30.0
 
 
 def forbid(node: Node, topics: Sequence[str], of: str = "all") -> None:
@@ -221,3 +224,23 @@ def test_it_is_judged_wherever_it_comes_back_and_whoever_died_meanwhile(fleet: C
         publisher.publish("open/1", "end")
         for client_id in ids:
             assert judged_on_return(cores[2].mqtt, client_id) == [("open/1", "end")]
+
+
+@pytest.mark.parametrize("loses", ["the rule", "its user"])
+async def test_an_exclusive_filter_of_who_is_away_is_anothers_again(fleet: Configured, loses: str) -> None:
+    node = fleet.single(RULES.replace("allow_anonymous = true", PASSWORDS))
+    for name in ("eve", "jo"):
+        assert api(node, "POST", "/users", {"user_id": name, "password": "pw"})[0] == 201
+    async with await Raw.open(node.mqtt, 4) as client:
+        assert (await client.connect("c", "eve", "pw", clean=False)).reason == 0
+        assert await client.subscribe("$exclusive/alone", 1) == 1
+    async with await Raw.open(node.mqtt, 5) as other:
+        assert (await other.connect("d", "jo", "pw")).reason == 0
+        assert await other.subscribe("$exclusive/alone", 1) == 0x97
+        if loses == "the rule":
+            await asyncio.to_thread(forbid, node, ["alone"], "username/eve")
+        else:
+            assert api(node, "DELETE", "/users/eve")[0] == 204
+        async with asyncio.timeout(AWAY_WITHIN_S):
+            while await other.subscribe("$exclusive/alone", 1) != 1:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.2)

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from simulation.cluster import Shape, SimulatedCluster
+from simulation.profiles import BY_RULES
 from simulation.scenario import Client, scenario
 
 FILTER: Final = "$exclusive/t"
@@ -23,6 +24,14 @@ MOVED_S: Final = 3.0
 """By then the slots of a node that died have another owner, which has their sessions."""
 UNUSED_S: Final = 21.0
 """By then a node has looked twice at the filters that it holds."""
+BY_PLACES: Final = (
+    (
+        "AUTHORIZATION__SOURCES",
+        '[{"type": "built_in_database"},'
+        ' {"type": "file", "rules": [{"permit": "deny", "ipaddr": ["203.0.113.0/24"], "topics": ["none"]}]}]',
+    ),
+    ("AUTHORIZATION__NO_MATCH", "allow"),
+)
 
 
 async def asked_again(client: Client, filter: str, seconds: float) -> list[int]:
@@ -141,3 +150,44 @@ async def test_what_a_session_that_moved_gives_back_is_anothers_amid_an_upgrade(
     await asyncio.sleep(1.0)
     for owner in moved:
         assert await rival.subscribe(f"$exclusive/{owner.name}") == GRANTED
+
+
+@pytest.mark.parametrize("its_home_dies", [False, True])
+@scenario(Shape(settings=BY_RULES))
+async def test_a_filter_that_a_client_may_have_no_more_is_anothers_while_it_is_away(
+    cluster: SimulatedCluster, its_home_dies: bool
+) -> None:
+    owner = await Client.connect(cluster, "owner", at="replicant-1", expiry_s=600)
+    rival = await Client.connect(cluster, "rival", at="replicant-2", clean=True)
+    for filter in (FILTER, "$exclusive/other", "t"):
+        assert await owner.subscribe(filter) == GRANTED
+    owner.drop()
+    if its_home_dies:
+        await cluster.hosts[cluster.home_of("owner")].kill()
+        await asyncio.sleep(UNUSED_S)
+    await cluster.admin.deafen("replicant-2", "owner", "nothing that it has")
+    await asyncio.sleep(1.0)
+    assert await rival.subscribe(FILTER) == TAKEN
+    await cluster.admin.deafen("replicant-2", "owner", "t")
+    await asyncio.sleep(2.0)
+    assert await rival.subscribe(FILTER) == GRANTED
+    assert await rival.subscribe("$exclusive/other") == TAKEN
+    back = await Client.connect(cluster, "owner", at="replicant-1", expiry_s=600)
+    assert back.present
+    assert await rival.publish("other", b"still its own") < 0x80
+    assert await back.receives(b"still its own")
+    assert await back.unsubscribe(FILTER) == 0x11, "it has ended"
+
+
+@scenario(Shape(settings=BY_PLACES))
+async def test_of_whom_more_must_be_known_it_is_judged_when_it_is_back(cluster: SimulatedCluster) -> None:
+    owner = await Client.connect(cluster, "owner", at="replicant-1", expiry_s=600)
+    rival = await Client.connect(cluster, "rival", at="replicant-2", clean=True)
+    assert await owner.subscribe(FILTER) == GRANTED
+    owner.drop()
+    await cluster.admin.deafen("replicant-2", "owner", "t")
+    await asyncio.sleep(UNUSED_S)
+    assert await rival.subscribe(FILTER) == TAKEN
+    await Client.connect(cluster, "owner", at="replicant-1", expiry_s=600)
+    await asyncio.sleep(2.0)
+    assert await rival.subscribe(FILTER) == GRANTED

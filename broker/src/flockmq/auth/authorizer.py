@@ -97,13 +97,26 @@ class Authorizer:
             return b""
         subject = _subject(client_id, principal, peer)
         own = [principal.rules] if isinstance(principal.rules, Rules) else []
-        sources = [
-            rules for source in self._sources if not isinstance(source, AskedRules) for rules in source.about(subject)
-        ]
-        rules = [*own, *sources]
+        rules = [*own, *self._about(subject)]
         where = f"{subject.peerhost} {subject.common_name}" if any(some.asks_where for some in rules) else ""
         decides = f"{self._no_match} {len(own)} {principal.rules is None}"
         return digest(principal.username, decides.encode(), where.encode(), *(some.digest for some in rules))
+
+    def fingerprint_by_name(self, client_id: bytes, username: bytes) -> bytes:
+        """The same of one who isn't here, and has no rules of its own; b"": more must be known of it."""
+        principal = Principal(username)
+        subject = _subject(client_id, principal, _nowhere)
+        if any(some.asks_where for some in self._about(subject)):
+            return b""
+        return self.fingerprint(client_id, principal, _nowhere) or b""
+
+    def is_denied_by_name(self, client_id: bytes, username: bytes, action: int, topic: bytes, qos: int) -> bool:
+        return self.judge(_subject(client_id, Principal(username), _nowhere), action, topic, qos, False) == DENIED
+
+    def _about(self, subject: Subject) -> list[Rules]:
+        return [
+            rules for source in self._sources if not isinstance(source, AskedRules) for rules in source.about(subject)
+        ]
 
     def check(
         self, client_id: bytes, principal: Principal, peer: Peer, action: int, topic: bytes, qos: int, retain: bool
@@ -277,6 +290,10 @@ def _subject(client_id: bytes, principal: Principal, peer: Peer) -> Subject:
     about = peer()
     name = None if about.certificate is None else about.certificate.common_name
     return Subject(client_id.decode(), principal.username.decode(), about.host, name)
+
+
+def _nowhere() -> PeerInfo:
+    return PeerInfo("", 0, "")
 
 
 def _nobody() -> None:

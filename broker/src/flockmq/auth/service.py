@@ -88,6 +88,7 @@ class Auth:
         self._cluster_clock = cluster_clock
         self.pool = HashPool()
         self.verified = Verified()
+        self._knows_all_users = authentication.asks_only_the_log
         scram = _scram(authentication)
         self._pepper = None if scram is None else pepper
         self.algorithm = _algorithm(authentication)
@@ -149,6 +150,10 @@ class Auth:
         self.pool.close()
         await self.chain.stop()
         await self.authorizer.stop()
+
+    def is_gone(self, username: bytes) -> bool:
+        """Nobody is let in as this user, for the log alone has users, and not this one any more."""
+        return self._knows_all_users and username != b"" and self._user(username.decode()) is None
 
     def disconnected(self, username: bytes, client_id: bytes, host: str) -> None:
         """A connection of a client that was let in has ended, where flapping is minded."""

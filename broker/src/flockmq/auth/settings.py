@@ -209,6 +209,14 @@ class Authentication(_Section, frozen=True, kw_only=True):
         """Users of the log count for something."""
         return any(isinstance(link, BuiltIn | Scram) for link in self.chain)
 
+    @property
+    def asks_only_the_log(self) -> bool:
+        """Who isn't a user of the log, by its user name, isn't let in with a name."""
+        return bool(self.chain) and all(
+            isinstance(link, Scram) or (isinstance(link, BuiltIn) and link.user_id_type == "username")
+            for link in self.chain
+        )
+
 
 # --- authorization --------------------------------------------------------------------------------------------------
 

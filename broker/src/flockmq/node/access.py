@@ -31,7 +31,7 @@ from flockmq.mqtt.topics import unwrap
 from flockmq.session.channel import ADMITTING, CONNECTED, Channel
 from flockmq.session.opening import Will
 from flockmq.session.peer import UNKNOWN
-from flockmq.session.port import ALLOWED, ASKED, DENIED, PUBLISH
+from flockmq.session.port import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE
 from flockmq.session.principal import Principal
 from flockmq.session.publisher import Publisher
 
@@ -272,6 +272,17 @@ class Access:
     def _answered(self, done: Callable[[int], None], verdict: int) -> None:
         done(verdict)
         self._flush()
+
+    # What a client that is away may do, of whom names are known.
+
+    def rules_by_name(self, client_id: bytes, user: bytes) -> bytes:
+        return b"" if self._hooks.must_authorize() else self.auth.authorizer.fingerprint_by_name(client_id, user)
+
+    def is_denied_by_name(self, client_id: bytes, user: bytes, filter: bytes, qos: int) -> bool:
+        return self.auth.authorizer.is_denied_by_name(client_id, user, SUBSCRIBE, unwrap(filter)[1], qos)
+
+    def is_gone(self, user: bytes) -> bool:
+        return not self._hooks.must_authenticate() and self.auth.is_gone(user)
 
     # What is published when its client is gone.
 

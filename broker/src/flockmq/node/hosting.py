@@ -21,6 +21,7 @@ from flockmq.home.residents import Residents
 from flockmq.home.store import Store
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import exclusively, is_exclusive, is_shared, matching
+from flockmq.node.away_claims import AwayClaims
 from flockmq.node.filters import claim_all
 from flockmq.node.giving import NotedGiving
 from flockmq.node.lasting_claims import LastingClaims
@@ -72,6 +73,7 @@ class Hosting:
         submit = partial(node.rlog.submit, ROUTE)
         self._home = _Home(self.residents)
         self.claims = LastingClaims(node.filters.exclusive.bids, submit, node.reason_of, self._home)
+        self.away_claims = AwayClaims(self.residents, node.access, self.claims.claimants)
         self._alarms: dict[int, str] = {}
         """Slot -> what of it can't be read, of those that are this core's."""
         self._unclaimed: dict[tuple[bytes, bytes], None] = {}
@@ -106,6 +108,7 @@ class Hosting:
             for filter, client_id in self._filters.exclusive.held():
                 self._claim_again(client_id, exclusively(filter))
             self._node.spawn(self.claims.look())
+            self._node.spawn(self.away_claims.look())
         self._node.spawn(self._strays.look())
         self._look_at_alarms()
 
@@ -226,6 +229,7 @@ class Hosting:
 
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
         claims = self.claims if self._claims_by_slot() else self._filters.exclusive
+        self.away_claims.claimed(client_id)
         claim_all(filters, lambda filter, claimed: claims.claim(matching(filter), client_id, claimed), done)
 
     def release(self, client_id: bytes, filters: list[bytes]) -> None:

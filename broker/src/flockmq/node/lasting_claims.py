@@ -57,6 +57,10 @@ class LastingClaims:
     def __len__(self) -> int:
         return sum(len(self._claims.of_slot(slot)) for slot in self._home.loaded())
 
+    def claimants(self) -> list[bytes]:
+        """Clients that have claims of slots that run here."""
+        return list({client_id: None for slot in self._home.loaded() for _, client_id in self._claims.of_slot(slot)})
+
     def stands(self, filter: bytes, client_id: bytes) -> bool:
         """In this node's table."""
         return any(self._claims.of_lasting(filter, client_id))

@@ -191,7 +191,7 @@ class Node(NodePort):
             self.flush_soon,
         )
         self.standing = Standing(revoking, auth.authorizer.revoking_disconnects, clock)
-        auth.authorizer.on_rules = self.standing.rules_changed
+        auth.authorizer.on_rules = self._rules_changed
         self.access.on_principal = self.clients.on_unjudged = self.standing.judge_now
         self.clients.rules_of = self.access.fingerprint
         cluster.version.when(2, partial(self.standing.rules_changed, None))
@@ -320,6 +320,11 @@ class Node(NodePort):
 
     def _connections(self) -> Sequence[Channel | None]:
         return self.reactor.channels()
+
+    def _rules_changed(self, key: tuple[str, str] | None) -> None:
+        self.standing.rules_changed(key)
+        if self.hosting is not None:
+            self.hosting.away_claims.rules_changed()
 
     def _hooks_changed(self, reauthorizing: Reauthorizing) -> None:
         reauthorizing.rules_changed()

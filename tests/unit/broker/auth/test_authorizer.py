@@ -189,6 +189,25 @@ def test_a_fingerprint_is_another_when_other_rules_hold_for_the_client() -> None
     assert Authorizer(Authorization(), ()).fingerprint(b"c", jo, lambda: jos_address) is None
 
 
+def test_of_who_is_away_names_alone_are_known() -> None:
+    logged = Logged()
+    authorizer = logged.authorizer
+
+    def fingerprint(principal: Principal) -> bytes | None:
+        return authorizer.fingerprint(b"c", principal, lambda: PeerInfo("10.0.0.1", 1, "tcp:default"))
+
+    logged.put("username", "jo", Rule(permit="deny", topics=("a",)))
+    logged.put("username", "ann", Rule(permit="allow"))
+    by_name = authorizer.fingerprint_by_name(b"c", b"jo")
+    assert by_name == fingerprint(Principal(b"jo"))
+    assert by_name != fingerprint(Principal(b"jo", rules=Rules([Rule(permit="allow")])))
+    assert authorizer.is_denied_by_name(b"c", b"jo", SUBSCRIBE, b"a", 0)
+    assert not authorizer.is_denied_by_name(b"c", b"ann", SUBSCRIBE, b"a", 0)
+    logged.put("all", "", Rule(permit="deny", ipaddr=("10.0.0.2",)))
+    assert authorizer.fingerprint_by_name(b"c", b"jo") == b""
+    assert Authorizer(Authorization(), ()).fingerprint_by_name(b"c", b"jo") == b""
+
+
 def test_a_change_of_rules_forgets_what_it_may_have_changed() -> None:
     logged = Logged()
     logged.put("username", "jo", Rule(permit="allow"))
