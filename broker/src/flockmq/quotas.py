@@ -156,7 +156,7 @@ class Usage:
 
     def must_wait(self, more: Held) -> bool:
         """Others are to hear first of what it has here. Who is refused anyway doesn't wait."""
-        if not self._quotas.tells:
+        if not self._quotas.tells():
             return False
         here, limits = self.here(), self._quotas.limits
         total = here.plus(self._elsewhere()).plus(more)
@@ -257,7 +257,7 @@ class Quotas:
         self.delayed = Stored()
         self.waiting: dict[bytes, Usage] = {}
         """Users for whom something waits until others were told."""
-        self.tells = False
+        self.tells: Callable[[], bool] = _tells_nobody
         """There are other nodes, and they are told."""
         self.refused = dict.fromkeys(KINDS, 0)
         """How often, by what would have been too much."""
@@ -336,6 +336,10 @@ class Quotas:
 
 def _nobody_listens() -> None:
     """Until the node is put together."""
+
+
+def _tells_nobody() -> bool:
+    return False
 
 
 def share(held: Held, limits: Held) -> float:

@@ -145,3 +145,46 @@ async def test_a_fleet_that_comes_back_elsewhere_at_once_is_not_refused(cluster:
     await cluster.hosts[here].kill()
     back = await begun(cluster, there, [f"new-{name}" for name in names] if clean else names, clean)
     assert await asyncio.gather(*(subscribed(client, 10) for client in back)) == [10] * 30
+
+
+RETAINED_BYTES: Final = 64 * 1024
+RETAINING: Final = (
+    ("AUTHENTICATION__CHAIN", '[{"mechanism": "password_based:built_in_database"}]'),
+    ("QUOTAS__MAX_RETAINED_BYTES", str(RETAINED_BYTES)),
+)
+
+
+async def retained(client: Client, messages: int) -> int:
+    """How many of them it was granted, sent all at once."""
+    asked = [client.publish(f"{client.name}/{number}", b"x" * 500, retain=True) for number in range(messages)]
+    return sum(reason < 0x80 for reason in await asyncio.gather(*asked))
+
+
+@pytest.mark.parametrize("messages", [4, 30])
+@scenario(Shape(settings=RETAINING))
+async def test_what_all_nodes_retain_at_once_passes_a_quota_by_a_sixteenth_for_each(
+    cluster: SimulatedCluster, messages: int
+) -> None:
+    names = {node: [f"{node}-{number}" for number in range(4)] for node in cluster.nodes}
+    clients = [client for node in cluster.nodes for client in await begun(cluster, node, names[node], True)]
+    granted = sum(await asyncio.gather(*(retained(client, messages) for client in clients)))
+    stored = cluster.cores[0].running.node.quotas.quotas.stored_bytes(ANONYMOUS)
+    assert stored <= RETAINED_BYTES * (1 + len(cluster.nodes) / 16)
+    assert granted == len(clients) * messages or stored > RETAINED_BYTES * 0.9
+
+
+@pytest.mark.parametrize("sessions", [2, 20])
+@scenario(Shape(settings=(IDENTIFYING[0], ("QUOTAS__MAX_SESSIONS", "50"))))
+async def test_sessions_that_begin_at_all_nodes_at_once_pass_a_quota_by_a_sixteenth_for_each(
+    cluster: SimulatedCluster, sessions: int
+) -> None:
+    async def begins(node: str, number: int) -> bool:
+        try:
+            await Client.connect(cluster, f"{node}-{number}", at=node, expiry_s=600)
+        except Refused:
+            return False
+        return True
+
+    asked = [begins(node, number) for node in cluster.nodes for number in range(sessions)]
+    began = sum(await asyncio.gather(*asked))
+    assert min(50, len(asked)) <= began <= 50 * (1 + len(cluster.cores) / 16)

@@ -37,7 +37,7 @@ def test_a_node_grants_a_share_before_others_are_told(untold: int, more: int, ma
 
 def test_what_is_beyond_a_share_waits_until_others_were_told() -> None:
     quotas = Quotas(LIMITS)
-    quotas.tells = True
+    quotas.tells = lambda: True
     eve, one, then = quotas.of(b"eve"), Held(sessions=1), list[int]()
     told: list[bool] = []
     quotas.on_growth = lambda: told.append(True)

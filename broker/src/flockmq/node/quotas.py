@@ -19,7 +19,6 @@ from typing import Final, Self
 import msgspec
 
 from flockmq import bounds
-from flockmq.cluster.link import Link
 from flockmq.cluster.membership import CORE_ROLES
 from flockmq.cluster.service import Cluster
 from flockmq.config.schema import Quotas as Settings
@@ -103,6 +102,7 @@ class UserQuotas:
         self._maxmemory = MaxMemory()
         self.quotas = Quotas(self._limits())
         self.quotas.on_growth = self._grew
+        self.quotas.tells = self._tells
         self._on_its_way = Storing(self.quotas)
         cluster.on_link_lost.append(self._link_lost)
         for method in (HELD, ELSEWHERE):
@@ -139,12 +139,15 @@ class UserQuotas:
         self._maxmemory.look(self._seen_redis_bytes(), self._looked_s)
         self.quotas.limit(self._limits())
         self._add_up()
-        links = self._cluster.mesh.one_of_each() if self._cluster.version.at_least(2) else []
-        self.quotas.tells = bool(links)
-        self._tell(links)
+        if self._tells():
+            self._tell()
         self.quotas.were_told()
         if self._cluster.is_leader:
             self._look_at_alarms()
+
+    def _tells(self) -> bool:
+        """There are others, and they understand it."""
+        return self._cluster.version.at_least(2) and len(self._cluster.nodes_table) > 1
 
     def _add_up(self) -> None:
         together = _sum if self._cluster.is_core else _most
@@ -200,7 +203,7 @@ class UserQuotas:
         self._soon = None
         self.look()
 
-    def _tell(self, links: list[Link]) -> None:
+    def _tell(self) -> None:
         redis_bytes, here = self._maxmemory.size_bytes, self.quotas.largest()
         held = _encode(Note(redis_bytes, _rows(here), self._is_urgent))
         self._is_urgent = False
@@ -208,7 +211,7 @@ class UserQuotas:
             user: had for user, had in here.items() if user not in self.quotas.elsewhere
         }
         largest = most(total, self.quotas.limits)
-        for link in links:
+        for link in self._cluster.mesh.one_of_each():
             if link.peer.role in CORE_ROLES:
                 link.note(HELD, held)
             elif self._cluster.is_core:

@@ -56,14 +56,13 @@ class Storing:
     async def _is_its_turn(self, user: bytes, own: _OnItsWay, more_bytes: int) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOG_WRITE_DEADLINE_S), own.line:
-                while self._must_wait(own, more_bytes):
+                while more_bytes <= 0 or self._quotas.may_store(user, own.size_bytes + more_bytes):
+                    if not self._must_wait(own, more_bytes):
+                        own.size_bytes += max(0, more_bytes)
+                        return True
                     own.went.clear()
                     await own.went.wait()
-                if more_bytes > 0 and not self._quotas.may_store(user, own.size_bytes + more_bytes):
-                    return False
-                own.size_bytes += max(0, more_bytes)
-                return True
         return False
 
     def _must_wait(self, own: _OnItsWay, more_bytes: int) -> bool:
-        return self._quotas.tells and not may_grant(own.size_bytes, more_bytes, self._quotas.limits.retained_bytes)
+        return self._quotas.tells() and not may_grant(own.size_bytes, more_bytes, self._quotas.limits.retained_bytes)

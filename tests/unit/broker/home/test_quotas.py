@@ -76,7 +76,7 @@ def tell_others(home: Home) -> None:
 
 async def test_sessions_beyond_a_share_begin_when_others_were_told(home: Home) -> None:
     home.quotas.limit(UNLIMITED._replace(sessions=64))
-    home.quotas.tells = True
+    home.quotas.tells = lambda: True
     first, second, third = roommates(3)
 
     def begin_again(token: int, client_id: bytes) -> int:
@@ -97,7 +97,7 @@ async def test_sessions_beyond_a_share_begin_when_others_were_told(home: Home) -
 
 async def test_filters_beyond_a_share_wait_and_what_is_asked_behind_them(home: Home) -> None:
     home.quotas.limit(UNLIMITED._replace(subscriptions=128))
-    home.quotas.tells = True
+    home.quotas.tells = lambda: True
     begin(home, 1, ID)
     answers: list[list[int]] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, get_type_hints
@@ -81,6 +81,10 @@ class NodeOf:
         links = [Link(self, node, self._network.delay_s) for node in self._network.nodes.values() if node is not self]
         reached = [link for link in links if self.is_core or link.peer.role == "core"]
         return SimpleNamespace(one_of_each=lambda: reached)
+
+    @property
+    def nodes_table(self) -> Collection[str]:
+        return self._network.nodes
 
     def is_linked(self, incarnation: str) -> bool:
         return incarnation in self._network.nodes
