@@ -584,8 +584,13 @@ QUOTA_ALARMS_MAX: Final = 16
 LAG_SAMPLE_INTERVAL_S: Final = 10.0
 AUTHORIZATION_SLICE_CLIENTS: Final = 2000
 """Clients that are asked about again between two turns of the event loop, when the rules changed."""
-STANDING_SLICE_FILTERS: Final = 200
-"""Subscriptions that are judged between two turns of the event loop, when the rules changed."""
+JUDGING_SLICE_RULES: Final = 2000
+"""Rules that are looked at between two turns of the event loop for what clients ask, and as many for what they are
+subscribed to, when the rules changed."""
+JUDGING_SHARE_RULES: Final = 200
+"""Of them, for one of those that wait for a later turn."""
+JUDGEMENT_RULES: Final = 10
+"""What a judgement counts for beside the rules that it looks at."""
 STANDING_SLICE_CLIENTS: Final = 2000
 """Clients that are gone through meanwhile which the change isn't about."""
 STANDING_AT_ONCE: Final = 64

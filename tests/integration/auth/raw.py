@@ -13,6 +13,7 @@ from paho.mqtt.properties import Properties
 PATIENCE_S = 30.0
 
 CONNACK, PUBLISH, PUBACK, SUBACK, DISCONNECT, AUTH = 0x20, 0x30, 0x40, 0x90, 0xE0, 0xF0
+PINGREQ, PINGRESP = 0xC0, 0xD0
 KINDS = {CONNACK: PacketTypes.CONNACK, DISCONNECT: PacketTypes.DISCONNECT, AUTH: PacketTypes.AUTH}
 
 

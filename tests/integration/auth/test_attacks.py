@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 
 from integration.auth.conftest import Configured, api
-from integration.auth.raw import Raw
+from integration.auth.raw import PINGREQ, PINGRESP, SUBACK, Raw, text
 from integration.broker.clients import Client
 from integration.broker.conftest import Node, eventually
 
@@ -124,3 +125,27 @@ async def test_who_guesses_passwords_must_wait_and_nobody_else(fleet: Configured
     assert await connects(node, "new", "neighbour", "pw", version=version) == 0, "another user of this address"
     assert await connects(node, "new", "victim", "pw", version=version, host="127.0.0.2") == 0, "another address"
     assert node.metric("flockmq_failed_logins") > 0
+
+
+async def test_who_is_refused_thousands_of_filters_holds_up_nobody(fleet: Configured) -> None:
+    """All rules are looked at for each of them."""
+    rules = ", ".join(f'{{ permit = "deny", topics = ["+/{number}"] }}' for number in range(990))
+    node = fleet.single(f"""
+    [authentication]
+    allow_anonymous = true
+    [authorization]
+    no_match = "deny"
+    sources = [{{ type = "file", rules = [{rules}] }}]
+    """)
+    filters = b"".join(text(f"{number}/x") + b"\x00" for number in range(2000))
+    async with await Raw.open(node.mqtt) as hostile, await Raw.open(node.mqtt) as other:
+        assert (await hostile.connect("hostile")).reason == 0
+        assert (await other.connect("other")).reason == 0
+        hostile.send(0x82, b"\x00\x01\x00" + filters)
+        refused = asyncio.ensure_future(hostile.answer(SUBACK))
+        for _ in range(20):
+            other.send(PINGREQ, b"")
+            await other.answer(PINGRESP)
+        assert await other.subscribe("y") == 0x87
+        assert not refused.done(), "others are served meanwhile"
+        assert (await refused).reason == 0x87

@@ -48,6 +48,8 @@ class Authorizer:
         self.on_change: Callable[[], None] = _nobody
         self.on_rules: Callable[[tuple[str, str] | None], None] = _nobody_stands
         self.results: Counter[str] = Counter()
+        self.looked_at: int = 0
+        """Rules, by `check`."""
         self.disconnects: Final = settings.deny_action == "disconnect"
         self.revoking_disconnects: Final = settings.revoked_subscriptions == "disconnect"
         self._sources = sources
@@ -138,8 +140,10 @@ class Authorizer:
             if decision is not None:
                 break
             if isinstance(source, AskedRules):
+                self.looked_at += subject.looked_at
                 return ASKED
             decision = source.decide(subject, action, topic, qos, retain)
+        self.looked_at += subject.looked_at
         answers = self._answers(client_id, principal)
         return self._decided(answers, principal, (action, topic, qos, retain), decision)
 

@@ -232,7 +232,7 @@ class Hooking:
                 continue  # a name of this client's can't stand in a topic
             requests.append(Request(filter, options))
         if requests:
-            Subscribing(channel, session, Subscribe(0, requests, None)).start()
+            Subscribing(channel, session, Subscribe(0, requests, None)).judge()
 
     # Messages.
 

@@ -53,11 +53,13 @@ from flockmq.node.fronts import Fronts
 from flockmq.node.giving import Giving
 from flockmq.node.hooking import Hooking
 from flockmq.node.hosting import Hosting
+from flockmq.node.judging import Judging
 from flockmq.node.overview import Overview
 from flockmq.node.publishing import Publishing
 from flockmq.node.quotas import DelayedBytes, UserQuotas
 from flockmq.node.reauthorizing import Reauthorizing
 from flockmq.node.remote import RemoteRoutes, slot_of_owner
+from flockmq.node.resting import Resting
 from flockmq.node.retained import Feeds, Retained
 from flockmq.node.retaining import OVER_QUOTA, Retaining
 from flockmq.node.revoking import Revoking
@@ -182,6 +184,7 @@ class Node(NodePort):
         revoking = Revoking(
             router,
             self.access,
+            Judging(self.access),
             self._connections,
             self.clients.by_id.get,
             self.unsubscribe,
@@ -192,6 +195,7 @@ class Node(NodePort):
         )
         self.standing = Standing(revoking, auth.authorizer.revoking_disconnects, clock)
         auth.authorizer.on_rules = self._rules_changed
+        self.resting = Resting(Judging(self.access), self.standing, reactor)
         self.access.on_principal = self.clients.on_unjudged = self.standing.judge_now
         self.clients.rules_of = self.access.fingerprint
         cluster.version.when(2, partial(self.standing.rules_changed, None))
@@ -313,7 +317,10 @@ class Node(NodePort):
     def authorize(
         self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        return self.access.authorize(channel, action, topic, qos, retain, done)
+        return self.resting.authorize(channel, action, topic, qos, retain, done)
+
+    def rests(self, subscribing: Subscribing) -> bool:
+        return self.resting.rests(subscribing)
 
     def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
         return self.access.denied(channel, action, topic)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from flockmq.node.access import Access
 from flockmq.node.fronts import Fronts
+from flockmq.node.judging import Judging
 from flockmq.node.standing import Held, Judge
 from flockmq.session.channel import Channel
 from flockmq.session.front import Front
@@ -34,6 +35,7 @@ class Revoking:
         self,
         router: Router,
         access: Access,
+        judging: Judging,
         connections: Callable[[], Sequence[Channel | None]],
         find: Callable[[bytes], Channel | None],
         unsubscribe: Unsubscribe,
@@ -46,7 +48,8 @@ class Revoking:
         another."""
         self.connections = connections
         self.find = find
-        self.authorize = access.authorize
+        self.authorize = judging.authorize
+        self.rest = judging.rest
         self.flush_soon = flush_soon
         self._router = router
         self._access = access

@@ -4,7 +4,7 @@
                                                                                     what waits by them goes nowhere
 
 What always holds: every connected client that a change is about is judged after it, however fast rules change; the loop
-isn't held for more than STANDING_SLICE_FILTERS filters; where a service doesn't answer, a subscription stays.
+isn't held (`judging`); where a service doesn't answer, a subscription stays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from flockmq.bounds import (
     STANDING_AT_ONCE,
     STANDING_LOGGED_PER_S,
     STANDING_SLICE_CLIENTS,
-    STANDING_SLICE_FILTERS,
     STANDING_WAIT_S,
 )
 from flockmq.clock import Clock
@@ -54,6 +53,10 @@ class Node(Protocol):
         """As `NodePort.authorize`."""
         ...
 
+    async def rest(self) -> None:
+        """Until the turn in which more may be judged."""
+        ...
+
     async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
         """Have all its subscriptions judged, and those that are denied end: these."""
         ...
@@ -76,8 +79,8 @@ class Standing:
         self._said = Sparing(log, STANDING_LOGGED_PER_S, clock.monotonic)
         self._changed: dict[Key | None, None] = {}
         self._task: asyncio.Task[None] | None = None
-        self._judged = 0
-        """Filters since the loop had its turn."""
+        self.changes = 0
+        """How often rules changed."""
         self._slow: set[asyncio.Task[None]] = set()
         """Judgements that wait for a home or a service."""
         self._again: dict[Channel, int] = {}
@@ -85,6 +88,7 @@ class Standing:
 
     def rules_changed(self, key: Key | None) -> None:
         """These rules, or None: any may have. Amid an entry of the log."""
+        self.changes += 1
         self._changed[key] = None
         self._go()
 
@@ -167,14 +171,11 @@ class Standing:
     async def denied(self, channel: Channel, held: dict[bytes, Held]) -> list[bytes]:
         denied: list[bytes] = []
         for filter, (asked, qos) in held.items():
-            if await self._verdict(channel, asked, qos) == DENIED:
-                denied.append(filter)
-            self._judged += 1
-            if self._judged >= STANDING_SLICE_FILTERS:
-                self._judged = 0
-                await asyncio.sleep(0)
+            await self._node.rest()
             if channel.has_ended():
                 break
+            if await self._verdict(channel, asked, qos) == DENIED:
+                denied.append(filter)
         return denied
 
     async def _verdict(self, channel: Channel, asked: bytes, qos: int) -> int:

@@ -321,7 +321,7 @@ class Channel(Publisher):
         session = self.session
         assert session is not None
         packet = decode.subscribe(self.protocol_version, body, self.limits.strict_mode)
-        Subscribing(self, session, packet).start()
+        Subscribing(self, session, packet).judge()
 
     def subscribe_waits(self) -> None:
         """A SUBSCRIBE, or an UNSUBSCRIBE, waits for the log or its home; with too many of them nothing more is read."""

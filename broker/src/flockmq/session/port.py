@@ -67,6 +67,10 @@ class NodePort:
         """
         raise NotImplementedError
 
+    def rests(self, subscribing: Subscribing) -> bool:
+        """Enough was judged in this turn: `subscribing.judge` is called in a later one."""
+        raise NotImplementedError
+
     def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
         """The client tried what it may not; True: it is to be disconnected for it."""
         raise NotImplementedError

@@ -1,11 +1,12 @@
 """One SUBSCRIBE on its way: authorized, put into the router, routed by the cluster, answered, given what is retained.
 
-What always holds: nothing behind a SUBSCRIBE is read while somebody else is asked whether it is allowed; SUBACK is sent
-when this node's own table routes by the filters [MQTT-3.8.4-1], and has all that was retained before: so what is
-published behind the SUBACK comes once, live, and not as a retained message too; a filter that the cluster did not take
-is out of the router again, and its reason code says so: unless a later SUBSCRIBE of the same filter took its place,
-which gets an answer of its own. An exclusive filter is claimed in the log before it is put into the router. While
-other nodes are to hear of what the user has here, nothing behind the SUBSCRIBE is read either.
+What always holds: nothing behind a SUBSCRIBE is read before it is judged, by this node, perhaps in several turns, or by
+somebody else who is asked; SUBACK is sent when this node's own table routes by the filters [MQTT-3.8.4-1], and has all
+that was retained before: so what is published behind the SUBACK comes once, live, and not as a retained message too; a
+filter that the cluster did not take is out of the router again, and its reason code says so: unless a later SUBSCRIBE
+of the same filter took its place, which gets an answer of its own. An exclusive filter is claimed in the log before it
+is put into the router. While other nodes are to hear of what the user has here, nothing behind the SUBSCRIBE is read
+either.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Subscribing:
         "_asked",
         "_filters",
         "_granted",
+        "_pauses",
         "_waits",
         "channel",
         "filters",
@@ -80,17 +82,35 @@ class Subscribing:
         self._filters: list[bytes] = []
         self._asked: int = 0
         self._granted: list[bytes] = []
+        self._pauses: bool = False
         self._waits: bool = False
 
-    def start(self) -> None:
-        for request in self.packet.subscriptions:
-            self._judge(request)
-        if self._asked:
-            self.channel.pause()
-        else:
+    def judge(self) -> None:
+        """Judge filter by filter: all of them, or until enough was judged in this turn."""
+        channel = self.channel
+        while not self._all_judged() and not channel.has_ended():
+            if channel.must_authorize and channel.port.rests(self):
+                break
+            self._judge_one(self.packet.subscriptions[len(self.reasons)])
+        self._go_or_pause()
+
+    def _all_judged(self) -> bool:
+        return len(self.reasons) == len(self.packet.subscriptions)
+
+    def _go_or_pause(self) -> None:
+        channel = self.channel
+        if channel.has_ended():
+            return
+        pauses = self._asked > 0 or not self._all_judged()
+        if pauses and not self._pauses:
+            channel.pause()
+        elif self._pauses and not pauses:
+            channel.unpause()
+        self._pauses = pauses
+        if not pauses:
             self._go()
 
-    def _judge(self, request: Request) -> None:
+    def _judge_one(self, request: Request) -> None:
         """Whether the client may have the filter that it says."""
         channel = self.channel
         position = len(self.reasons)
@@ -120,9 +140,7 @@ class Subscribing:
         elif verdict != ALLOWED:
             self._deny(position)
         self._asked -= 1
-        if self._asked == 0 and not channel.has_ended():
-            channel.unpause()
-            self._go()
+        self._go_or_pause()
         channel.port.flush_soon()
 
     def _go(self) -> None:

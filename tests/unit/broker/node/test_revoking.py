@@ -32,12 +32,11 @@ async def test_a_filter_that_nobody_can_have_asked_for_stays() -> None:
     assert client.session is not None
     client.session = Front(client.session, _nothing)
     fronts = Fronts({b"own/a": (b"a", 1), b"own/b": (b"own/b", 1), b"c": (b"c", 1)})
-    access = SimpleNamespace(
-        authorize=None, fingerprint=lambda channel: b"rules", must_authorize=lambda principal: True
-    )
+    access = SimpleNamespace(fingerprint=lambda channel: b"rules", must_authorize=lambda principal: True)
     revoking = Revoking(
         client.router,
         cast(Any, access),
+        cast(Any, SimpleNamespace(authorize=None, rest=None)),
         list,
         lambda client_id: None,
         cast(Any, None),

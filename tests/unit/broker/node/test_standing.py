@@ -48,6 +48,7 @@ class Node:
         self.verdicts: dict[bytes, int] = {b"no": DENIED, b"yes": ALLOWED, b"untold": UNTOLD}
         self.asked: list[Callable[[int], None]] = []
         self.on_judge: Callable[[], None] = lambda: None
+        self.rests = 0
         self.standing = Standing(self, disconnects, SYSTEM)
 
     def connections(self) -> Any:
@@ -66,6 +67,9 @@ class Node:
             return self.verdicts[topic]
         self.asked.append(done)
         return ASKED
+
+    async def rest(self) -> None:
+        self.rests += 1
 
     async def judge(self, channel: Any, judge: Judge) -> list[bytes]:
         channel.judged += 1
@@ -89,6 +93,13 @@ async def test_what_is_denied_ends_and_what_nobody_can_say_stays(disconnects: bo
     assert one.filters == [b"yes", b"untold"]
     assert one.closed == (Reason.NOT_AUTHORIZED if disconnects else 0)
     assert (other.filters, other.closed) == ([b"yes"], 0)
+
+
+async def test_each_filter_has_its_turn() -> None:
+    node = Node(Connection(b"c", *(b"yes %d" % number for number in range(100))))
+    node.verdicts |= {b"yes %d" % number: ALLOWED for number in range(100)}
+    await node.changed()
+    assert node.rests == 100
 
 
 @pytest.mark.parametrize(

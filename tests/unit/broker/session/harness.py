@@ -44,8 +44,8 @@ class Client(Channel):
 
 
 class Port(NodePort):
-    """`hold` keeps claims, routes and logged writes back; `verdicts` are by topic, `taken` are exclusive filters that
-    another client has, and what it hears of them.
+    """`hold` keeps claims, routes and logged writes back; `verdicts` are by topic, so many `judged_a_turn`; `taken` are
+    exclusive filters that another client has, and what it hears of them.
     """
 
     def __init__(self) -> None:
@@ -54,6 +54,8 @@ class Port(NodePort):
         self.hold = False
         self.asked: list[tuple[int, bytes, Callable[[int], None]]] = []
         self.verdicts: dict[bytes, int] = {}
+        self.judged_a_turn = 1_000_000
+        self.resting: list[Subscribing] = []
         self.disconnects_the_denied = False
         self.replaces: Callable[[Publish], Publish | int] = lambda message: message
         self.continuations: list[Auth] = []
@@ -94,6 +96,12 @@ class Port(NodePort):
     ) -> int:
         self.asked.append((action, topic, done))
         return self.verdicts.get(topic, ALLOWED)
+
+    def rests(self, subscribing: Subscribing) -> bool:
+        if len(self.asked) < self.judged_a_turn:
+            return False
+        self.resting.append(subscribing)
+        return True
 
     def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
         return self.disconnects_the_denied

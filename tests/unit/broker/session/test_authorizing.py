@@ -175,6 +175,43 @@ def test_nothing_behind_a_subscribe_is_read_while_it_is_asked_about(node: Node) 
     assert [packet[0] for packet in client.packets()] == [0x90, 0xB0]
 
 
+def test_a_subscribe_is_judged_in_as_many_turns_as_it_takes(node: Node) -> None:
+    client = checked(node)
+    node.port.judged_a_turn = 2
+    assert node.subscribe(client, *((("yes", "no", "ask")[number % 3], 1) for number in range(5))) == []
+    assert node.feed(client, encode.unsubscribe(5, 2, [b"yes"])) == []
+    for judged in (4, 5):
+        assert len(node.port.asked) == node.port.judged_a_turn
+        node.port.judged_a_turn += 2
+        node.port.resting.pop().judge()
+        node.turn()
+        assert (len(node.port.asked), client.packets()) == (judged, [])
+    node.port.asked[2][2](ALLOWED)
+    node.turn()
+    denied = Reason.NOT_AUTHORIZED
+    assert client.packets() == [encode.suback(5, 1, [1, denied, 1, 1, denied]), encode.unsuback(5, 2, [0])]
+
+
+def test_what_is_answered_between_two_turns_of_a_subscribe_doesnt_end_it(node: Node) -> None:
+    client = checked(node)
+    node.port.judged_a_turn = 1
+    assert node.subscribe(client, ("ask", 1), ("yes", 1)) == []
+    node.port.asked[0][2](ALLOWED)
+    node.turn()
+    assert client.packets() == []
+    node.port.judged_a_turn = 2
+    node.port.resting.pop().judge()
+    node.turn()
+    assert client.packets() == [encode.suback(5, 1, [1, 1])]
+
+
+def test_who_is_disconnected_for_one_filter_is_asked_about_no_other(node: Node) -> None:
+    node.port.disconnects_the_denied = True
+    client = checked(node)
+    assert node.subscribe(client, ("no", 1), ("yes", 1)) == [encode.disconnect(5, Reason.NOT_AUTHORIZED)]
+    assert len(node.port.asked) == 1
+
+
 def test_a_client_that_leaves_meanwhile_is_no_trouble(node: Node) -> None:
     client = checked(node)
     node.subscribe(client, ("ask", 1))

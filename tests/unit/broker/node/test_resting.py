@@ -1,0 +1,191 @@
+"""What is judged goes a slice a turn, whatever clients ask for; who waits keeps the order of its packets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from flockmq.auth.authorizer import Authorizer
+from flockmq.auth.rules import Rules
+from flockmq.auth.settings import Authorization, Rule
+from flockmq.bounds import JUDGING_SHARE_RULES, JUDGING_SLICE_RULES
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.packets import Subscription
+from flockmq.mqtt.reason import Reason
+from flockmq.node.judging import Judging
+from flockmq.node.resting import Resting
+from flockmq.session.channel import Channel
+from flockmq.session.port import PUBLISH
+from flockmq.session.publisher import Publisher
+from flockmq.session.subscribing import Subscribing
+from unit.broker.session.harness import Client, Node, Port, publish
+
+SLOW = Rules([Rule(permit="deny", topics=(f"+/{number}",)) for number in range(400)])
+"""All of them are looked at, whatever the topic."""
+COST = 400 + 400 // 8
+"""A judgement's: they are found, and looked at."""
+TURN_MAX = 2 * JUDGING_SLICE_RULES + COST
+
+
+class Judged(Port):
+    """Asks rules, a slice a turn; `turns` has how many were looked at in each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.authorizer = Authorizer(Authorization(no_match="deny"), [SLOW])
+        access = cast(Any, SimpleNamespace(authorize=self._authorize, auth=self))
+        self.judging = Judging(access)
+        self.judged_again: list[Channel] = []
+        self.standing = SimpleNamespace(changes=0, judge_now=self.judged_again.append)
+        reactor = SimpleNamespace(soon=self._soon, failed=self._failed)
+        self.resting_here = Resting(self.judging, cast(Any, self.standing), cast(Any, reactor))
+        self.node: Node
+        self.turns: list[int] = []
+
+    def _authorize(
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+    ) -> int:
+        return self.authorizer.check(b"", channel.principal, channel.peer, action, topic, qos, retain)
+
+    def _soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self.node.turn)
+
+    def _failed(self, channel: Client) -> None:
+        raise AssertionError
+
+    def authorize(
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+    ) -> int:
+        return self.resting_here.authorize(channel, action, topic, qos, retain, done)
+
+    def rests(self, subscribing: Subscribing) -> bool:
+        return self.resting_here.rests(subscribing)
+
+    async def until(self, is_done: Callable[[], bool]) -> None:
+        """Note each turn."""
+        while not is_done():
+            self.turns.append(self.authorizer.looked_at - sum(self.turns))
+            await asyncio.sleep(0)
+        self.turns.append(self.authorizer.looked_at - sum(self.turns))
+
+
+@pytest.fixture
+def port() -> Judged:
+    made = Judged()
+    made.node = Node()
+    made.node.port = made.node.serving(made)
+    return made
+
+
+def clients(port: Judged, count: int) -> list[Client]:
+    made = [port.node.client(f"c{number}", 5) for number in range(count)]
+    for client in made:
+        client.must_be_asked_about(True)
+    return made
+
+
+def much(client: Client, filters: int) -> bytes:
+    wanted = [Subscription(f"{number}/x".encode(), 0) for number in range(filters)]
+    return encode.subscribe(5, 1, wanted)
+
+
+async def test_a_refused_subscribe_holds_no_turn(port: Judged) -> None:
+    (client,) = clients(port, 1)
+    filters = 100
+    port.node.feed(client, much(client, filters) + encode.PINGREQ)
+    await port.until(lambda: client.written.endswith(encode.PINGRESP))
+    assert sum(port.turns) == filters * COST
+    assert max(port.turns) <= TURN_MAX
+    assert client.packets() == [encode.suback(5, 1, [Reason.NOT_AUTHORIZED] * filters), encode.PINGRESP]
+
+
+async def test_many_that_are_refused_hold_no_turn_and_one_of_few_filters_waits_for_a_share_of_each(
+    port: Judged,
+) -> None:
+    *crowd, last = clients(port, 21)
+    for client in crowd:
+        port.node.feed(client, much(client, 20))
+    port.node.feed(last, much(last, 1))
+    await port.until(lambda: bool(last.written))
+    of_each = max(COST, JUDGING_SHARE_RULES)
+    assert sum(port.turns) <= len(crowd) * of_each + 2 * TURN_MAX
+    await port.until(lambda: all(client.written for client in crowd))
+    assert max(port.turns) <= TURN_MAX
+
+
+async def test_a_flood_of_refused_messages_holds_no_turn(port: Judged) -> None:
+    (client,) = clients(port, 1)
+    packets = b"".join(publish(5, f"{number}/x", "1", qos=1, packet_id=number) for number in range(1, 101))
+    answers = port.node.feed(client, packets)
+    await port.until(lambda: client.written.count(encode.pub_ack(frame.PUBACK, 5, 100, Reason.NOT_AUTHORIZED)) == 1)
+    assert sum(port.turns) == 100 * COST
+    assert max(port.turns) <= TURN_MAX
+    answers += client.packets()
+    assert [int.from_bytes(packet[2:4], "big") for packet in answers] == list(range(1, 101))
+
+
+async def test_rules_that_change_amid_a_subscribe_are_asked_when_it_stands(port: Judged) -> None:
+    (client,) = clients(port, 1)
+    port.node.feed(client, much(client, 20))
+    await asyncio.sleep(0)
+    port.standing.changes += 1
+    assert port.judged_again == []
+    await port.until(lambda: bool(client.written))
+    assert port.judged_again == [client]
+    client.packets()
+    port.node.feed(client, much(client, 20))
+    await port.until(lambda: bool(client.written))
+    assert port.judged_again == [client]
+
+
+async def test_who_leaves_amid_a_subscribe_is_judged_no_more(port: Judged) -> None:
+    (client,) = clients(port, 1)
+    port.node.feed(client, much(client, 20))
+    client.lost()
+    before = port.authorizer.looked_at
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert port.authorizer.looked_at == before
+    assert not port.judging.is_waiting(client)
+
+
+async def test_what_stands_is_judged_in_slices_too(port: Judged) -> None:
+    (client,) = clients(port, 1)
+    done = []
+
+    async def judge() -> None:
+        for number in range(20):
+            await port.judging.rest()
+            port.judging.authorize(client, PUBLISH, b"%d/x" % number, 0, False, lambda verdict: None)
+        done.append(True)
+
+    tasks = [asyncio.ensure_future(judge()) for _ in range(10)]
+    await port.until(lambda: len(done) == 10)
+    await asyncio.gather(*tasks)
+    assert max(port.turns) <= TURN_MAX + 10 * COST
+    assert sum(port.turns) == 200 * COST
+
+
+async def test_whoever_rests_may_be_cancelled(port: Judged) -> None:
+    (client,) = clients(port, 1)
+    port.node.feed(client, much(client, 20))
+    assert port.judging.is_enough()
+    resting = port.judging.rest()
+    waited_for = resting.send(None)
+    waited_for.cancel()
+    await port.until(lambda: bool(client.written))
+    resting.close()
+
+
+async def test_a_waiter_is_called_once(port: Judged) -> None:
+    called: list[str] = []
+    for name in ("a", "b"):
+        port.judging.wait(name, partial(called.append, name))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert called == ["a", "b"]
