@@ -49,6 +49,7 @@ class Hosted:
         self.version = ClusterVersion()
         submit, reason_of = self.log.submit, WriteReasons(SYSTEM).of
         node: Any = SimpleNamespace(
+            access=None,
             cluster=SimpleNamespace(nodes_table={}, courier=SimpleNamespace(), version=self.version),
             filters=SimpleNamespace(
                 exclusive=Exclusive("me@0", submit, reason_of, lambda client_id, filter: True, lambda client_id: True)
