@@ -66,7 +66,7 @@ class AwayClaims:
         for count, client_id in enumerate(claimants, start=1):
             session = self._residents.sessions.find(client_id)
             if isinstance(session, DurableSession) and self._residents.holding.holds(session):
-                self._look_at(session)
+                await self._look_at(session)
             if count % REJOIN_SLICE_FILTERS == 0:
                 await asyncio.sleep(0)
         self._known = {client_id: self._known[client_id] for client_id in claimants if client_id in self._known}
@@ -77,18 +77,31 @@ class AwayClaims:
             self._known[session.client_id] = rules
         return rules
 
-    def _look_at(self, session: DurableSession) -> None:
-        client_id, user = session.client_id, session.user or b""
+    async def _look_at(self, session: DurableSession) -> None:
         rules = self._learn(session)
-        if client_id not in self._residents.sessions.away:
+        if not self._is_away(session):
             return
-        held = [subscription for subscription in session.all_subscriptions() if is_exclusive(subscription.filter)]
-        if self._access.is_gone(user):
-            self._end(session, [subscription.filter for subscription in held])
-        elif rules and rules != session.judged and session.judged == self._known.get(client_id):
-            denied = self._access.is_denied_by_name
-            asked = {held.filter: (session.asked_for(held.filter), held.qos) for held in held}
-            self._end(session, [filter for filter, (said, qos) in asked.items() if denied(client_id, user, said, qos)])
+        held = [each for each in session.all_subscriptions() if is_exclusive(each.filter)]
+        if self._access.is_gone(session.user or b""):
+            self._end(session, [each.filter for each in held])
+        elif rules and rules != session.judged and session.judged == self._known.get(session.client_id):
+            asked = [(each.filter, session.asked_for(each.filter), each.qos) for each in held]
+            self._end(session, await self._denied(session, asked))
+
+    def _is_away(self, session: DurableSession) -> bool:
+        sessions, holding = self._residents.sessions, self._residents.holding
+        is_its = sessions.find(session.client_id) is session and holding.holds(session)
+        return is_its and session.client_id in sessions.away
+
+    async def _denied(self, session: DurableSession, asked: list[tuple[bytes, bytes, int]]) -> list[bytes]:
+        """None, if its client came back meanwhile: then its node judges it. One judgement a turn: each may look at many
+        rules."""
+        judged, denied = session.judged, []
+        for filter, said, qos in asked:
+            if self._access.is_denied_by_name(session.client_id, session.user or b"", said, qos):
+                denied.append(filter)
+            await asyncio.sleep(0)
+        return denied if self._is_away(session) and session.judged == judged else []
 
     def _end(self, session: DurableSession, filters: list[bytes]) -> None:
         if filters:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -21,12 +23,14 @@ class Access:
     def __init__(self) -> None:
         self.rules = RULES
         self.denied: set[bytes] = set()
+        self.judged: list[bytes] = []
         self.gone: set[bytes] = set()
 
     def rules_by_name(self, client_id: bytes, user: bytes) -> bytes:
         return self.rules
 
     def is_denied_by_name(self, client_id: bytes, user: bytes, filter: bytes, qos: int) -> bool:
+        self.judged.append(filter)
         return filter in self.denied
 
     def is_gone(self, user: bytes) -> bool:
@@ -102,3 +106,23 @@ async def test_whose_user_was_deleted_loses_them(home: Home) -> None:
     assert await client.held() == [FILTER, OTHER, b"a"], "it is there"
     home.residents.leave(ID, 1, -1, False)
     assert await client.held() == [b"a"]
+
+
+async def test_who_comes_back_while_it_is_judged_is_judged_by_its_node(home: Home) -> None:
+    client = Part(home, RULES)
+    home.residents.leave(ID, 1, -1, False)
+    judging = asyncio.ensure_future(client.held())
+    await asyncio.sleep(0)
+    client.connect(2, OTHER_RULES)
+    assert await judging == [FILTER, OTHER, b"a"]
+
+
+async def test_filters_are_judged_one_a_turn(home: Home) -> None:
+    client = Part(home, RULES)
+    home.residents.leave(ID, 1, -1, False)
+    judged = client.access.judged
+    judging = asyncio.ensure_future(client.held())
+    for count in (1, 2):
+        await asyncio.sleep(0)
+        assert len(judged) == count
+    await judging
