@@ -19,6 +19,8 @@ MANAGEMENT_REQUEST_MAX_S: Final = 10.0
 MANAGEMENT_ACCEPT_AGAIN_S: Final = 0.1
 """When the next connection is accepted after one for which there was no descriptor."""
 MANAGEMENT_KEEP_ALIVE_MAX_SECONDS: Final = 60
+METRICS_MADE_EVERY_S: Final = 0.1
+"""What /metrics shows is made so often at most, for all that ask meanwhile."""
 LINK_KEY_MIN_BYTES: Final = 16
 LINK_KEYS_MAX: Final = 2
 """Two while the cluster's key is replaced."""

@@ -24,12 +24,12 @@ import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from prometheus_client.registry import CollectorRegistry
 
 from flockmq.auth.admin import Admin
 from flockmq.bounds import (
@@ -50,13 +50,14 @@ from flockmq.management.api_keys import Keys
 from flockmq.management.audit_log import Audit
 from flockmq.management.connections import Connections
 from flockmq.management.guard import Guard
+from flockmq.management.scrapes import Scrapes
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
 
 log: Final = logging.getLogger(__name__)
 
 NODE: Final = web.AppKey("node", NodeView)
-REGISTRY: Final = web.AppKey("registry", CollectorRegistry)
+SCRAPES: Final = web.AppKey("scrapes", Scrapes)
 
 routes = web.RouteTableDef()
 
@@ -80,7 +81,7 @@ async def availz(request: web.Request) -> web.Response:
 
 @routes.get("/metrics")
 async def metrics_text(request: web.Request) -> web.Response:
-    return web.Response(body=metrics.exposition(request.app[REGISTRY]), headers={"Content-Type": metrics.CONTENT_TYPE})
+    return web.Response(body=await request.app[SCRAPES].text(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
 @routes.get("/api/v1/nodes")
@@ -172,7 +173,7 @@ def _application(node: NodeView, admin: Admin, keys: Keys, audit: Audit, connect
     app[sessions.SESSIONS] = node
     app[overview.OVERVIEW] = node
     app[quotas.QUOTAS] = node
-    app[REGISTRY] = metrics.registry(node)
+    app[SCRAPES] = Scrapes(partial(metrics.exposition, metrics.registry(node)))
     app.add_routes(routes)
     app.add_routes(plugins.routes)
     app.add_routes(alarms.routes)
