@@ -493,6 +493,10 @@ BAN_PATTERNS_MAX: Final = 1000
 HASH_THREADS_MAX: Final = 2
 HASHES_WAITING_MAX: Final = 256
 """Passwords that wait to be hashed; then the address with the most of them waiting is told to come later (0x89)."""
+HASH_GONE_MAX: Final = 1000
+"""Clients that are gone and would have shared one hash, kept before it is done, beside as many as wait for it."""
+HASH_SLICE_LOGINS: Final = 50
+"""Logins that shared a hash, and go on in one turn of the loop."""
 ARGON2_MAX_KIB: Final = 262_144
 """What one hash may cost, and so one link of the chain for one CONNECT; in a thread, whatever it costs."""
 ARGON2_MAX_PASSES: Final = 16

@@ -36,10 +36,11 @@ class Passwords:
         """It was found right before."""
         return self._verified.knows(password, stored)
 
-    async def is_right(self, attempt: Attempt, password: bytes, stored: str | None) -> bool:
-        """`stored` None: nobody may come by this name, which takes as long. Raises Busy."""
+    async def is_right(self, attempt: Attempt, password: bytes, user_id: str, stored: str | None) -> bool:
+        """`stored` None: nobody may come by this id, which takes as long. Raises Busy."""
         work = partial(hashing.is_right, password, stored or self._decoy)
-        right = await self._pool.run(attempt.peer.host, work, attempt.is_gone)
+        same = self._verified.sum(password, stored or self._decoy + user_id)  # users have a hash each, and nobodies too
+        right = await self._pool.run(attempt.peer.host, work, attempt.is_gone, same)
         if right and stored:
             self._verified.add(password, stored)
         return right and bool(stored)
@@ -71,7 +72,7 @@ class BuiltInAuthenticator:
     async def _checked(self, attempt: Attempt, password: bytes, user_id: bytes, user: User | None) -> Verdict:
         stored = None if user is None or is_disabled(user) else user.password_hash
         try:
-            right = await self._passwords.is_right(attempt, password, stored)
+            right = await self._passwords.is_right(attempt, password, user_id.decode(), stored)
         except Busy:
             return Pass.BUSY
         if user is None:

@@ -1,7 +1,8 @@
 """The threads in which passwords are hashed: as many at once as there are, no more waiting than there is room for.
 
 What always holds: an address waits behind its own passwords only. Addresses take turns; where there is no room left,
-the one that has the most waiting loses its last. So whoever tries a thousand passwords costs itself.
+the one that has the most waiting loses its last. So whoever tries a thousand passwords costs itself. Who comes for a
+hash that is under way, or waits, shares it, and takes no room: a fleet that has one password costs one hash.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from flockmq.auth.addresses import network
-from flockmq.bounds import HASH_THREADS_MAX, HASHES_WAITING_MAX, VERIFIED_MAX
+from flockmq.bounds import HASH_GONE_MAX, HASH_SLICE_LOGINS, HASH_THREADS_MAX, HASHES_WAITING_MAX, VERIFIED_MAX
 
 T = TypeVar("T")
 
@@ -24,13 +25,32 @@ class Busy(Exception):
     """There is no room for this address; it may come again later."""
 
 
-class _Job:
-    __slots__ = ("done", "is_gone", "work")
+class _Asker(NamedTuple):
+    done: asyncio.Future[object]
+    is_gone: Callable[[], bool]
 
-    def __init__(self, work: Callable[[], object], is_gone: Callable[[], bool], done: asyncio.Future[object]) -> None:
+    def waits(self) -> bool:
+        return not self.done.done() and not self.is_gone()
+
+
+class _Job:
+    __slots__ = ("_forget_gone_at", "address", "askers", "key", "work")
+
+    def __init__(self, work: Callable[[], object], key: bytes | None, address: str) -> None:
         self.work = work
-        self.is_gone = is_gone
-        self.done = done
+        self.key = key
+        self.address: str | None = address
+        """Whose turn it waits for; None: it is under way."""
+        self.askers: list[_Asker] = []
+        self._forget_gone_at = HASH_GONE_MAX
+
+    def join(self, asker: _Asker) -> None:
+        if len(self.askers) >= self._forget_gone_at:
+            gone = [one for one in self.askers if not one.waits()]
+            self.askers = [one for one in self.askers if one.waits()]
+            self._forget_gone_at = 2 * len(self.askers) + HASH_GONE_MAX
+            _cancel(gone)
+        self.askers.append(asker)
 
 
 class HashPool:
@@ -39,26 +59,48 @@ class HashPool:
         self._free = threads
         self._room = room
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
+        self._shared: dict[bytes, _Job] = {}
+        """Those that wait or are under way, by key."""
         self.waiting = 0
         self.hashed = 0
         self.refused = 0
 
-    async def run(self, address: str, work: Callable[[], T], is_gone: Callable[[], bool] = lambda: False) -> T:
-        """What `work` returns, done in a thread. Raises Busy, and CancelledError if `is_gone` before its turn."""
-        done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._make_room(network(address))
-        self._waiting.setdefault(network(address), deque()).append(_Job(work, is_gone, done))
-        self.waiting += 1
+    async def run(
+        self,
+        address: str,
+        work: Callable[[], T],
+        is_gone: Callable[[], bool] = lambda: False,
+        key: bytes | None = None,
+    ) -> T:
+        """What `work` returns, done in a thread; what is the same work has the same `key`, and is done once. Raises
+        Busy, and CancelledError if all who wait for it are gone before its turn."""
+        asker = _Asker(asyncio.get_running_loop().create_future(), is_gone)
+        job = None if key is None else self._shared.get(key)
+        if job is None:
+            job = self._added(network(address), work, key)
+        else:
+            self._move_up(job, network(address))
+        job.join(asker)
         self._start()
-        return cast(T, await done)
+        return cast(T, await asker.done)
 
     def close(self) -> None:
         """What waits is given up; what runs ends by itself."""
         for jobs in self._waiting.values():
             for job in jobs:
-                job.done.cancel()
+                _cancel(job.askers)
         self._waiting.clear()
+        self._shared.clear()
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _added(self, address: str, work: Callable[[], object], key: bytes | None) -> _Job:
+        self._make_room(address)
+        job = _Job(work, key, address)
+        self._waiting.setdefault(address, deque()).append(job)
+        self.waiting += 1
+        if key is not None:
+            self._shared[key] = job
+        return job
 
     def _make_room(self, address: str) -> None:
         if self.waiting < self._room:
@@ -69,8 +111,23 @@ class HashPool:
             raise Busy
         self.waiting -= 1
         last = self._waiting[fullest].pop()
-        if not last.done.done():
-            last.done.set_exception(Busy())
+        self._forget(last)
+        _tell(last.askers, lambda done: done.set_exception(Busy()))
+
+    def _move_up(self, job: _Job, address: str) -> None:
+        """To where fewer stand before it."""
+        if job.address is None or job.address == address:
+            return
+        jobs = self._waiting[job.address]
+        if len(self._waiting.get(address, ())) < jobs.index(job):
+            jobs.remove(job)
+            self._waiting.setdefault(address, deque()).append(job)
+            job.address = address
+
+    def _forget(self, job: _Job) -> None:
+        """Nobody joins it any more."""
+        if job.key is not None:
+            self._shared.pop(job.key, None)
 
     def _start(self) -> None:
         while self._free and self._waiting:
@@ -79,11 +136,11 @@ class HashPool:
             self.waiting -= 1
             if jobs:
                 self._waiting[address] = jobs  # behind the others
-            if job.done.done():
+            if not any(asker.waits() for asker in job.askers):
+                self._forget(job)
+                _cancel(job.askers)
                 continue
-            if job.is_gone():
-                job.done.cancel()
-                continue
+            job.address = None
             self._free -= 1
             running = asyncio.get_running_loop().run_in_executor(self._executor, job.work)
             running.add_done_callback(lambda ended, job=job: self._ended(job, ended))  # type: ignore[misc]
@@ -91,14 +148,28 @@ class HashPool:
     def _ended(self, job: _Job, ended: asyncio.Future[object]) -> None:
         self._free += 1
         self.hashed += 1
-        if not job.done.done():
-            if ended.cancelled():
-                job.done.cancel()
-            elif error := ended.exception():
-                job.done.set_exception(error)
-            else:
-                job.done.set_result(ended.result())
+        self._forget(job)
+        if ended.cancelled():
+            _cancel(job.askers)
+        elif error := ended.exception():
+            _tell(job.askers, lambda done: done.set_exception(error))
+        else:
+            _tell(job.askers, lambda done: done.set_result(ended.result()))
         self._start()
+
+
+def _tell(askers: list[_Asker], tell: Callable[[asyncio.Future[object]], None]) -> None:
+    """Some a turn, for each then goes on."""
+    for asker in askers[:HASH_SLICE_LOGINS]:
+        if not asker.done.done():
+            tell(asker.done)
+    if len(askers) > HASH_SLICE_LOGINS:
+        asyncio.get_running_loop().call_soon(_tell, askers[HASH_SLICE_LOGINS:], tell)
+
+
+def _cancel(askers: list[_Asker]) -> None:
+    for asker in askers:
+        asker.done.cancel()
 
 
 class Verified:
@@ -117,17 +188,17 @@ class Verified:
         return len(self._sums)
 
     def knows(self, password: bytes, stored: str) -> bool:
-        summed = self._sum(password, stored)
+        summed = self.sum(password, stored)
         if summed not in self._sums:
             return False
         self._sums.move_to_end(summed)
         return True
 
     def add(self, password: bytes, stored: str) -> None:
-        self._sums[self._sum(password, stored)] = None
+        self._sums[self.sum(password, stored)] = None
         if len(self._sums) > self._room:
             self._sums.popitem(last=False)
 
-    def _sum(self, password: bytes, stored: str) -> bytes:
+    def sum(self, password: bytes, stored: str) -> bytes:
         head = len(stored).to_bytes(4, "big") + stored.encode()
         return hashlib.blake2b(head + password, key=self._key, digest_size=16).digest()

@@ -65,9 +65,10 @@ class RedisAuthenticator:
     async def _checked(self, attempt: Attempt, password: bytes) -> Verdict:
         if self._client is None or self._asked >= ASKED_MAX:
             return Pass.BUSY
+        key = self._key.render(attempt.value)
         self._asked += 1
         try:
-            found = await self._client.hmget(self._key.render(attempt.value), self._fields)
+            found = await self._client.hmget(key, self._fields)
         except (RedisError, OSError, TimeoutError) as error:
             self._warnings.warning("%s: Redis doesn't answer: %s", self._where, error or type(error).__name__)
             return Pass.UNAVAILABLE
@@ -78,7 +79,7 @@ class RedisAuthenticator:
         if stored is not None and self._passwords.knows(password, stored):
             return _granted(attempt, row)
         try:
-            right = await self._passwords.is_right(attempt, password, stored)
+            right = await self._passwords.is_right(attempt, password, key, stored)
         except Busy:
             return Pass.BUSY
         if stored is None:

@@ -283,11 +283,40 @@ async def test_who_comes_back_costs_no_hash_until_the_password_changes(pool: Has
     assert pool.hashed == 2
 
 
+@pytest.mark.parametrize(
+    ("username", "password", "reason"),
+    [
+        ("jo", "pw", Reason.SUCCESS),
+        ("jo", "wrong", Reason.BAD_USER_NAME_OR_PASSWORD),
+        ("nobody", "pw", Reason.BAD_USER_NAME_OR_PASSWORD),
+    ],
+)
+async def test_a_fleet_of_one_user_that_comes_at_once_costs_one_hash(
+    username: str, password: str, reason: Reason
+) -> None:
+    pool = HashPool(threads=1, room=1)
+    chain = Users(pool).by_name
+    fleet = [attempt(f"c{n}", username, password, f"192.0.{n // 250}.{n % 250}") for n in range(2000)]
+    outcomes = await asyncio.gather(*(decided(chain, one) for one in fleet))
+    assert {outcome.reason for outcome in outcomes} == {reason}
+    assert pool.hashed == 1
+    pool.close()
+
+
+async def test_logins_of_different_users_share_no_hash_whether_there_are_such_users_or_not(pool: HashPool) -> None:
+    users = Users(pool)
+    users.users["ann"] = User(made(b"pw", CHEAP))
+    for names in (("jo", "ann"), ("nobody", "none")):
+        before = pool.hashed
+        await asyncio.gather(*(decided(users.by_name, attempt(username=name, password="x")) for name in names))
+        assert pool.hashed == before + 2
+
+
 async def test_a_full_pool_is_said_to_be_busy() -> None:
     pool = HashPool(threads=1, room=1)
     users = Users(pool)
-    tried = attempt(username="jo", password="wrong")
-    outcomes = await asyncio.gather(*(decided(users.by_name, tried) for _ in range(3)))
+    guesses = [attempt(username="jo", password=f"wrong {number}") for number in range(3)]
+    outcomes = await asyncio.gather(*(decided(users.by_name, guess) for guess in guesses))
     assert sorted(outcome.reason for outcome in outcomes) == [
         Reason.BAD_USER_NAME_OR_PASSWORD,
         Reason.BAD_USER_NAME_OR_PASSWORD,
