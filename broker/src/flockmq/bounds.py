@@ -514,7 +514,8 @@ FAILED_LOGINS_KEPT_S: Final = 900.0
 FAILED_LOGINS_OF_ADDRESS_MAX: Final = 100
 """So many failures at one address, and each name there waits from its first failure on."""
 LOGINS_OF_NAME_MAX: Final = 64
-"""Logins of one name at one address that wait for a hash or another service; one more is told to come later (0x9F)."""
+"""Passwords of one name at one address that wait for a hash or another service; with one more, who says it is told to
+come later (0x9F)."""
 KNOWN_CLIENTS_MAX: Final = 100_000
 """Clients that were let in, whose failed logins are counted on their own; more push out who was let in longest ago."""
 PASSWORD_MAX_BYTES: Final = 4096

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused, Verdict
 from flockmq.auth.built_in import ScramExchange
-from flockmq.auth.failed_logins import FailedLogins
+from flockmq.auth.failed_logins import Begun, FailedLogins
 from flockmq.auth.settings import FailedLogins as Settings
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.clock import SYSTEM, Clock
@@ -125,7 +125,7 @@ class Chain:
             answer = await _guarded(checked) if isinstance(checked, Coroutine) else checked
         done(self._outcome(attempt, answer))
 
-    def _ended(self, begun: tuple[int, ...], task: asyncio.Task[None]) -> None:
+    def _ended(self, begun: Begun, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task)
         self.failed_logins.ended(begun)
 

@@ -25,6 +25,8 @@ from flockmq.bounds import (
     LOGINS_OF_NAME_MAX,
 )
 
+Begun = tuple[int, tuple[int, ...]]
+"""A guess, and the names that it is counted for."""
 FIRST_WAIT_S = 1.0
 DOUBLED_MAX = 32
 
@@ -46,7 +48,8 @@ class FailedLogins:
         self._room = room
         self._failures: OrderedDict[int, _Failures] = OrderedDict()
         """By the hash of a name at an address, or of an address; who failed last stands last."""
-        self._under_way: Counter[int] = Counter()
+        self._under_way: dict[int, Counter[int]] = {}
+        """By name at an address: the passwords' hashes, for the same one again is no other guess."""
         self._known: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -56,10 +59,11 @@ class FailedLogins:
         """Now. Who waited has one try."""
         if not (self._failures or self._under_way):
             return True
-        now_s, found = self._now_s(), []
+        now_s, guess, found = self._now_s(), hash(attempt.password), []
         for key in self._keys(attempt):
-            failures = self._remembered(key, now_s)
-            if self._under_way[key] >= LOGINS_OF_NAME_MAX or (failures is not None and failures.next_s > now_s):
+            failures, guesses = self._remembered(key, now_s), self._under_way.get(key, ())
+            is_one_too_many = len(guesses) >= LOGINS_OF_NAME_MAX and guess not in guesses
+            if is_one_too_many or (failures is not None and failures.next_s > now_s):
                 return False
             if failures is not None and failures.next_s:
                 found.append(failures)
@@ -67,16 +71,21 @@ class FailedLogins:
             failures.next_s = now_s + self._wait_s(failures.count)
         return True
 
-    def begun(self, attempt: Attempt) -> tuple[int, ...]:
+    def begun(self, attempt: Attempt) -> Begun:
         """It takes time; what is returned is to be given to `ended`."""
-        keys = self._keys(attempt) if self._counts(attempt) else ()
-        self._under_way.update(keys)
-        return keys
-
-    def ended(self, keys: tuple[int, ...]) -> None:
+        guess, keys = hash(attempt.password), self._keys(attempt) if self._counts(attempt) else ()
         for key in keys:
-            self._under_way[key] -= 1
-            if not self._under_way[key]:
+            self._under_way.setdefault(key, Counter())[guess] += 1
+        return guess, keys
+
+    def ended(self, begun: Begun) -> None:
+        guess, keys = begun
+        for key in keys:
+            guesses = self._under_way[key]
+            guesses[guess] -= 1
+            if not guesses[guess]:
+                del guesses[guess]
+            if not guesses:
                 del self._under_way[key]
 
     def failed(self, attempt: Attempt) -> None:

@@ -389,6 +389,15 @@ async def test_logins_that_take_time_are_tried_a_few_at_a_time() -> None:
     assert not chain.failed_logins._under_way
 
 
+async def test_a_fleet_of_one_user_at_one_address_is_one_guess(pool: HashPool) -> None:
+    chain = Users(pool).by_name
+    fleet = [asyncio.ensure_future(decided(chain, attempt(f"c{n}", "jo", "pw"))) for n in range(500)]
+    outcomes = await asyncio.gather(*fleet)
+    assert {outcome.reason for outcome in outcomes} == {Reason.SUCCESS}
+    await asyncio.sleep(0)
+    assert not chain.failed_logins._under_way
+
+
 class Stopped:
     def __init__(self) -> None:
         self.now_s = 1000.0
