@@ -226,7 +226,7 @@ def test_it_is_judged_wherever_it_comes_back_and_whoever_died_meanwhile(fleet: C
             assert judged_on_return(cores[2].mqtt, client_id) == [("open/1", "end")]
 
 
-@pytest.mark.parametrize("loses", ["the rule", "its user"])
+@pytest.mark.parametrize("loses", ["the rule", "its user", "its rights"])
 async def test_an_exclusive_filter_of_who_is_away_is_anothers_again(fleet: Configured, loses: str) -> None:
     node = fleet.single(RULES.replace("allow_anonymous = true", PASSWORDS))
     for name in ("eve", "jo"):
@@ -239,6 +239,8 @@ async def test_an_exclusive_filter_of_who_is_away_is_anothers_again(fleet: Confi
         assert await other.subscribe("$exclusive/alone", 1) == 0x97
         if loses == "the rule":
             await asyncio.to_thread(forbid, node, ["alone"], "username/eve")
+        elif loses == "its rights":
+            assert api(node, "PUT", "/users/eve", {"is_disabled": True})[0] == 200
         else:
             assert api(node, "DELETE", "/users/eve")[0] == 204
         async with asyncio.timeout(AWAY_WITHIN_S):

@@ -53,7 +53,7 @@ from flockmq.auth.settings import (
 )
 from flockmq.auth.settings import Authenticator as AuthenticatorSettings
 from flockmq.auth.sources import AskedRules, LogRules, Source, file_rules
-from flockmq.auth.users import Users
+from flockmq.auth.users import Users, is_disabled
 from flockmq.auth.warrants import Warrants
 from flockmq.bounds import AUTH_HOUSEKEEPING_S
 from flockmq.clock import SYSTEM, Clock
@@ -152,8 +152,11 @@ class Auth:
         await self.authorizer.stop()
 
     def is_gone(self, username: bytes) -> bool:
-        """Nobody is let in as this user, for the log alone has users, and not this one any more."""
-        return self._knows_all_users and username != b"" and self._user(username.decode()) is None
+        """Nobody is let in as this user, for the log alone has users, and not this one any more, or disabled."""
+        if not self._knows_all_users or username == b"":
+            return False
+        user = self._user(username.decode())
+        return user is None or is_disabled(user)
 
     def disconnected(self, username: bytes, client_id: bytes, host: str) -> None:
         """A connection of a client that was let in has ended, where flapping is minded."""
