@@ -19,8 +19,8 @@ from hostile.decent import Decent
 from integration.dev.commands import Command, Commands
 
 STRANGERS: Final = 3000
-MOST: Final = MANAGEMENT_CONNECTIONS_MAX + ACCEPTS_PER_TURN_MAX + 20
-"""Those that are ended go a turn later; and some are the node's own, to Redis, say."""
+MOST: Final = MANAGEMENT_CONNECTIONS_MAX + 4 * ACCEPTS_PER_TURN_MAX
+"""Those that are ended go a turn later, or two with TLS; and some are the node's own, to Redis, say."""
 BEGUN: Final = (b"", b"GET /metrics HTTP/1.1\r\nHost: here\r\nX: ", b"\x16\x03\x01\x02\x00\x01")
 TLS: Final = '[management]\ncertfile = "{folder}/server.pem"\nkeyfile = "{folder}/server.key"\n'
 
