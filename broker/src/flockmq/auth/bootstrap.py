@@ -122,7 +122,7 @@ def parsed(content: bytes, kind: Kind, file: Path, check: Callable[[NewUser], No
     rows: Iterable[tuple[str, object]] = (
         _json_rows(content, file) if file.suffix == ".json" else _csv_rows(content, kind, file)
     )
-    users = []
+    users: dict[str, tuple[str, NewUser]] = {}
     for place, row in rows:
         try:
             user = msgspec.convert(row, NewUser, strict=False)
@@ -133,8 +133,11 @@ def parsed(content: bytes, kind: Kind, file: Path, check: Callable[[NewUser], No
             raise ConfigError(f"{place}: {error}; a user has {_fields(kind)}") from None
         except Invalid as error:
             raise ConfigError(f"{place}: user {user.user_id!r}: {error}") from None
-        users.append(user)
-    return users
+        if user.user_id in users:
+            first = users[user.user_id][0].removeprefix(f"{file}: ")
+            raise ConfigError(f"{place}: user {user.user_id!r} stands in {first} too; keep one of them")
+        users[user.user_id] = place, user
+    return [user for _, user in users.values()]
 
 
 def _fields(kind: Kind) -> str:

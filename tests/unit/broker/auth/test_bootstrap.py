@@ -154,7 +154,14 @@ async def test_who_is_disabled_stays_so_unless_the_file_says_otherwise(
         ("u.csv", "user_id,password_hash\na,plain\n", "hash", "line 2: user 'a': password_hash: .*in hex"),
         ("u.csv", "user_id,password\na," + "x" * 5000, "plain", "line 2: user 'a': password: must have 1 to 4096"),
         ("u.csv", "user_id,password\na,b\u0007c\n", "plain", "line 2: user 'a': password: .*may not stand in"),
+        ("u.csv", "user_id,password\na,b\nb,b\na,c\n", "plain", "line 4: user 'a' stands in line 2 too; keep one"),
         ("u.json", "{}", "plain", "not a JSON list of users"),
+        (
+            "u.json",
+            '[{"user_id": "jo", "password": "a"}, {"user_id": "jo", "password": "a"}]',
+            "plain",
+            "user 2: user 'jo' stands in user 1 too; keep one",
+        ),
         ("u.json", '[{"user_id": "jo"}]', "plain", "user 1: a user needs a password"),
     ],
 )
