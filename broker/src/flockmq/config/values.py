@@ -297,7 +297,8 @@ def _items(value: object, of: object, where: str, is_text: bool) -> list[object]
         text = value.strip()
         value = [part.strip() for part in text.split(",") if part.strip()] if plain and text[:1] != "[" else _json(text)
     if not isinstance(value, list):
-        mend = f"; write [[{where.rpartition(': ')[2]}]] above each" if isinstance(value, dict) and not is_text else ""
+        table = re.sub(r"\[[0-9]+\]", "", where.rpartition(": ")[2])  # TOML has no numbers there
+        mend = f"; write [[{table}]] above each" if isinstance(value, dict) and not is_text else ""
         form = ", as JSON" if is_text and not plain else mend
         raise ConfigError(f"{where}: must be a list of {describe(of)}{form}")
     return value
