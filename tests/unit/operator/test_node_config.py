@@ -243,6 +243,7 @@ def test_listeners_in_free_toml_that_are_no_table_are_refused_by_a_sentence() ->
     [
         ({"secret": "x"}, r"spec\.authentication\.chain\[0\]\.secret: a secret must not stand .* write secret_file: "),
         ({"headers": {"Authorization": "x"}}, r"chain\[0\]\.headers\.Authorization: a secret must not stand"),
+        ({"headers": {"X-Api-Key": "x"}}, r"chain\[0\]\.headers\.X-Api-Key: a secret .* write authorization_file: "),
         ({"url": "https://me:pw@host/auth"}, r"chain\[0\]\.url holds a URL with a password.* authorization_file: "),
         ({"mirrors": ["HTTPS://:pw@host"]}, r"chain\[0\]\.mirrors\[0\] holds a URL with a password"),
         ({"headers": {"x": None}}, r"chain\[0\]\.headers\.x: null is no value here"),

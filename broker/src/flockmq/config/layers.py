@@ -31,6 +31,9 @@ NAME: Final = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]{0,30}[a-z0-9]|[a-z0-9]")
 """What a user may call a listener or a zone; the environment can say it too."""
 
 NOT_HERE: Final = "must not stand in this file"
+SECRET_HEADERS: Final = frozenset(
+    ("authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token")
+)
 
 
 class Setting(NamedTuple):
@@ -145,14 +148,14 @@ def refuse_secrets(value: object, setting: Setting) -> None:
     if _has_password(value):
         why = f"holds a password, which {NOT_HERE}; name a file of its own in password_file{environment}"
         raise ConfigError(f"{setting.source}: {why}")
-    _refuse_within(value, setting.source)
+    _refuse_within(value, setting.source, environment)
 
 
-def _refuse_within(value: object, where: str) -> None:
+def _refuse_within(value: object, where: str, environment: str) -> None:
     """The structs of a list."""
     if isinstance(value, tuple):
         for at, item in enumerate(value):
-            _refuse_within(item, f"{where}[{at}]")
+            _refuse_within(item, f"{where}[{at}]", environment)
     elif isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             found = getattr(value, name)
@@ -160,9 +163,20 @@ def _refuse_within(value: object, where: str) -> None:
                 beside = ", nor in url" if name == "password" else ""
                 raise ConfigError(f"{where}.{name}: a secret {NOT_HERE}{beside}; name a file of its own in {name}_file")
             if _has_password(found):
-                raise ConfigError(
-                    f"{where}.{name}: holds a password, which {NOT_HERE}; name a file of its own in authorization_file"
-                )
+                can = "authorization_file" in value.__struct_fields__
+                mend = "name a file of its own in authorization_file" if can else f"use one without{environment}"
+                raise ConfigError(f"{where}.{name}: holds a password, which {NOT_HERE}; {mend}")
+            if name == "headers":
+                _refuse_headers(found, f"{where}.{name}", environment)
+
+
+def _refuse_headers(headers: Mapping[str, str], where: str, environment: str) -> None:
+    """Those that say the broker's own secret, and not what is a client's."""
+    for name, text in headers.items():
+        if name.lower() in SECRET_HEADERS and "${" not in text:
+            other = "" if name.lower() == "authorization" else "have the service go by Authorization, and "
+            mend = f"{other}name a file of its own in authorization_file{environment}"
+            raise ConfigError(f"{where}.{name}: a secret {NOT_HERE}; {mend}")
 
 
 def _has_password(value: object) -> bool:

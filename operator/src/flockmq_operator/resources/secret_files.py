@@ -21,6 +21,8 @@ from flockmq_operator.spec import Listener, SpecError
 REFERENCE = "secretKeyRef"
 SECRET_KEYS = frozenset({"authorization", "password", "secret"})
 """Keys of the broker's configuration that hold a secret itself; each has a twin `KEY_file`."""
+SECRET_HEADERS = frozenset({"proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
+"""Headers that the broker refuses in its file, as their service can go by Authorization."""
 URL_WITH_PASSWORD = re.compile(r"[a-z+]+://[^/@\s]*:[^/@\s]+@", re.IGNORECASE)
 
 
@@ -199,10 +201,12 @@ def resolved(value: object, field: str, found: list[SecretFile]) -> object:
 
 def refuse_secret(key: str, value: object, field: str) -> None:
     """Raises SpecError where a secret stands in the open: it would end in a ConfigMap."""
-    if key.lower() in SECRET_KEYS and isinstance(value, str):
+    is_header = key.lower() in SECRET_HEADERS and field.endswith(f".headers.{key}")
+    if isinstance(value, str) and (key.lower() in SECRET_KEYS or is_header):
+        name = "authorization" if is_header else key.lower()
         raise SpecError(
             f"{field}: a secret must not stand in a MqttCluster: put it into a Secret and write "
-            f"{key.lower()}_file: {{{REFERENCE}: {{name: SECRET, key: KEY}}}} in an authenticator or a source"
+            f"{name}_file: {{{REFERENCE}: {{name: SECRET, key: KEY}}}} in an authenticator or a source"
         )
 
 

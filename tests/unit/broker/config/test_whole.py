@@ -276,6 +276,21 @@ CHAIN = "[[authentication.chain]]\n"
             "name a file of its own in authorization_file",
         ),
         (
+            CHAIN + 'mechanism = "jwt"\nalgorithm = "public-key"\nendpoint = "https://me:hunter2@h"',
+            "authentication.chain[0].endpoint",
+            "use one without, or say FLOCKMQ_AUTHENTICATION__CHAIN",
+        ),
+        (
+            CHAIN + 'mechanism = "password_based:http"\nurl = "http://h"\nheaders = {authorization = "Bearer hunter2"}',
+            "authentication.chain[0].headers.authorization",
+            "name a file of its own in authorization_file",
+        ),
+        (
+            '[[authorization.sources]]\ntype = "http"\nurl = "http://h"\nheaders = {X-Api-Key = "hunter2"}',
+            "authorization.sources[0].headers.X-Api-Key",
+            "have the service go by Authorization, and name a file of its own in authorization_file, or say",
+        ),
+        (
             CHAIN + 'mechanism = "password_based:redis"\nurl = "redis://:hunter2@h"',
             "authentication.chain[0].password",
             "nor in url; name a file of its own in password_file",
@@ -292,6 +307,17 @@ def test_a_secret_in_the_file_is_refused_with_the_mend(tmp_path: Path, text: str
     assert f": {key}: " in said
     assert mend in said
     assert "hunter2" not in said
+
+
+def test_a_header_that_says_what_is_the_clients_is_no_secret(tmp_path: Path) -> None:
+    text = 'mechanism = "password_based:http"\nurl = "http://h"\nheaders = {Authorization = "Bearer ${password}"}'
+    assert whole.load(file=write(tmp_path, CHAIN + text), environment={}).authentication.chain
+
+
+def test_rules_that_are_no_list_are_told_how_toml_has_them(tmp_path: Path) -> None:
+    said = refusal(file=write(tmp_path, '[[authorization.sources]]\ntype = "file"\nrules = {permit = "allow"}'))
+    assert "authorization.sources[0].rules: must be a list" in said
+    assert said.endswith("; write [[authorization.sources.rules]] above each")
 
 
 def test_a_password_in_the_url_is_moved_to_where_it_is_hidden() -> None:
