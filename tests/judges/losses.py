@@ -111,10 +111,11 @@ def _finding(life: Life, window: Window, sent: Sent) -> Finding:
 
 
 def _passed(came: Iterable[tuple[Sent, float]], since: float, until: float) -> dict[Connection, int]:
-    """Of each connection the last acknowledged message that came by this subscription."""
+    """Of each connection the last acknowledged message that came by this subscription, as that connection sent it."""
     passed: dict[Connection, int] = {}
     for sent, at in came:
-        if since <= at < until and sent.acknowledged_at < FOREVER and not sent.is_delayed:
+        is_its = max(since, sent.last_sent_at) <= at < until
+        if is_its and sent.acknowledged_at < FOREVER and not sent.is_delayed:
             passed[sent.connections[-1]] = max(passed.get(sent.connections[-1], 0), sent.message.number)
     return passed
 

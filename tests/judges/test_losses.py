@@ -114,6 +114,26 @@ def test_what_came_to_an_earlier_subscription_proves_nothing_about_a_later_one()
     assert script.found() == {}
 
 
+def test_what_came_as_a_former_connection_sent_it_proves_nothing_about_a_later_one() -> None:
+    """A message is sent before the subscription, and again as its client is taken over."""
+    script = Script()
+    script.connect("pub")
+    script.connect("sub", lasts=False)
+    script.publish("pub", 1)
+    script.subscribe("sub")
+    script.publish("pub", 2)
+    script.deliver("sub", "pub", 2)
+    script.close("pub")
+    script.connect("pub", present=True)
+    script.tick(2.0)
+    for number in (1, 2):
+        script.publish("pub", number, again=True)
+    for number in (1, 2):
+        script.acknowledge("pub", number)
+    script.close("sub")
+    assert script.found() == {}
+
+
 def test_a_session_that_waits_is_owed_everything() -> None:
     script = begun()
     script.close("sub")
