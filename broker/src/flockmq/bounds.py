@@ -432,6 +432,9 @@ WRITE_JOIN_MAX_BYTES: Final = 256 * 1024
 WRITE_VECTOR_MAX: Final = 512
 TURN_EVENTS_MAX: Final = 512
 TURN_ROUNDS_MAX: Final = 16
+TURN_WORK_MAX_S: Final = 0.02
+"""A turn that took so long ends behind the connection that is read: the others are read in the next one, before whoever
+comes then."""
 SPIN_MAX_S: Final = 0.00005
 """How long a turn that found little waits awake for what comes next, where that came so soon lately."""
 ACCEPTS_PER_TURN_MAX: Final = 64

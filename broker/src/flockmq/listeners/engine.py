@@ -3,8 +3,9 @@
 A turn reads once from each ready connection, lets its channel work, and then flushes the sinks that became dirty; so
 one write carries all that a turn put. The loop sees a single readable descriptor: our epoll.
 
-What always holds, besides what reactor.py says: a connection is read at most once a round and rounds are bounded, so no
-client starves another or the rest of the node.
+What always holds, besides what reactor.py says: a connection is read at most once a round, and rounds are bounded. The
+time of a turn is, too, and who found none in it is read first in the next. So no client starves another, and all of
+them together don't starve the rest of the node.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from flockmq.bounds import (
     TLS_HANDSHAKE_BYTES,
     TURN_EVENTS_MAX,
     TURN_ROUNDS_MAX,
+    TURN_WORK_MAX_S,
     UNAUTHENTICATED_MAX_BYTES,
     UNAUTHENTICATED_READ_BYTES,
 )
@@ -59,7 +61,7 @@ _MISS: Final = 4
 
 
 class Engine(Acceptor):
-    """Over sockets. `greetings`: whose ClientHello waits for a turn."""
+    """Over sockets. `greetings`: whose ClientHello waits; `late`: descriptors that a turn had no time for."""
 
     def __init__(self, router: Router, limits: Limits, clock: Clock) -> None:
         super().__init__(router, limits)
@@ -67,6 +69,7 @@ class Engine(Acceptor):
         self.connections: list[Connection | None] = []
         self.lingering: dict[Connection, None] = {}
         self.greetings: dict[Filtered, None] = {}
+        self.late: list[int] = []
         self.strangers = Strangers(UNAUTHENTICATED_MAX_BYTES)
         self._discarded = bytearray(DISCARD_MAX_BYTES)
         self.throttle = Throttle()
@@ -74,6 +77,8 @@ class Engine(Acceptor):
         self._throttling: bool = False
         self._hits: int = 0
         self._served_s: float = 0.0
+        self._fed_bytes: int = 0
+        """Since it was looked at how long the turn takes."""
         self._timer: asyncio.TimerHandle | None = None
 
     # Life.
@@ -120,13 +125,14 @@ class Engine(Acceptor):
 
     def turn(self) -> None:
         """Serve what is ready, and look again before sleeping."""
+        until_s = 0.0
         for _ in range(TURN_ROUNDS_MAX):
-            events = self.epoll.poll(0, TURN_EVENTS_MAX)
+            events = self._events()
             if not events:
-                events = self._spin()
-                if not events:
-                    return
+                return
             now_s = self._monotonic()
+            if until_s == 0.0:
+                until_s = now_s + TURN_WORK_MAX_S
             self.begin_turn(now_s)
             if len(events) > _SMALL_TURN_EVENTS:
                 self._hits = 0
@@ -134,9 +140,24 @@ class Engine(Acceptor):
                 self._hits = min(self._hits + 1, _HITS_MAX)
             else:
                 self._hits = max(self._hits - _MISS, 0)
-            self._serve(events)
+            self._serve(events, until_s)
             self.end_turn()
             self._served_s = self._monotonic()
+            if self._served_s > until_s:
+                return
+
+    def _events(self) -> list[tuple[int, int]]:
+        """What is ready: those that the turn before had no time for, or whoever comes."""
+        if self.late:
+            late, self.late = self.late, []
+            events = [(fd, EPOLLIN) for fd in late if self._is_read(fd)]
+            if events:
+                return events
+        return self.epoll.poll(0, TURN_EVENTS_MAX) or self._spin()
+
+    def _is_read(self, fd: int) -> bool:
+        connection = self.connections[fd]
+        return connection is not None and not connection.paused
 
     def _spin(self) -> list[tuple[int, int]]:
         """Sleeping and waking takes longer than many an answer: where answers lately came at once, wait for them awake.
@@ -152,9 +173,9 @@ class Engine(Acceptor):
                     return events
         return []
 
-    def _serve(self, events: list[tuple[int, int]]) -> None:
+    def _serve(self, events: list[tuple[int, int]], until_s: float) -> None:
         connections = self.connections
-        for fd, mask in events:
+        for place, (fd, mask) in enumerate(events):
             connection = connections[fd] if fd < len(connections) else None
             if connection is None:
                 if fd in self.listeners:
@@ -171,6 +192,11 @@ class Engine(Acceptor):
                 self._unwatch(connection)  # a Unix socket's end, told though nobody asks: what came before it is first
             else:
                 self._read(connection, fd)
+                if self._fed_bytes >= READ_MIN_BYTES:
+                    self._fed_bytes = 0
+                    if self._monotonic() > until_s:
+                        self.late = [late for late, ready in events[place + 1 :] if ready & EPOLLIN]
+                        return
 
     def _read(self, connection: Connection, fd: int) -> None:
         if connection.state == CLOSED:
@@ -186,6 +212,7 @@ class Engine(Acceptor):
             connection.lost()
             self.close(connection)
         else:
+            self._fed_bytes += len(data)
             if len(data) < connection.read_bytes:
                 self._feed(connection, data)
             else:

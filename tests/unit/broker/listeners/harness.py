@@ -6,7 +6,7 @@ import socket
 from types import TracebackType
 from typing import Self
 
-from flockmq.clock import SYSTEM
+from flockmq.clock import SYSTEM, Clock
 from flockmq.listeners.connection import Connection
 from flockmq.listeners.engine import Engine
 from flockmq.listeners.listening import Listening
@@ -24,11 +24,11 @@ PATIENCE_S = 10
 class Served:
     """An engine, and clients that are the other ends of its descriptors."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, clock: Clock = SYSTEM) -> None:
         self.limits = limits or Limits()
         self.router = Router(Counters(), self.limits.max_packet_size)
         self.port = Port()
-        self.engine = Engine(self.router, self.limits, SYSTEM)
+        self.engine = Engine(self.router, self.limits, clock)
         self.listener = Listening(self.engine, "tcp:default", self.limits)
         self._clients: list[socket.socket] = []
         self.serve(self.port)

@@ -10,7 +10,15 @@ import sys
 
 import pytest
 
-from flockmq.bounds import LINGER_MAX_S, READ_MAX_BYTES, READ_MIN_BYTES, READ_WORK_MAX_S, STOOD_STILL_S
+from flockmq.bounds import (
+    LINGER_MAX_S,
+    READ_MAX_BYTES,
+    READ_MIN_BYTES,
+    READ_WORK_MAX_S,
+    STOOD_STILL_S,
+    TURN_WORK_MAX_S,
+)
+from flockmq.clock import Clock
 from flockmq.listeners.engine import next_read_bytes
 from flockmq.listeners.sockets import bound
 from flockmq.mqtt import encode, frame
@@ -24,6 +32,18 @@ from flockmq.session.sink import Sink
 from flockmq.session.subscribing import Subscribing
 from unit.broker.listeners.harness import PATIENCE_S, Served
 from unit.broker.session.harness import Port, publish, without_words
+
+
+class Steps:
+    """A clock: each look at it takes `step_s`."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.step_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += self.step_s
+        return self.now_s
 
 
 def subscribe(filter: bytes, qos: int = 0) -> bytes:
@@ -233,6 +253,26 @@ def test_a_connection_that_is_gone_is_referred_to_by_nobody() -> None:
         served.port.ended.clear()
         served.port.given.clear()
         assert sys.getrefcount(connection) == 2
+
+
+def test_a_turn_that_takes_long_ends_and_the_next_begins_with_who_is_left() -> None:
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        clients = [served.client(f"c{number}") for number in range(5)]
+        counters = served.router.counters
+        clock.step_s = TURN_WORK_MAX_S * 0.6
+        much = publish(4, "a", "x" * READ_MIN_BYTES)
+        for connection, client in clients:
+            connection.read_bytes = READ_MAX_BYTES
+            client.sendall(much)
+        served.engine.turn()
+        assert counters.messages_received == 2
+        clients[0][1].sendall(much)
+        clients[3][1].close()
+        for had in (4, 5, 6):
+            served.engine.turn()
+            assert counters.messages_received == had
+        assert [connection.fd >= 0 for connection, _ in clients] == [True, True, True, False, True]
 
 
 def test_a_turn_waits_awake_only_where_answers_lately_came_at_once() -> None:

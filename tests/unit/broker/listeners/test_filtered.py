@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import ipaddress
+import math
 import resource
 import socket
 import ssl
@@ -192,7 +193,7 @@ def test_handshakes_are_answered_a_few_a_turn(pki: Pki) -> None:
         clients = [filtered(served, listener) for _ in range(TLS_GREETINGS_PER_TURN_MAX + 3)]
         for _, end in clients:
             end.sendall(Client(pki.trusting()).say())
-        served.engine._serve(served.engine.epoll.poll(0, 512))
+        served.engine._serve(served.engine.epoll.poll(0, 512), math.inf)
         served.engine.end_turn()
         assert len(served.engine.greetings) == 3
         sent = len(clients) * (UNAUTHENTICATED_READ_BYTES + 1000)

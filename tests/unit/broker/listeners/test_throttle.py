@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import select
 import socket
 
@@ -43,7 +44,7 @@ class Paced:
         self.served.router.now_s = self.now_s
         engine.throttle.tick(self.now_s)
         engine.end_turn()
-        engine._serve(engine.epoll.poll(0, 512))
+        engine._serve(engine.epoll.poll(0, 512), math.inf)
         engine.end_turn()
 
     def run(self, seconds: float, packets: int) -> int:
