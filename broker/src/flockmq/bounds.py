@@ -433,8 +433,7 @@ WRITE_VECTOR_MAX: Final = 512
 TURN_EVENTS_MAX: Final = 512
 TURN_ROUNDS_MAX: Final = 16
 TURN_WORK_MAX_S: Final = 0.02
-"""A turn that took so long ends behind the connection that is read: the others are read in the next one, before whoever
-comes then."""
+"""Who has a turn that took so long is the last: the others wait for the next one."""
 SPIN_MAX_S: Final = 0.00005
 """How long a turn that found little waits awake for what comes next, where that came so soon lately."""
 ACCEPTS_PER_TURN_MAX: Final = 64

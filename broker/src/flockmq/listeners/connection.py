@@ -37,10 +37,11 @@ UNWATCHED: Final = -1
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Connection(Channel):
     """`interest`: what epoll watches for, or UNWATCHED; `blocked`: the socket is full; `read_bytes`: read at once;
-    `place`: where it is counted, "": nowhere; `cost`: its bytes before it is let in.
+    `has_more`: there was more than the last read took; `place`: where it is counted, "": nowhere; `cost`: its bytes
+    before it is let in.
     """
 
-    __slots__ = ("blocked", "cost", "fd", "interest", "listener", "place", "read_bytes")
+    __slots__ = ("blocked", "cost", "fd", "has_more", "interest", "listener", "place", "read_bytes")
 
     def __init__(self, listener: Listening, fd: int) -> None:
         super().__init__(listener.engine.router, listener.engine.port, listener.limits)
@@ -49,6 +50,7 @@ class Connection(Channel):
         self.interest: int = EPOLLIN
         self.blocked: bool = False
         self.read_bytes: int = UNAUTHENTICATED_READ_MAX_BYTES
+        self.has_more: bool = False
         self.place: str = ""
         self.cost: int = 0
 

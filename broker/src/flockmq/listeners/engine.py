@@ -4,8 +4,9 @@ A turn reads once from each ready connection, lets its channel work, and then fl
 one write carries all that a turn put. The loop sees a single readable descriptor: our epoll.
 
 What always holds, besides what reactor.py says: a connection is read at most once a round, and rounds are bounded. The
-time of a turn is, too, and who found none in it is read first in the next. So no client starves another, and all of
-them together don't starve the rest of the node.
+time of a turn is, too: who has sent more than was read waits behind all others, and then for the next turn, in the
+order in which they came; one of them is read in each. So no client starves another, and all of them together don't
+starve the rest of the node.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _MISS: Final = 4
 
 
 class Engine(Acceptor):
-    """Over sockets. `greetings`: whose ClientHello waits; `late`: descriptors that a turn had no time for."""
+    """Over sockets. `greetings`: whose ClientHello waits for a turn; `waiting`: who waits to be read."""
 
     def __init__(self, router: Router, limits: Limits, clock: Clock) -> None:
         super().__init__(router, limits)
@@ -69,7 +70,7 @@ class Engine(Acceptor):
         self.connections: list[Connection | None] = []
         self.lingering: dict[Connection, None] = {}
         self.greetings: dict[Filtered, None] = {}
-        self.late: list[int] = []
+        self.waiting: dict[Connection, None] = {}
         self.strangers = Strangers(UNAUTHENTICATED_MAX_BYTES)
         self._discarded = bytearray(DISCARD_MAX_BYTES)
         self.throttle = Throttle()
@@ -77,6 +78,7 @@ class Engine(Acceptor):
         self._throttling: bool = False
         self._hits: int = 0
         self._served_s: float = 0.0
+        self._time_is_up: bool = False
         self._fed_bytes: int = 0
         """Since it was looked at how long the turn takes."""
         self._timer: asyncio.TimerHandle | None = None
@@ -126,10 +128,13 @@ class Engine(Acceptor):
     def turn(self) -> None:
         """Serve what is ready, and look again before sleeping."""
         until_s = 0.0
+        self._time_is_up, self._fed_bytes = False, 0
         for _ in range(TURN_ROUNDS_MAX):
-            events = self._events()
-            if not events:
-                return
+            events = self.epoll.poll(0, TURN_EVENTS_MAX)
+            if not events and not self.waiting:
+                events = self._spin()
+                if not events:
+                    return
             now_s = self._monotonic()
             if until_s == 0.0:
                 until_s = now_s + TURN_WORK_MAX_S
@@ -145,19 +150,6 @@ class Engine(Acceptor):
             self._served_s = self._monotonic()
             if self._served_s > until_s:
                 return
-
-    def _events(self) -> list[tuple[int, int]]:
-        """What is ready: those that the turn before had no time for, or whoever comes."""
-        if self.late:
-            late, self.late = self.late, []
-            events = [(fd, EPOLLIN) for fd in late if self._is_read(fd)]
-            if events:
-                return events
-        return self.epoll.poll(0, TURN_EVENTS_MAX) or self._spin()
-
-    def _is_read(self, fd: int) -> bool:
-        connection = self.connections[fd]
-        return connection is not None and not connection.paused
 
     def _spin(self) -> list[tuple[int, int]]:
         """Sleeping and waking takes longer than many an answer: where answers lately came at once, wait for them awake.
@@ -175,7 +167,7 @@ class Engine(Acceptor):
 
     def _serve(self, events: list[tuple[int, int]], until_s: float) -> None:
         connections = self.connections
-        for place, (fd, mask) in enumerate(events):
+        for fd, mask in events:
             connection = connections[fd] if fd < len(connections) else None
             if connection is None:
                 if fd in self.listeners:
@@ -190,13 +182,30 @@ class Engine(Acceptor):
                 continue
             if connection.paused and mask & EPOLLHUP and not mask & EPOLLERR:
                 self._unwatch(connection)  # a Unix socket's end, told though nobody asks: what came before it is first
+            elif mask == EPOLLIN and (connection.has_more or self._is_over(until_s)):
+                self.waiting[connection] = None
             else:
+                self.waiting.pop(connection, None)
                 self._read(connection, fd)
-                if self._fed_bytes >= READ_MIN_BYTES:
-                    self._fed_bytes = 0
-                    if self._monotonic() > until_s:
-                        self.late = [late for late, ready in events[place + 1 :] if ready & EPOLLIN]
-                        return
+        if self.waiting:
+            self._serve_waiting(until_s)
+
+    def _serve_waiting(self, until_s: float) -> None:
+        """The first of them, and as many more as there is time for."""
+        for _ in range(len(self.waiting)):
+            connection = next(iter(self.waiting))
+            del self.waiting[connection]
+            if not connection.paused:
+                self._read(connection, connection.fd)
+                if self._is_over(until_s) or not self.waiting:
+                    return
+
+    def _is_over(self, until_s: float) -> bool:
+        """There is no time left. It is looked at the clock once in READ_MIN_BYTES."""
+        if self._fed_bytes >= READ_MIN_BYTES:
+            self._fed_bytes = 0
+            self._time_is_up = self._monotonic() > until_s
+        return self._time_is_up
 
     def _read(self, connection: Connection, fd: int) -> None:
         if connection.state == CLOSED:
@@ -213,10 +222,11 @@ class Engine(Acceptor):
             self.close(connection)
         else:
             self._fed_bytes += len(data)
-            if len(data) < connection.read_bytes:
-                self._feed(connection, data)
-            else:
+            connection.has_more = len(data) == connection.read_bytes
+            if connection.has_more:
                 self._feed_much(connection, data)
+            else:
+                self._feed(connection, data)
             if connection.state not in (CONNECTED, CLOSED):
                 self.costs(connection, len(data) + UNAUTHENTICATED_READ_BYTES)
             if connection.paused and connection.state != CLOSED:  # a closed one ends with the turn
@@ -337,6 +347,7 @@ class Engine(Acceptor):
             return
         connection.fd = -1
         self.lingering.pop(connection, None)
+        self.waiting.pop(connection, None)
         if connection.cost:
             self.strangers.forget(connection)
         if connection.place:

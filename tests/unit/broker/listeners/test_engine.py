@@ -255,7 +255,7 @@ def test_a_connection_that_is_gone_is_referred_to_by_nobody() -> None:
         assert sys.getrefcount(connection) == 2
 
 
-def test_a_turn_that_takes_long_ends_and_the_next_begins_with_who_is_left() -> None:
+def test_a_turn_that_takes_long_ends_and_the_next_goes_on_with_who_is_left() -> None:
     clock = Steps()
     with Served(clock=Clock(clock, clock)) as served:
         clients = [served.client(f"c{number}") for number in range(5)]
@@ -265,14 +265,37 @@ def test_a_turn_that_takes_long_ends_and_the_next_begins_with_who_is_left() -> N
         for connection, client in clients:
             connection.read_bytes = READ_MAX_BYTES
             client.sendall(much)
-        served.engine.turn()
-        assert counters.messages_received == 2
-        clients[0][1].sendall(much)
-        clients[3][1].close()
-        for had in (4, 5, 6):
+        for had in (3, 5):
             served.engine.turn()
             assert counters.messages_received == had
-        assert [connection.fd >= 0 for connection, _ in clients] == [True, True, True, False, True]
+        assert not served.engine.waiting
+
+
+def test_who_has_sent_more_than_was_read_waits_behind_all_others() -> None:
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        _, decent = served.client("decent")
+        others = [served.client(f"c{number}") for number in range(4)]
+        packet = publish(4, "a", "x" * (READ_MIN_BYTES - 6))
+        assert len(packet) == READ_MIN_BYTES
+        for connection, client in others:
+            connection.read_bytes = READ_MIN_BYTES
+            client.sendall(packet)
+        served.engine.turn()
+        assert all(connection.has_more for connection, _ in others)
+        clock.step_s = TURN_WORK_MAX_S * 2
+        for connection, client in others:
+            connection.read_bytes = READ_MIN_BYTES
+            client.sendall(packet * 2)
+        counters, had = served.router.counters, len(others)
+        for turn in range(2 * len(others)):
+            assert served.ask(decent, encode.PINGREQ) == encode.PINGRESP
+            assert counters.messages_received == had + turn + 1, "one of them is read, too"
+            assert len(served.engine.waiting) <= len(others)
+        others[0][1].sendall(packet)
+        served.engine.turn()
+        served.engine.close(others[0][0])
+        assert others[0][0] not in served.engine.waiting
 
 
 def test_a_turn_waits_awake_only_where_answers_lately_came_at_once() -> None:
