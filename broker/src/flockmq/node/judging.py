@@ -2,7 +2,7 @@
 
 What always holds: no more than JUDGING_SLICE_RULES are looked at for those that waited, and as many for others, between
 two turns of the event loop, but for one judgement of each whose turn it is; who waits has its turn, and a share of it,
-however much others ask for.
+however much others ask for, and a user has as many as any other, however many connections of it wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Judging:
         self._left = JUDGING_SLICE_RULES
         self._share_ends = 0
         """So much is left when the share of whoever is judged is used up."""
-        self._waiting: OrderedDict[Hashable, Callable[[], None]] = OrderedDict()
+        self._waiting: OrderedDict[bytes, OrderedDict[Hashable, Callable[[], None]]] = OrderedDict()
+        """By user: the first is whose last turn was the longest ago."""
+        self._all: set[Hashable] = set()
         self._has_begun = False
         """`_next` is on its way."""
 
@@ -47,13 +49,14 @@ class Judging:
         """Who is judged now is to `wait`."""
         return self._left <= self._share_ends
 
-    def wait(self, who: Hashable, go_on: Callable[[], None]) -> None:
+    def wait(self, who: Hashable, go_on: Callable[[], None], user: bytes = b"") -> None:
         """`go_on` is called in a later turn; `who` doesn't wait yet."""
-        self._waiting[who] = go_on
+        self._waiting.setdefault(user, OrderedDict())[who] = go_on
+        self._all.add(who)
         self._begin()
 
     def is_waiting(self, who: Hashable) -> bool:
-        return who in self._waiting
+        return who in self._all
 
     async def rest(self) -> None:
         """Wait, if it is enough."""
@@ -71,14 +74,23 @@ class Judging:
         """A turn later: some of those that wait, then whoever comes."""
         self._left = JUDGING_SLICE_RULES
         self._has_begun = False
-        for _ in range(min(_SHARES, len(self._waiting))):
+        for _ in range(min(_SHARES, len(self._all))):
             if self._left <= 0:
                 break
             self._share_ends = max(self._left - JUDGING_SHARE_RULES, 0)
-            self._waiting.popitem(last=False)[1]()
+            self._take()()
         self._share_ends = 0
-        if self._waiting:
+        if self._all:
             self._begin()
+
+    def _take(self) -> Callable[[], None]:
+        """The first of the user whose turn it is."""
+        user, waiting = self._waiting.popitem(last=False)
+        who, go_on = waiting.popitem(last=False)
+        self._all.discard(who)
+        if waiting:
+            self._waiting[user] = waiting
+        return go_on
 
 
 def _end(rest: asyncio.Future[None]) -> None:

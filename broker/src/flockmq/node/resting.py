@@ -40,7 +40,7 @@ class Resting:
     def _have_rest(self, publisher: Channel) -> None:
         if self._judging.is_enough():
             publisher.pause()
-            self._judging.wait(publisher, partial(self._go_on, publisher))
+            self._judging.wait(publisher, partial(self._go_on, publisher), _user(publisher))
 
     def _go_on(self, publisher: Channel) -> None:
         if not publisher.has_ended():
@@ -52,7 +52,7 @@ class Resting:
         if not self._judging.is_enough():
             return False
         self._begun_under.setdefault(subscribing.channel, self._standing.changes)
-        self._judging.wait(subscribing.channel, partial(self._judge, subscribing))
+        self._judging.wait(subscribing.channel, partial(self._judge, subscribing), _user(subscribing.channel))
         return True
 
     def _judge(self, subscribing: Subscribing) -> None:
@@ -65,3 +65,8 @@ class Resting:
             self._reactor.failed(channel)
         if not self._judging.is_waiting(channel) and self._begun_under.pop(channel) != self._standing.changes:
             self._standing.judge_now(channel)
+
+
+def _user(channel: Channel) -> bytes:
+    """Who shares its turns with it; of whom nobody knows who they are, each is one."""
+    return channel.principal.username or channel.client_id()

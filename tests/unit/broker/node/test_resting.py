@@ -21,6 +21,7 @@ from flockmq.node.judging import Judging
 from flockmq.node.resting import Resting
 from flockmq.session.channel import Channel
 from flockmq.session.port import PUBLISH
+from flockmq.session.principal import Principal
 from flockmq.session.publisher import Publisher
 from flockmq.session.subscribing import Subscribing
 from unit.broker.session.harness import Client, Node, Port, publish
@@ -189,3 +190,15 @@ async def test_a_waiter_is_called_once(port: Judged) -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert called == ["a", "b"]
+
+
+async def test_a_user_of_many_connections_has_no_more_turns_than_another(port: Judged) -> None:
+    crowd, (decent,) = clients(port, 20), [port.node.client("decent", 5)]
+    decent.must_be_asked_about(True)
+    for client in crowd:
+        client.principal = Principal(b"many")
+        port.node.feed(client, much(client, 20))
+    port.node.feed(decent, much(decent, 1))
+    await port.until(lambda: bool(decent.written))
+    assert sum(port.turns) <= 3 * TURN_MAX, "it waits for one of them"
+    await port.until(lambda: all(client.written for client in crowd))
