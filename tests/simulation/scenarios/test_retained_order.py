@@ -48,6 +48,8 @@ async def test_a_retained_message_waits_for_redis(cluster: SimulatedCluster) -> 
 
 @scenario()
 async def test_a_client_that_moves_isnt_overtaken_by_what_it_left_behind(cluster: SimulatedCluster) -> None:
+    watches = await Client.connect(cluster, "watches", at="replicant-2", clean=True)
+    assert await watches.subscribe("t/+") == 1
     device = await Client.connect(cluster, "device", at="replicant-1", clean=True)
     await cluster.redis[0].kill()
     for topic in TOPICS:
@@ -66,6 +68,8 @@ async def test_a_client_that_moves_isnt_overtaken_by_what_it_left_behind(cluster
     assert max(await moved) < 0x80
     await asyncio.sleep(SETTLED_S)
     assert await retained(cluster, "t/+") == dict.fromkeys(TOPICS, b"2")
+    last = {packet.topic.decode(): packet.payload for packet in watches.got}
+    assert last == dict.fromkeys(TOPICS, b"2"), "who has subscribed hears nothing that was overtaken"
 
 
 @scenario()

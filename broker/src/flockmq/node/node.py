@@ -440,7 +440,8 @@ class Node(NodePort):
         if isinstance(channel, Channel) and isinstance(channel.token, int):
             message.author = author_of(channel.client_id(), channel.token, is_will=False)
         message.user = channel.principal.username
-        inbound.logged(await self.retaining.retain(message))
+        reason = await self.retaining.retain(message)
+        inbound.logged(reason, deliver=not self.retaining.is_overtaken(message))
 
     async def _delay(self, message: Publish, warrant: Warrant | None) -> int:
         size_bytes = RETAINED_MESSAGE_BYTES + len(message.packet)

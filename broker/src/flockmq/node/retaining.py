@@ -25,6 +25,7 @@ from flockmq.clock import Clock
 from flockmq.mqtt.reason import Reason
 from flockmq.node.claims import ReasonOf
 from flockmq.node.retained import Retained, stored_bytes
+from flockmq.rlog.authors import is_overtaken
 from flockmq.rlog.entry import Op
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, RetainedMessage
@@ -75,6 +76,11 @@ class Retaining:
         """Write, then see every route that was written before: the reason code for the publisher."""
         reason = await self._retained_as(message)
         return Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason
+
+    def is_overtaken(self, message: Publish) -> bool:
+        """Its client has written to its topic at another node since: whoever was sent it now would hear it last."""
+        row = self._rlog.tables.messages.get(message.topic)
+        return row is not None and is_overtaken(message.author, row.author)
 
     async def retain_left(self, message: Publish) -> int:
         """Of a client that is gone: what is beyond its user's quota isn't retained, and not tried again."""

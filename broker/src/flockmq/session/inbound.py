@@ -75,7 +75,8 @@ class Inbound:
         self._moved()
 
     def logged(self, reason: int, deliver: bool = True) -> None:
-        """The log has the message, or refused it with a reason ≥ 0x80; `deliver` False: that was all."""
+        """The log has the message, or refused it with a reason ≥ 0x80. `deliver` False: that was all: it is delayed,
+        or its client's next connection has overtaken it."""
         # who may not publish to a topic may not the next time either
         self.reason = self.channel.sayable(reason) if reason == Reason.TOPIC_NAME_INVALID else reason
         self.state = READY if reason < 0x80 and deliver else DONE
