@@ -43,6 +43,7 @@ from flockmq.cluster.forwarding import Forwarding
 from flockmq.cluster.frames import Status
 from flockmq.cluster.freshness import Freshness
 from flockmq.cluster.handshake import Identity
+from flockmq.cluster.latest_links import LatestLinks
 from flockmq.cluster.leading import Leading
 from flockmq.cluster.link import Link, LinkLost, Refusal
 from flockmq.cluster.members import Members
@@ -124,6 +125,7 @@ class Cluster:
         self.mesh = Mesh(
             self, self._me, settings.keys, self.version, settings.seeds, settings.certificates, bind, entropy
         )
+        self.latest_links = LatestLinks()
         self._members = Membership(settings.name, self._loop.time())
         self._forwarding = Forwarding(
             turn,
@@ -405,6 +407,7 @@ class Cluster:
         incarnation = link.peer.incarnation
         log.info("link to %s ended: %s", incarnation, reason)
         self.mesh.remove(link)
+        self.latest_links.link_down(link)
         is_member = incarnation in self.nodes_table
         self._members.unlinked(incarnation, self._loop.time())
         has_left = self._members.has_left(incarnation)
@@ -457,12 +460,16 @@ class Cluster:
         return _refused_stream(f"{self.incarnation} doesn't serve {method}")
 
     def link_forward(self, link: Link, version: int, chunk: bytes) -> None:
-        self._forwarding.take_run(link, version, chunk)
+        if not self.latest_links.is_late(frames.FORWARD, link, len(chunk)):
+            self._forwarding.take_run(link, version, chunk)
 
     def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None:
-        self._forwarding.take_batch(link, number, version, chunk)
+        if not self.latest_links.is_late(frames.FORWARD, link, len(chunk)):
+            self._forwarding.take_batch(link, number, version, chunk)
 
     def link_delivery(self, link: Link, body: bytes) -> None:
+        if self.latest_links.is_late(frames.DELIVERY, link, len(body)):
+            return
         link.used_at = link.heard_at
         try:
             self.on_delivery(link.peer.incarnation, body)
@@ -470,7 +477,8 @@ class Cluster:
             link.close(str(error))
 
     def link_courier(self, link: Link, number: int, epoch: int, letters: list[Letter], size_bytes: int) -> None:
-        self.courier.came(link, number, epoch, letters, size_bytes)
+        if not self.latest_links.is_late(frames.COURIER, link, size_bytes):
+            self.courier.came(link, number, epoch, letters, size_bytes)
 
     def link_taken(self, link: Link, number: int, view: int, stuck: dict[int, int]) -> None:
         self.courier.taken(link, number, view, stuck)

@@ -314,6 +314,7 @@ class View:
             Sample("flockmq_cluster_time_jumps", node.cluster.time.jumps),
             Sample("flockmq_alarms", len(self.alarms())),
             Sample("flockmq_forward_dropped_bytes", node.cluster.dropped_bytes),
+            Sample("flockmq_link_late_bytes", node.cluster.latest_links.late_bytes),
             Sample("flockmq_tunnelled_links", sum(bool(link.through) for link in node.cluster.mesh.links())),
             Sample("flockmq_tunnel_queue_bytes", sum(link.tunnelled_bytes for link in node.cluster.mesh.links())),
             Sample("flockmq_relayed_tunnels", node.cluster.mesh.tunnels.relayed),

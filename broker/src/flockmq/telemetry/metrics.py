@@ -109,6 +109,7 @@ CATALOGUE: Final = (
     Metric("counter", "flockmq_link_sent_bytes", "Bytes sent over the link with another node.", ("peer",)),
     Metric("gauge", "flockmq_forward_dropped_bytes", "QoS 0 bytes that found no room towards present members."),
     Metric("gauge", "flockmq_link_queue_bytes", "Bytes that wait for another node.", ("peer",)),
+    Metric("counter", "flockmq_link_late_bytes", "Bytes that came by a link which its node had left: dropped."),
     Metric("gauge", "flockmq_tunnelled_links", "Links of this node that go through a core."),
     Metric("gauge", "flockmq_relayed_tunnels", "Links between two other nodes that go through this core."),
     Metric("counter", "flockmq_relayed_bytes", "Bytes that this core passed on between two other nodes."),
