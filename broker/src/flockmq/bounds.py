@@ -16,6 +16,8 @@ MANAGEMENT_CONNECTIONS_MAX: Final = 256
 """One more ends the one that was accepted, or answered, the longest ago."""
 MANAGEMENT_REQUEST_MAX_S: Final = 10.0
 """How long a connection may take to say its first request, its TLS handshake included; and then for a body."""
+MANAGEMENT_ANSWER_MAX_S: Final = 10.0
+"""How long a client may take to read what it is answered, but for what its socket holds."""
 MANAGEMENT_ACCEPT_AGAIN_S: Final = 0.1
 """When the next connection is accepted after one for which there was no descriptor."""
 MANAGEMENT_KEEP_ALIVE_MAX_SECONDS: Final = 60
@@ -241,7 +243,10 @@ STORE_QUEUE_MAX_BYTES: Final = 64 * 1024 * 1024
 STORE_CHANGE_BYTES: Final = 100
 """What one change counts for beside its bytes."""
 STORE_BATCH_MAX_BYTES: Final = 1024 * 1024
-"""One call of a function for one slot takes no more; what is left goes into the next."""
+"""One call of a function for one slot takes no more, but for the end of a letter; what is left goes into the next."""
+STORE_LETTER_MAX_BYTES: Final = 16 * 1024 * 1024
+"""All copies of a letter at one slot, and its mark, go by one call, or some of them come twice when their home dies in
+between. Those beyond may."""
 STORE_TURN_MAX_BYTES: Final = 4 * 1024 * 1024
 """Batches of all slots in one round trip."""
 STORE_TAKE_SLOTS: Final = 64

@@ -103,7 +103,18 @@ class Line:
 class SlotQueue:
     """A slot that this core owns. Its batches wait in their order; the first one is `sealed` when it was sent."""
 
-    __slots__ = ("after", "batches", "before", "fence", "keys", "line", "number", "queued", "writable")
+    __slots__ = (
+        "after",
+        "batches",
+        "before",
+        "fence",
+        "is_amid_letter",
+        "keys",
+        "line",
+        "number",
+        "queued",
+        "writable",
+    )
 
     def __init__(self, number: int, fence: bytes, line: Line) -> None:
         self.number = number
@@ -115,13 +126,16 @@ class SlotQueue:
         self.after = b""
         """What the first batch leaves as the fence; empty: it wasn't sent yet, and may still grow."""
         self.batches: deque[Batch] = deque()
+        self.is_amid_letter = False
+        """What is put goes into the batch in which the letter began."""
         self.queued = False
         self.writable = False
 
     def open_batch(self) -> Batch:
         """The batch that takes what is put now."""
         batches = self.batches
-        if not batches or (self.after and len(batches) == 1) or batches[-1].size >= bounds.STORE_BATCH_MAX_BYTES:
+        most = bounds.STORE_LETTER_MAX_BYTES if self.is_amid_letter else bounds.STORE_BATCH_MAX_BYTES
+        if not batches or (self.after and len(batches) == 1) or batches[-1].size >= most:
             batches.append(Batch())
         return batches[-1]
 

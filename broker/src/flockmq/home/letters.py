@@ -185,6 +185,8 @@ class Letters:
                 continue
             if slot not in is_new:
                 is_new[slot] = state.marks.is_new(letter.source, letter.number)
+                if is_new[slot]:
+                    self._store.begin_letter(slot)
             if is_new[slot] and subscription.qos:
                 if self._is_dropped(session, message):
                     self._router.counters.dropped_queue_full += 1
@@ -232,6 +234,7 @@ class Letters:
         if state.marks.is_new(letter.source, letter.number):
             left: list[Item] = []
             version = letter.version & ~SHARED
+            self._store.begin_letter(slot)
             try:
                 left = self._router.deal(slot, version, chunk)
             except PacketError:

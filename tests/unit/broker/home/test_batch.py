@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from flockmq.bounds import STORE_BATCH_MAX_BYTES
+from flockmq.bounds import STORE_BATCH_MAX_BYTES, STORE_LETTER_MAX_BYTES
 from flockmq.home.batch import META, Batch, Fields, Line, SlotKeys, SlotQueue
 from flockmq.home.changes import Changes
 
@@ -48,6 +48,30 @@ def test_what_must_become_durable_at_once_is_never_in_two_batches() -> None:
         for batch in slot.batches:
             assert {field[:1] for field in batch.sessions[A]} == {b"q", b"o"}
     assert changes.queued_bytes == sum(batch.size for batch in slot.batches)
+
+
+def test_a_letters_copies_and_its_mark_are_in_one_batch_and_no_more_than_that() -> None:
+    changes, slot = Changes(), SlotQueue(7, b"fence", Idle())
+    changes._slots[7] = slot
+    changes.put(7, A, b"q0", bytes(STORE_BATCH_MAX_BYTES - 1000))
+    for number in (1, 2):
+        changes.begin_letter(7)
+        changes.put(7, A, b"q%d" % number, bytes(STORE_BATCH_MAX_BYTES))
+        changes.put(7, B, b"q%d" % number, bytes(STORE_BATCH_MAX_BYTES))
+        changes.mark(7, b"source", b"%d" % number)
+    assert [(dict.fromkeys([*batch.sessions[A], *batch.sessions[B]]), batch.marks) for batch in slot.batches] == [
+        ({b"q0": None, b"q1": None}, {b"source": b"1"}),
+        ({b"q2": None}, {b"source": b"2"}),
+    ]
+
+
+def test_a_letter_of_very_many_copies_goes_in_several_batches() -> None:
+    changes, slot = Changes(), SlotQueue(7, b"fence", Idle())
+    changes._slots[7] = slot
+    changes.begin_letter(7)
+    for number in range(2 * STORE_LETTER_MAX_BYTES // STORE_BATCH_MAX_BYTES):
+        changes.put(7, b"%d" % number, b"q1", bytes(STORE_BATCH_MAX_BYTES))
+    assert len(slot.batches) == 2
 
 
 def test_the_last_change_of_a_field_counts() -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import groupby
+
+import pytest
+
 from flockmq import bounds
 from flockmq.home import wire
 from flockmq.session.journal import message_parts
@@ -69,6 +75,22 @@ async def test_what_is_for_a_slot_that_is_not_loaded_waits_for_it_and_the_rest_i
     taken.take(letters(2, 4), later.epoch, SENDER, done.append)
     assert waiting(redis, ID) == [b"1", b"2", b"4"], "it knows the repeat"
     assert waiting(redis, OTHER) == [b"1", b"2", b"3", b"4"]
+
+
+async def test_what_a_letter_brings_stands_between_its_beginning_and_its_mark(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribed(home)
+    store, said = home.residents.letters._store, list[str]()
+    for name in ("begin_letter", "put", "mark"):
+        monkeypatch.setattr(store, name, partial(noted, said, name, getattr(store, name)))
+    home.residents.letters.take(letters(1, 2, slots=[SLOT]), home.epoch, SENDER, lambda _: None)
+    assert [name for name, _ in groupby(said)] == ["begin_letter", "put", "mark"] * 2
+
+
+def noted(said: list[str], name: str, call: Callable[..., None], *given: object) -> None:
+    said.append(name)
+    call(*given)
 
 
 async def test_what_is_held_grows_old(redis: Redis, home: Home) -> None:
