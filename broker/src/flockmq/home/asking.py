@@ -72,6 +72,11 @@ class Admission(NamedTuple):
     absent: bool = False
     unjudged: bool = False
 
+    @property
+    def begins(self) -> bool:
+        """Its session lasts, and begins with it: it ends again where the client never hears of it."""
+        return self.lasts and not self.present
+
 
 Done = Callable[["Admission | AttachError"], None]
 Answered = Callable[[bytes], None]
@@ -181,8 +186,9 @@ class Asking:
         self._last_number = 0
         self._pending: dict[int, _Pending] = {}
         self._pending_bytes = 0
-        self._given_up: dict[int, bytes] = {}
-        """Numbers of requests that nobody waits for any more, and their client ids: what is granted yet is let go."""
+        self._given_up: dict[int, tuple[bytes, bytes]] = {}
+        """Numbers of requests that nobody waits for any more, their client ids and nonces: what is granted yet is let
+        go, and what began with it ends."""
         self._questions: dict[int, _Question] = {}
         self._asked_by: dict[int, set[int]] = {}
         """Token -> the numbers of its questions."""
@@ -264,9 +270,10 @@ class Asking:
     def answered(self, number: int, status: int, token: int, flags: int) -> None:
         pending = self._pending.get(number)
         if pending is None:
-            client_id = self._given_up.pop(number, b"")
-            if client_id and status == wire.ADMITTED:
-                self.detach(client_id, token, -1, False, b"")
+            given_up = self._given_up.pop(number, None)
+            if given_up is not None and status == wire.ADMITTED:
+                client_id, nonce = given_up
+                self.detach(client_id, token, 0 if _admission(token, flags).begins else -1, False, nonce)
             return
         if status == wire.NOT_HOME:
             pending.asked = ""
@@ -282,8 +289,7 @@ class Asking:
         elif status == wire.SUPERSEDED or token <= kicked:
             pending.done(Superseded(f"a newer connection has the client id {pending.client_id!r}"))
         else:
-            told = (bool(flags & flag) for flag in (wire.LASTS, wire.PRESENT, wire.ABSENT, wire.UNJUDGED))
-            pending.done(Admission(token, *told))
+            pending.done(_admission(token, flags))
 
     def told(self, number: int, answer: bytes) -> None:
         question = self._questions.get(number)
@@ -443,8 +449,14 @@ class Asking:
             pending = self._take_pending(number)
             if len(self._given_up) >= bounds.ATTACHES_MAX:
                 del self._given_up[next(iter(self._given_up))]
-            self._given_up[number] = pending.client_id
+            self._given_up[number] = pending.client_id, wire.nonce_of(pending.opening)
             pending.done(HomeUnreachable(f"the home of {pending.client_id!r} did not answer in time"))
+
+
+def _admission(token: int, flags: int) -> Admission:
+    lasts, present = bool(flags & wire.LASTS), bool(flags & wire.PRESENT)
+    absent, unjudged = bool(flags & wire.ABSENT), bool(flags & wire.UNJUDGED)
+    return Admission(token, lasts, present, absent, unjudged)
 
 
 def _is_in(slots: set[int], connection: Connection) -> bool:

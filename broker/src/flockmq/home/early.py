@@ -52,6 +52,9 @@ class Early:
         self._count += 1
         self._notes.setdefault(slot, []).append(note)
 
+    def has(self, slot: int) -> bool:
+        return slot in self._notes
+
     def slots(self) -> list[int]:
         return [*self._notes]
 

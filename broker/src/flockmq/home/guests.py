@@ -100,10 +100,11 @@ class Guests:
         """Its node says that the connection is gone: whether its will is published is the node's to know."""
         self._take(slot, token)
 
-    def take(self, slot: int, token: int) -> Left | None:
-        """What is to be published: nobody hears of its node any more."""
+    def take(self, slot: int, token: int, but_of: bytes = b"") -> Left | None:
+        """What is to be published: nobody hears of its node any more. `but_of`: the nonce of an opening whose will
+        isn't."""
         guest = self._take(slot, token)
-        if guest is None:
+        if guest is None or (but_of and guest.nonce == but_of):
             return None
         try:
             return guest.left()

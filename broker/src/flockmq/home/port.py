@@ -80,6 +80,10 @@ class Residents(Protocol):
         """Another user has a session of this client id."""
         ...
 
+    def was_asked_by(self, client_id: bytes, opening: wire.Opening | None) -> bool:
+        """The session was opened by this CONNECT, the last of its client."""
+        ...
+
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
         """A connection is gone; unknown ones are none of our business."""
         ...
@@ -125,6 +129,9 @@ class Nobody:
         raise AssertionError("only cores own slots")
 
     def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
+        return False
+
+    def was_asked_by(self, client_id: bytes, opening: wire.Opening | None) -> bool:
         return False
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:

@@ -123,9 +123,10 @@ class Registry:
 
     def holds(self, client_id: bytes, incarnation: str, token: int) -> bool:
         """This connection has the client id, and its node wasn't purged."""
-        held = self._slots.get(slot_of(client_id), {})
-        holder = held.get(client_id)
-        return holder is not None and holder[:2] == (incarnation, token) and incarnation not in self._gone
+        holder = self._slots.get(slot_of(client_id), {}).get(client_id)
+        if holder is None or holder[1] != token:
+            return False
+        return holder[0] == incarnation and incarnation not in self._gone
 
     def detach(self, client_id: bytes, token: int) -> Holder | None:
         """A connection is gone; returns who is admitted in its place. Unknown ones are none of our business."""

@@ -125,12 +125,10 @@ class Residents:
     def _must_wait(self, attach: Attach) -> bool:
         """Nobody has said yet how its last connection ended, and its session has a will. A CONNECT that is asked for
         again is that connection."""
-        client_id, opening = attach.client_id, attach.opening
-        session = self._expected_at(client_id)
+        session = self._expected_at(attach.client_id)
         if session is None:
             return False
-        asked_before = opening is not None and session.meta.will_source == opening.nonce
-        return session.meta.will is not None and not asked_before
+        return session.meta.will is not None and not self.was_asked_by(attach.client_id, attach.opening)
 
     def _let_in(self, client_id: bytes) -> None:
         """It is known how its last connection ended."""
@@ -193,6 +191,10 @@ class Residents:
         self._open(attach)
         return wire.ADMITTED
 
+    def was_asked_by(self, client_id: bytes, opening: wire.Opening | None) -> bool:
+        session, nonce = self.sessions.find(client_id), wire.nonce_of(opening)
+        return bool(nonce) and isinstance(session, DurableSession) and session.meta.will_source == nonce
+
     def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
         session = self.sessions.find(client_id)
         return isinstance(session, DurableSession) and are_others(user, session.user)
@@ -202,7 +204,8 @@ class Residents:
         slot = self.holding.slots[slot_of(client_id)]
         had_unread = self.holding.drop_unread(client_id, slot.number)
         self._expected.pop(client_id, None)
-        known = self._without_connection(client_id)
+        asked_before = self.was_asked_by(client_id, opening)
+        known = self._without_connection(client_id, with_will=not asked_before)
         if opening is None:
             if known is not None:
                 self.sessions.end(known)
@@ -214,7 +217,6 @@ class Residents:
             return
         source = session_source(opening.nonce)
         fresh = self._made(slot.journal, source, opening, incarnation, client_id, token)
-        asked_before = isinstance(known, DurableSession) and known.meta.will_source == opening.nonce
         former_expiry_s = -1 if known is None else known.expiry_s
         fresh.judged = opening.rules or b""
         session, present = self.sessions.open(fresh, opening.clean_start and not asked_before)
@@ -280,12 +282,12 @@ class Residents:
         if attach is not None:
             attach.again()
 
-    def _without_connection(self, client_id: bytes) -> Session | None:
+    def _without_connection(self, client_id: bytes, *, with_will: bool) -> Session | None:
         """The session that is here; if its connection went with its node, and it wasn't its turn yet, it leaves now."""
         known = self.sessions.find(client_id)
         if known is None or not isinstance(known.sink, ToFront):
             return known
-        self.leave(client_id, known.sink.token, -1, True)
+        self.leave(client_id, known.sink.token, -1, with_will)
         return self.sessions.find(client_id)
 
     def _opened(

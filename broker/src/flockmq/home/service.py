@@ -26,9 +26,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from flockmq import bounds, tasks
 from flockmq.home import wire
@@ -45,6 +45,8 @@ log: Final = logging.getLogger(__name__)
 
 BEAT_S: Final = 0.1
 SWEEP_S: Final = 1.0
+
+Item = TypeVar("Item")
 
 
 class Homes:
@@ -73,11 +75,12 @@ class Homes:
         """Of nodes that were purged: their wills, a slot a step."""
         self._mourning = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._takes: dict[str, Callable[[str, Any], None]] = {}
+        """What is done with an item of a note: its decoder gave it its form."""
 
     def start(self) -> None:
         cluster = self._cluster
-        for method, decode in _DECODERS.items():
-            cluster.on_note(method, partial(self._came, method, decode))
+        self._hear_notes()
         cluster.on_delivery = self._delivered
         cluster.on_node_gone.append(self._node_gone)
         cluster.on_slot.append(self._slot_moved)
@@ -174,7 +177,7 @@ class Homes:
         """The slot's sessions are here: whoever left is gone, whoever waited goes on."""
         self._hear(slot)
         for waiting in self._unloaded.take(slot):
-            self._open_alone(waiting)
+            self._admit(waiting)
         self._ask_again(slot)
 
     def retaken(self, slot: int) -> None:
@@ -186,7 +189,7 @@ class Homes:
     def _hear(self, slot: int) -> None:
         for note in self._early.take(slot):
             if self._is_heard(slot, note.incarnation):
-                self._take_alone(note.incarnation, note.method, note.item)
+                self._take(note.incarnation, note.method, note.item)
             else:
                 self._early.put_back(slot, note)
 
@@ -206,17 +209,37 @@ class Homes:
 
     def say(self, to: str, method: str, item: object) -> None:
         if to == self._me:
-            self._take_alone(self._me, method, item)
+            self._take(self._me, method, item)
         else:
             self._outbox.put(to, method, item)
 
+    def _hear_notes(self) -> None:
+        self._on_note(wire.ATTACH, wire.decode_attaches, self._take_attach)
+        self._on_note(wire.ANSWER, wire.decode_answers, self._take_answer)
+        self._on_note(wire.KICK, wire.decode_clients, self._take_kick)
+        self._on_note(wire.OVERFLOW, wire.decode_clients, self._take_overflow)
+        self._on_note(wire.DETACH, wire.decode_detaches, self._take_detach)
+        self._on_note(wire.REGISTER, wire.decode_registers, self._take_register)
+        self._on_note(wire.REPORT, wire.decode_reports, self._take_report)
+        self._on_note(wire.ASK, wire.decode_asks, self._take_question)
+        self._on_note(wire.TOLD, wire.decode_tolds, self._take_told)
+        self._on_note(wire.AGAIN, wire.decode_slots, self._take_again)
+        self._on_note(wire.CROWD, wire.decode_crowds, self._take_crowd)
+        self._on_note(wire.TAKERS, wire.decode_takers, self._take_takers)
+
+    def _on_note(
+        self, method: str, decode: Callable[[bytes], Sequence[Item]], take: Callable[[str, Item], None]
+    ) -> None:
+        self._takes[method] = take
+        self._cluster.on_note(method, partial(self._came, method, decode))
+
     def _came(self, method: str, decode: Callable[[bytes], Sequence[object]], incarnation: str, body: bytes) -> None:
         for item in decode(body):
-            self._take_alone(incarnation, method, item)
-
-    def _take_alone(self, incarnation: str, method: str, item: object) -> None:
-        try:
             self._take(incarnation, method, item)
+
+    def _take(self, incarnation: str, method: str, item: object) -> None:
+        try:
+            self._takes[method](incarnation, item)
         except Exception:  # the link, the others in the note, and whoever said it here, have no part in it
             log.exception("what %s said could not be done: %s", incarnation, method)
 
@@ -224,43 +247,55 @@ class Homes:
         for token, packets in wire.deliveries(body):
             self._clients.delivered(incarnation, token, packets)
 
-    def _take(self, incarnation: str, method: str, item: object) -> None:
-        match method, item:
-            case wire.ATTACH, (int(number), bytes(client_id), opening):
-                assert opening is None or isinstance(opening, wire.Opening)
-                self._attach_here(incarnation, number, client_id, opening)
-            case wire.ANSWER, (int(number), int(status), bytes(raw), int(flags)):
-                self._asking.answered(number, status, wire.unpack_token(raw), flags)
-            case wire.KICK, (bytes(client_id), bytes(raw)):
-                self._asking.kicked(incarnation, client_id, wire.unpack_token(raw))
-            case wire.OVERFLOW, (bytes(client_id), bytes(raw)):
-                self._clients.overflow(client_id, wire.unpack_token(raw))
-            case wire.DETACH, (bytes(client_id), bytes(raw), int(expiry_s), bool(with_will), bytes(nonce)):
-                slot = slot_of(client_id)
-                if not self._hears(slot, incarnation):
-                    self._early.put(slot, incarnation, wire.DETACH, (client_id, raw, expiry_s, with_will, nonce))
-                self._detach_here(client_id, wire.unpack_token(raw), expiry_s, with_will, nonce)
-            case wire.REGISTER, (bytes(client_id), bytes(raw), opening, bytes(pairs)):
-                assert opening is None or isinstance(opening, wire.Opening)
-                self._register_here(incarnation, client_id, raw, opening, pairs)
-            case wire.REPORT, (bytes(raw), bytes(pairs)):
-                self.residents.report(incarnation, wire.unpack_token(raw), pairs)
-            case wire.ASK, (int(number), int(behind), bytes(client_id), bytes(raw), question):
-                assert isinstance(question, wire.Question)
-                answer = partial(self._tell, incarnation, number)
-                self.residents.ask(client_id, wire.unpack_token(raw), (number, behind), question, answer)
-            case wire.AGAIN, int(slot):
-                self._asking.slots_moved([slot])
-            case wire.CROWD, (int(slot), bool(is_crowded)):
-                if self.owner(slot) == incarnation:
-                    self.on_crowd(slot, is_crowded)
-            case wire.TAKERS, (int(slot), bool(members_take), list(filters)):
-                if self.owner(slot) == incarnation:
-                    self.on_takers(slot, members_take, filters)
-            case wire.TOLD, (int(number), bytes(answer)):
-                self._asking.told(number, answer)
-            case _:
-                raise AssertionError(f"a note {method} of another form was decoded")
+    def _take_attach(self, incarnation: str, item: wire.Attach) -> None:
+        self._attach_here(incarnation, *item)
+
+    def _take_answer(self, _: str, item: wire.Answer) -> None:
+        number, status, token, flags = item
+        self._asking.answered(number, status, wire.unpack_token(token), flags)
+
+    def _take_kick(self, incarnation: str, item: wire.ClientToken) -> None:
+        client_id, token = item
+        self._asking.kicked(incarnation, client_id, wire.unpack_token(token))
+
+    def _take_overflow(self, _: str, item: wire.ClientToken) -> None:
+        client_id, token = item
+        self._clients.overflow(client_id, wire.unpack_token(token))
+
+    def _take_detach(self, incarnation: str, item: wire.Detach) -> None:
+        client_id, token, expiry_s, with_will, nonce = item
+        slot = slot_of(client_id)
+        if not self._hears(slot, incarnation):
+            self._early.put(slot, incarnation, wire.DETACH, item)
+        self._detach_here(client_id, wire.unpack_token(token), expiry_s, with_will, nonce)
+
+    def _take_register(self, incarnation: str, item: wire.Register) -> None:
+        self._register_here(incarnation, *item)
+
+    def _take_report(self, incarnation: str, item: wire.Report) -> None:
+        token, pairs = item
+        self.residents.report(incarnation, wire.unpack_token(token), pairs)
+
+    def _take_question(self, incarnation: str, item: wire.Ask) -> None:
+        number, behind, client_id, token, question = item
+        answer = partial(self._tell, incarnation, number)
+        self.residents.ask(client_id, wire.unpack_token(token), (number, behind), question, answer)
+
+    def _take_told(self, _: str, item: wire.Told) -> None:
+        self._asking.told(*item)
+
+    def _take_again(self, _: str, slot: wire.Again) -> None:
+        self._asking.slots_moved([slot])
+
+    def _take_crowd(self, incarnation: str, item: wire.Crowd) -> None:
+        slot, is_crowded = item
+        if self.owner(slot) == incarnation:
+            self.on_crowd(slot, is_crowded)
+
+    def _take_takers(self, incarnation: str, item: wire.Takers) -> None:
+        slot, members_take, filters = item
+        if self.owner(slot) == incarnation:
+            self.on_takers(slot, members_take, filters)
 
     def _tell(self, incarnation: str, number: int, answer: bytes) -> None:
         self.say(incarnation, wire.TOLD, (number, answer))
@@ -277,7 +312,7 @@ class Homes:
             return
         waiting = Waiting(client_id, incarnation, number, opening, attached.token)
         if attached.admitted:
-            self._admit(waiting)
+            self._admit_member(waiting)
             return
         assert attached.kick is not None
         waiting.kick = attached.kick
@@ -296,6 +331,13 @@ class Homes:
         return self._cluster.is_surely_member and (incarnation == self._me or incarnation in self._cluster.nodes_table)
 
     def _admit(self, waiting: Waiting) -> None:
+        """It waited until now, and its node, or this one, may have been purged meanwhile."""
+        if self._may_attach(waiting.incarnation):
+            self._admit_member(waiting)
+        else:
+            self._turn_away(waiting, wire.NOT_HOME)
+
+    def _admit_member(self, waiting: Waiting) -> None:
         if self.residents.has_loaded(waiting.slot()):
             self._open_alone(waiting)
         elif not self._unloaded.put(waiting):
@@ -306,9 +348,6 @@ class Homes:
         self._free(waiting.client_id, waiting.token)
 
     def _open(self, waiting: Waiting) -> None:
-        if not self._may_attach(waiting.incarnation):
-            self._turn_away(waiting, wire.NOT_HOME)
-            return
         answer = partial(self._admitted, waiting)
         opening = None if waiting.opening is None or wire.is_guest(waiting.opening) else waiting.opening
         user = wire.user_of(waiting.opening)
@@ -396,8 +435,12 @@ class Homes:
             self._kick(Kick(incarnation, client_id, token))
 
     def _hears(self, slot: int, incarnation: str) -> bool:
-        """What it says of the slot can be done."""
-        return self.residents.has_loaded(slot) and self._is_heard(slot, incarnation)
+        """What it says of the slot can be done, behind what was said of it before and had to wait."""
+        if not self.residents.has_loaded(slot) or not self._is_heard(slot, incarnation):
+            return False
+        if self._early.has(slot):
+            self._hear(slot)
+        return True
 
     def _is_heard(self, slot: int, incarnation: str) -> bool:
         """What it says of the slot is this core's to hear."""
@@ -477,11 +520,17 @@ class Homes:
                 waiting.deadline = min(waiting.deadline, now + bounds.KICK_UNLINKED_S)
         for waiting in [waiting for waiting in self._waiting.values() if waiting.kick and waiting.deadline <= now]:
             assert waiting.kick is not None
-            log.warning("%s did not close %r in time", waiting.kick.incarnation, waiting.client_id)
-            will = self.guests.take(waiting.slot(), waiting.kick.token)
-            if will is not None:  # before what its client publishes now
-                self.on_will(will)
-            self._detach_here(waiting.client_id, waiting.kick.token, -1, True, b"")
+            self._kicked_in_vain(waiting, waiting.kick)
+
+    def _kicked_in_vain(self, waiting: Waiting, kick: Kick) -> None:
+        """The older one is taken for gone, and its will is published; but one that was asked for by the same CONNECT,
+        the answer to which was lost, never was there."""
+        log.warning("%s did not close %r in time", kick.incarnation, waiting.client_id)
+        will = self.guests.take(waiting.slot(), kick.token, but_of=wire.nonce_of(waiting.opening))
+        if will is not None:  # before what its client publishes now
+            self.on_will(will)
+        with_will = not self.residents.was_asked_by(waiting.client_id, waiting.opening)
+        self._detach_here(waiting.client_id, kick.token, -1, with_will, b"")
 
     async def _mourn(self) -> None:
         """Publish the wills that purged nodes left, a slot a turn."""
@@ -516,19 +565,3 @@ def _nobody_publishes(slot: int, is_crowded: bool) -> None:
 
 def _nobody_refuses(slot: int, members_take: bool, filters: list[bytes]) -> None:
     """Until the node is put together."""
-
-
-_DECODERS: Final[Mapping[str, Callable[[bytes], Sequence[object]]]] = {
-    wire.ATTACH: wire.decode_attaches,
-    wire.ANSWER: wire.decode_answers,
-    wire.KICK: wire.decode_clients,
-    wire.OVERFLOW: wire.decode_clients,
-    wire.DETACH: wire.decode_detaches,
-    wire.REGISTER: wire.decode_registers,
-    wire.REPORT: wire.decode_reports,
-    wire.ASK: wire.decode_asks,
-    wire.TOLD: wire.decode_tolds,
-    wire.AGAIN: wire.decode_slots,
-    wire.CROWD: wire.decode_crowds,
-    wire.TAKERS: wire.decode_takers,
-}

@@ -189,6 +189,10 @@ def user_of(opening: Opening | None) -> bytes | None:
     return None if opening is None else opening.user
 
 
+def nonce_of(opening: Opening | None) -> bytes:
+    return b"" if opening is None else opening.nonce
+
+
 def size_of(client_id: bytes, opening: Opening | None) -> int:
     """What an attach counts for, in bytes."""
     will = None if opening is None else opening.will

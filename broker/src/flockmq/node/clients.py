@@ -23,7 +23,7 @@ from flockmq.clock import Clock
 from flockmq.home.asking import Admission, Anothers, AttachError, Connection, Done, OverQuota
 from flockmq.home.guests import will_origin
 from flockmq.home.registry import are_others
-from flockmq.home.wire import Opening, WillRow
+from flockmq.home.wire import Opening, WillRow, nonce_of
 from flockmq.logs import Sparing
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.packets import Connect
@@ -225,7 +225,7 @@ class Clients:
             if self.by_id.get(client_id) is channel:
                 del self.by_id[client_id]
             if isinstance(session, Front):
-                nonce = _nonce_of(self._fronts.opening(token))
+                nonce = nonce_of(self._fronts.opening(token))
                 self._fronts.remove(token)
                 self._home().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
             else:
@@ -362,8 +362,9 @@ class Clients:
             log.info("client %r isn't admitted: %s", session.client_id, answer)
             channel.refuse(_reason_of(answer))
         elif channel.state != ADMITTING:
-            nonce = _nonce_of(opening)
-            self._home().detach(session.client_id, answer.token, session.expiry_s, with_will=False, nonce=nonce)
+            expiry_s = 0 if answer.begins else session.expiry_s
+            nonce = nonce_of(opening)
+            self._home().detach(session.client_id, answer.token, expiry_s, with_will=False, nonce=nonce)
         else:
             older = self.by_id.get(session.client_id)
             if older is not None:  # its home is new and hasn't heard of it yet
@@ -454,7 +455,3 @@ def _nobody_is_asked() -> bool:
 
 def _no_rules(principal: Principal) -> bool:
     return False
-
-
-def _nonce_of(opening: Opening | None) -> bytes:
-    return b"" if opening is None else opening.nonce

@@ -118,7 +118,7 @@ class Clients:
 
 class Sessions:
     """The residents of a home, which note what they are told; `load` brings a slot's sessions. `ended`: none is there
-    for who comes back. `answers_late`: to who is admitted, when `answer` is called.
+    for who comes back; `present`: one is for who attaches. `answers_late`: to who is admitted, when `answer` is called.
     """
 
     def __init__(self) -> None:
@@ -135,6 +135,7 @@ class Sessions:
         self.questions: list[tuple[bytes, wire.Question, Answered]] = []
         self.places: list[tuple[int, int]] = []
         self.ended = False
+        self.present = False
         self.users: dict[bytes, bytes] = {}
         """Client id -> whose session it has."""
         self.cuts: list[str] = []
@@ -142,6 +143,8 @@ class Sessions:
         self.on_open: Callable[[], None] = _nothing
         self.answers_late = False
         self.unanswered: dict[int, Attach] = {}
+        self.asked_by: dict[bytes, bytes] = {}
+        """Client id → the nonce of the last opening."""
 
     def has_loaded(self, slot: int) -> bool:
         return slot in self.loaded
@@ -163,6 +166,7 @@ class Sessions:
         self.on_open()
         self.opened.append((attach.client_id, attach.incarnation, attach.opening))
         self.unanswered[attach.token] = attach
+        self.asked_by[attach.client_id] = wire.nonce_of(attach.opening)
         if not self.answers_late:
             self.answer()
         return wire.ADMITTED
@@ -170,10 +174,14 @@ class Sessions:
     def answer(self) -> None:
         while self.unanswered:
             attach = self.unanswered.pop(next(iter(self.unanswered)))
-            attach.answer(0 if attach.opening is None else wire.LASTS)
+            flags = wire.LASTS | (wire.PRESENT if self.present else 0)
+            attach.answer(0 if attach.opening is None else flags)
 
     def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
         return are_others(user, self.users.get(client_id))
+
+    def was_asked_by(self, client_id: bytes, opening: wire.Opening | None) -> bool:
+        return opening is not None and opening.nonce == self.asked_by.get(client_id)
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
         self.left.append((client_id, token, expiry_s, with_will))

@@ -351,6 +351,24 @@ async def test_a_client_id_that_is_granted_when_nobody_waits_for_it_is_let_go(
     assert len(core.homes.registry) == 0
 
 
+@pytest.mark.parametrize(("present", "expiry_s"), [(False, 0), (True, -1)])
+async def test_a_session_that_began_for_a_client_that_was_refused_ends_and_one_that_was_there_stays(
+    network: Network, monkeypatch: pytest.MonkeyPatch, present: bool, expiry_s: int
+) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    core.sessions.present = present
+    network.holds.add(wire.ANSWER)
+    monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
+    answers = edge.clients.connect(ID, LASTING)
+    await network.settle()
+    edge.homes._beat_once(asyncio.get_running_loop().time())
+    assert [type(answer) for answer in answers] == [HomeUnreachable]
+    network.holds.clear()
+    await network.settle()
+    assert [left[2:] for left in core.sessions.left] == [(expiry_s, False)]
+    assert core.sessions.nonces == [LASTING.nonce]
+
+
 async def test_who_goes_while_homes_take_no_more_is_not_registered(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -476,6 +476,16 @@ async def test_a_CONNECT_that_is_asked_for_again_waits_for_nobody(redis: Redis, 
     assert later.open(2, opening(1, will=will())) == [wire.LASTS]
 
 
+@pytest.mark.parametrize(("nonce", "topics"), [(1, []), (2, [b"w"])])
+async def test_a_CONNECT_that_is_asked_for_again_is_no_other_connection_whose_will_is_due(
+    home: Home, nonce: int, topics: list[bytes]
+) -> None:
+    home.open(1, opening(1, will=will()))
+    home.open(2, opening(nonce, will=will()))
+    await home.settle()
+    assert [message.topic for message in home.published] == topics
+
+
 async def test_who_waits_for_its_node_and_goes_is_not_let_in(redis: Redis, home: Home) -> None:
     home.open(1, opening(1, will=will()))
     later = await another(redis)

@@ -163,10 +163,25 @@ async def test_one_that_is_not_closed_in_time_is_not_waited_for(
     older = first.clients.connect(ID, LASTING)
     await network.settle()
     first.clients.holds_on = True
-    newer = second.clients.connect(ID, LASTING)
+    newer = second.clients.connect(ID, msgspec.structs.replace(LASTING, nonce=b"another"))
     await network.settle()
     assert token_of(newer)
     assert core.sessions.left == [(ID, token_of(older), -1, True)], "and its will is due"
+
+
+async def test_a_CONNECT_that_is_asked_for_again_waits_in_vain_for_itself_and_has_no_will_due(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "KICK_WAIT_S", 0.0)
+    core, edge = await network.start("core-0", "edge-0")
+    edge.clients.holds_on = True
+    older = edge.clients.connect(ID, LASTING)
+    await network.settle()
+    again = edge.clients.connect(ID, LASTING)
+    await network.settle()
+    assert token_of(again)
+    assert (ID, token_of(older), -1, False) in core.sessions.left
+    assert (ID, token_of(older), -1, True) not in core.sessions.left
 
 
 async def test_who_asks_again_and_again_waits_no_longer_for_one_that_is_not_closed(network: Network) -> None:
@@ -610,6 +625,17 @@ async def test_what_a_node_says_that_is_no_member_again_is_forgotten_in_time(net
     assert len(core.sessions.resumed) == 1, "once"
 
 
+async def test_what_a_node_said_before_it_was_heard_comes_before_what_it_says_since(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    token = token_of(await connected(network, edge))
+    network.purge(edge)
+    for pairs in (b"before", b"since"):
+        core.homes._register_here(edge.incarnation, ID, wire.pack_token(token), LASTING, pairs)
+        network.members.add(edge.incarnation)
+    await network.settle()
+    assert [pairs for _, _, _, pairs in core.sessions.resumed] == [b"before", b"since"]
+
+
 async def test_what_was_said_of_a_slot_long_before_its_row_came_is_asked_for_again(network: Network) -> None:
     """The core was cut off from Redis, so it didn't see its own slots."""
     core, edge = await network.start("core-0", "edge-0")
@@ -833,6 +859,20 @@ async def test_a_will_comes_before_its_client_is_let_in_whose_node_is_waited_for
     await network.settle()
     assert token_of(newer)
     assert [will.payload() for will in wills] == [b"gone"]
+
+
+async def test_a_clean_CONNECT_that_is_asked_for_again_has_no_will_due(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "KICK_WAIT_S", 0.0)
+    core, edge = await network.start("core-0", "edge-0")
+    wills = published(core)
+    await guest(network, edge)
+    edge.clients.holds_on = True
+    again = edge.clients.connect(ID, GUEST)
+    await network.settle()
+    assert token_of(again)
+    assert wills == []
 
 
 async def test_homes_are_told_of_wills_when_all_nodes_know_that_they_keep_them(network: Network) -> None:

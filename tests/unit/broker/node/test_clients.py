@@ -287,11 +287,14 @@ def test_its_home_hears_what_DISCONNECT_said_of_the_will_and_the_expiry(admittin
     assert not admitting.published, "its home does that"
 
 
-def test_a_client_that_left_before_it_had_its_session_leaves_it_there(admitting: Admitting) -> None:
+@pytest.mark.parametrize(("present", "expiry_s"), [(True, 60), (False, 0)])
+def test_a_client_that_left_before_it_had_its_session_leaves_it_there_unless_it_began_with_it(
+    admitting: Admitting, present: bool, expiry_s: int
+) -> None:
     client = admitting.connecting(clean=False, expiry_s=60, will=Will(b"w", b"gone", 1, False, None))
     client.lost()
-    admitting.answer(client, 8, lasts=True)
-    assert admitting.home.detached == [(b"c", 8, 60, False)]
+    admitting.answer(client, 8, lasts=True, present=present)
+    assert admitting.home.detached == [(b"c", 8, expiry_s, False)]
     assert len(admitting.fronts) == 0
 
 
