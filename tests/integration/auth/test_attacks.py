@@ -127,21 +127,24 @@ async def test_who_guesses_passwords_must_wait_and_nobody_else(fleet: Configured
     assert node.metric("flockmq_failed_logins") > 0
 
 
+RULES = ", ".join(f'{{ permit = "deny", topics = ["${{clientid}}/{number}"] }}' for number in range(990))
+SLOW = f"""
+[authentication]
+allow_anonymous = true
+[authorization]
+no_match = "deny"
+sources = [{{ type = "file", rules = [{RULES}] }}]
+"""
+"""All rules are looked at, whatever is asked for."""
+FILTERS = b"".join(text(f"{number}/x") + b"\x00" for number in range(2000))
+
+
 async def test_who_is_refused_thousands_of_filters_holds_up_nobody(fleet: Configured) -> None:
-    """All rules are looked at for each of them."""
-    rules = ", ".join(f'{{ permit = "deny", topics = ["+/{number}"] }}' for number in range(990))
-    node = fleet.single(f"""
-    [authentication]
-    allow_anonymous = true
-    [authorization]
-    no_match = "deny"
-    sources = [{{ type = "file", rules = [{rules}] }}]
-    """)
-    filters = b"".join(text(f"{number}/x") + b"\x00" for number in range(2000))
+    node = fleet.single(SLOW)
     async with await Raw.open(node.mqtt) as hostile, await Raw.open(node.mqtt) as other:
         assert (await hostile.connect("hostile")).reason == 0
         assert (await other.connect("other")).reason == 0
-        hostile.send(0x82, b"\x00\x01\x00" + filters)
+        hostile.send(0x82, b"\x00\x01\x00" + FILTERS)
         refused = asyncio.ensure_future(hostile.answer(SUBACK))
         for _ in range(20):
             other.send(PINGREQ, b"")
@@ -149,3 +152,12 @@ async def test_who_is_refused_thousands_of_filters_holds_up_nobody(fleet: Config
         assert await other.subscribe("y") == 0x87
         assert not refused.done(), "others are served meanwhile"
         assert (await refused).reason == 0x87
+
+
+async def test_what_a_client_asked_for_that_left_is_judged_no_more(fleet: Configured) -> None:
+    node = fleet.single(SLOW)
+    async with await Raw.open(node.mqtt) as hostile:
+        assert (await hostile.connect("hostile")).reason == 0
+        hostile.send(0x82, b"\x00\x01\x00" + FILTERS)
+    eventually(lambda: node.metric("flockmq_connections") == 0, "it is gone")
+    assert node.metric("flockmq_authorizations_total") < 2000

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
+from itertools import dropwhile
 from typing import Final, Self
 
 from flockmq.auth.asking import Asking
@@ -31,13 +32,14 @@ Peer = Callable[[], PeerInfo]
 """Called only where no answer is kept."""
 Key = tuple[int, bytes, int, bool]
 """(action, topic, QoS, retain)"""
+Judge = Callable[[], bool | None]
 Answers = dict[Key, tuple[bool, float]]
 """Allowed or not, and until when that holds."""
 
 
 class Authorizer:
     """Also the listener of the table of rules. `on_change`: whatever was allowed must be asked again; `on_rules`: these
-    rules changed, None: any of them may have."""
+    rules changed, None: any of them may have; `in_turn`: has a user's rules judged when there is time for it."""
 
     def __init__(
         self,
@@ -47,13 +49,16 @@ class Authorizer:
     ) -> None:
         self.on_change: Callable[[], None] = _nobody
         self.on_rules: Callable[[tuple[str, str] | None], None] = _nobody_stands
+        self.in_turn: Callable[[bytes, Judge], Awaitable[bool | None]] = _at_once
         self.results: Counter[str] = Counter()
         self.looked_at: int = 0
-        """Rules, by `check`."""
+        """Rules, so far."""
         self.disconnects: Final = settings.deny_action == "disconnect"
         self.revoking_disconnects: Final = settings.revoked_subscriptions == "disconnect"
         self._sources = sources
         self._asks = [source for source in sources if isinstance(source, AskedRules)]
+        self._from_asked = list(dropwhile(lambda source: not isinstance(source, AskedRules), sources))
+        """The first service, and the sources behind it."""
         self._no_match = settings.no_match
         self._size = settings.cache.max_size
         self._ttl_s = settings.cache.ttl
@@ -135,15 +140,13 @@ class Authorizer:
         decision: bool | None = None
         subject = _subject(client_id, principal, peer)
         if isinstance(principal.rules, Rules):
-            decision = principal.rules.decide(subject, action, topic, qos, retain)
+            decision = self._says(principal.rules, subject, action, topic, qos, retain)
         for source in self._sources:
             if decision is not None:
                 break
             if isinstance(source, AskedRules):
-                self.looked_at += subject.looked_at
                 return ASKED
-            decision = source.decide(subject, action, topic, qos, retain)
-        self.looked_at += subject.looked_at
+            decision = self._says(source, subject, action, topic, qos, retain)
         answers = self._answers(client_id, principal)
         return self._decided(answers, principal, (action, topic, qos, retain), decision)
 
@@ -180,7 +183,7 @@ class Authorizer:
     async def still_may(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool:
         """What was allowed is while nobody says otherwise."""
         try:
-            decision = await self._asked(None, subject, action, topic, qos, retain)
+            decision = await self._asked(subject, action, topic, qos, retain)
         except Exception as error:
             self._unanswered(error)
             return True
@@ -199,27 +202,30 @@ class Authorizer:
     ) -> None:
         """`answers` are kept no longer if the client left meanwhile, or the rules changed."""
         try:
-            decision = await self._asked(principal, subject, *key)
+            decision = await self._asked(subject, *key)
         except Exception as error:
             self._unanswered(error)
             done(UNTOLD)
             return
         done(self._decided(answers, principal, key, decision))
 
-    async def _asked(
-        self, principal: Principal | None, subject: Subject, action: int, topic: bytes, qos: int, retain: bool
-    ) -> bool | None:
-        """What the client's own rules say, or the first source that says anything."""
+    async def _asked(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
+        """What the first source says that says anything, but those that were judged before somebody had to be asked."""
         decision: bool | None = None
-        if principal is not None and isinstance(principal.rules, Rules):
-            decision = principal.rules.decide(subject, action, topic, qos, retain)
-        for source in self._sources:
+        for source in self._from_asked:
             if decision is not None:
                 break
             if isinstance(source, AskedRules):
                 decision = await source.ask(subject, action, topic, qos, retain)
             else:
-                decision = source.decide(subject, action, topic, qos, retain)
+                user = (subject.username or subject.clientid).encode()
+                decision = await self.in_turn(user, partial(self._says, source, subject, action, topic, qos, retain))
+        return decision
+
+    def _says(self, source: Source, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
+        before = subject.looked_at
+        decision = source.decide(subject, action, topic, qos, retain)
+        self.looked_at += subject.looked_at - before
         return decision
 
     def _unanswered(self, error: Exception) -> None:
@@ -298,6 +304,10 @@ def _subject(client_id: bytes, principal: Principal, peer: Peer) -> Subject:
 
 def _nowhere() -> PeerInfo:
     return PeerInfo("", 0, "")
+
+
+async def _at_once(user: bytes, judge: Judge) -> bool | None:
+    return judge()
 
 
 def _nobody() -> None:

@@ -52,9 +52,12 @@ class Bans:
         networks = sum(len(some) for some in self._networks.values())
         return len(self._exact) + len(self._clients) + len(self._patterns) + networks
 
+    def is_empty(self) -> bool:
+        return not (self._exact or self._clients or self._patterns or self._networks)
+
     def banned(self, client_id: bytes, username: bytes | None, host: str) -> bool:
         """Whether a client of this id, user name and address may not connect now."""
-        if not (self._exact or self._clients or self._patterns or self._networks):
+        if self.is_empty():
             return False
         client, user = client_id.decode(), "" if username is None else username.decode()
         return (

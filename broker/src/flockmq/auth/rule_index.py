@@ -1,13 +1,11 @@
-"""Which of many rules might fit: those about this client, by the levels with which their filters begin. Pure.
+"""Which of many rules might fit: those about this client, by the levels of their filters. Pure.
 
-What always holds: what isn't found can't fit. A filter matches, covers and overlaps nothing but what begins with its
-own literal levels, those before the first wildcard or placeholder, as far as both have some.
+What always holds: what isn't found can't fit. The levels of what is asked for are gone down one by one, past literal
+levels and wildcards alike; a filter whose end isn't the same for everybody stands here with `#` in its place.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
 from typing import Final
 
 PLUS: Final = b"+"
@@ -23,71 +21,98 @@ class RuleIndex:
     __slots__ = ("_by_who", "_of_all")
 
     def __init__(self) -> None:
-        self._of_all = _Prefixes()
-        self._by_who: dict[Who, _Prefixes] = {}
+        self._of_all = _Filters()
+        self._by_who: dict[Who, _Filters] = {}
 
-    def add(self, number: int, who: Who | None, begins: Levels, *, denies: bool) -> None:
-        """`who`: nobody else is meant; `begins`: its literal levels. Each number is larger than the one before."""
-        of = self._of_all if who is None else self._by_who.setdefault(who, _Prefixes())
-        of.add(number, begins, denies)
+    def add(self, number: int, who: Who | None, levels: Levels, *, denies: bool) -> None:
+        """`who`: nobody else is meant."""
+        of = self._of_all if who is None else self._by_who.setdefault(who, _Filters())
+        of.add(number, levels, denies)
 
-    def find(self, clientid: str, username: str, asked: Levels, *, overlapping: bool) -> list[int]:
-        """In their order. `overlapping`: a denial below `asked`, a filter, might fit, too."""
-        literal = literal_levels(asked)
-        is_wild = overlapping and len(literal) < len(asked)
+    def find(self, clientid: str, username: str, asked: Levels) -> tuple[list[int], int]:
+        """In their order, and how many steps it took."""
         found: list[int] = []
-        self._of_all.find(literal, is_wild, found)
+        steps = self._of_all.find(asked, found)
         if self._by_who:
             for who in (("clientid", clientid), ("username", username)):
                 theirs = self._by_who.get(who)
                 if theirs is not None:
-                    theirs.find(literal, is_wild, found)
+                    steps += theirs.find(asked, found)
         found.sort()
-        return found
+        return found, steps
 
 
-class _Prefixes:
-    """Numbers by literal levels; those of denials stand in order, too."""
+class _Filters:
+    """An `allow` fits when it covers what is asked for, a `deny` when it overlaps it."""
 
-    __slots__ = ("_at", "_denials", "_denied", "_depths")
+    __slots__ = ("_allows", "_denials")
 
     def __init__(self) -> None:
-        self._at: dict[Levels, list[int]] = {}
-        self._depths: list[int] = []
-        """How many levels there are in `_at`, each number once, in order."""
-        self._denied: dict[Levels, list[int]] = {}
-        self._denials: list[Levels] | None = None
-        """The keys of `_denied`, sorted when they are first needed."""
+        self._allows = _Node()
+        self._denials = _Node()
 
-    def add(self, number: int, begins: Levels, denies: bool) -> None:
-        self._at.setdefault(begins, []).append(number)
-        if len(begins) not in self._depths:
-            self._depths = sorted([*self._depths, len(begins)])
-        if denies:
-            self._denied.setdefault(begins, []).append(number)
+    def add(self, number: int, levels: Levels, denies: bool) -> None:
+        node = self._denials if denies else self._allows
+        for level in levels:
+            if level not in node.below:
+                node.below[level] = _Node()
+            node = node.below[level]
+        node.numbers.append(number)
 
-    def find(self, literal: Levels, is_wild: bool, found: list[int]) -> None:
-        for depth in self._depths:
-            if depth > len(literal):
-                break
-            found += self._at.get(literal[:depth], ())
-        if is_wild and self._denied:
-            self._find_below(literal, found)
-
-    def _find_below(self, literal: Levels, found: list[int]) -> None:
-        if self._denials is None:
-            self._denials = sorted(self._denied)
-        denials = self._denials
-        for place in range(bisect_right(denials, literal), len(denials)):
-            if denials[place][: len(literal)] != literal:
-                break
-            found += self._denied[denials[place]]
+    def find(self, asked: Levels, found: list[int]) -> int:
+        """Returns how many nodes were looked at."""
+        steps = _find(self._allows, asked, found, overlapping=False) if self._allows.below else 0
+        return steps + (_find(self._denials, asked, found, overlapping=True) if self._denials.below else 0)
 
 
-def literal_levels(filter: Sequence[bytes]) -> Levels:
-    """Those before the first wildcard."""
-    levels = tuple(filter)
-    for place, level in enumerate(levels):
-        if level in (PLUS, HASH):
-            return levels[:place]
-    return levels
+class _Node:
+    """The filters that end here, and those that go on, by their next levels."""
+
+    __slots__ = ("below", "numbers")
+
+    def __init__(self) -> None:
+        self.below: dict[bytes, _Node] = {}
+        self.numbers: list[int] = []
+
+
+def _find(root: _Node, asked: Levels, found: list[int], *, overlapping: bool) -> int:
+    nodes, steps = [root], 0
+    for level in asked:
+        steps += len(nodes)
+        if level == HASH and overlapping:
+            return steps + _take_all(nodes, found)
+        nodes = _down(nodes, level, found, overlapping)
+        if not nodes:
+            return steps
+    for node in nodes:
+        found += node.numbers
+        if HASH in node.below:
+            found += node.below[HASH].numbers
+    return steps + len(nodes)
+
+
+def _down(nodes: list[_Node], level: bytes, found: list[int], overlapping: bool) -> list[_Node]:
+    """Where filters go on that match this level too; those that end in `#` are found."""
+    deeper: list[_Node] = []
+    for node in nodes:
+        below = node.below
+        if HASH in below:
+            found += below[HASH].numbers
+        if level == PLUS and overlapping:
+            deeper += [child for name, child in below.items() if name != HASH]
+            continue
+        if PLUS in below and level != HASH:
+            deeper.append(below[PLUS])
+        if level in below and level not in (PLUS, HASH):
+            deeper.append(below[level])
+    return deeper
+
+
+def _take_all(nodes: list[_Node], found: list[int]) -> int:
+    steps = 0
+    while nodes:
+        node = nodes.pop()
+        steps += 1
+        found += node.numbers
+        nodes += node.below.values()
+    return steps

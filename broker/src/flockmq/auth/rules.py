@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from flockmq.auth.rule_index import HASH, PLUS, Levels, RuleIndex, Who, literal_levels
+from flockmq.auth.rule_index import HASH, PLUS, Levels, RuleIndex, Who
 from flockmq.auth.settings import Rule, Some
 from flockmq.auth.template import Template
 from flockmq.bounds import RULES_OF_ONE_MAX
@@ -31,7 +31,7 @@ from flockmq.session.port import PUBLISH, SUBSCRIBE
 ACTIONS: Final = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "all": PUBLISH | SUBSCRIBE}
 FINGERPRINT_BYTES: Final = 8
 _FOUND_AS_LOOKED_AT: Final = 8
-"""To find so many costs what looking at one does."""
+"""So many that are found, or steps to find them, cost what looking at one does."""
 CLIENT_VALUES: Final = ("clientid", "username", "peerhost", "cert_common_name")
 
 
@@ -80,8 +80,8 @@ class Rules:
 
     def _add(self, rule: Rule) -> None:
         compiled, who = _Compiled(rule), _who(rule)
-        for pattern in [_pattern(topic) for topic in rule.topics] or [_ANYTHING]:
-            self._index.add(len(self._patterns), who, pattern.begins, denies=not compiled.permits)
+        for pattern in [_pattern(topic, compiled.permits) for topic in rule.topics] or [_ANYTHING]:
+            self._index.add(len(self._patterns), who, pattern.levels, denies=not compiled.permits)
             self._patterns.append((compiled, pattern))
 
     def about(self, subject: Subject) -> Sequence[Rules]:
@@ -91,8 +91,8 @@ class Rules:
     def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
         """Whether it may; None: no rule says anything of it."""
         levels = tuple(topic.split(b"/"))
-        found = self._index.find(subject.clientid, subject.username, levels, overlapping=action == SUBSCRIBE)
-        subject.looked_at += len(found) // _FOUND_AS_LOOKED_AT
+        found, steps = self._index.find(subject.clientid, subject.username, levels)
+        subject.looked_at += (len(found) + steps) // _FOUND_AS_LOOKED_AT
         for number in found:
             subject.looked_at += 1
             rule, pattern = self._patterns[number]
@@ -164,7 +164,7 @@ class _Anything:
     """A rule without topics is about all of them."""
 
     __slots__ = ()
-    begins: Final[Levels] = ()
+    levels: Final[Levels] = (HASH,)
 
     def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
         return True
@@ -173,11 +173,11 @@ class _Anything:
 class _Equal:
     """`eq FILTER`."""
 
-    __slots__ = ("_filter", "begins")
+    __slots__ = ("_filter", "levels")
 
     def __init__(self, filter: bytes) -> None:
         self._filter = filter
-        self.begins = literal_levels(filter.split(b"/"))
+        self.levels = tuple(filter.split(b"/"))
 
     def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
         return topic == self._filter
@@ -186,26 +186,24 @@ class _Equal:
 class _Fixed:
     """A filter without placeholders."""
 
-    __slots__ = ("_levels", "begins")
+    __slots__ = ("levels",)
 
     def __init__(self, filter: bytes) -> None:
-        self._levels = tuple(filter.split(b"/"))
-        self.begins = literal_levels(self._levels)
+        self.levels = tuple(filter.split(b"/"))
 
     def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
-        return _fits(self._levels, permits, action, levels)
+        return _fits(self.levels, permits, action, levels)
 
 
 class _Personal:
     """A filter with placeholders, each of which stands for a part of one level."""
 
-    __slots__ = ("_is_system", "_template", "begins")
+    __slots__ = ("_is_system", "_template", "levels")
 
-    def __init__(self, text: str, template: Template) -> None:
+    def __init__(self, text: str, template: Template, permits: bool) -> None:
         self._template = template
         self._is_system = _is_system(template.render(lambda _: "x").encode())
-        same_for_all = itertools.takewhile(lambda level: "${" not in level, text.split("/"))
-        self.begins = literal_levels([level.encode() for level in same_for_all])
+        self.levels = _of_whoever(tuple(text.encode().split(b"/")), permits)
 
     def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
         values = [subject.value(name) for name in self._template.names]
@@ -217,12 +215,20 @@ class _Personal:
         return _fits(own, permits, action, levels)
 
 
+def _of_whoever(levels: Levels, permits: bool) -> Levels:
+    """A filter that matches all that this one, with placeholders, does for any client. What permits has one level in
+    the place of each that has placeholders; what denies may have more: a client's value may have `/` in it."""
+    if permits:
+        return tuple(PLUS if b"${" in level else level for level in levels)
+    return (*itertools.takewhile(lambda level: b"${" not in level, levels), HASH)
+
+
 _UNSAFE: Final = re.compile(r"[/+#]|^$")
 _ANYTHING: Final = _Anything()
 Pattern = _Anything | _Equal | _Fixed | _Personal
 
 
-def _pattern(text: str) -> Pattern:
+def _pattern(text: str, permits: bool) -> Pattern:
     if text.startswith("eq "):
         return _Equal(text[3:].encode())
     _check_filter(text)
@@ -230,7 +236,7 @@ def _pattern(text: str) -> Pattern:
         template = Template(text, CLIENT_VALUES)
     except ValueError as error:
         raise ValueError(f"topic {text!r}: {error}") from None
-    return _Personal(text, template) if template.names else _Fixed(text.encode())
+    return _Personal(text, template, permits) if template.names else _Fixed(text.encode())
 
 
 def _check_filter(text: str) -> None:

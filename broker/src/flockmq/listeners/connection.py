@@ -9,6 +9,7 @@ What always holds: `fd` is open exactly as long as the connection stands in the 
 from __future__ import annotations
 
 import os
+import select
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
@@ -61,6 +62,13 @@ class Connection(Channel):
     def origin(self) -> tuple[str, int]:
         """The other end's address: just accepted, the engine knows it; later the kernel is asked, and nothing kept."""
         return self.listener.engine.newcomers.get(self.fd) or peer_of(self.fd, self.listener.family)
+
+    def has_left(self) -> bool:
+        if self.fd < 0:
+            return True
+        end = select.poll()
+        end.register(self.fd, select.POLLRDHUP)
+        return bool(end.poll(0))
 
     def released(self) -> None:
         """The descriptor was closed: leave whatever refers to this connection."""

@@ -319,7 +319,7 @@ class Access:
     # Bans of clients that are here, and users that are no longer what they were.
 
     def _is_banned(self, channel: Channel, username: bytes, client_id: bytes) -> bool:
-        return len(self.auth.bans) > 0 and self.auth.bans.banned(client_id, username, channel.peer().host)
+        return not self.auth.bans.is_empty() and self.auth.bans.banned(client_id, username, channel.peer().host)
 
     def _on_ban(self, key: Key | None) -> None:
         """In a turn of its own: the table is amid a change."""

@@ -94,8 +94,9 @@ def claim_all(
 ) -> None:
     """`done` gets those that are refused, with their reasons, when all are decided."""
     answers: dict[bytes, int] = {}
-    for filter in filters:
-        claim(filter, partial(_claimed, set(filters), answers, done, filter))
+    distinct = dict.fromkeys(filters)
+    for filter in distinct:
+        claim(filter, partial(_claimed, len(distinct), answers, done, filter))
 
 
 class WriteReasons:
@@ -115,12 +116,8 @@ class WriteReasons:
 
 
 def _claimed(
-    filters: set[bytes],
-    answers: dict[bytes, int],
-    done: Callable[[dict[bytes, int]], None],
-    filter: bytes,
-    reason: int,
+    most: int, answers: dict[bytes, int], done: Callable[[dict[bytes, int]], None], filter: bytes, reason: int
 ) -> None:
     answers[filter] = reason
-    if answers.keys() == filters:
+    if len(answers) == most:
         done({filter: reason for filter, reason in answers.items() if reason >= 0x80})

@@ -11,12 +11,13 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from flockmq.bounds import JUDGEMENT_RULES, JUDGING_SHARE_RULES, JUDGING_SLICE_RULES
 from flockmq.node.access import Access
 from flockmq.session.publisher import Publisher
 
+T = TypeVar("T")
 _SHARES: Final = JUDGING_SLICE_RULES // JUDGING_SHARE_RULES
 
 
@@ -38,12 +39,20 @@ class Judging:
         self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         """As `NodePort.authorize`."""
+        return self._count(partial(self._access.authorize, channel, action, topic, qos, retain, done))
+
+    async def in_turn(self, user: bytes, judge: Callable[[], bool | None]) -> bool | None:
+        """What `judge` says, when the user may have more judged."""
+        await self.rest(user)
+        return self._count(judge)
+
+    def _count(self, judge: Callable[[], T]) -> T:
         authorizer = self._access.auth.authorizer
         before = authorizer.looked_at
-        verdict = self._access.authorize(channel, action, topic, qos, retain, done)
+        said = judge()
         self._left -= JUDGEMENT_RULES + authorizer.looked_at - before
         self._begin()
-        return verdict
+        return said
 
     def is_enough(self) -> bool:
         """Who is judged now is to `wait`."""
@@ -58,11 +67,11 @@ class Judging:
     def is_waiting(self, who: Hashable) -> bool:
         return who in self._all
 
-    async def rest(self) -> None:
+    async def rest(self, user: bytes = b"") -> None:
         """Wait, if it is enough."""
         if self.is_enough():
             rested: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.wait(rested, partial(_end, rested))
+            self.wait(rested, partial(_end, rested), user)
             await rested
 
     def _begin(self) -> None:

@@ -195,7 +195,9 @@ class Node(NodePort):
         )
         self.standing = Standing(revoking, auth.authorizer.revoking_disconnects, clock)
         auth.authorizer.on_rules = self._rules_changed
-        self.resting = Resting(Judging(self.access), self.standing, reactor)
+        judging = Judging(self.access)
+        auth.authorizer.in_turn = judging.in_turn
+        self.resting = Resting(judging, self.standing, reactor)
         self.access.on_principal = self.clients.on_unjudged = self.standing.judge_now
         self.clients.rules_of = self.access.fingerprint
         cluster.version.when(2, partial(self.standing.rules_changed, None))

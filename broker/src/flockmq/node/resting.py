@@ -1,7 +1,8 @@
 """Clients for whom enough was judged in this turn: the rest of a SUBSCRIBE, and their next packets, have a later one.
 
 What always holds: who waits is paused, so its packets keep their order; a SUBSCRIBE that was judged under rules which
-changed meanwhile is judged as one that stands, as soon as it does.
+changed meanwhile is judged as one that stands, as soon as it does. Of whom left no more of a SUBSCRIBE is judged; what
+it sent behind that is still done.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class Resting:
         channel = subscribing.channel
         try:
             if not channel.has_ended():
-                subscribing.judge()
+                if subscribing.packet.packet_id and channel.has_left():
+                    subscribing.leave_off()
+                else:
+                    subscribing.judge()
                 self._reactor.soon()
         except Exception:
             self._reactor.failed(channel)

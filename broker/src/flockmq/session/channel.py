@@ -92,6 +92,10 @@ class Channel(Publisher):
     def has_ended(self) -> bool:
         return self.state == CLOSED
 
+    def has_left(self) -> bool:
+        """The client has closed its end, perhaps behind what isn't read yet."""
+        return self.has_ended()
+
     def can_answer(self) -> bool:
         return self.state == CONNECTED
 

@@ -94,6 +94,13 @@ class Subscribing:
             self._judge_one(self.packet.subscriptions[len(self.reasons)])
         self._go_or_pause()
 
+    def leave_off(self) -> None:
+        """The client has left: what isn't judged yet isn't granted."""
+        for request in self.packet.subscriptions[len(self.reasons) :]:
+            self.reasons.append(Reason.IMPLEMENTATION_SPECIFIC_ERROR)
+            self._filters.append(request.filter)
+        self._go_or_pause()
+
     def _all_judged(self) -> bool:
         return len(self.reasons) == len(self.packet.subscriptions)
 

@@ -277,6 +277,28 @@ async def test_an_answer_is_kept_if_its_client_stays_and_the_rules_do() -> None:
     assert may(authorizer, "a") == ASKED, "it was asked under other rules"
 
 
+async def test_what_stands_behind_a_service_is_judged_in_the_users_turn_and_what_stands_before_it_once() -> None:
+    service, before, behind = Asked(), Counted(None), Rules([Rule(permit="deny", topics=("a",)) for _ in range(10)])
+    own = Principal(b"jo", rules=Rules([Rule(permit="deny", topics=("#",), username="else*") for _ in range(20)]))
+    authorizer = Authorizer(Authorization(), [before, service, behind])
+    turns: list[bytes] = []
+
+    async def in_turn(user: bytes, judge: Callable[[], bool | None]) -> bool | None:
+        turns.append(user)
+        return judge()
+
+    authorizer.in_turn = in_turn
+    assert may(authorizer, "a", own) == ASKED
+    looked_at = authorizer.looked_at
+    assert looked_at >= 20, "its own are judged before the service is asked"
+    heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    authorizer.ask(b"c", own, lambda: PEER, PUBLISH, b"a", 0, False, CONNECTION, heard.set_result)
+    service.answer.set_result(None)
+    assert await heard == DENIED
+    assert (before.asked, turns) == (1, [b"jo"])
+    assert 0 < authorizer.looked_at - looked_at < 20
+
+
 async def test_a_source_that_fails_permits_nothing_denies_nothing_and_leaves_nobody_waiting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

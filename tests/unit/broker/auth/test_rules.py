@@ -217,6 +217,32 @@ def test_rules_that_cant_fit_cost_nothing() -> None:
         assert subject.looked_at <= 1, topic
 
 
+def test_rules_that_begin_with_wildcards_are_told_apart_by_the_levels_behind() -> None:
+    denied = [deny(f"+/+/{number}/#", f"site/+/{number}") for number in range(300)]
+    own = [allow(f"+/{number}/state", f"+/${{clientid}}/{number}") for number in range(300)]
+    rules = Rules([*denied, *own])
+    for action, topic, decision in [
+        (PUBLISH, "plant/7/state", True),
+        (PUBLISH, "plant/meter-1/7", False),
+        (SUBSCRIBE, "plant/meter-1/300", None),
+        (SUBSCRIBE, "+/7/state", True),
+        (SUBSCRIBE, "site/+/7", False),
+        (SUBSCRIBE, "elsewhere/line/state/x", None),
+        (PUBLISH, "elsewhere/line/state/x", None),
+        (SUBSCRIBE, "+/+/elsewhere", None),
+    ]:
+        subject = Subject("meter-1", "jo", "10.1.2.3")
+        assert rules.decide(subject, action, topic.encode(), 0, False) is decision, topic
+        assert subject.looked_at <= 3, topic
+
+
+def test_steps_that_lead_nowhere_count_too() -> None:
+    rules = Rules([deny(f"{number}/x") for number in range(400)])
+    subject = Subject("meter-1", "jo", "10.1.2.3")
+    rules.decide(subject, SUBSCRIBE, b"+/y", 0, False)
+    assert subject.looked_at >= 400 // 8
+
+
 class Everything(RuleIndex):
     """Leaves nothing out."""
 
@@ -225,8 +251,8 @@ class Everything(RuleIndex):
     def __init__(self, rules: Rules) -> None:
         self._count = len(rules._patterns)
 
-    def find(self, clientid: str, username: str, asked: tuple[bytes, ...], *, overlapping: bool) -> list[int]:
-        return list(range(self._count))
+    def find(self, clientid: str, username: str, asked: tuple[bytes, ...]) -> tuple[list[int], int]:
+        return list(range(self._count)), 0
 
 
 NAMES = ("a", "b", "a/b", "+", "#", "$x", "")

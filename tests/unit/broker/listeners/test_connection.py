@@ -140,3 +140,17 @@ def test_its_disconnect_counts_though_its_end_was_seen_first(over: str) -> None:
         assert connection.clean_end
         assert served.port.published == [], "no will"
         assert served.router.counters.messages_received == 1
+
+
+def test_who_left_is_known_before_all_it_sent_is_read() -> None:
+    with Served() as served:
+        connection, client = served.client("c")
+        assert not connection.has_left()
+        connection.pause()
+        served.engine.watch(connection)
+        client.sendall(encode.PINGREQ)
+        assert not connection.has_left()
+        client.shutdown(socket.SHUT_WR)
+        assert connection.has_left()
+        served.engine.turn()
+        assert not connection.has_ended(), "what it sent comes first"

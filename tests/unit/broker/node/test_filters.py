@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+import tracemalloc
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 
 from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
-from flockmq.node.filters import Filters, WriteReasons
+from flockmq.node.filters import Filters, WriteReasons, claim_all
 from flockmq.rlog.entry import DELETE, Op, StreamId
 from flockmq.rlog.errors import LogFull, LogStopping, LogUnavailable
 from flockmq.rlog.shards import CLAIMS, ROUTES, SHARES
@@ -97,6 +98,21 @@ async def test_claims_are_answered_together_with_those_that_are_refused(written:
     assert refused == []
     await written.answer(1, LogUnavailable("away"))
     assert refused == [{EXCLUSIVE: Reason.QUOTA_EXCEEDED, b"$exclusive/y": Reason.UNSPECIFIED_ERROR}]
+
+
+def test_claims_of_many_filters_take_a_kilobyte_each_at_most() -> None:
+    claimed: list[Callable[[int], None]] = []
+    refused: list[dict[bytes, int]] = []
+    filters = [b"%d" % number for number in range(2_000)]
+    tracemalloc.start()
+    claim_all(filters, lambda _, done: claimed.append(done), refused.append)
+    taken_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    for done in claimed:
+        assert refused == []
+        done(Reason.QUOTA_EXCEEDED)
+    assert refused == [dict.fromkeys(filters, Reason.QUOTA_EXCEEDED)]
+    assert taken_bytes < 1024 * len(filters)
 
 
 async def test_what_nobody_subscribes_to_any_more_is_deleted(written: Written) -> None:

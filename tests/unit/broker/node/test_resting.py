@@ -20,13 +20,13 @@ from flockmq.mqtt.reason import Reason
 from flockmq.node.judging import Judging
 from flockmq.node.resting import Resting
 from flockmq.session.channel import Channel
-from flockmq.session.port import PUBLISH
+from flockmq.session.port import ALLOWED, PUBLISH, SUBSCRIBE
 from flockmq.session.principal import Principal
 from flockmq.session.publisher import Publisher
 from flockmq.session.subscribing import Subscribing
 from unit.broker.session.harness import Client, Node, Port, publish
 
-SLOW = Rules([Rule(permit="deny", topics=(f"+/{number}",)) for number in range(400)])
+SLOW = Rules([Rule(permit="deny", topics=("#",), username=f"nobody-{number}*") for number in range(400)])
 """All of them are looked at, whatever the topic."""
 COST = 400 + 400 // 8
 """A judgement's: they are found, and looked at."""
@@ -155,6 +155,22 @@ async def test_who_leaves_amid_a_subscribe_is_judged_no_more(port: Judged) -> No
     assert not port.judging.is_waiting(client)
 
 
+async def test_of_whom_left_no_more_is_judged_though_what_it_sent_isnt_read_yet(
+    port: Judged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filters = 100
+    (client,) = clients(port, 1)
+    port.node.feed(client, much(client, filters) + publish(5, "a", "1", qos=1, packet_id=7))
+    before = port.authorizer.looked_at
+    monkeypatch.setattr(Client, "has_left", lambda self: True, raising=True)
+    await port.until(lambda: client.written.endswith(encode.pub_ack(frame.PUBACK, 5, 7, Reason.NOT_AUTHORIZED)))
+    assert port.authorizer.looked_at == before + COST, "what it published is judged"
+    suback, _ = client.packets()
+    judged = before // COST
+    unjudged = [Reason.IMPLEMENTATION_SPECIFIC_ERROR] * (filters - judged)
+    assert suback == encode.suback(5, 1, [Reason.NOT_AUTHORIZED] * judged + unjudged)
+
+
 async def test_what_stands_is_judged_in_slices_too(port: Judged) -> None:
     (client,) = clients(port, 1)
     done = []
@@ -168,6 +184,20 @@ async def test_what_stands_is_judged_in_slices_too(port: Judged) -> None:
     tasks = [asyncio.ensure_future(judge()) for _ in range(10)]
     await port.until(lambda: len(done) == 10)
     await asyncio.gather(*tasks)
+    assert max(port.turns) <= TURN_MAX + 10 * COST
+    assert sum(port.turns) == 200 * COST
+
+
+async def test_what_is_judged_when_a_service_has_answered_goes_in_slices_too(port: Judged) -> None:
+    def judge(number: int) -> bool | None:
+        authorizer = port.authorizer
+        return authorizer.check(b"", Principal(b"jo"), peer, SUBSCRIBE, b"%d/x" % number, 0, False) == ALLOWED
+
+    (client,) = clients(port, 1)
+    peer = client.peer
+    answered = [asyncio.ensure_future(port.judging.in_turn(b"jo", partial(judge, number))) for number in range(200)]
+    await port.until(lambda: all(answer.done() for answer in answered))
+    assert await asyncio.gather(*answered) == [False] * 200
     assert max(port.turns) <= TURN_MAX + 10 * COST
     assert sum(port.turns) == 200 * COST
 
