@@ -2,9 +2,11 @@
 
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from flockmq.auth.settings import Authenticator, Http, HttpSource, Source
 from flockmq.config.schema import Config, named_listeners
 from flockmq.config.schema import Mqtt as BrokersMqtt
 from flockmq.config.values import field_types
@@ -12,7 +14,7 @@ from flockmq.config.whole import load
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import SECRETS_DIR
 from flockmq_operator.resources.node_config import node_config
-from flockmq_operator.resources.secret_files import node_files
+from flockmq_operator.resources.secret_files import node_files, resolved
 from flockmq_operator.spec import Mqtt, SpecError
 from unit.operator.world import context
 
@@ -174,6 +176,32 @@ def test_an_authenticators_secret_is_a_file(tmp_path: Path) -> None:
     assert secret.reveal() == "issuer hmac"
 
 
+@pytest.mark.parametrize("section", ["authentication", "authorization"])
+def test_a_services_secret_header_is_a_file(tmp_path: Path, section: str) -> None:
+    key = {"secretKeyRef": {"name": "users", "key": "api-key"}}
+    http = {"url": "http://users/", "headers": {"X-User": "${username}"}, "headers_file": {"X-Api-Key": key}}
+    spec: Manifest = {
+        "authentication": {"chain": [{"mechanism": "password_based:http", **http}]},
+        "authorization": {"sources": [{"type": "http", **http}]},
+    }
+    found = loaded(tmp_path, {section: spec[section]})
+    (service,) = found.authentication.chain if section == "authentication" else found.authorization.sources
+    assert isinstance(service, Http | HttpSource)
+    assert service.headers == {"X-User": "${username}"}
+    assert [(name, file.read_text()) for name, file in service.headers_file.items()] == [("X-Api-Key", "users api-key")]
+
+
+@pytest.mark.parametrize("kind", [*get_args(Authenticator), *get_args(Source)])
+def test_a_reference_may_stand_where_the_broker_has_a_path(kind: type) -> None:
+    key: Manifest = {"secretKeyRef": {"name": "a", "key": "b"}}
+    for name, of in field_types(kind).items():
+        if of == Path | None:
+            resolved({name: key}, "here", [])
+        else:
+            with pytest.raises(SpecError, match=rf"here\.{name}: secretKeyRef stands where a file is expected"):
+                resolved({name: key}, "here", [])
+
+
 def test_rules_are_the_first_source(tmp_path: Path) -> None:
     rule = {
         "permit": "allow", "action": "publish", "topics": ["devices/${username}/#"], "qos": [0, 1], "retain": False,
@@ -242,17 +270,34 @@ def test_listeners_in_free_toml_that_are_no_table_are_refused_by_a_sentence() ->
     ("entry", "sentence"),
     [
         ({"secret": "x"}, r"spec\.authentication\.chain\[0\]\.secret: a secret must not stand .* write secret_file: "),
+        ({"password": "${password}"}, r"chain\[0\]\.password: a secret must not stand .* write password_file: "),
+        ({"body": {"password": "x"}}, r"chain\[0\]\.body\.password: a secret must not stand"),
         ({"headers": {"Authorization": "x"}}, r"chain\[0\]\.headers\.Authorization: a secret must not stand"),
-        ({"headers": {"X-Api-Key": "x"}}, r"chain\[0\]\.headers\.X-Api-Key: a secret .* write authorization_file: "),
+        (
+            {"headers": {"X-Api-Key": "x"}},
+            r"headers\.X-Api-Key: a secret .* write headers_file: \{X-Api-Key: \{secretKeyRef: ",
+        ),
         ({"url": "https://me:pw@host/auth"}, r"chain\[0\]\.url holds a URL with a password.* authorization_file: "),
         ({"mirrors": ["HTTPS://:pw@host"]}, r"chain\[0\]\.mirrors\[0\] holds a URL with a password"),
+        ({"headers": {"x": JWT["secret_file"]}}, r"headers\.x: secretKeyRef stands where a file is expected: "),
         ({"headers": {"x": None}}, r"chain\[0\]\.headers\.x: null is no value here"),
-        ({"secret_file": {"secretKeyRef": {"name": "x"}}}, r"chain\[0\]\.secret_file: .*`key`.* Write secretKeyRef: "),
+        (
+            {"secret_file": {"secretKeyRef": {"name": "x"}}},
+            r"chain\[0\]\.secret_file: .*`key`.* Write \{secretKeyRef: ",
+        ),
     ],
 )
 def test_a_null_a_secret_in_the_open_and_a_bad_reference_are_refused(entry: Manifest, sentence: str) -> None:
     with pytest.raises(SpecError, match=sentence):
         node_config(context({"authentication": {"chain": [{"mechanism": "jwt", **entry}]}}), "replicant")
+
+
+def test_what_is_a_clients_own_is_no_secret(tmp_path: Path) -> None:
+    """In headers, and in the body, where a password stands by default."""
+    said = {"headers": {"Authorization": "Bearer ${password}"}, "body": {"password": "${password}"}}
+    http = {"mechanism": "password_based:http", "url": "http://users/", **said}
+    chain = loaded(tmp_path, {"authentication": {"chain": [http]}}).authentication.chain
+    assert (getattr(chain[0], "headers", None), getattr(chain[0], "body", None)) == tuple(said.values())
 
 
 def test_the_same_spec_makes_the_same_file() -> None:

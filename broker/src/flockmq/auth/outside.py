@@ -21,6 +21,7 @@ from flockmq.auth.settings import Http, HttpSource
 from flockmq.auth.template import Template
 from flockmq.bounds import ANSWER_MAX_BYTES, ASKED_MAX, LOGGED_MAX_CHARACTERS
 from flockmq.clock import SYSTEM, Clock
+from flockmq.config.values import Secret, read_secret
 from flockmq.errors import ConfigError
 from flockmq.logs import Sparing
 from flockmq.pem_files import reason, unreadable
@@ -67,9 +68,11 @@ class Service:
         self._headers = {
             name: _template(text, known, f"{where}.headers.{name}") for name, text in settings.headers.items()
         }
-        for name in settings.headers:
-            if not _TOKEN.fullmatch(name):
-                raise ConfigError(f"{where}.headers: {name!r} can't be the name of a header")
+        for key, names in (("headers", settings.headers), ("headers_file", settings.headers_file)):
+            for name in names:
+                if not _TOKEN.fullmatch(name):
+                    raise ConfigError(f"{where}.{key}: {name!r} can't be the name of a header")
+        self._secrets = _secret_headers(settings, where)
         self._tls: ssl.SSLContext | bool = True
         if settings.cacertfile is not None:
             try:
@@ -83,9 +86,7 @@ class Service:
     async def start(self) -> None:
         timeout = aiohttp.ClientTimeout(total=self.settings.request_timeout, connect=self.settings.connect_timeout)
         connector = aiohttp.TCPConnector(limit=self.settings.pool_size, ssl=self._tls)
-        headers = {"Accept": "application/json"}
-        if self.settings.authorization is not None:
-            headers["Authorization"] = self.settings.authorization.reveal()
+        headers = {"Accept": "application/json"} | {name: text.reveal() for name, text in self._secrets.items()}
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=timeout, headers=headers, cookie_jar=aiohttp.DummyCookieJar()
         )
@@ -167,6 +168,23 @@ def _template(text: str, known: tuple[str, ...], where: str) -> Template:
         return Template(text, known)
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from None
+
+
+def _secret_headers(settings: Http | HttpSource, where: str) -> dict[str, Secret]:
+    """Headers that are said letter by letter, and never shown."""
+    secrets = {} if settings.authorization is None else {"Authorization": settings.authorization}
+    said = {name.lower(): name for name in settings.headers}
+    for name, file in settings.headers_file.items():
+        here = f"{where}.headers_file.{name}"
+        if name.lower() == "authorization":
+            raise ConfigError(f"{here}: stands in authorization_file; say it there")
+        if name.lower() in said:
+            raise ConfigError(f"{here}: stands beside headers.{said[name.lower()]}; say one of them")
+        said[name.lower()] = name
+        secrets[name] = read_secret(file, here)
+        if not secrets[name].reveal().isprintable():
+            raise ConfigError(f"{here}: {str(file)!r} holds what can't stand in a header")
+    return secrets
 
 
 def _quoted(text: str) -> str:

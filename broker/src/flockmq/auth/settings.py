@@ -119,6 +119,8 @@ class _HttpRequest(_Section, frozen=True, kw_only=True):
     method: Literal["get", "post"] = "post"
     url: HttpUrl
     headers: dict[str, str] = {}
+    headers_file: dict[str, Path] = {}
+    """Headers that are secret: in which file stands what each says, letter by letter."""
     authorization: Secret | None = None
     """What the header `Authorization` says."""
     authorization_file: Path | None = None

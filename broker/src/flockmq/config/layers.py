@@ -174,8 +174,8 @@ def _refuse_headers(headers: Mapping[str, str], where: str, environment: str) ->
     """Those that say the broker's own secret, and not what is a client's."""
     for name, text in headers.items():
         if name.lower() in SECRET_HEADERS and "${" not in text:
-            other = "" if name.lower() == "authorization" else "have the service go by Authorization, and "
-            mend = f"{other}name a file of its own in authorization_file{environment}"
+            key = "authorization_file" if name.lower() == "authorization" else "headers_file"
+            mend = f"name a file of its own in {key}{environment}"
             raise ConfigError(f"{where}.{name}: a secret {NOT_HERE}; {mend}")
 
 

@@ -5,6 +5,7 @@ else's Secrets are named by fields of the spec; free tables of the spec (authent
 broker's own configuration has a path:
 
     secret_file: {secretKeyRef: {name: issuer, key: hmac}}      →  secret_file = "/etc/flockmq/secrets/of/issuer/hmac"
+    headers_file: {X-Api-Key: {secretKeyRef: {…}}}              →  headers_file = {X-Api-Key = "/etc/flockmq/secrets/…"}
 """
 
 import re
@@ -19,10 +20,11 @@ from flockmq_operator.resources.labels import Component
 from flockmq_operator.spec import Listener, SpecError
 
 REFERENCE = "secretKeyRef"
+WRITTEN = f"{{{REFERENCE}: {{name: SECRET, key: KEY}}}}"
 SECRET_KEYS = frozenset({"authorization", "password", "secret"})
 """Keys of the broker's configuration that hold a secret itself; each has a twin `KEY_file`."""
 SECRET_HEADERS = frozenset({"proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token"})
-"""Headers that the broker refuses in its file, as their service can go by Authorization."""
+"""Headers that the broker refuses in its file, beside Authorization: their twin is `headers_file`."""
 URL_WITH_PASSWORD = re.compile(r"[a-z+]+://[^/@\s]*:[^/@\s]+@", re.IGNORECASE)
 
 
@@ -184,12 +186,13 @@ def resolved(value: object, field: str, found: list[SecretFile]) -> object:
         try:
             key = msgspec.convert(value, _Reference).secretKeyRef
         except msgspec.ValidationError as error:
-            raise SpecError(f"{field}: {error}. Write {REFERENCE}: {{name: SECRET, key: KEY}}") from None
+            raise SpecError(f"{field}: {error}. Write {WRITTEN}") from None
         found.append(SecretFile(f"of/{key.name}/{key.key}", key.name, key.key, field))
         return str(found[-1])
     if isinstance(value, dict):
         for name, item in value.items():
             refuse_secret(name, item, f"{field}.{name}")
+            refuse_reference(name, item, f"{field}.{name}")
         return {name: resolved(item, f"{field}.{name}", found) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [resolved(item, f"{field}[{number}]", found) for number, item in enumerate(value)]
@@ -200,13 +203,27 @@ def resolved(value: object, field: str, found: list[SecretFile]) -> object:
 
 
 def refuse_secret(key: str, value: object, field: str) -> None:
-    """Raises SpecError where a secret stands in the open: it would end in a ConfigMap."""
-    is_header = key.lower() in SECRET_HEADERS and field.endswith(f".headers.{key}")
-    if isinstance(value, str) and (key.lower() in SECRET_KEYS or is_header):
-        name = "authorization" if is_header else key.lower()
+    """Raises SpecError where a secret stands in the open: it would end in a ConfigMap. `${password}` in what a service
+    is told is none, for it is the client's."""
+    if isinstance(value, str) and "${" in value and field.endswith((f".headers.{key}", f".body.{key}")):
+        return
+    name, is_header = key.lower(), field.endswith(f".headers.{key}")
+    if isinstance(value, str) and (name in SECRET_KEYS or (is_header and name in SECRET_HEADERS)):
+        twin = f"headers_file: {{{key}: {WRITTEN}}}" if name in SECRET_HEADERS else f"{name}_file: {WRITTEN}"
         raise SpecError(
-            f"{field}: a secret must not stand in a MqttCluster: put it into a Secret and write "
-            f"{name}_file: {{{REFERENCE}: {{name: SECRET, key: KEY}}}} in an authenticator or a source"
+            f"{field}: a secret must not stand in a MqttCluster: put it into a Secret and write {twin} "
+            "in an authenticator or a source"
+        )
+
+
+def refuse_reference(key: str, value: object, field: str) -> None:
+    """Raises SpecError where the broker has no path: it would take it for the secret itself."""
+    is_header = field.endswith(f".headers_file.{key}")
+    takes_file = is_header or key == "path" or (key.endswith("file") and key != "headers_file")
+    if isinstance(value, dict) and REFERENCE in value and not takes_file:
+        raise SpecError(
+            f"{field}: {REFERENCE} stands where a file is expected: write secret_file, password_file or "
+            f"authorization_file: {WRITTEN}, or headers_file: {{NAME: {WRITTEN}}}"
         )
 
 
@@ -216,5 +233,5 @@ def refuse_url_with_password(value: object, field: str) -> None:
         raise SpecError(
             f"{field} holds a URL with a password, which must not stand in a MqttCluster: put the password (for Redis) "
             "or the whole Authorization header (for HTTP) into a Secret and write password_file or "
-            f"authorization_file: {{{REFERENCE}: {{name: SECRET, key: KEY}}}} in an authenticator or a source"
+            f"authorization_file: {WRITTEN} in an authenticator or a source"
         )

@@ -85,6 +85,21 @@ async def test_what_a_client_says_stays_where_it_belongs(server: Server, monkeyp
     ]
 
 
+async def test_a_header_says_what_stands_in_its_file_letter_by_letter(server: Server, tmp_path: Path) -> None:
+    heard: list[list[str]] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        heard.append([request.headers.get(name, "") for name in ("X-Api-Key", "Authorization")])
+        return web.json_response({"result": "allow"})
+
+    server.handler = handler
+    file = tmp_path / "key"
+    file.write_text("${clientid}\n")
+    headers = {"Authorization": "Bearer ${username}"}
+    assert await ask(Http(url=server.url, headers=headers, headers_file={"X-Api-Key": file})) == Answer("allow")
+    assert heard == [["${clientid}", "Bearer jo: 1"]]
+
+
 @pytest.mark.parametrize("username", ["victim\n", "vic\r\ntim", "vic\x7ftim", " victim", "victim\t", "victim\u200b"])
 async def test_what_cant_stand_in_a_header_passes_for_nobody_else(
     server: Server, monkeypatch: pytest.MonkeyPatch, username: str
@@ -207,7 +222,7 @@ async def test_only_so_many_questions_are_under_way(server: Server, monkeypatch:
     await service.stop()
 
 
-def test_settings_that_cant_be_used_are_refused() -> None:
+def test_settings_that_cant_be_used_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"here\.url: \$\{x\} is unknown"):
         Service(Http(url="http://a/${x}"), ("clientid",), "here")
     with pytest.raises(ConfigError, match=r"here\.headers: 'A\\nB' can't be the name"):
@@ -216,6 +231,17 @@ def test_settings_that_cant_be_used_are_refused() -> None:
         ConfigError, match=r"here\.cacertfile: '/nowhere' can't be read: No such file or directory; name a PEM"
     ):
         Service(Http(url="https://a", body={}, cacertfile=Path("/nowhere")), (), "here")
+    key = tmp_path / "key"
+    key.write_text("two\nlines")
+    for headers_file, why in (
+        ({"A B": key}, r"here\.headers_file: 'A B' can't be the name of a header"),
+        ({"x-user": key}, r"here\.headers_file\.x-user: stands beside headers\.X-User; say one of them"),
+        ({"authorization": key}, r"here\.headers_file\.authorization: .*authorization_file"),
+        ({"X-Key": Path("/nowhere")}, r"here\.headers_file\.X-Key: '/nowhere' can't be read: No such file"),
+        ({"X-Key": key}, r"here\.headers_file\.X-Key: '.*key' holds what can't stand in a header"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            Service(Http(url="https://a", body={}, headers={"X-User": "x"}, headers_file=headers_file), (), "here")
 
 
 # --- an issuer's keys -----------------------------------------------------------------------------------------------

@@ -288,7 +288,7 @@ CHAIN = "[[authentication.chain]]\n"
         (
             '[[authorization.sources]]\ntype = "http"\nurl = "http://h"\nheaders = {X-Api-Key = "hunter2"}',
             "authorization.sources[0].headers.X-Api-Key",
-            "have the service go by Authorization, and name a file of its own in authorization_file, or say",
+            "name a file of its own in headers_file, or say",
         ),
         (
             CHAIN + 'mechanism = "password_based:redis"\nurl = "redis://:hunter2@h"',
