@@ -1,7 +1,8 @@
 """The management port's connections. There is always room for one more, so that probes and scrapes get in.
 
 One beyond MANAGEMENT_CONNECTIONS_MAX ends the one that was accepted, or answered, the longest ago: strangers who never
-finish a request push out one another. Who says nothing whole for MANAGEMENT_REQUEST_MAX_S is ended, too.
+finish a request push out one another. Who says nothing whole for MANAGEMENT_REQUEST_MAX_S is ended, too, and so is who
+leaves an answer unread for MANAGEMENT_ANSWER_MAX_S.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from flockmq.bounds import (
     ACCEPTS_PER_TURN_MAX,
     LISTEN_BACKLOG_MAX,
     MANAGEMENT_ACCEPT_AGAIN_S,
+    MANAGEMENT_ANSWER_MAX_S,
     MANAGEMENT_CONNECTIONS_MAX,
     MANAGEMENT_REQUEST_MAX_S,
 )
@@ -118,6 +120,7 @@ class _Connection(asyncio.Protocol):
         self._forget = forget
         self._transport: asyncio.Transport | None = None
         self._too_late = asyncio.get_running_loop().call_later(MANAGEMENT_REQUEST_MAX_S, self.end)
+        self._unread: asyncio.TimerHandle | None = None
         self._beginning = asyncio.create_task(self._begin(accepted, tls))
 
     async def _begin(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
@@ -139,10 +142,16 @@ class _Connection(asyncio.Protocol):
 
     def _end_of_it(self) -> None:
         self._too_late.cancel()
+        self._is_read()
         self._forget(self._handler, None)
+
+    def _is_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        self._transport.set_write_buffer_limits(0)  # writing stops with the first byte that the socket doesn't take
         self._handler.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -156,7 +165,9 @@ class _Connection(asyncio.Protocol):
         self._handler.eof_received()
 
     def pause_writing(self) -> None:
+        self._unread = asyncio.get_running_loop().call_later(MANAGEMENT_ANSWER_MAX_S, self.end)
         self._handler.pause_writing()
 
     def resume_writing(self) -> None:
+        self._is_read()
         self._handler.resume_writing()

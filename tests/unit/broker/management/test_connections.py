@@ -19,6 +19,9 @@ from unit.broker.listeners.pki import Pki
 
 MOST: Final = 4
 ASK: Final = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+ASK_MUCH: Final = b"GET /much HTTP/1.1\r\nHost: here\r\n%s\r\n"
+MUCH_BYTES: Final = 32 * 1024 * 1024
+"""More than sockets hold."""
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -31,6 +34,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (connections, answers):
         monkeypatch.setattr(module, "MANAGEMENT_REQUEST_MAX_S", 0.1)
+    monkeypatch.setattr(connections, "MANAGEMENT_ANSWER_MAX_S", 0.1)
 
 
 @pytest.fixture
@@ -38,11 +42,20 @@ def pki(tmp_path: Path) -> Pki:
     return Pki(tmp_path)
 
 
+@pytest.fixture
+def tls(pki: Pki) -> ssl.SSLContext:
+    """The server's."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pki.server("localhost"))
+    return context
+
+
 class Clients:
     """Of one server."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], kept: Connections) -> None:
         self._address = address
+        self._kept = kept
         self._streams: list[Stream] = []
 
     async def open(self, tls: ssl.SSLContext | None = None) -> Stream:
@@ -50,6 +63,12 @@ class Clients:
         stream = await asyncio.open_connection(*self._address, ssl=tls, server_hostname=named)
         self._streams.append(stream)
         return stream
+
+    async def are_gone(self) -> None:
+        """The server has ended them all."""
+        async with asyncio.timeout(5):
+            while self._kept._open:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
 
     def close(self) -> None:
         for _, writer in self._streams:
@@ -60,6 +79,9 @@ class Clients:
 async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Clients]:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(text="here\n")
+
+    async def answer_much(request: web.Request) -> web.Response:
+        return web.Response(body=bytes(MUCH_BYTES))
 
     async def read(request: web.Request) -> web.Response:
         try:
@@ -72,11 +94,12 @@ async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Clients]:
     with closing(listening), closing(Connections(listening, tls)) as kept:
         app = web.Application(middlewares=[kept.noting])
         app.router.add_get("/", answer)
+        app.router.add_get("/much", answer_much)
         app.router.add_post("/", read)
         runner = web.AppRunner(app)
         await runner.setup()
         assert runner.server is not None
-        with kept.accepting(runner.server), closing(Clients(listening.getsockname())) as clients:
+        with kept.accepting(runner.server), closing(Clients(listening.getsockname(), kept)) as clients:
             yield clients
         await runner.cleanup()
 
@@ -128,9 +151,7 @@ async def test_who_was_answered_lately_outlasts_who_came_later_and_said_nothing(
         assert await asked(probe) == await asked(another) == b"here\n"
 
 
-async def test_tls_that_is_never_begun_takes_no_ones_place(pki: Pki) -> None:
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(*pki.server("localhost"))
+async def test_tls_that_is_never_begun_takes_no_ones_place(pki: Pki, tls: ssl.SSLContext) -> None:
     async with serving(tls) as clients:
         silent = [await clients.open() for _ in range(2 * MOST)]
         probe = await clients.open(pki.trusting())
@@ -141,12 +162,8 @@ async def test_tls_that_is_never_begun_takes_no_ones_place(pki: Pki) -> None:
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("secured", [False, True])
-async def test_who_never_finishes_a_request_is_ended(pki: Pki, secured: bool) -> None:
-    tls = None
-    if secured:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(*pki.server("localhost"))
-    async with serving(tls) as clients:
+async def test_who_never_finishes_a_request_is_ended(tls: ssl.SSLContext, secured: bool) -> None:
+    async with serving(tls if secured else None) as clients:
         silent = await clients.open()
         begun = await clients.open()
         begun[1].write(b"\x16\x03\x01\x02\x00" if secured else ASK[:-2])
@@ -169,3 +186,23 @@ async def test_who_was_answered_may_stay_and_ask_again() -> None:
         assert await asked(probe) == b"here\n"
         await asyncio.sleep(0.2)
         assert await asked(probe) == b"here\n"
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("secured", [False, True])
+@pytest.mark.parametrize("header", [b"", b"Connection: close\r\n"])
+async def test_who_never_reads_its_answer_is_ended(pki: Pki, tls: ssl.SSLContext, secured: bool, header: bytes) -> None:
+    async with serving(tls if secured else None) as clients:
+        reader, writer = await clients.open(pki.trusting() if secured else None)
+        writer.write(ASK_MUCH % header)
+        await reader.readuntil(b"\r\n\r\n")
+        await clients.are_gone()
+
+
+async def test_who_reads_a_large_answer_has_all_of_it() -> None:
+    async with serving() as clients:
+        reader, writer = await clients.open()
+        writer.write(ASK_MUCH % b"")
+        await reader.readuntil(b"\r\n\r\n")
+        assert len(await reader.readexactly(MUCH_BYTES)) == MUCH_BYTES
+        assert await asked((reader, writer)) == b"here\n"
