@@ -62,6 +62,6 @@ def _has_others(story: Story, connection: Connection) -> bool:
     began, ended = connection.connected.at, connection.until
     for other in story.by_client[connection.asked.client]:
         until = other.until + (LATE_CONNECT_MAX_S if other.connected is None and not other.is_refused else 0.0)
-        if other is not connection and other.asked.at < ended and until > began:
+        if other is not connection and other.asked.at <= ended and until >= began:  # a history has whole milliseconds
             return True
     return False

@@ -23,6 +23,8 @@ LINKED_MAX_S: Final = 6.0
 RESENT_MAX_S: Final = 6.0
 """How long what was lost, and all behind it, may be under way when nothing is lost any more: TCP waits longer each time
 until it sends again."""
+READ_MAX_S: Final = 1.0
+"""A node that stood still has read by then what came meanwhile."""
 CLOCK_FAULTS: Final = ("clock", "drift")
 """What the kinds begin with by which a clock is wrong."""
 CLOCKED: Final = ("core", "replicant")
@@ -90,8 +92,9 @@ class Spans:
 
 class Faults:
     """`any`: of all nodes; `of_time`: that made the cluster's time wrong, which is that of so many `cores`; `of_loss`:
-    that lost packets, until these are there; `of_memory`: that had nodes refuse more; `of_moved_data`: by which Redis
-    lost what it had while slots moved; `unheard`: `any`, and until what a path held back is there.
+    that lost packets, until these are there; `of_lateness`: those, and those that had a node stand still; `of_memory`:
+    that had nodes refuse more; `of_moved_data`: by which Redis lost what it had while slots moved; `unheard`: `any`,
+    and until what a path held back is there.
     """
 
     def __init__(self, faults: Sequence[Fault], cores: int) -> None:
@@ -106,7 +109,10 @@ class Faults:
         moves = Spans(fault._replace(ended=fault.ended + MOVED_MAX_S) for fault in faults if _is_of_cores(fault))
         emptied = [fault for fault in faults if fault.kind.startswith("empty")]
         self.of_moved_data = Spans(fault for fault in emptied if moves.overlap(fault.began, fault.ended))
-        self.of_loss = Spans(fault._replace(ended=fault.ended + RESENT_MAX_S) for fault in lossy)
+        resent = [fault._replace(ended=fault.ended + RESENT_MAX_S) for fault in lossy]
+        stood_still = [fault._replace(ended=fault.ended + READ_MAX_S) for fault in faults if _is_of_stops(fault)]
+        self.of_loss = Spans(resent)
+        self.of_lateness = Spans([*resent, *stood_still])
         of: dict[str, list[Fault]] = {}
         for fault in faults:
             for node in fault.nodes:
@@ -193,3 +199,7 @@ def _of_most(clocks: Sequence[Fault], most: int) -> Iterator[Fault]:
         if len(ends) >= most:
             ended = sorted(ends.values())[-most] + CLOCKS_SET_MAX_S
             yield Fault(last.began, ended, last.kind, tuple(ends))
+
+
+def _is_of_stops(fault: Fault) -> bool:
+    return fault.kind.startswith("stop ") and fault.kind != "stop redis"

@@ -169,12 +169,14 @@ def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> b
 
 def _may_have_been_dropped(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
     """Its client was away while Redis was short of memory, and who published it, being of before 5.0, couldn't be told
-    so."""
+    so. Amid a fault a delayed message is published late."""
     if not life.lasts or all(connection.asked.version >= 5 for connection in sent.connections):
         return False
-    if not story.faults.of_memory.overlap(sent.first_sent_at - rules.recovered_max_s, sent.owed_at):
+    is_late = sent.is_delayed and story.faults.any.overlap(sent.first_sent_at, sent.owed_at)
+    until = sent.owed_at + (rules.recovered_max_s if is_late else 0.0)
+    if not story.faults.of_memory.overlap(sent.first_sent_at - rules.recovered_max_s, until):
         return False
-    return any(left <= sent.owed_at and sent.due_at <= back for left, back in life.absences)
+    return any(left <= until and sent.due_at <= back for left, back in life.absences)
 
 
 def _was_cut_off(story: Story, connection: Connection, since: float, until: float) -> bool:

@@ -6,10 +6,10 @@ and what was sent on both may come by either. To one that lasts it goes as far a
 lasts too.
 
 Lawful: what was sent before the subscription, and again after it, comes late; so does what was sent again and of which
-one copy may be gone, because it expired, or was the oldest of too many; and, while packets are lost, what was sent at
-QoS 0 to one node, behind what its publisher sent to the next one. Not promised, and not judged: which comes
-first of what is retained and what is published meanwhile; the order of wills, of what is shared out, and of delayed
-messages among the others.
+one copy may be gone, because it expired, or was the oldest of too many; and, while packets are lost or a node stands
+still, what was sent at QoS 0 to one node, behind what its publisher sent to the next one. Not promised, and not judged:
+which comes first of what is retained and what is published meanwhile; the order of wills, of what is shared out, and of
+delayed messages among the others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _judge(story: Story, rules: Rules, life: Life) -> Iterator[Finding]:
             continue
         if len(sent.connections) > 1 and not _is_bound(story, rules, life, sent, delivered.at):
             continue
-        is_late = delivered.qos == 0 and story.faults.of_loss.overlap(sent.first_sent_at, delivered.at)
+        is_late = delivered.qos == 0 and story.faults.of_lateness.overlap(sent.first_sent_at, delivered.at)
         is_whole = life.lasts and delivered.publisher in story.lasting and not is_late
         parts = list(dict.fromkeys(connection.life if is_whole else connection for connection in sent.connections))
         stream = (delivered.publisher, delivered.topic, delivered.qos)

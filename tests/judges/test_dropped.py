@@ -50,6 +50,15 @@ def test_who_ends_it_itself_or_has_another_or_is_banned_is_dropped_by_nobody() -
     assert dropped(script) == 0
 
 
+def test_who_is_taken_over_in_the_millisecond_in_which_another_asks_is_dropped_by_nobody() -> None:
+    script = connected()
+    first = script.connect("d")
+    script.ask("d", node="b")
+    script.tick(-0.1)
+    script.close("d", first, by_server=True)
+    assert dropped(script) == 0
+
+
 @pytest.mark.parametrize(
     ("version", "waited_s", "what", "found"),
     [

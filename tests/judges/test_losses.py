@@ -231,6 +231,24 @@ def test_nothing_waits_of_who_can_not_be_told_that_redis_is_short_of_memory() ->
     assert away_while("slow redis", 4).found() == {LOST: 1}
 
 
+@pytest.mark.parametrize(("kind", "found"), [("crowd redis", {}), ("slow redis", {LOST: 1})])
+def test_a_delayed_message_may_be_late_amid_a_fault_and_find_that_its_client_went(
+    kind: str, found: dict[str, int]
+) -> None:
+    script = Script()
+    script.connect("pub", version=4)
+    script.connect("sub", expiry_s=3600.0)
+    script.subscribe("sub")
+    script.tick(20.0)
+    script.put("pub", 1, delay_s=1.0)
+    script.fault(kind, lasts_s=2.0)
+    script.close("sub")
+    script.connect("sub", present=True, expiry_s=3600.0)
+    script.tick(30.0)
+    script.crossing(2)
+    assert script.found() == found
+
+
 def test_what_a_delayed_message_is_owed_to_is_there_when_it_is_due() -> None:
     script = Script()
     script.connect("pub")

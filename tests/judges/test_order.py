@@ -127,9 +127,16 @@ def test_a_copy_that_may_have_expired_or_overflowed_leaves_the_other_to_come_lat
 
 @pytest.mark.parametrize(
     ("qos", "kind", "found"),
-    [(0, "lossy core", {}), (1, "lossy core", {REORDERED: 1}), (0, "cut core core", {REORDERED: 1})],
+    [
+        (0, "lossy core", {}),
+        (0, "stop replicant", {}),
+        (1, "lossy core", {REORDERED: 1}),
+        (1, "stop replicant", {REORDERED: 1}),
+        (0, "stop redis", {REORDERED: 1}),
+        (0, "cut core core", {REORDERED: 1}),
+    ],
 )
-def test_at_qos_0_what_is_sent_to_two_nodes_while_packets_are_lost_may_come_in_any_order(
+def test_at_qos_0_what_is_sent_to_two_nodes_may_come_in_any_order_while_packets_are_lost_or_one_stands_still(
     qos: int, kind: str, found: dict[str, int]
 ) -> None:
     script = begun()
