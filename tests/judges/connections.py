@@ -1,8 +1,8 @@
 """One connection a client id.
 
 "A CONNECT attaches at its home, which closes an older connection wherever it is" [MQTT-3.1.4-3]: each that was
-followed by another one of its client must have ended soon, as soon as its nodes could know. Of two that came at once
-either may be the one that stays.
+followed by another one of its client must have ended soon, as soon as its nodes and its home, which may be any core,
+could know. Of two that came at once either may be the one that stays.
 """
 
 from __future__ import annotations
@@ -25,14 +25,19 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
             others = [older for older in others if older.until > came_at]
             still: list[Connection] = []
             for older in others:
-                nodes = {older.asked.node, newer.asked.node}
-                due = story.faults.over_for(came_at, nodes) + rules.takeover_max_s
+                due = _due(story, rules, came_at, {older.asked.node, newer.asked.node})
                 if due < min(_until(older, newer), story.ended_at):
                     text = f"{client}'s on {older.asked.node} was there {due - came_at:.1f} s after it came to"
                     yield Finding(TWO_CONNECTIONS, came_at, f"{text} {newer.asked.node}")
                 else:
                     still.append(older)
             others = [*still, newer]
+
+
+def _due(story: Story, rules: Rules, came_at: float, nodes: set[str]) -> float:
+    due = story.faults.over_for(came_at, nodes) + rules.takeover_max_s
+    stood_still = story.faults.of_homes.first(came_at)
+    return due if stood_still > due else max(due, story.faults.of_homes.over(stood_still) + rules.takeover_max_s)
 
 
 def _until(older: Connection, newer: Connection) -> float:

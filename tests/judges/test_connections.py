@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from judges.judge import TWO_CONNECTIONS
 from judges.made_up import Script, begun
 from load.history import FaultBegan, FaultEnded
@@ -28,6 +30,16 @@ def test_a_node_that_hears_nothing_closes_nothing() -> None:
     script.events.append(FaultEnded(script.now, "stop replicant", ("a",)))
     script.close("c", older, by_server=True)
     assert script.found() == {}
+
+
+@pytest.mark.parametrize(("kind", "found"), [("stop leader", {}), ("stop redis", {TWO_CONNECTIONS: 1})])
+def test_a_home_that_stands_still_closes_nothing(kind: str, found: dict[str, int]) -> None:
+    script = Script()
+    older = script.connect("c")
+    script.connect("c", present=True, node="b")
+    script.fault(kind, lasts_s=8.0)
+    script.close("c", older, by_server=True)
+    assert script.found() == found
 
 
 def test_a_connection_of_the_chapter_before_may_end_late() -> None:
