@@ -113,11 +113,12 @@ async def _look(cluster: Cluster, events: list[AnyEvent]) -> None:
 
 
 async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float, rules: Rules) -> Verdict:
-    """Late isn't lost. What is owed to clients that are there is seen now: of those who left nobody can say."""
+    """Late isn't lost. What is owed to clients that are there is seen now: of those who left nobody can say. A thread
+    judges, for the clients that are there have to go on saying so."""
     now = asyncio.get_running_loop().time
     deadline = now() + patience_s
     while True:
-        verdict = judge(events, rules)
+        verdict = await asyncio.to_thread(judge, tuple(events), rules)
         if now() > deadline or not (verdict.count(LOST) or verdict.count(SHARED_LOST)):
             return verdict
         await asyncio.sleep(POLL_S)
