@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 from zlib import crc32
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from flockmq.bounds import SLOTS
 from flockmq.mqtt.errors import malformed
@@ -26,7 +26,8 @@ upper and in their lower bits; by those alone most fleets of eight would have on
 
 def slot_of(client_id: bytes) -> int:
     """A core has a range of slots, so it is the upper bits that must be spread."""
-    return (crc32(client_id) * _SPREAD & 0xFFFFFFFF) * SLOTS >> 32
+    checksum: i64 = crc32(client_id)
+    return (checksum * _SPREAD & 0xFFFFFFFF) * SLOTS >> 32
 
 
 @mypyc_attr(acyclic=True)
