@@ -53,6 +53,8 @@ class Chain:
         clock: Clock = SYSTEM,
         slow_down: Settings = Settings(),  # noqa: B008  # it is frozen
     ) -> None:
+        self.identifies: Final = bool(links) or scram is not None
+        """Clients are asked who they are."""
         self.failed_logins: Final = FailedLogins(slow_down, clock.monotonic)
         self.results: Counter[str] = Counter()
         self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
@@ -66,11 +68,6 @@ class Chain:
     def waiting(self) -> int:
         """Clients whose answer takes time."""
         return len(self._tasks)
-
-    @property
-    def identifies(self) -> bool:
-        """Clients are asked who they are."""
-        return bool(self._links) or self._scram is not None
 
     async def start(self) -> None:
         await asyncio.gather(*(link.start() for link in self._links))

@@ -52,8 +52,10 @@ class EventBuffer:
         """Raises KeyError for a kind that isn't one of KINDS."""
         waiting = self._waiting[kind]
         room = bounds.EVENTS_MAX - len(waiting)
-        waiting.extend(events[:room])
-        self.dropped += max(0, len(events) - room)
+        if len(events) > room:
+            self.dropped += len(events) - room
+            events = events[:room]
+        waiting.extend(events)
 
     def take(self) -> list[tuple[str, bytes]]:
         """(kind, msgpack array of at most EVENTS_ENTRY_MAX events) of all that waits."""

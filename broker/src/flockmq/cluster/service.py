@@ -163,6 +163,8 @@ class Cluster:
         self._running: asyncio.Task[None] | None = None
         self._judged_at = -1.0
         self._was_settled = False
+        self._compared_at = -1.0
+        self._keeps_up = False
         self._relays = False
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._joined = False
@@ -279,8 +281,12 @@ class Cluster:
     def is_surely_member(self) -> bool:
         """Neither fenced, nor behind in the log of members and slots for so long: slots that are this node's are nobody
         else's."""
-        assert self._rlog is not None
-        return not self.is_fenced and self._rlog.lag(CLUSTER)[1] <= bounds.MEMBER_FENCE_S * 1000
+        now = self._loop.time()
+        if now != self._compared_at:  # as in `_is_settled`
+            assert self._rlog is not None
+            self._compared_at = now
+            self._keeps_up = self._rlog.lag(CLUSTER)[1] <= bounds.MEMBER_FENCE_S * 1000
+        return self._joined and self._keeps_up and not self._beats.is_fenced(now)
 
     @property
     def may_be_purged(self) -> bool:

@@ -136,7 +136,7 @@ class Home(Protocol):
 class _Pending:
     """An attach that a home was asked for."""
 
-    __slots__ = ("asked", "client_id", "deadline", "done", "opening")
+    __slots__ = ("asked", "client_id", "deadline", "done", "opening", "size_bytes")
 
     def __init__(self, client_id: bytes, opening: wire.Opening | None, done: Done, deadline: float) -> None:
         self.client_id = client_id
@@ -145,10 +145,8 @@ class _Pending:
         self.deadline = deadline
         self.asked = ""
         """The core that was asked; "" when it must be asked (again)."""
-
-    def size(self) -> int:
-        """What it counts for, in bytes."""
-        return wire.size_of(self.client_id, self.opening)
+        self.size_bytes: Final = wire.size_of(client_id, opening)
+        """What it counts for."""
 
 
 class _Question:
@@ -242,7 +240,7 @@ class Asking:
         self._last_number += 1
         number = self._last_number
         self._pending[number] = pending
-        self._pending_bytes += pending.size()
+        self._pending_bytes += pending.size_bytes
         pending.asked = self._home.owner(slot_of(pending.client_id))
         if pending.asked:
             self._home.say(pending.asked, wire.ATTACH, (number, pending.client_id, pending.opening))
@@ -434,7 +432,7 @@ class Asking:
 
     def _take_pending(self, number: int) -> _Pending:
         pending = self._pending.pop(number)
-        self._pending_bytes -= pending.size()
+        self._pending_bytes -= pending.size_bytes
         return pending
 
     def beat(self, now: float) -> None:

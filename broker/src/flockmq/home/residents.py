@@ -255,8 +255,10 @@ class Residents:
     def _has_quota(self, attach: Attach) -> bool:
         """What its user has bounds what begins, and what grows: who comes back gets in."""
         client_id, opening = attach.client_id, attach.opening
+        if opening is None:
+            return True
         usage = self._host.usage(attach.user)
-        if usage is None or opening is None:
+        if usage is None:
             return True
         known = self.sessions.by_id.get(client_id)
         will_bytes = 0 if opening.will is None else len(opening.will.packet)

@@ -373,8 +373,11 @@ class Homes:
         if flags is None:
             self._answer(waiting, wire.SUPERSEDED)
             return
-        is_there = self.registry.holds(client_id, incarnation, waiting.token)
-        if waiting.opening is not None and not flags & wire.LASTS and is_there:
+        if (
+            waiting.opening is not None
+            and not flags & wire.LASTS
+            and self.registry.holds(client_id, incarnation, waiting.token)
+        ):
             self.guests.keep(client_id, incarnation, waiting.token, waiting.opening)
         if waiting.kick is not None:
             flags &= ~wire.ABSENT

@@ -195,9 +195,10 @@ def nonce_of(opening: Opening | None) -> bytes:
 
 def size_of(client_id: bytes, opening: Opening | None) -> int:
     """What an attach counts for, in bytes."""
-    will = None if opening is None else opening.will
-    will_bytes = 0 if will is None else len(will.packet) + len(will.warrant)
-    return len(client_id) + len(user_of(opening) or b"") + will_bytes
+    if opening is None:
+        return len(client_id)
+    will_bytes = 0 if opening.will is None else len(opening.will.packet) + len(opening.will.warrant)
+    return len(client_id) + len(opening.user or b"") + will_bytes
 
 
 def pack_token(token: int) -> bytes:
