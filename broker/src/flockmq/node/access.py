@@ -331,26 +331,23 @@ class Access:
         self._kick_soon()
 
     def _kick_soon(self) -> None:
-        if self._kicking is None:
+        if self._kicking is None or self._kicking.done():
             self._kicking = asyncio.ensure_future(self._kick())
 
     async def _kick(self) -> None:
         """One client id is looked up; for anything else all clients are gone through, a slice a turn."""
-        try:
-            while self._banned or self._revoked:
-                await asyncio.sleep(0)
-                banned, self._banned = self._banned, {}
-                revoked, self._revoked = self._revoked, set()
-                client_ids = [None if key is None else one_client(key) for key in banned]
-                for client_id in client_ids:
-                    channel = None if client_id is None else self._find(client_id)
-                    if channel is not None:
-                        self._kick_if_banned(channel)
-                if None in client_ids or revoked:
-                    await self._go_through(None in client_ids, revoked)
-                self._flush()
-        finally:
-            self._kicking = None
+        while self._banned or self._revoked:
+            await asyncio.sleep(0)
+            banned, self._banned = self._banned, {}
+            revoked, self._revoked = self._revoked, set()
+            client_ids = [None if key is None else one_client(key) for key in banned]
+            for client_id in client_ids:
+                channel = None if client_id is None else self._find(client_id)
+                if channel is not None:
+                    self._kick_if_banned(channel)
+            if None in client_ids or revoked:
+                await self._go_through(None in client_ids, revoked)
+            self._flush()
 
     async def _go_through(self, bans: bool, revoked: Set[bytes | None]) -> None:
         for place, channel in enumerate(list(self._connections()), start=1):
