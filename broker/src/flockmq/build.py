@@ -16,6 +16,7 @@ HOT_MODULES: Final = (
     *("mqtt/*.py", "routing/*.py", "session/*.py", "listeners/*.py"),
     *("rlog/change.py", "rlog/route_table.py", "rlog/spec.py", "rlog/table.py"),
     *("home/barriers.py", "home/batch.py", "home/changes.py", "home/edges.py", "home/letters.py", "home/marks.py"),
+    *("home/registry.py", "home/residents.py", "home/service.py", "node/access.py", "node/clients.py"),
     "cluster/lane.py",
     "cluster/lanes.py",
 )

@@ -62,6 +62,11 @@ class Homes:
         self.on_will: Callable[[Left], None] = _nobody_hears
         """Publishes the will of a session whose node is gone."""
         self.guests = Guests()
+        # Tests shorten these: what is compiled has constants built in.
+        self.beat_s: float = BEAT_S
+        self.sweep_s: float = SWEEP_S
+        self.kick_wait_s: float = bounds.KICK_WAIT_S
+        self.kick_unlinked_s: float = bounds.KICK_UNLINKED_S
         self._cluster = cluster
         self._me = cluster.incarnation
         self._clients = clients
@@ -316,7 +321,7 @@ class Homes:
             return
         assert attached.kick is not None
         waiting.kick = attached.kick
-        waiting.deadline = self._loop.time() + bounds.KICK_WAIT_S
+        waiting.deadline = self._loop.time() + self.kick_wait_s
         self._waiting[attached.token] = waiting
         if attached.superseded is None:
             self._kick(attached.kick)
@@ -502,7 +507,7 @@ class Homes:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(self.beat_s)
             try:
                 self._beat_once(self._loop.time())
             except Exception:
@@ -520,7 +525,7 @@ class Homes:
                 self._ask_again(slot)
         for waiting in self._waiting.values():
             if waiting.kick and not self.is_linked(waiting.kick.incarnation):
-                waiting.deadline = min(waiting.deadline, now + bounds.KICK_UNLINKED_S)
+                waiting.deadline = min(waiting.deadline, now + self.kick_unlinked_s)
         for waiting in [waiting for waiting in self._waiting.values() if waiting.kick and waiting.deadline <= now]:
             assert waiting.kick is not None
             self._kicked_in_vain(waiting, waiting.kick)
@@ -549,7 +554,7 @@ class Homes:
     async def _sweep(self) -> None:
         """Free what purged nodes held, a little at a time, and what was said of slots that never came here."""
         while True:
-            await asyncio.sleep(SWEEP_S)
+            await asyncio.sleep(self.sweep_s)
             try:
                 self._early.sweep(self._is_heard, self.is_linked)
                 for _ in self.registry.sweep():

@@ -110,18 +110,18 @@ class Assembly:
             stack.push_async_callback(node.access.auth.stop)
             node.reactor.start(asyncio.get_running_loop())
             stack.callback(node.reactor.stop)
-            for work in (
-                node.sample_lag,
-                node.shortage.watch,
-                node.quotas.watch,
-                node.loop_watch.run,
-                node.system.run,
-                node.delayed.run,
-                node.retaining.watch_expired,
-                node.access.watch,
-                node.watch_sessions,
+            for name, work in (
+                ("lag", node.sample_lag),
+                ("shortage", node.shortage.watch),
+                ("quotas", node.quotas.watch),
+                ("loop", node.loop_watch.run),
+                ("system", node.system.run),
+                ("delayed", node.delayed.run),
+                ("retained", node.retaining.watch_expired),
+                ("access", node.access.watch),
+                ("sessions", node.watch_sessions),
             ):
-                stack.callback(tasks.begun_anew(work, work.__qualname__).cancel)
+                stack.callback(tasks.begun_anew(work, f"node-{name}").cancel)
             stack.push_async_callback(node.close_clients)
             yield
 

@@ -6,15 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from flockmq.home import service
 from unit.broker.home.network import Network
 from unit.broker.home.redis import Redis
 from unit.broker.home.rooms import SLOT, Home
 
 
 @pytest.fixture
-async def network(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Network]:
-    monkeypatch.setattr(service, "BEAT_S", 0.0)
+async def network() -> AsyncIterator[Network]:
     made = Network()
     yield made
     await made.stop()

@@ -11,7 +11,7 @@ from flockmq.home import wire
 from flockmq.home.asking import Admission, Answered, AttachError, Connection
 from flockmq.home.port import Attach
 from flockmq.home.registry import are_others
-from flockmq.home.service import Homes
+from flockmq.home.service import SWEEP_S, Homes
 
 DELIVERY = "delivery"
 TURNS = 40
@@ -219,6 +219,7 @@ class Node:
         self.member = Member(network, incarnation)
         self.clients = Clients()
         self.clients.homes = self.homes = Homes(self.member, self.clients)
+        self.homes.beat_s, self.homes.sweep_s = 0.0, network.sweep_s
         self.sessions = Sessions()
         self.sessions.homes = self.homes
         if is_core:
@@ -231,6 +232,7 @@ class Network:
     def __init__(self) -> None:
         self.slots: dict[int, str] = {}
         self.epoch = 1
+        self.sweep_s = SWEEP_S
         self.nodes: dict[str, Node] = {}
         self.members: set[str] = set()
         self.loses: set[str] = set()

@@ -634,8 +634,8 @@ async def overflows(home: Home, node: str = EDGE) -> None:
     home.take(*range(limit + 100, limit + 200))
 
 
-async def test_what_was_lost_on_its_way_to_a_front_goes_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "HOME_BEHIND_S", 0.0)
+async def test_what_was_lost_on_its_way_to_a_front_goes_again(home: Home) -> None:
+    home.residents.behind_s = 0.0
     subscribed(home)
     home.linked = False
     home.residents.cut(EDGE)
@@ -650,7 +650,7 @@ async def test_what_was_lost_on_its_way_to_a_front_goes_again(home: Home, monkey
 async def test_what_was_lost_on_its_way_to_many_goes_again_some_a_turn(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_BEHIND_S", 0.0)
+    home.residents.behind_s = 0.0
     monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
     clients = roommates(8)
     home.open_all(clients)
@@ -681,10 +681,8 @@ async def test_a_connection_that_was_held_for_gone_gets_what_waits_when_it_is_du
     assert home.payloads() == [b"1"]
 
 
-async def test_nothing_goes_again_before_its_connection_is_admitted(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "HOME_BEHIND_S", 0.0)
+async def test_nothing_goes_again_before_its_connection_is_admitted(home: Home) -> None:
+    home.residents.behind_s = 0.0
     subscribed(home)
     home.residents.leave(ID, 1, -1, False)
     home.take(1)
@@ -714,10 +712,8 @@ async def test_MQTT_4_6_0_6_QoS_0_passes_nothing_that_waited_while_its_connectio
     assert home.payloads_of_run() == [b"old", b"new", b"newer"]
 
 
-async def test_a_link_that_is_found_lost_after_its_front_had_said_so_holds_nothing_back(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "HOME_BEHIND_S", 0.0)
+async def test_a_link_that_is_found_lost_after_its_front_had_said_so_holds_nothing_back(home: Home) -> None:
+    home.residents.behind_s = 0.0
     subscribed(home)
     assert home.residents.resume(ID, EDGE, 1, opening(), b"")
     home.residents.cut(EDGE)

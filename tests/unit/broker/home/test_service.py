@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from flockmq import bounds
-from flockmq.home import service, wire
+from flockmq.home import wire
 from flockmq.home.asking import Admission, Anothers, AttachError, HomeFull, HomeUnreachable, Superseded
 from flockmq.home.guests import Left, will_origin
 from flockmq.home.port import Attach
@@ -155,11 +155,9 @@ async def test_without_a_home_an_attach_ends_in_an_error(network: Network, monke
     assert [type(answer) for answer in answers] == [HomeUnreachable]
 
 
-async def test_one_that_is_not_closed_in_time_is_not_waited_for(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "KICK_WAIT_S", 0.0)
+async def test_one_that_is_not_closed_in_time_is_not_waited_for(network: Network) -> None:
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core.homes.kick_wait_s = 0.0
     older = first.clients.connect(ID, LASTING)
     await network.settle()
     first.clients.holds_on = True
@@ -169,11 +167,9 @@ async def test_one_that_is_not_closed_in_time_is_not_waited_for(
     assert core.sessions.left == [(ID, token_of(older), -1, True)], "and its will is due"
 
 
-async def test_a_CONNECT_that_is_asked_for_again_waits_in_vain_for_itself_and_has_no_will_due(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "KICK_WAIT_S", 0.0)
+async def test_a_CONNECT_that_is_asked_for_again_waits_in_vain_for_itself_and_has_no_will_due(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
+    core.homes.kick_wait_s = 0.0
     edge.clients.holds_on = True
     older = edge.clients.connect(ID, LASTING)
     await network.settle()
@@ -197,11 +193,9 @@ async def test_who_asks_again_and_again_waits_no_longer_for_one_that_is_not_clos
     assert another.deadline == waiting.deadline
 
 
-async def test_one_behind_a_cut_link_is_not_waited_for_and_goes_when_it_is_back(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "KICK_UNLINKED_S", 0.0)
+async def test_one_behind_a_cut_link_is_not_waited_for_and_goes_when_it_is_back(network: Network) -> None:
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core.homes.kick_unlinked_s = 0.0
     first.clients.connect(ID)
     await network.settle()
     network.cut(core, first)
@@ -723,7 +717,7 @@ async def test_who_leaves_before_its_node_is_a_member_is_not_there_when_it_is(ne
 
 
 async def test_sweeping_goes_on_whatever_fails(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "SWEEP_S", 0.0)
+    network.sweep_s = 0.0
     core, edge = await network.start("core-0", "edge-0")
     await connected(network, edge)
     sweeps, failures = core.homes._early.sweep, [RuntimeError("once")]
@@ -847,11 +841,9 @@ async def test_nodes_tell_the_next_home_which_wills_there_are(network: Network) 
     assert [will.payload() for will in wills] == [b"gone"]
 
 
-async def test_a_will_comes_before_its_client_is_let_in_whose_node_is_waited_for_in_vain(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "KICK_WAIT_S", 0.0)
+async def test_a_will_comes_before_its_client_is_let_in_whose_node_is_waited_for_in_vain(network: Network) -> None:
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core.homes.kick_wait_s = 0.0
     wills = published(core)
     await guest(network, first)
     first.clients.holds_on = True
@@ -861,11 +853,9 @@ async def test_a_will_comes_before_its_client_is_let_in_whose_node_is_waited_for
     assert [will.payload() for will in wills] == [b"gone"]
 
 
-async def test_a_clean_CONNECT_that_is_asked_for_again_has_no_will_due(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "KICK_WAIT_S", 0.0)
+async def test_a_clean_CONNECT_that_is_asked_for_again_has_no_will_due(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
+    core.homes.kick_wait_s = 0.0
     wills = published(core)
     await guest(network, edge)
     edge.clients.holds_on = True
