@@ -144,23 +144,29 @@ class Sparing:
 
 class Retrying:
     """What fails and is tried again: others may only be about to start, or to end, so it is INFO at first, and WARNING
-    when it has lasted for RETRIED_QUIETLY_MAX_S. The same is said once at each level."""
+    when it has lasted for RETRIED_QUIETLY_MAX_S. The same is said once at each level. Who leaves warns nobody: what it
+    can't do any more is nothing to look at."""
 
     def __init__(self, log: logging.Logger, now_s: Callable[[], float]) -> None:
         self._log = log
         self._now_s = now_s
         self._since_s: float | None = None
         self._said: tuple[int, str] = (0, "")
+        self._is_leaving = False
 
     def failed(self, message: str, *values: object) -> None:
         now_s = self._now_s()
         if self._since_s is None:
             self._since_s = now_s
-        level = logging.WARNING if now_s - self._since_s >= RETRIED_QUIETLY_MAX_S else logging.INFO
+        lasts = now_s - self._since_s >= RETRIED_QUIETLY_MAX_S
+        level = logging.WARNING if lasts and not self._is_leaving else logging.INFO
         said = level, message % values
         if said != self._said:
             self._said = said
-            self._log.log(level, "%s", said[1])
+            self._log.log(level, message, *values)
 
     def worked(self) -> None:
         self._since_s, self._said = None, (0, "")
+
+    def leave(self) -> None:
+        self._is_leaving = True

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from flockmq import bounds
+from flockmq.clock import SYSTEM
 from flockmq.cluster.events import STREAM_FULL, EventRelay
 from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.service import Cluster
@@ -191,7 +192,7 @@ async def test_event_streams_are_capped_by_bytes(
     """Whatever Redis says by a sample of the oldest entries, which may be small."""
     monkeypatch.setattr(bounds, "EVENTS_STREAM_MAX_BYTES", 1_000_000)
     monkeypatch.setattr(bounds, "EVENTS_LOOK_BYTES", 100_000)
-    relay = EventRelay(lambda: None)
+    relay = EventRelay(lambda: None, SYSTEM.monotonic)
     relay.redis = RedisLinks(valkey)
     link = await relay.redis.of("flockmq:events:lag")
     for _ in range(first):
@@ -214,7 +215,7 @@ async def test_event_streams_are_capped_by_bytes(
 async def test_what_another_core_left_in_an_event_stream_is_looked_at_first(
     valkey: RedisConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    relay, other = EventRelay(lambda: None), EventRelay(lambda: None)
+    relay, other = EventRelay(lambda: None, SYSTEM.monotonic), EventRelay(lambda: None, SYSTEM.monotonic)
     relay.redis = other.redis = RedisLinks(valkey)
     link = await relay.redis.of("flockmq:events:lag")
     for n in range(100):

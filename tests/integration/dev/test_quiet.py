@@ -7,9 +7,11 @@ import signal
 import time
 from pathlib import Path
 
+from conformance.wire import CONNACK, SESSION_EXPIRY, V5, Wire, connect
 from flockmq.bounds import RETRIED_QUIETLY_MAX_S
 from integration.crashing_valkey import Valkey
 from integration.dev.commands import PATIENCE_S, Command, Commands
+from integration.redis.servers import until
 from ports import free_port
 
 LOUD = ("WARNING", "ERROR", "CRITICAL", "Traceback")
@@ -118,3 +120,19 @@ def test_a_cluster_rolls_without_a_warning(flockmq: Commands, valkey: Valkey, tm
         stopped, commands[name] = commands[name], cluster.restart(name, commands[name])
         assert cluster.loud(stopped) == []
     assert {name: cluster.loud(command) for name, command in commands.items()} == {name: [] for name in commands}
+
+
+def test_a_redis_that_restarts_is_no_cause_for_a_warning(flockmq: Commands, valkey: Valkey, tmp_path: Path) -> None:
+    environment = PATIENT | {"FLOCKMQ_REDIS__URL": valkey.config.url}
+    command, ports = flockmq.start_node("--data-dir", str(tmp_path), environment=environment)
+    with Wire(ports["mqtt"], V5) as client:
+        client.send(connect(V5, "c", clean=False, properties=[(SESSION_EXPIRY, 3600)]))
+        client.expect(CONNACK)
+        client.subscribe(("a", 1))
+        valkey.kill()
+        until(lambda: "tail of the log: " in command.errors() and "the leader's beat failed" in command.errors())
+        valkey.restart()
+        client.subscribe(("b", 1))
+        client.publish("b", b"1", qos=1, retain=True)
+    stop(command)
+    assert loud(command.errors()) == []

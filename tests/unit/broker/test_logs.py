@@ -48,6 +48,24 @@ def test_what_is_tried_again_is_a_warning_when_it_lasts_and_is_said_once(caplog:
     assert said() == [("INFO", "no link to core-1: no route")]
 
 
+def test_who_leaves_warns_nobody_of_what_it_tries_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    now = [0.0]
+    retrying = Retrying(logging.getLogger("test"), lambda: now[0])
+    retrying.failed("not written: %s", "refused")
+    now[0] = RETRIED_QUIETLY_MAX_S
+    retrying.leave()
+    retrying.failed("not written: %s", "no route")
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
+
+
+def test_what_is_tried_again_is_a_kind_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    """Of each kind there are so many lines a second."""
+    caplog.set_level("INFO")
+    Retrying(logging.getLogger("test"), lambda: 0.0).failed("not written: %s", "refused")
+    assert [record.msg for record in caplog.records] == ["not written: %s"]
+
+
 def logger_to(handler: logging.Handler) -> logging.Logger:
     logger = logging.Logger("test")
     logger.addHandler(handler)

@@ -20,6 +20,7 @@ import msgspec
 
 from flockmq import bounds
 from flockmq.cluster.link import Link
+from flockmq.logs import Retrying
 from flockmq.rlog.memory import share_of
 from flockmq.rlog.redis import RedisLink, RedisLinks, RedisUnreachable
 
@@ -70,13 +71,14 @@ class EventBuffer:
 class EventRelay:
     """From the buffer to Redis: on a core directly (`redis` is set), elsewhere by way of a core."""
 
-    def __init__(self, choose_core: Callable[[], Link | None]) -> None:
+    def __init__(self, choose_core: Callable[[], Link | None], now_s: Callable[[], float]) -> None:
         self.buffer = EventBuffer()
         self.redis: RedisLinks | None = None
         self.lost_bytes: Counter[str] = Counter(dict.fromkeys((AWAY, NO_ROOM, STREAM_FULL), 0))
         self._choose_core = choose_core
         self._came: deque[tuple[str, bytes]] = deque()
         self._redis_bytes = 0
+        self._away = Retrying(log, now_s)
         self._unlooked_bytes = dict.fromkeys(KINDS, bounds.EVENTS_LOOK_BYTES)
         """Appended to each stream since it was looked at."""
 
@@ -93,6 +95,10 @@ class EventRelay:
         while True:
             await asyncio.sleep(bounds.EVENTS_FLUSH_S)
             await self.flush()
+
+    def leave(self) -> None:
+        """This node says goodbye: what it can't hand over any more is nothing to look at."""
+        self._away.leave()
 
     async def flush(self) -> None:
         """Hand over what waits; what can't be is lost."""
@@ -122,13 +128,14 @@ class EventRelay:
                 link = await redis.of(stream_of(kind))
                 await link.call("XADD", stream_of(kind), "*", "events", encoded)
             except RedisUnreachable as error:
-                log.warning("%d of %d batches of events were lost: %s", len(taken) - count, len(taken), error)
+                self._away.failed("events for the report are lost, as flockmq_events_lost_bytes says: %s", error)
                 self._lose(AWAY, taken[count:])
                 return
             except Exception as error:
                 log.warning("%d bytes of %s events were lost: %s", len(encoded), kind, error)
                 self._lose(AWAY, [(kind, encoded)])
                 continue
+            self._away.worked()
             self._unlooked_bytes[kind] += len(encoded)
             if self._unlooked_bytes[kind] >= min(bounds.EVENTS_LOOK_BYTES, self._stream_max_bytes // 8):
                 await self._look(link, kind)
@@ -138,7 +145,7 @@ class EventRelay:
         try:
             went_bytes = await _cut(link, stream_of(kind), self._stream_max_bytes)
         except Exception as error:
-            log.warning("nobody knows how much of Redis' memory %s events take: %s", kind, error)
+            self._away.failed("nobody knows how much of Redis' memory %s events take: %s", kind, error)
             return
         self._unlooked_bytes[kind] = 0
         if went_bytes:

@@ -21,6 +21,8 @@ from redis.exceptions import ResponseError
 
 from flockmq import bounds
 from flockmq.cluster.membership import name_of
+from flockmq.logs import Retrying
+from flockmq.rlog.errors import LogError
 from flockmq.rlog.redis import RedisLink, Reply
 
 log: Final = logging.getLogger(__name__)
@@ -123,16 +125,16 @@ class Leader:
 
     async def run(self) -> None:
         """Until cancelled. A duty that fails is logged and tried again at the next beat."""
+        waiting = Retrying(log, asyncio.get_running_loop().time)
         while True:
             try:
                 await self._beat()
-            except Exception as error:
-                log.warning(
-                    "the leader's beat failed, next one in %s s: %s: %s",
-                    bounds.LEASE_RENEW_S,
-                    type(error).__name__,
-                    error,
-                )
+                waiting.worked()
+            except (LogError, ResponseError, TimeoutError) as error:
+                why = str(error) or type(error).__name__
+                waiting.failed("the leader's beat failed, next one in %s s: %s", bounds.LEASE_RENEW_S, why)
+            except Exception:
+                log.exception("the leader's beat failed, next one in %s s", bounds.LEASE_RENEW_S)
             await asyncio.sleep(bounds.LEASE_RENEW_S)
 
     async def _beat(self) -> None:
@@ -161,4 +163,4 @@ class Leader:
             async with asyncio.timeout(1.0):
                 await self.lease.release()
         except Exception as error:
-            log.warning("could not give the lease back, it runs out in %s s: %s", bounds.LEASE_TTL_S, error)
+            log.info("could not give the lease back, it runs out in %s s: %s", bounds.LEASE_TTL_S, error)

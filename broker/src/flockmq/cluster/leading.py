@@ -70,4 +70,4 @@ class Leading:
             async with asyncio.timeout(bounds.LEAVE_MAX_S):
                 await purge
         except Exception as error:
-            log.warning("left without purging this node's rows, the next leader does: %s", error)
+            log.info("left without purging this node's rows, the next leader does: %s", error)

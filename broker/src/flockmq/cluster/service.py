@@ -142,7 +142,7 @@ class Cluster:
         self.on_node_gone.append(self.courier.node_gone)
         self.time = ClusterTime(clock, self.is_core)
         self._beats = Beats(self.mesh, self._members, self._forwarding, self._local, self.time, self.is_core)
-        self.events = EventRelay(self._choose_core)
+        self.events = EventRelay(self._choose_core, clock.monotonic)
         self.freshness = Freshness(self.mesh, self._is_settled if self.is_core else None, settings.max_stale_s)
         self.fitness = Fitness()
         self._balance = Balance(self._who, self.mesh, self._beats)
@@ -251,6 +251,7 @@ class Cluster:
     async def stop(self) -> None:
         """Leave. What was not forwarded is lost; stop serving clients first."""
         self._joined = False
+        self.events.leave()
         if self._rlog is not None:
             self._rlog.leave()
         for task in list(self._tasks):

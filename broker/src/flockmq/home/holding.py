@@ -34,6 +34,7 @@ from flockmq.home.strangers import Strangers
 from flockmq.home.taking import Spoilt, Taken
 from flockmq.home.wills import HASH as WILLS
 from flockmq.home.wills import Wills
+from flockmq.logs import Retrying
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.authors import author_of
@@ -98,7 +99,8 @@ class Holding:
         self._noticed = False
         self._stopped = False
         self._dealt_at = 0
-        self._loading = Loading(store, self._blank, self._take_over, host.changed)
+        self._loading = Loading(store, self._blank, self._take_over, host.changed, clock.monotonic)
+        self._trouble = Retrying(log, clock.monotonic)
         self._rewriting: dict[asyncio.Task[None], None] = {}
         self._strangers = Strangers()
         self._sealing = False
@@ -371,6 +373,7 @@ class Holding:
         while self.slots.get(slot.number) is slot and not slot.is_lost:
             try:
                 taken = await self._store.take(slot.number, slot.fence, again=True)
+                self._trouble.worked()
                 if self.slots.get(slot.number) is slot:  # else its sessions left, and are no more here to be compared
                     self._write_again(slot, taken)
                     if slot.spoilt:
@@ -386,7 +389,7 @@ class Holding:
                     self._spoil(slot, str(spoilt))
                 await asyncio.sleep(bounds.SLOT_SPOILT_RETRY_S)
             except LogError as error:
-                log.warning("slot %d of sessions waits for Redis: %s", slot.number, error)
+                self._trouble.failed("slots of sessions that Redis lost wait for it: %s", error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
             except Exception:  # nothing of the slot would be durable any more

@@ -15,6 +15,7 @@ from typing import Final
 from flockmq import bounds
 from flockmq.home.store import Store, StoreFenced
 from flockmq.home.taking import Spoilt, Taken
+from flockmq.logs import Retrying
 from flockmq.rlog.errors import LogError
 
 log: Final = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class Loading:
         blank: Callable[[], dict[int, str]],
         take_over: Callable[[int, str, Taken | StoreFenced | Spoilt], Awaitable[None]],
         done: Callable[[], None],
+        now_s: Callable[[], float],
     ) -> None:
         self._store = store
         self._blank = blank
@@ -42,6 +44,7 @@ class Loading:
         self._dealing: asyncio.Task[None] | None = None
         self._loaders: dict[asyncio.Task[None], None] = {}
         self._stopped = False
+        self._trouble = Retrying(log, now_s)
 
     async def stop(self) -> None:
         """Slots may still come; they aren't taken."""
@@ -66,7 +69,7 @@ class Loading:
             try:
                 groups = await self._store.apart(waiting)
             except LogError as error:
-                log.warning("%d slots of sessions wait for Redis: %s", len(waiting), error)
+                self._trouble.failed("%d slots of sessions wait for Redis: %s", len(waiting), error)
                 await asyncio.sleep(_patience_s(tries))
                 tries += 1
                 continue
@@ -87,11 +90,12 @@ class Loading:
         try:
             async with aclosing(self._store.take_all(fences)) as slots:
                 async for number, taken in slots:
+                    self._trouble.worked()
                     self._tries.pop(number, None)
                     await self._take_over(number, fences[number], taken)
                     await asyncio.sleep(0)
         except LogError as error:
-            log.warning("%d slots of sessions wait for Redis: %s", len(fences), error)
+            self._trouble.failed("%d slots of sessions wait for Redis: %s", len(fences), error)
             await self._wait(fences)
         except Exception:  # these slots would wait for ever
             log.exception("slots of sessions could not be taken; those that aren't here are taken again")

@@ -29,6 +29,7 @@ from flockmq import bounds, tasks
 from flockmq.home.batch import Batch, Line, SlotKeys, SlotQueue
 from flockmq.home.changes import Changes
 from flockmq.home.taking import Spoilt, Taken, is_spoilt, read_slots
+from flockmq.logs import Retrying
 from flockmq.rlog.errors import LogError, LogUnavailable, RedisUnreachable
 from flockmq.rlog.memory import Memory, Room, memory_of
 from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
@@ -308,6 +309,7 @@ class Store(Changes):
 
     async def _run(self, server: _Server) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S
+        trouble = Retrying(log, asyncio.get_running_loop().time)
         while True:
             await server.has_work.wait()
             server.has_work.clear()
@@ -315,10 +317,11 @@ class Store(Changes):
                 try:
                     async with server.turn:
                         await self._commit(server, server.take_turn())
+                    trouble.worked()
                     retry_s = bounds.LOG_RETRY_MIN_S
                 except LogError as error:
                     self.retries += 1
-                    log.warning("sessions wait to be durable: %s", error)
+                    trouble.failed("sessions wait to be durable: %s", error)
                     await asyncio.sleep(retry_s)
                     retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
                 except Exception:  # all sessions at this server would wait for ever

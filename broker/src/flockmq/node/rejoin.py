@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from flockmq.bounds import LOG_RETRY_MAX_S, REJOIN_SLICE_FILTERS
+from flockmq.logs import Retrying
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.node import Node
@@ -121,12 +122,13 @@ async def _write_wanted(node: Node, filters: Sequence[bytes]) -> None:
 
 
 async def _until_logged(write: Callable[[], Awaitable[object]]) -> None:
+    waiting = Retrying(log, asyncio.get_running_loop().time)
     while True:
         try:
             await write()
             return
         except (LogUnavailable, LogFull) as error:
-            log.warning("what this node has to say to be a member couldn't be written, trying on: %s", error)
+            waiting.failed("what this node has to say to be a member couldn't be written, trying on: %s", error)
             await asyncio.sleep(LOG_RETRY_MAX_S)
 
 

@@ -22,6 +22,7 @@ from flockmq.bounds import (
     RETAINED_SEEN_MAX_S,
 )
 from flockmq.clock import Clock
+from flockmq.logs import Retrying
 from flockmq.mqtt.reason import Reason
 from flockmq.node.claims import ReasonOf
 from flockmq.node.retained import Retained, stored_bytes
@@ -71,6 +72,7 @@ class Retaining:
         self._has_authors = has_authors
         self._refuses = refuses
         self._quotas = quotas
+        self._reading = {shard: Retrying(log, clock.monotonic) for shard in (RETAINED, ROUTE)}
 
     async def retain(self, message: Publish) -> int:
         """Write, then see every route that was written before: the reason code for the publisher."""
@@ -132,8 +134,9 @@ class Retaining:
         try:
             await self._rlog.catch_up(shard)
         except Exception as error:
-            log.warning("shard %s: %s", shard, error)
+            self._reading[shard].failed("shard %s: %s", shard, error)
             return False
+        self._reading[shard].worked()
         return True
 
     async def seen(self) -> bool:

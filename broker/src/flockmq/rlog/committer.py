@@ -73,11 +73,8 @@ class Committer:
         for group in self._groups:
             self._arrived |= dict.fromkeys(group, asyncio.Event())
         self._settling = asyncio.Lock()
-        self.is_leaving = False
-        """Who is cancelled amid a call closes the connection that all share."""
-        self._complaint = ""
         self._waiting = Retrying(log, asyncio.get_running_loop().time)
-        """For other cores."""
+        """For Redis, or other cores."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -90,13 +87,17 @@ class Committer:
             except RedisUnreachable:
                 raise
             except LogUnavailable as error:
-                self._complain(error)
+                self._waiting.failed("committer: %s", error)
                 await asyncio.sleep(bounds.LOG_RETRY_MAX_S / 4)
         self._tasks = [
             tasks.vital(work(group), f"rlog-committer-{group[0]}")
             for group in self._groups
             for work in (self._run, self._watch)
         ]
+
+    def leave(self) -> None:
+        """This node says goodbye: who is cancelled amid a call closes the connection that all share."""
+        self._waiting.leave()
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -154,7 +155,6 @@ class Committer:
                 if not self._is_settled(shard):
                     link = await self._links.of(keys_of(shard)[0])
                     self._settled[shard] = link, await self._settler.settle(link, shard, self._run_ids[link])
-            self._complaint = ""
             self._waiting.worked()
 
     def _is_settled(self, shard: str) -> bool:
@@ -192,7 +192,7 @@ class Committer:
                     await self._check_life(shard)
                 await self._settle(shards)
             except (LogError, ResponseError) as error:
-                self._complain(error)
+                self._waiting.failed("committer: %s", error)
 
     async def _check_life(self, shard: str) -> None:
         if not self._is_settled(shard):
@@ -203,14 +203,6 @@ class Committer:
         waited = is_promised and self._voter.promised_for_s(shard) >= bounds.BALLOT_PATIENCE_S
         if (waited or stored != str(life).encode()) and self._settled.get(shard) == (link, life):
             del self._settled[shard]
-
-    def _complain(self, error: Exception) -> None:
-        """Once for as long as it is the same. Other cores may only be about to start."""
-        if isinstance(error, LogUnavailable) and not isinstance(error, RedisUnreachable):
-            self._waiting.failed("committer: %s", error)
-        elif str(error) != self._complaint:
-            self._complaint = str(error)
-            log.log(logging.INFO if self.is_leaving else logging.WARNING, "committer: %s", error)
 
     async def _run(self, shards: Sequence[str]) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S

@@ -184,6 +184,7 @@ class Replica:
     async def _run_tail(self, link: RedisLink, shards: Sequence[str]) -> None:
         """The shards' that surely have one server."""
         retry_s = bounds.LOG_RETRY_MIN_S
+        waiting = Retrying(log, asyncio.get_running_loop().time)
         while True:
             try:
                 await link.connect()
@@ -196,10 +197,12 @@ class Replica:
                     self._note_caught_up()
                     await self._read_once(link, shards)
                     retry_s = bounds.LOG_RETRY_MIN_S
+                    if all(map(self._is_open, shards)):
+                        waiting.worked()
             except LogError as error:
                 if isinstance(error, LogLost) and not self._caught_up.is_set():
                     raise
-                log.warning("tail of the log: %s", error)
+                waiting.failed("tail of the log: %s", error)
             except Exception:
                 if not self._caught_up.is_set():
                     raise

@@ -148,7 +148,7 @@ class Rlog:
         for writer in self._writers.values():
             writer.leave()
         if self.core is not None:
-            self.core.committer.is_leaving = True
+            self.core.committer.leave()
 
     async def stop(self) -> None:
         """Writes that are not done end with LogUnavailable; a core writes its snapshots."""

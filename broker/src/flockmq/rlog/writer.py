@@ -68,7 +68,7 @@ class Writer:
         self._turn_waiting: list[asyncio.Future[StreamId]] = []
         self._pending: deque[_Transaction] = deque()
         self._next = 1
-        self._is_leaving = False
+        self._waiting = Retrying(log, asyncio.get_running_loop().time)
         self._sent = 0  # the highest number that a core has committed
         self._reached = 0  # the highest number that Redis may have been given
         self.refused: LogError | None = None
@@ -80,20 +80,20 @@ class Writer:
     async def start(self) -> None:
         """Register, waiting for a core as long as it takes, then send. Raises LogRefused."""
         retry_s = bounds.LOG_RETRY_MIN_S
-        retrying = Retrying(log, asyncio.get_running_loop().time)
         while True:
             try:
                 await self._port.register(self.shard, self.incarnation)
+                self._waiting.worked()
                 break
             except LogUnavailable as error:
-                retrying.failed("registration in shard %s: %s; trying again", self.shard, error)
+                self._waiting.failed("registration in shard %s: %s; trying again", self.shard, error)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
         self._sender = tasks.vital(self._send(), f"rlog-writer-{self.shard}")
 
     def leave(self) -> None:
         """This node says goodbye: what it can't write any more is nothing to look at."""
-        self._is_leaving = True
+        self._waiting.leave()
 
     async def retire(self) -> None:
         """This node goes on as another incarnation. What isn't decided yet waits for the log."""
@@ -222,6 +222,7 @@ class Writer:
                 if losses == self._losses:
                     self._sent = max(self._sent, last)
                     self._settle_reached()
+                self._waiting.worked()
                 retry_s = bounds.LOG_RETRY_MIN_S
             except LogGap as gap:
                 if self._kept and self._kept[0].number <= gap.expected <= self._kept[-1].number:
@@ -237,8 +238,7 @@ class Writer:
                 self._refuse(refused)
                 return
             except LogError as error:
-                level = logging.INFO if self._is_leaving else logging.WARNING
-                log.log(level, "write to shard %s: %s; trying again", self.shard, error)
+                self._waiting.failed("write to shard %s: %s; trying again", self.shard, error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
 

@@ -9,6 +9,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from flockmq import bounds
+from flockmq.clock import SYSTEM
 from flockmq.cluster.events import AWAY, NO_ROOM, EventRelay, stream_of
 from flockmq.rlog.errors import RedisUnreachable
 from flockmq.rlog.redis import RedisLinks
@@ -41,7 +42,7 @@ class Redis:
 
 @pytest.fixture
 def relay() -> EventRelay:
-    relay = EventRelay(lambda: None)
+    relay = EventRelay(lambda: None, SYSTEM.monotonic)
     for kind in ("lag", "connections"):
         relay.buffer.add(kind, [("event",)])
     return relay
