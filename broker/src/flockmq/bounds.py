@@ -80,6 +80,14 @@ LINK_REDIAL_MIN_S: Final = 0.1
 LINK_REDIAL_MAX_S: Final = 2.0
 RETRIED_QUIETLY_MAX_S: Final = 10.0
 """For so long nobody is warned of what fails because others aren't there, and is tried again."""
+EMBEDDED_RETRY_MIN_S: Final = 0.05
+EMBEDDED_RETRY_MAX_S: Final = 5.0
+"""How long is waited before an embedded Valkey that ended is started again: twice as long each time."""
+EMBEDDED_STEADY_S: Final = 2.0
+"""One that ends again within so long hasn't come back. Shorter than UNFIT_AFTER_S: one that does come back at once is
+never why a node isn't ready."""
+EMBEDDED_ROOM_MIN_BYTES: Final = 1024 * 1024
+"""Where less than this is left on its disk as it ends, that is what is said to be mended."""
 TASK_AGAIN_S: Final = 1.0
 """How long after its error a task begins anew."""
 SEED_RESOLVE_S: Final = 2.0

@@ -143,6 +143,7 @@ def _dispatch(options: argparse.Namespace) -> int:
     if options.command == "dev":
         from flockmq import dev
 
+        logs.configure("text", "info")
         return _until_signalled(
             lambda: dev.run(
                 cores=options.cores,
@@ -194,13 +195,14 @@ async def _node(settings: Config, ready_fd: int | None) -> int:
                 log.warning("--ready-fd: %d can't be written: %s", ready_fd, error.strerror)
 
     async with contextlib.AsyncExitStack() as stack:
+        own = None
         if settings.redis.url is None:
-            url = await stack.enter_async_context(embedded_valkey(settings.node.data_dir))
-            settings = msgspec.structs.replace(settings, redis=msgspec.structs.replace(settings.redis, url=url))
+            own = await stack.enter_async_context(embedded_valkey(settings.node.data_dir))
+            settings = msgspec.structs.replace(settings, redis=msgspec.structs.replace(settings.redis, url=own.url))
         else:
             await wait_for_redis(settings.redis)
         log.info("%s, role %s, node %s", version_line(), settings.role, settings.node.name)
-        await run_node(settings, ready=tell_ready)
+        await run_node(settings, ready=tell_ready, own_redis=own)
     return 0
 
 

@@ -2,7 +2,8 @@
 
 The first core starts alone, because the others ask it for the cluster; then all others start at once. A node says
 that it is ready, and on which ports, through a pipe (`--ready-fd`); the end of that pipe without a line means that it
-died. What always holds: when `run` returns, or this process ends in any way, no node and no Valkey is left.
+died. What always holds: when `run` returns, or this process ends in any way, no node and no Valkey is left. A Valkey
+that ends before is started again (embedded.py), a node is not.
 """
 
 from __future__ import annotations
@@ -27,14 +28,13 @@ from flockmq.crossing import check_crossing
 from flockmq.embedded import embedded_valkey
 from flockmq.errors import UserError
 from flockmq.management.view import NodePorts
-from flockmq.processes import die_with_parent
+from flockmq.processes import die_with_parent, how_it_ended, last_lines
 
 LOOPBACK: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 1.5
 """For each of: the replicants, the cores. With Valkey's that stays below 5 s."""
 LAST_LINES: Final = 8
-LAST_BYTES: Final = 8192
 
 OPTIONS: Final = {"--listen HOST:PORT": "--port P", "--management HOST:PORT": "--management-port P"}
 """What mends a node's address: the node's option, and the one of `flockmq dev`."""
@@ -60,9 +60,7 @@ class DevNode(msgspec.Struct, eq=False):
 
     def last_lines(self) -> list[str]:
         """The end of its log."""
-        with self.log.open("rb") as log:
-            log.seek(max(0, self.log.stat().st_size - LAST_BYTES))
-            return log.read().decode(errors="replace").splitlines()[-LAST_LINES:]
+        return last_lines(self.log, LAST_LINES)
 
 
 async def run(
@@ -73,7 +71,7 @@ async def run(
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flockmq-dev-")))
         if redis_url is None:
-            redis_url = await stack.enter_async_context(embedded_valkey(None))
+            redis_url = (await stack.enter_async_context(embedded_valkey(None))).url
         shared = shared_settings(redis_url)
         await stack.enter_async_context(_cluster(nodes, folder, cores, replicants, mqtt_port, management_port, shared))
         _say(*table(nodes))
@@ -196,8 +194,7 @@ async def _obituary(node: DevNode) -> str:
         for theirs, ours in OPTIONS.items():
             line = line.replace(theirs, ours)
         return f"{node.name}: {line}"
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return f"{node.name} {how}; its last lines:" + "".join(f"\n  {line}" for line in lines)
+    return f"{node.name} {how_it_ended(code)}; its last lines:" + "".join(f"\n  {line}" for line in lines)
 
 
 async def _stop(nodes: Sequence[DevNode]) -> None:

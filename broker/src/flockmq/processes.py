@@ -1,4 +1,4 @@
-"""Child processes that can't outlive us, whatever ends us."""
+"""Child processes that can't outlive us, whatever ends us; and what is said of one that ended."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
+LAST_BYTES: Final = 8192
+"""Of a log, in which its last lines are looked for."""
 PR_SET_PDEATHSIG: Final = 1
 
 
@@ -29,3 +32,18 @@ def die_with_parent(death_signal: signal.Signals = signal.SIGTERM) -> Callable[[
             os._exit(1)
 
     return ask_the_kernel
+
+
+def how_it_ended(code: int) -> str:
+    """By its exit code, as `subprocess` gives it."""
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def last_lines(log: Path, lines: int, start: int = 0) -> list[str]:
+    """The end of its log, of what was written from `start` on; nothing if that can't be read."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(start, log.stat().st_size - LAST_BYTES))
+            return file.read().decode(errors="replace").splitlines()[-lines:]
+    except OSError:
+        return []

@@ -512,7 +512,12 @@ class Cluster:
 
     def _look(self, now: float) -> None:
         self.freshness.look(now)
-        self.fitness.look(now, is_cut_off=self._beats.is_cut_off(), is_stale=self.freshness.is_stale)
+        self.fitness.look(
+            now,
+            is_cut_off=self._beats.is_cut_off(),
+            is_stale=self.freshness.is_stale,
+            hears_redis=self._rlog is None or self._rlog.hears_redis(),
+        )
         self._forwarding.look()
         if self.is_core:
             self._balance.look(now)

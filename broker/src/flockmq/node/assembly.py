@@ -19,6 +19,7 @@ from flockmq.auth.service import Auth
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.cluster.certificates import LinkCertificates, LinkFiles
+from flockmq.cluster.fitness import OwnRedis
 from flockmq.cluster.link_keys import LinkKeys
 from flockmq.cluster.mesh import Bind
 from flockmq.cluster.service import Cluster
@@ -62,6 +63,8 @@ class Machine(NamedTuple):
     entropy: Entropy = SYSTEM_ENTROPY
     speaks: int = NEWEST
     """The highest cluster version; a lower one makes the node refuse what came later, as an older release does."""
+    own_redis: OwnRedis | None = None
+    """If `redis` is this node's alone."""
 
 
 @dataclass
@@ -157,6 +160,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
     settings = _cluster_settings(config, mqtt_port, machine.speaks, entropy)
     cluster = Cluster(settings, router.turn, machine.redis, machine.bind, entropy, clock)
     cluster.on_purged = purged.set
+    cluster.fitness.own_redis = machine.own_redis
     rlog = Rlog(
         cluster.incarnation,
         machine.redis,

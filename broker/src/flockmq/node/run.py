@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
+from flockmq.cluster.fitness import OwnRedis
 from flockmq.config.schema import Config, Management
 from flockmq.entropy import SYSTEM
 from flockmq.listeners.engine import Engine
@@ -29,7 +30,9 @@ from flockmq.rlog.disk import Disk
 DEFAULT_LISTENER_NAME: Final = "tcp:default"
 
 
-async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None = None) -> None:
+async def run_node(
+    config: Config, *, ready: Callable[[NodePorts], None] | None = None, own_redis: OwnRedis | None = None
+) -> None:
     """Run until cancelled; `ready` is called once, when clients can come. Raises UserError."""
     _raise_descriptor_limit()
     is_core = config.role != "replicant"
@@ -39,7 +42,8 @@ async def run_node(config: Config, *, ready: Callable[[NodePorts], None] | None 
         stack.callback(listeners.close)
         listeners.bind()
         mqtt_port = listeners.ports.get(DEFAULT_LISTENER_NAME)
-        made = assemble(config, Machine(Engine, redis_config(config.redis), disk), mqtt_port or 0)
+        machine = Machine(Engine, redis_config(config.redis), disk, own_redis=own_redis)
+        made = assemble(config, machine, mqtt_port or 0)
         node, engine = made.node, made.node.reactor
         assert isinstance(engine, Engine)
         certificates = _certificates(config.management)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from flockmq import __version__, build
 from flockmq.clock import Clock
+from flockmq.cluster.fitness import OWN_AWAY
 from flockmq.home.asking import Admission, AttachError
 from flockmq.management.rows import ClientsWanted, SessionsWanted
 from flockmq.management.view import (
@@ -36,10 +37,7 @@ if TYPE_CHECKING:
     from flockmq.node.node import Node
 
 
-_REDIS_AWAY_TEXT: Final = (
-    "no node reaches Redis, or one of its servers: what is subscribed to, and what is for sessions that last, waits; "
-    "look at Redis"
-)
+_WAITS: Final = "what is subscribed to, and what is for sessions that last, waits"
 
 
 class View:
@@ -142,7 +140,10 @@ class View:
     def _redis_away(self) -> Iterator[AlarmRow]:
         if not self._node.rlog.hears_redis() and not self._node.cluster.fitness.is_cut_off:
             since_s = self._clock.wall() - self._node.rlog.unheard_s()
-            yield AlarmRow(name=REDIS_AWAY, since_s=since_s, text=_REDIS_AWAY_TEXT)
+            text = f"no node reaches Redis, or one of its servers: {_WAITS}; look at Redis"
+            if own_trouble := self._node.cluster.fitness.own_trouble():
+                text = f"{OWN_AWAY}: {_WAITS}; {own_trouble}"
+            yield AlarmRow(name=REDIS_AWAY, since_s=since_s, text=text)
 
     def quotas(self) -> QuotasShown:
         quotas = self._node.quotas

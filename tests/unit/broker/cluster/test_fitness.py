@@ -6,8 +6,18 @@ from flockmq.bounds import UNFIT_AFTER_S
 from flockmq.cluster.fitness import COMING_BACK, CUT_OFF, STALE, Fitness
 
 
-def looked(fitness: Fitness, now: float, *, is_cut_off: bool = False, is_stale: bool = False) -> str:
-    fitness.look(now, is_cut_off=is_cut_off, is_stale=is_stale)
+class Own:
+    """A Redis of this node alone."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self.where = "its folder is /data"
+
+
+def looked(
+    fitness: Fitness, now: float, *, is_cut_off: bool = False, is_stale: bool = False, hears_redis: bool = True
+) -> str:
+    fitness.look(now, is_cut_off=is_cut_off, is_stale=is_stale, hears_redis=hears_redis)
     return fitness.unfit
 
 
@@ -44,3 +54,29 @@ def test_a_node_that_others_do_not_know_again_can_not_serve() -> None:
     assert looked(fitness, 10.0 + UNFIT_AFTER_S) == COMING_BACK
     fitness.is_coming_back = False
     assert looked(fitness, 10.1 + UNFIT_AFTER_S) == ""
+
+
+def test_a_node_whose_own_redis_stays_away_says_why_and_where_to_look() -> None:
+    fitness = Fitness()
+    fitness.own_redis = own = Own()
+    own.trouble = "it was killed by signal 9"
+    assert looked(fitness, 10.0) == ""
+    own.trouble = "it ended with exit code 1"
+    said = "the embedded Valkey is away: it ended with exit code 1; its folder is /data"
+    assert looked(fitness, 10.0 + UNFIT_AFTER_S, hears_redis=False, is_stale=True) == said
+    own.trouble = ""
+    assert looked(fitness, 10.1 + UNFIT_AFTER_S) == ""
+
+
+def test_one_that_runs_and_does_not_answer_is_away_too() -> None:
+    fitness = Fitness()
+    fitness.own_redis = Own()
+    looked(fitness, 10.0, hears_redis=False)
+    said = "the embedded Valkey is away: it doesn't answer; its folder is /data"
+    assert looked(fitness, 10.0 + UNFIT_AFTER_S, hears_redis=False) == said
+
+
+def test_while_a_redis_that_others_have_too_is_away_for_everybody_nodes_are_fit() -> None:
+    fitness = Fitness()
+    looked(fitness, 10.0, hears_redis=False)
+    assert looked(fitness, 10.0 + UNFIT_AFTER_S, hears_redis=False) == ""
