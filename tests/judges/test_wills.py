@@ -99,6 +99,23 @@ def test_nobody_knows_of_connections_that_came_at_once() -> None:
         assert later(script, delivered=delivered) == {}
 
 
+def test_who_gave_up_waiting_may_yet_take_over_the_next_connection_of_its_client() -> None:
+    for delivered in (0, 1):
+        script = Script()
+        script.connect("sub")
+        script.subscribe("sub", "gone")
+        script.tick(5.0)
+        script.ask("c", will=Will(2, "gone", 1))
+        script.close("c")
+        other = script.ask("c", node="b", will=Will(1, "gone", 1))
+        script.tick(1.0)
+        for _ in range(delivered):
+            script.deliver("sub", "c!", 1, "gone")
+        script.told("c", other, present=False)
+        script.close("c", other, by_server=True)
+        assert later(script) == {}
+
+
 def test_who_was_never_answered_leaves_what_nobody_knows() -> None:
     for delivered in (0, 1):
         script = Script()

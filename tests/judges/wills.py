@@ -141,7 +141,7 @@ def _may_have_lost_a_race(story: Story, rules: Rules, connection: Connection, en
     before = takewhile(lambda one: one.asked.at > asked_at - LATE_CONNECT_MAX_S, _from(everybody, connection, -1))
     behind = takewhile(lambda one: one.asked.at <= connected.at, _from(everybody, connection, 1))
     for other in chain(before, behind):
-        told_at = other.until if other.connected is None else other.connected.at
+        told_at = other.asked.at + LATE_CONNECT_MAX_S if other.connected is None else other.connected.at
         is_rival = told_at >= asked_at and not other.is_refused
         if is_rival and ended_at <= max(told_at, connected.at) + rules.takeover_max_s:
             return True
