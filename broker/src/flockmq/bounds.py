@@ -18,6 +18,11 @@ MANAGEMENT_REQUEST_MAX_S: Final = 10.0
 """How long a connection may take to say its first request, its TLS handshake included; and then for a body."""
 MANAGEMENT_ANSWER_MAX_S: Final = 10.0
 """How long a client may take to read what it is answered, but for what its socket holds."""
+MANAGEMENT_UNWANTED_MAX_BYTES: Final = 512 * 1024
+"""What comes behind an answer and begins no other request, as the rest of a body that nobody reads; with more of it the
+connection ends. A whole request is smaller."""
+MANAGEMENT_UNWANTED_MAX_S: Final = 1.0
+"""How long an answered client may take to say it: who hasn't by then has read the answer."""
 MANAGEMENT_ACCEPT_AGAIN_S: Final = 0.1
 """When the next connection is accepted after one for which there was no descriptor."""
 MANAGEMENT_KEEP_ALIVE_MAX_SECONDS: Final = 60

@@ -1,7 +1,7 @@
 """`/livez` and `/readyz` of the operator itself.
 
 Alive: the process answers, so its loop runs. Ready: it is logged in to an API server that knows MqttClusters; followers
-are as ready as the leader, and whether one acts is what the Lease says.
+are as ready as the leader, and whether one acts is what the Lease says. Nobody reads a body here, or unpacks one.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ async def serve_health(port: int, ready: asyncio.Event) -> web.AppRunner:
     app[READY] = ready
     app.router.add_get("/livez", _livez)
     app.router.add_get("/readyz", _readyz)
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, auto_decompress=False, lingering_time=0)
     await runner.setup()
     await web.TCPSite(runner, port=port).start()
     return runner

@@ -3,6 +3,7 @@
 import asyncio
 
 import aiohttp
+import pytest
 
 from flockmq_operator.health import serve_health
 
@@ -21,5 +22,21 @@ async def test_it_is_alive_at_once_and_ready_when_logged_in() -> None:
             assert (await status("/livez"), await status("/readyz")) == (200, 503)
             ready.set()
             assert (await status("/livez"), await status("/readyz")) == (200, 200)
+    finally:
+        await health.cleanup()
+
+
+async def test_a_body_is_neither_unpacked_nor_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    health = await serve_health(0, asyncio.Event())
+    try:
+        port = next(address[1] for address in health.addresses if len(address) == 2)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for length in (5, 500):
+            head = b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % length
+            writer.write(head + b"abcde")
+            assert await reader.readuntil(b"ok\n")
+        assert await reader.read() == b"", "it is ended"
+        assert not caplog.records
+        writer.close()
     finally:
         await health.cleanup()

@@ -41,6 +41,8 @@ async def body_of(request: web.Request, kind: type[T]) -> T:
             raw = await request.clone(client_max_size=AUTH_REQUEST_MAX_BYTES).read()
     except TimeoutError:
         raise Refused(408, f"the body didn't come within {MANAGEMENT_REQUEST_MAX_S:g} s") from None
+    except (web.RequestPayloadError, ConnectionError) as error:
+        raise Refused(400, f"the body can't be read to its end: {type(error).__name__}") from None
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -2,7 +2,8 @@
 
 One beyond MANAGEMENT_CONNECTIONS_MAX ends the one that was accepted, or answered, the longest ago: strangers who never
 finish a request push out one another. Who says nothing whole for MANAGEMENT_REQUEST_MAX_S is ended, too, and so is who
-leaves an answer unread for MANAGEMENT_ANSWER_MAX_S.
+leaves an answer unread for MANAGEMENT_ANSWER_MAX_S, or goes on with a body that nobody reads,
+MANAGEMENT_UNWANTED_MAX_BYTES behind its answer.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from flockmq.bounds import (
     MANAGEMENT_ANSWER_MAX_S,
     MANAGEMENT_CONNECTIONS_MAX,
     MANAGEMENT_REQUEST_MAX_S,
+    MANAGEMENT_UNWANTED_MAX_BYTES,
 )
 from flockmq.clock import SYSTEM
 from flockmq.logs import Sparing
@@ -67,6 +69,7 @@ class Connections:
         try:
             return await handler(request)
         finally:
+            connection.is_answered()
             if self._open.pop(request.protocol, None) is not None:
                 self._open[request.protocol] = connection
 
@@ -121,6 +124,8 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._too_late = asyncio.get_running_loop().call_later(MANAGEMENT_REQUEST_MAX_S, self.end)
         self._unread: asyncio.TimerHandle | None = None
+        self._unwanted_bytes: int | None = None
+        """What came behind an answer; None: none is given yet, or the next request is there."""
         self._beginning = asyncio.create_task(self._begin(accepted, tls))
 
     async def _begin(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
@@ -133,6 +138,10 @@ class _Connection(asyncio.Protocol):
 
     def has_asked(self) -> None:
         self._too_late.cancel()
+        self._unwanted_bytes = None
+
+    def is_answered(self) -> None:
+        self._unwanted_bytes = 0
 
     def end(self) -> None:
         if self._transport is None:
@@ -159,6 +168,11 @@ class _Connection(asyncio.Protocol):
         self._handler.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._unwanted_bytes is not None:
+            self._unwanted_bytes += len(data)
+            if self._unwanted_bytes > MANAGEMENT_UNWANTED_MAX_BYTES:
+                self.end()
+                return
         self._handler.data_received(data)
 
     def eof_received(self) -> None:

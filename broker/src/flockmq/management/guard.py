@@ -1,9 +1,10 @@
 """What stands around every request of the management server: who may, who did, and words for failures.
 
-    in_words ─▶ with_key (who is it, and may it?) ─▶ audited (what it changed) ─▶ the handler
+    in_words ─▶ as_it_is ─▶ with_key (who is it, and may it?) ─▶ audited (what it changed) ─▶ the handler
 
 What can't be done is answered with `{"error": …}`, which names the field and the mend. What always holds: a path that
-isn't KEYLESS needs a key; what isn't a GET and isn't for operators is for admins; a wrong key takes its time.
+isn't KEYLESS needs a key; what isn't a GET and isn't for operators is for admins; a wrong key takes its time; nothing
+that is compressed is read, for what it unpacks to has no bound before it is.
 """
 
 from __future__ import annotations
@@ -110,6 +111,17 @@ async def in_words(request: web.Request, handler: Handler) -> web.StreamResponse
         return _error(503, f"the log takes no writes now: {error}; try again later")
 
 
+@web.middleware
+async def as_it_is(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse a body that says it is compressed, before any of it is read."""
+    coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if coding not in ("", "identity"):
+        raise Refused(
+            415, f"Content-Encoding: {coding[:32]!r} isn't taken here; send the body as it is, without that header"
+        )
+    return await handler(request)
+
+
 class Guard:
     """One per server."""
 
@@ -121,7 +133,7 @@ class Guard:
         self._sparing = Sparing(log, REFUSALS_LOGGED_PER_S, SYSTEM.monotonic)
 
     def middlewares(self) -> list[Middleware]:
-        return [in_words, self._with_key, self._audited]
+        return [in_words, as_it_is, self._with_key, self._audited]
 
     @web.middleware
     async def _with_key(self, request: web.Request, handler: Handler) -> web.StreamResponse:

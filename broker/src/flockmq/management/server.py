@@ -20,12 +20,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -38,6 +39,7 @@ from flockmq.bounds import (
     MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
     MANAGEMENT_REQUEST_LINE_MAX_BYTES,
     MANAGEMENT_REQUEST_MAX_BYTES,
+    MANAGEMENT_UNWANTED_MAX_S,
     REFUSALS_LOGGED_PER_S,
 )
 from flockmq.clock import SYSTEM
@@ -46,6 +48,7 @@ from flockmq.listeners import sockets
 from flockmq.logs import Sparing
 from flockmq.management import access, alarms, clients, overview, plugins, quotas, sessions
 from flockmq.management import keys as key_paths
+from flockmq.management.answers import answer
 from flockmq.management.api_keys import Keys
 from flockmq.management.audit_log import Audit
 from flockmq.management.connections import Connections
@@ -108,8 +111,13 @@ def _json(value: object) -> web.Response:
     return web.Response(body=msgspec.json.encode(value) + b"\n", content_type="application/json")
 
 
+_UNREADABLE: Final = (HttpProcessingError, web.RequestPayloadError)
+"""What comes of what a client sends, and not of us."""
+
+
 class _Unparsed(logging.Filter):
-    """What is no request isn't shown: it may be one that holds a key, but for a byte. Who sent it is told."""
+    """What is no request isn't shown: it may be one that holds a key, but for a byte. Who sent it is told. Nor is a
+    body that isn't what it says, or that ends amid it: that is one line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +125,7 @@ class _Unparsed(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, HttpProcessingError):
+        if not isinstance(error, _UNREADABLE):
             return True
         self._sparing.warning(f"{record.msg}: %s", *(record.args or ()), type(error).__name__)
         return False
@@ -125,6 +133,38 @@ class _Unparsed(logging.Filter):
 
 http_log: Final = logging.getLogger(f"{__name__}.http")
 http_log.addFilter(_Unparsed())
+
+
+class _Http(web.RequestHandler):
+    """HTTP on one connection. What is refused before it comes to a path is told in the same words as all else."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        super().handle_error(request, status, exc, message)  # which logs it
+        said = (message or "").partition("\n")[0].rstrip(":").encode(errors="replace").decode()
+        why = f"this can't be read as a request: {said}" if status == 400 else "it failed here; see the node's log"
+        refused = answer(status, {"error": why})
+        refused.force_close()
+        return refused
+
+
+_HTTP: Final[dict[str, Any]] = {
+    "access_log": None,
+    "logger": http_log,
+    "keepalive_timeout": MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
+    "max_line_size": MANAGEMENT_REQUEST_LINE_MAX_BYTES,
+    "max_field_size": MANAGEMENT_HEADER_MAX_BYTES,
+    "max_headers": MANAGEMENT_HEADERS_MAX,
+    "lingering_time": MANAGEMENT_UNWANTED_MAX_S,
+    "auto_decompress": False,
+}
 
 
 @contextlib.asynccontextmanager
@@ -139,28 +179,16 @@ async def serve(
     """Serve while the block runs; gives the port. Raises AddressInUse when `listen` can't be bound."""
     listening = sockets.bound(listen.host, listen.port, "management.listen")
     with contextlib.closing(listening), contextlib.closing(Connections(listening, tls)) as connections:
-        runner = _runner(_application(node, admin, keys, audit, connections))
+        app = _application(node, admin, keys, audit, connections)
+        runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.5)
         await runner.setup()
         assert runner.server is not None
+        make_handler = partial(_Http, runner.server, loop=asyncio.get_running_loop(), **_HTTP)
         try:
-            with connections.accepting(runner.server):
+            with connections.accepting(make_handler):
                 yield int(listening.getsockname()[1])
         finally:
             await runner.cleanup()
-
-
-def _runner(app: web.Application) -> web.AppRunner:
-    return web.AppRunner(
-        app,
-        access_log=None,
-        logger=http_log,
-        handle_signals=False,
-        keepalive_timeout=MANAGEMENT_KEEP_ALIVE_MAX_SECONDS,
-        max_line_size=MANAGEMENT_REQUEST_LINE_MAX_BYTES,
-        max_field_size=MANAGEMENT_HEADER_MAX_BYTES,
-        max_headers=MANAGEMENT_HEADERS_MAX,
-        shutdown_timeout=0.5,
-    )
 
 
 def _application(node: NodeView, admin: Admin, keys: Keys, audit: Audit, connections: Connections) -> web.Application:

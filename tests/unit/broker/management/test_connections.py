@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 from aiohttp import web
 
+from flockmq.bounds import MANAGEMENT_UNWANTED_MAX_BYTES
 from flockmq.listeners import sockets
 from flockmq.management import answers, connections
 from flockmq.management.connections import Connections
@@ -197,6 +198,30 @@ async def test_who_never_reads_its_answer_is_ended(pki: Pki, tls: ssl.SSLContext
         writer.write(ASK_MUCH % header)
         await reader.readuntil(b"\r\n\r\n")
         await clients.are_gone()
+
+
+@pytest.mark.parametrize("secured", [False, True])
+async def test_who_goes_on_with_a_body_that_nobody_reads_is_ended(pki: Pki, tls: ssl.SSLContext, secured: bool) -> None:
+    async with serving(tls if secured else None) as clients:
+        reader, writer = await clients.open(pki.trusting() if secured else None)
+        writer.write(ASK[:-2] + b"Content-Length: %d\r\n\r\n" % 2**40)
+        assert await reader.readuntil(b"here\n")
+        gone = asyncio.ensure_future(clients.are_gone())
+        said_bytes = 0
+        while not gone.done():
+            writer.write(bytes(64 * 1024))
+            said_bytes += 64 * 1024
+            await asyncio.sleep(0.001)
+        await gone
+        assert said_bytes > MANAGEMENT_UNWANTED_MAX_BYTES
+
+
+async def test_a_request_behind_an_answer_isnt_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MANAGEMENT_UNWANTED_MAX_BYTES", 1000)
+    async with serving() as clients:
+        stream = await clients.open()
+        for _ in range(100):
+            assert await asked(stream) == b"here\n"
 
 
 async def test_who_reads_a_large_answer_has_all_of_it() -> None:
