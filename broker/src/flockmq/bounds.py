@@ -679,6 +679,8 @@ LOG_LINE_MAX_CHARACTERS: Final = 2048
 """Of a message, its traceback apart."""
 LOG_LINES_PER_S: Final = 50
 """Of one kind."""
+LOG_KINDS_COUNTED_S: Final = 1.0
+"""Lines are counted for so long; then the log has how many more of a kind there were than it shows."""
 
 # --- telemetry ------------------------------------------------------------------------------------------------------
 LOOP_WATCH_INTERVAL_S: Final = 0.1

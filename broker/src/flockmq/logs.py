@@ -1,11 +1,14 @@
 """How log lines look: one line each, as text for people or as JSON for machines. Never a secret, never a payload.
 
 What always holds: what a client calls itself is shown by `%r`, LOGGED_MAX_CHARACTERS of it at most; of one kind there
-are LOG_LINES_PER_S lines a second at most, and then how many more there were. So nobody can fill a log from outside.
+are LOG_LINES_PER_S lines a second at most, of what clients bring about fewer (`Sparing`); when the second is over the
+log has how many more there were. So nobody can fill a log from outside, nor hide in it how often he tried.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import copy
 import datetime
 import logging
@@ -15,11 +18,18 @@ from typing import Any, Final
 
 import msgspec
 
-from flockmq.bounds import LOG_LINE_MAX_CHARACTERS, LOG_LINES_PER_S, LOGGED_MAX_CHARACTERS, RETRIED_QUIETLY_MAX_S
+from flockmq.bounds import (
+    LOG_KINDS_COUNTED_S,
+    LOG_LINE_MAX_CHARACTERS,
+    LOG_LINES_PER_S,
+    LOGGED_MAX_CHARACTERS,
+    RETRIED_QUIETLY_MAX_S,
+)
 from flockmq.clock import SYSTEM
 
 AUDIT: Final = "flockmq.audit"
 """The logger of what holders of API keys change: whole, and each of them."""
+_MORE: Final = "%d more like this: %s"
 TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
@@ -72,37 +82,67 @@ class _Json(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
+class _Kinds:
+    """How many lines of each kind there were since a second began, which the first line of it does. When it is over
+    `tell` hears of each kind that had more than it may, and how many: by a timer where a loop runs in this thread, else
+    with the next line of any kind."""
+
+    def __init__(self, now_s: Callable[[], float], tell: Callable[[str, str, int], None]) -> None:
+        self._now_s = now_s
+        self._tell = tell
+        self._since_s = float("-inf")
+        self._lines: dict[tuple[str, str], int] = {}
+        self._more: dict[tuple[str, str], int] = {}
+
+    def has_room(self, name: str, message: str, lines_max: int) -> bool:
+        """Whether one more line of this kind is to be seen."""
+        now_s = self._now_s()
+        if now_s - self._since_s >= LOG_KINDS_COUNTED_S:
+            self.tell_how_many_more()
+            self._since_s = now_s
+        kind = name, message
+        lines = self._lines[kind] = self._lines.get(kind, 0) + 1
+        if lines <= lines_max:
+            return True
+        if not self._more:
+            self._tell_in_time(self._since_s + LOG_KINDS_COUNTED_S - now_s)
+        self._more[kind] = lines - lines_max
+        return False
+
+    def tell_how_many_more(self) -> None:
+        more, self._more = self._more, {}
+        self._lines.clear()
+        self._since_s = float("-inf")
+        for (name, message), lines in more.items():
+            self._tell(name, message, lines)
+
+    def _tell_in_time(self, delay_s: float) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        loop.call_later(delay_s, self._tell_if_nobody_did, self._more)
+
+    def _tell_if_nobody_did(self, more: dict[tuple[str, str], int]) -> None:
+        if more is self._more:
+            self.tell_how_many_more()
+
+
 class FewOfAKind(logging.StreamHandler[Any]):
     """Writes to stderr. A kind is a logger's message before its values are put in; debugging has no bound."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         super().__init__(sys.stderr)
-        self._now_s = now_s
-        self._since_s = float("-inf")
-        self._lines: dict[tuple[str, str], int] = {}
+        self._kinds = _Kinds(now_s, self._say_how_many_more)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno < logging.INFO or record.name == AUDIT:
-            super().emit(record)
-            return
-        now_s = self._now_s()
-        if now_s - self._since_s >= 1.0:
-            self._say_how_many_more(record)
-            self._since_s = now_s
-            self._lines.clear()
-        kind = (record.name, str(record.msg))
-        lines = self._lines[kind] = self._lines.get(kind, 0) + 1
-        if lines <= LOG_LINES_PER_S:
+        is_bounded = record.levelno >= logging.INFO and record.name != AUDIT
+        if not is_bounded or self._kinds.has_room(record.name, str(record.msg), LOG_LINES_PER_S):
             super().emit(record)
 
-    def _say_how_many_more(self, record: logging.LogRecord) -> None:
-        for (name, message), lines in self._lines.items():
-            if lines > LOG_LINES_PER_S:
-                more = copy.copy(record)
-                more.name, more.levelno, more.levelname = name, logging.WARNING, "WARNING"
-                more.msg, more.args = "%d more like this: %s", (lines - LOG_LINES_PER_S, message)
-                more.exc_info = more.exc_text = None
-                super().emit(more)
+    def _say_how_many_more(self, name: str, message: str, lines: int) -> None:
+        with self.lock or contextlib.nullcontext():
+            super().emit(logging.LogRecord(name, logging.WARNING, "", 0, _MORE, (lines, message), None))
 
 
 def configure(line_format: str, level: str) -> None:
@@ -115,15 +155,13 @@ def configure(line_format: str, level: str) -> None:
 
 
 class Sparing:
-    """A logger for what a hostile client can bring about as often as it likes: so many lines a second, and then how
-    many more there were."""
+    """A logger for what a hostile client can bring about as often as it likes: so many lines of each kind a second, and
+    then how many more there were."""
 
     def __init__(self, log: logging.Logger, lines_per_s: int, now_s: Callable[[], float]) -> None:
         self._log = log
         self._lines_per_s = lines_per_s
-        self._now_s = now_s
-        self._since_s = float("-inf")
-        self._lines = 0
+        self._kinds = _Kinds(now_s, self._say_how_many_more)
 
     def info(self, message: str, *values: object) -> None:
         self._say(logging.INFO, message, *values)
@@ -132,14 +170,11 @@ class Sparing:
         self._say(logging.WARNING, message, *values)
 
     def _say(self, level: int, message: str, *values: object) -> None:
-        now_s = self._now_s()
-        if now_s - self._since_s >= 1.0:
-            if self._lines > self._lines_per_s:
-                self._log.log(level, "%d more like this", self._lines - self._lines_per_s)
-            self._since_s, self._lines = now_s, 0
-        self._lines += 1
-        if self._lines <= self._lines_per_s:
+        if self._kinds.has_room(logging.getLevelName(level), message, self._lines_per_s):
             self._log.log(level, message, *values)
+
+    def _say_how_many_more(self, level: str, message: str, lines: int) -> None:
+        self._log.log(logging.getLevelNamesMapping()[level], _MORE, lines, message)
 
 
 class Retrying:

@@ -1,5 +1,6 @@
 """What can be brought about from outside doesn't fill the log."""
 
+import asyncio
 import logging
 import os
 import subprocess
@@ -23,7 +24,12 @@ def test_so_many_lines_a_second_and_then_how_many_more(caplog: pytest.LogCapture
     sparing.info("later")
     sparing.warning("and at its own level")
     assert caplog.records.pop().levelname == "WARNING"
-    assert [record.getMessage() for record in caplog.records] == ["line 0", "line 1", "3 more like this", "later"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "line 0",
+        "line 1",
+        "3 more like this: line %d",
+        "later",
+    ]
 
 
 def test_what_is_tried_again_is_a_warning_when_it_lasts_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -108,6 +114,44 @@ def test_of_each_kind_there_are_so_many_lines_a_second(capsys: pytest.CaptureFix
     assert said.count("what a developer asked for") == LOG_LINES_PER_S + 7
     assert "another kind" in said
     assert said.splitlines()[-2:] == ["7 more like this: one kind %d", "one kind 100"]
+
+
+async def test_how_many_more_there_were_is_told_when_nobody_says_anything_further(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "LOG_KINDS_COUNTED_S", 0.05)
+    caplog.set_level("INFO")
+    logger = logger_to(FewOfAKind(time.monotonic))
+    sparing = Sparing(logging.getLogger("test"), 2, time.monotonic)
+    for number in range(LOG_LINES_PER_S + 3):
+        logger.info("one kind %d", number)
+        sparing.info("another %d", number)
+        sparing.warning("and a third")
+    caplog.clear()
+    async with asyncio.timeout(5):
+        while len(caplog.records) < 2 or "more" not in capsys.readouterr().err:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+    more = LOG_LINES_PER_S + 1
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", f"{more} more like this: another %d"),
+        ("WARNING", f"{more} more like this: and a third"),
+    ]
+    await asyncio.sleep(0.1)
+    assert len(caplog.records) == 2, "it is told once"
+
+
+async def test_what_a_thread_says_too_often_is_told_with_its_next_line(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    logger = logger_to(FewOfAKind(lambda: now[0]))
+
+    def say() -> None:
+        for number in range(LOG_LINES_PER_S + 7):
+            logger.info("one kind %d", number)
+
+    await asyncio.to_thread(say)
+    now[0] = 1.0
+    logger.info("another kind")
+    assert capsys.readouterr().err.splitlines()[-2:] == ["7 more like this: one kind %d", "another kind"]
 
 
 def test_what_is_audited_is_said_each_time_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
