@@ -542,6 +542,9 @@ PASSWORD_MAX_BYTES: Final = 4096
 JWT_MAX_BYTES: Final = 8192
 JWT_SKEW_MAX_S: Final = 5
 """How far an issuer's clock may be ahead of ours."""
+EXPIRES_MAX_S: Final = 253_402_300_800.0
+"""The year 10,000, since the epoch: when a service, or a token, says that a connection ends later, it is no time, but
+milliseconds, say."""
 JWKS_MAX_BYTES: Final = 256 * 1024
 JWKS_RETRY_S: Final = 5.0
 """An unknown key, or a key set that couldn't be had, is asked for no sooner again."""

@@ -24,7 +24,7 @@ class Attempt:
     is_gone: Callable[[], bool] = lambda: False
 
     def value(self, name: str) -> str | None:
-        """What `${name}` stands for; None: this client has none."""
+        """What `${name}` stands for; None: this client has none. Raises ValueError for a password that is no text."""
         certificate = self.peer.certificate
         match name:
             case "clientid":
@@ -32,7 +32,7 @@ class Attempt:
             case "username":
                 return None if self.username is None else self.username.decode()
             case "password":
-                return None if self.password is None else self.password.decode(errors="replace")
+                return None if self.password is None else _text(self.password)
             case "peerhost":
                 return self.peer.host
             case "listener":
@@ -42,6 +42,14 @@ class Attempt:
             case "cert_subject":
                 return None if certificate is None else certificate.subject
         raise KeyError(name)
+
+
+def _text(password: bytes) -> str:
+    """Letter by letter, or not at all: nor is any of it in the error."""
+    try:
+        return password.decode()
+    except UnicodeDecodeError:
+        raise ValueError("the password isn't UTF-8 text") from None
 
 
 ATTEMPT_VALUES = ("clientid", "username", "password", "peerhost", "listener", "cert_common_name", "cert_subject")

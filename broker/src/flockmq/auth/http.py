@@ -11,6 +11,7 @@ from flockmq.auth.attempt import ATTEMPT_VALUES, Attempt, Granted, Pass, Refused
 from flockmq.auth.outside import Answer, Crowded, Service, Unanswered
 from flockmq.auth.rules import claimed
 from flockmq.auth.settings import Http
+from flockmq.bounds import EXPIRES_MAX_S
 from flockmq.clock import Clock
 from flockmq.mqtt.reason import Reason
 
@@ -44,9 +45,9 @@ class HttpAuthenticator:
                 except (ValueError, msgspec.ValidationError) as error:
                     log.warning("client %r has an acl that can't be read: %s", attempt.value("clientid"), error)
                     return Refused(Reason.NOT_AUTHORIZED, "the service's acl can't be read")
-                if answer.expire_at is not None and answer.expire_at <= 0:
+                if answer.expire_at is not None and not 0 < answer.expire_at < EXPIRES_MAX_S:
                     log.warning(
-                        "client %r has an expire_at that is no time: %r; it is in seconds since the epoch",
+                        "client %r has an expire_at that is no time: %r; say it in seconds since the epoch",
                         attempt.value("clientid"),
                         answer.expire_at,
                     )

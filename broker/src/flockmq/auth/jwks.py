@@ -85,9 +85,15 @@ class KeySet:
                         raise ValueError(f"it has more than {JWKS_MAX_BYTES} bytes")
             self._keys = _parsed(body)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
-            log.warning("%s.endpoint: the keys can't be had: %s", self._where, error or type(error).__name__)
+            log.warning("%s.endpoint: the keys can't be had: %s", self._where, _why(error))
         finally:
             self._fetching = None
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {FETCH_MAX_S:g} s"
+    return str(error) or type(error).__name__
 
 
 def _parsed(body: bytes) -> dict[str | None, object]:

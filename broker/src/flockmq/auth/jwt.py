@@ -23,7 +23,7 @@ from flockmq.auth.jwks import KeySet
 from flockmq.auth.rules import claimed
 from flockmq.auth.settings import Jwt
 from flockmq.auth.template import Template
-from flockmq.bounds import JWT_MAX_BYTES, JWT_SKEW_MAX_S, SECRET_MAX_BYTES
+from flockmq.bounds import EXPIRES_MAX_S, JWT_MAX_BYTES, JWT_SKEW_MAX_S, SECRET_MAX_BYTES
 from flockmq.clock import SYSTEM, Clock
 from flockmq.errors import ConfigError
 from flockmq.mqtt.reason import Reason
@@ -123,6 +123,8 @@ class JwtAuthenticator:
         expires_at_s = claims.get("exp", 0)
         if not isinstance(expires_at_s, int | float):
             return _refused("its token's exp isn't a number")
+        if expires_at_s >= EXPIRES_MAX_S:
+            return _refused("its token's exp is no time: it is to be in seconds since the epoch")
         if "exp" in claims and expires_at_s <= self._clock.wall():  # an issuer's may be ahead, but nothing lasts longer
             return _refused("its token ran out")
         for name, template in self._claims.items():

@@ -1,7 +1,7 @@
 """Another service that is asked over HTTP. Its answer may be anything, late, or too long; it never stops the broker.
 
-What always holds: it hears of a client letter by letter, or isn't asked. So what can't stand in a header, or is a step
-in a path, passes for nobody else.
+What always holds: it hears of a client letter by letter, or isn't asked. So what can't stand in a header, is a step in
+a path, or isn't text, passes for nobody else. No line of the log has a password that it was asked by.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Service:
-    """`ask` between `start` and `stop`. Raises ConfigError for settings that can't be used."""
+    """`ask` between `start` and `stop`. Making one raises ConfigError for settings that can't be used."""
 
     def __init__(self, settings: Http | HttpSource, known: tuple[str, ...], where: str, clock: Clock = SYSTEM) -> None:
         self.settings = settings
@@ -96,21 +96,20 @@ class Service:
             await self._session.close()
 
     async def ask(self, value: Callable[[str], str | None]) -> Answer:
-        """Raises Unanswered, Crowded."""
+        """`value` says what a placeholder stands for, or raises ValueError. Raises Unanswered, Crowded."""
         if self._session is None or self.asked >= ASKED_MAX:
             raise Crowded
         try:
             url, headers = self._said_to(value), self._headers_for(value)
+            said = {name: template.render(value) for name, template in self._body.items()}
         except ValueError as error:
             self._warnings.warning("%s: %s isn't asked: %s", self._where, self._host(), error)
             raise Unanswered from None
         self.asked += 1
         try:
-            return await self._ask(self._session, url, headers, value)
+            return await self._ask(self._session, url, headers, said)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            self._warnings.warning(
-                "%s: %s doesn't answer: %s", self._where, self._host(), error or type(error).__name__
-            )
+            self._warnings.warning("%s: %s doesn't answer: %s", self._where, self._host(), self._why(error))
             raise Unanswered from None
         finally:
             self.asked -= 1
@@ -127,14 +126,15 @@ class Service:
         """Raises ValueError."""
         headers = {name: template.render(value) for name, template in self._headers.items()}
         for name, text in headers.items():
-            if self._headers[name].names and (not text.isprintable() or text.strip() != text):
-                raise ValueError(f"{text[:LOGGED_MAX_CHARACTERS]!r} can't stand in the header {name}")
+            names = self._headers[name].names
+            if names and (not text.isprintable() or text.strip() != text):
+                shown = "the password" if "password" in names else repr(text[:LOGGED_MAX_CHARACTERS])
+                raise ValueError(f"{shown} can't stand in the header {name}")
         return headers
 
     async def _ask(
-        self, session: aiohttp.ClientSession, url: URL, headers: dict[str, str], value: Callable[[str], str | None]
+        self, session: aiohttp.ClientSession, url: URL, headers: dict[str, str], said: dict[str, str]
     ) -> Answer:
-        said = {name: template.render(value) for name, template in self._body.items()}
         how = {"params": said} if self.settings.method == "get" else {"json": said}
         async with session.request(
             self.settings.method,
@@ -157,6 +157,19 @@ class Service:
         except (msgspec.DecodeError, RecursionError) as error:
             self._warnings.warning("%s: %s answers with what can't be read: %s", self._where, self._host(), error)
             raise Unanswered from None
+
+    def _why(self, error: Exception) -> str:
+        """Without what was asked, which aiohttp's own words may have."""
+        match error:
+            case aiohttp.ConnectionTimeoutError():
+                return f"no connection within connect_timeout, {self.settings.connect_timeout:g} s"
+            case TimeoutError():
+                return f"no answer within request_timeout, {self.settings.request_timeout:g} s"
+            case aiohttp.ClientResponseError():
+                return f"what it says is no HTTP: {error.message}"
+            case aiohttp.InvalidURL():
+                return "url can't be used with what the client says"
+        return str(error) or type(error).__name__
 
     def _host(self) -> str:
         """Without a path or query, in which there may be a secret."""

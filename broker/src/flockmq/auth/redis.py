@@ -70,7 +70,7 @@ class RedisAuthenticator:
         try:
             found = await self._client.hmget(key, self._fields)
         except (RedisError, OSError, TimeoutError) as error:
-            self._warnings.warning("%s: Redis doesn't answer: %s", self._where, error or type(error).__name__)
+            self._warnings.warning("%s: Redis doesn't answer: %s", self._where, self._why(error))
             return Pass.UNAVAILABLE
         finally:
             self._asked -= 1
@@ -85,6 +85,11 @@ class RedisAuthenticator:
         if stored is None:
             return Pass.UNKNOWN
         return _granted(attempt, row) if right else WRONG
+
+    def _why(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError | redis.exceptions.TimeoutError):
+            return f"nothing within request_timeout, {self._settings.request_timeout:g} s"
+        return str(error) or type(error).__name__
 
     def _stored(self, row: dict[str, str]) -> str | None:
         digest = row.get("password_hash")

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Literal
 
 import jwt
 import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from flockmq.auth import outside
+from flockmq.auth import jwks, outside
 from flockmq.auth.attempt import Granted, Pass
+from flockmq.auth.built_in import Passwords
 from flockmq.auth.chain import Chain, Outcome
 from flockmq.auth.http import HttpAuthenticator
 from flockmq.auth.jwks import KeySet
 from flockmq.auth.jwt import JwtAuthenticator
 from flockmq.auth.outside import Answer, Crowded, Service, Unanswered
-from flockmq.auth.settings import Http, Jwt
+from flockmq.auth.pool import HashPool, Verified
+from flockmq.auth.redis import RedisAuthenticator
+from flockmq.auth.settings import Http, Jwt, Redis
 from flockmq.bounds import ANSWER_MAX_BYTES, JWKS_MAX_BYTES
-from flockmq.clock import Clock
+from flockmq.clock import SYSTEM, Clock
 from flockmq.errors import ConfigError
 from flockmq.mqtt.reason import Reason
 from unit.broker.auth.harness import attempt
@@ -160,6 +165,9 @@ async def test_a_url_that_a_client_makes_senseless_is_not_asked(caplog: pytest.L
         (', "expire_at": 0.5', Reason.BAD_USER_NAME_OR_PASSWORD),
         (', "expire_at": 0', Reason.NOT_AUTHORIZED),
         (', "expire_at": -1', Reason.NOT_AUTHORIZED),
+        (', "expire_at": 1795600000000', Reason.NOT_AUTHORIZED),
+        (', "expire_at": 253402300799', Reason.SUCCESS),
+        (', "expire_at": 253402300800', Reason.NOT_AUTHORIZED),
         (', "expire_at": "1001"', Reason.SERVER_UNAVAILABLE),
         (', "expire_at": true', Reason.SERVER_UNAVAILABLE),
     ],
@@ -189,16 +197,88 @@ async def test_no_content_is_a_yes(server: Server) -> None:
     assert await ask(Http(url=server.url)) == Answer("allow")
 
 
-async def test_a_service_that_is_late_or_gone_doesnt_answer(server: Server) -> None:
+async def test_a_service_that_is_late_or_gone_doesnt_answer(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     async def handler(request: web.Request) -> web.Response:
         await asyncio.sleep(60)
         return web.Response()
 
     server.handler = handler
+    for settings, why in (
+        (Http(url=server.url, request_timeout=0.1), "no answer within request_timeout, 0.1 s"),
+        (Http(url="http://127.0.0.1:1"), "Cannot connect to host 127.0.0.1:1"),
+    ):
+        caplog.clear()
+        with pytest.raises(Unanswered):
+            await ask(settings)
+        assert f"doesn't answer: {why}" in caplog.text
+
+
+async def test_who_finds_no_connection_in_time_isnt_answered_and_what_he_says_isnt_logged(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        asked.set()
+        await answer.wait()
+        return web.Response(status=204)
+
+    server.handler = handler
+    settings = Http(method="get", url=server.url, body={"p": "${password}"}, pool_size=1, connect_timeout=0.1)
+    service = Service(settings, ("password",), "here")
+    await service.start()
+    first = asyncio.ensure_future(service.ask(lambda _: "secret-1"))
+    await asked.wait()
     with pytest.raises(Unanswered):
-        await ask(Http(url=server.url, request_timeout=0.1))
+        await service.ask(lambda _: "secret-2")
+    answer.set()
+    await first
+    await service.stop()
+    assert "no connection within connect_timeout, 0.1 s" in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def test_what_is_no_http_is_said_without_what_was_asked(caplog: pytest.LogCaptureFixture) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"nonsense\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as odd:
+        url = f"http://127.0.0.1:{odd.sockets[0].getsockname()[1]}"
+        with pytest.raises(Unanswered):
+            await ask(Http(method="get", url=url, body={"name": "${username}"}))
+    assert "doesn't answer: what it says is no HTTP: " in caplog.text
+    assert "jo" not in caplog.text
+
+
+async def test_a_password_that_cant_stand_in_a_header_isnt_logged(caplog: pytest.LogCaptureFixture) -> None:
+    service = Service(Http(url="https://a", body={}, headers={"X": "${password}"}), ("password",), "here")
+    await service.start()
     with pytest.raises(Unanswered):
-        await ask(Http(url="http://127.0.0.1:1"))
+        await service.ask(lambda _: "secret ")
+    await service.stop()
+    assert "isn't asked: the password can't stand in the header X" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+async def test_a_password_that_is_no_text_passes_for_no_other_one(
+    server: Server, caplog: pytest.LogCaptureFixture, method: Literal["get", "post"]
+) -> None:
+    heard: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        heard.append(await request.text())
+        return web.json_response({"result": "allow"})
+
+    server.handler = handler
+    authenticator = HttpAuthenticator(Http(url=server.url, method=method), "here", SYSTEM)
+    await authenticator.start()
+    assert await authenticator.check(dataclasses.replace(attempt("c", "jo"), password=b"\xffpass")) is Pass.UNAVAILABLE
+    await authenticator.stop()
+    assert not heard
+    assert "isn't asked: the password isn't UTF-8 text" in caplog.text
+    assert "xff" not in caplog.text
 
 
 async def test_only_so_many_questions_are_under_way(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,6 +324,22 @@ def test_settings_that_cant_be_used_are_refused(tmp_path: Path) -> None:
             Service(Http(url="https://a", body={}, headers={"X-User": "x"}, headers_file=headers_file), (), "here")
 
 
+async def test_a_redis_that_is_late_is_said_to_be(caplog: pytest.LogCaptureFixture) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as late:
+        settings = Redis(url=f"redis://127.0.0.1:{late.sockets[0].getsockname()[1]}", request_timeout=0.1)
+        users = RedisAuthenticator(settings, "here", Passwords(HashPool(), Verified(), ""), SYSTEM)
+        await users.start()
+        asked = users.check(attempt("c", "jo", "pw"))
+        assert isinstance(asked, Coroutine)
+        assert await asked is Pass.UNAVAILABLE
+        await users.stop()
+    assert "here: Redis doesn't answer: nothing within request_timeout, 0.1 s" in caplog.text
+
+
 # --- an issuer's keys -----------------------------------------------------------------------------------------------
 
 
@@ -283,6 +379,19 @@ async def test_keys_stay_until_others_were_fetched(server: Server, caplog: pytes
     assert "a" not in keys
     assert keys.get(None) is keys.get("c")
     await keys.stop()
+
+
+async def test_an_issuer_that_is_late_is_said_to_be(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        await asyncio.sleep(60)
+        return web.Response()
+
+    server.handler = handler
+    monkeypatch.setattr(jwks, "FETCH_MAX_S", 0.1)
+    await KeySet(server.url, 3600.0, "here").refresh()
+    assert "here.endpoint: the keys can't be had: no answer within 0.1 s" in caplog.text
 
 
 async def test_who_waits_for_keys_waits_for_one_question(server: Server) -> None:
