@@ -15,7 +15,7 @@ from msgspec import Meta
 from flockmq.auth import bans, hashing, scram, sources
 from flockmq.auth.index import SortedKeys
 from flockmq.auth.pool import HashPool
-from flockmq.auth.rules import Rules, glob
+from flockmq.auth.rules import glob, meant
 from flockmq.auth.settings import HashAlgorithm, Rule
 from flockmq.auth.users import disabled, enabled, is_disabled
 from flockmq.bounds import AUTH_PAGE_MAX, BAN_PATTERNS_MAX, PASSWORD_MAX_BYTES, RULES_MAX_BYTES
@@ -266,7 +266,7 @@ class Admin:
         if not self._rules_matter:
             raise Unused('nothing in authorization.sources asks for rules: add one of type "built_in_database"')
         try:
-            Rules(rules)
+            meant(rules)
         except ValueError as error:
             raise Invalid("rules", str(error)) from None
         raw = sources.encoded(rules)

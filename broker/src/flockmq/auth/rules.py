@@ -25,6 +25,7 @@ from flockmq.auth.rule_index import HASH, PLUS, Levels, RuleIndex, Who
 from flockmq.auth.settings import Rule, Some
 from flockmq.auth.template import Template
 from flockmq.bounds import RULES_OF_ONE_MAX
+from flockmq.mqtt.topics import unwrap
 from flockmq.session.peer import UNKNOWN
 from flockmq.session.port import PUBLISH, SUBSCRIBE
 
@@ -99,6 +100,18 @@ class Rules:
             if rule.holds(subject, action, qos, retain) and pattern.fits(subject, rule.permits, action, topic, levels):
                 return rule.permits
         return None
+
+
+def meant(rules: Sequence[Rule]) -> Rules:
+    """Rules that somebody says. Raises ValueError, also for a topic that fits nothing, as what is held against rules
+    stands behind `$share/GROUP/` and its like. (In the log there may be such topics, of an older release: they go on
+    fitting nothing.)"""
+    for place, rule in enumerate(rules, start=1):
+        for topic in rule.topics:
+            prefix, mend = _prefixed(topic)
+            if prefix:
+                raise ValueError(f"rule {place}: topic {topic!r} fits nothing: {prefix} isn't looked at; write {mend}")
+    return Rules(rules)
 
 
 def digest(*parts: bytes) -> bytes:
@@ -248,6 +261,17 @@ def _check_filter(text: str) -> None:
             raise ValueError(f"topic {text!r}: '+' must be a whole level, and '#' the whole last one")
 
 
+def _prefixed(text: str) -> tuple[str, str]:
+    """What a topic begins with that no rule sees, and what to write instead; or two times nothing."""
+    equal = "eq " if text.startswith("eq ") else ""
+    said = text.removeprefix(equal)
+    for prefix in ("$share/", "$exclusive/", "$delayed/"):
+        if said.startswith(prefix):
+            wrapped, behind = (part.decode() for part in unwrap(said.encode()))
+            return (wrapped, repr(equal + behind)) if wrapped else (said, "what stands behind it")
+    return "", ""
+
+
 def _fits(own: Levels, permits: bool, action: int, asked: Levels) -> bool:
     if _is_system(asked[0]) and own[0] in (PLUS, HASH):
         return False
@@ -357,8 +381,8 @@ def claimed(value: object) -> Rules:
         said = [
             {"permit": "allow", "action": names[name], "topics": topics} for name, topics in lists.items() if topics
         ]
-        return Rules([msgspec.convert(rule, Rule) for rule in said])
-    return Rules([_own(rule) for rule in msgspec.convert(value, tuple[_Claimed, ...])])
+        return meant([msgspec.convert(rule, Rule) for rule in said])
+    return meant([_own(rule) for rule in msgspec.convert(value, tuple[_Claimed, ...])])
 
 
 def _own(rule: _Claimed) -> Rule:

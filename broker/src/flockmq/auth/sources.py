@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from flockmq.auth.outside import Service, Unanswered
-from flockmq.auth.rules import CLIENT_VALUES, Rules, Subject
+from flockmq.auth.rules import CLIENT_VALUES, Rules, Subject, meant
 from flockmq.auth.settings import FileSource, HttpSource, Rule
 from flockmq.bounds import CONFIG_MAX_BYTES, RULES_COMPILED_MAX
 from flockmq.clock import Clock
@@ -132,7 +132,7 @@ def file_rules(settings: FileSource, where: str) -> Rules:
     if settings.path is not None:
         rules, source = read_rules(settings.path, f"{where}.path"), str(settings.path)
     try:
-        return Rules(rules)
+        return meant(rules)
     except ValueError as error:
         raise ConfigError(f"{source}: {error}") from None
 

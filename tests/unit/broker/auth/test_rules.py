@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flockmq.auth.rule_index import RuleIndex
-from flockmq.auth.rules import Rules, Subject, claimed, covers, overlaps
-from flockmq.auth.settings import Rule
+from flockmq.auth.rules import Rules, Subject, claimed, covers, meant, overlaps
+from flockmq.auth.settings import FileSource, Rule
+from flockmq.auth.sources import LogRules, encoded, file_rules
+from flockmq.errors import ConfigError
 from flockmq.session.port import PUBLISH, SUBSCRIBE
 
 JO = Subject("meter-1", "jo", "10.1.2.3", "meter.example")
@@ -146,6 +148,34 @@ def test_a_denial_with_a_placeholder_holds_for_strange_names_too() -> None:
 def test_a_rule_that_cant_be_meant_is_refused(rule: Rule, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Rules([rule])
+
+
+@pytest.mark.parametrize(
+    ("topic", "why"),
+    [
+        ("$share/g/open", r"rule 2: topic '\$share/g/open' fits nothing: \$share/g/ isn't looked at; write 'open'"),
+        ("$exclusive/a/${username}/#", r"\$exclusive/ isn't looked at; write 'a/\$\{username\}/#'"),
+        ("$delayed/5/$exclusive/a", r"\$delayed/5/\$exclusive/ isn't looked at; write 'a'"),
+        ("eq $share/+/#", r"topic 'eq \$share/\+/#' fits nothing: \$share/\+/ isn't looked at; write 'eq #'"),
+        ("$share/#", r"\$share/# isn't looked at; write what stands behind it"),
+    ],
+)
+def test_a_rule_about_what_no_rule_sees_is_refused_where_it_is_said(topic: str, why: str) -> None:
+    rules = (allow("a"), deny(topic))
+    with pytest.raises(ValueError, match=why):
+        meant(rules)
+    with pytest.raises(ConfigError, match=rf"here\.rules: .*{why}"):
+        file_rules(FileSource(rules=rules), "here")
+    with pytest.raises(ValueError, match="fits nothing"):
+        claimed([{"permission": "allow", "topic": topic}])
+    with pytest.raises(ValueError, match="fits nothing"):
+        claimed({"sub": [topic]})
+
+
+def test_one_that_an_older_release_left_in_the_log_goes_on_fitting_nothing() -> None:
+    left = encoded((deny("$share/g/a"), allow("a")))
+    log = LogRules(lambda key: left if key == ("all", "") else None)
+    assert log.decide(JO, SUBSCRIBE, b"a", 0, False) is True
 
 
 # --- against a naive model ------------------------------------------------------------------------------------------

@@ -177,6 +177,13 @@ async def test_lists_are_paged(site: Site) -> None:
         assert "limit" in answer["error"]
 
 
+async def test_a_rule_about_what_no_rule_sees_is_refused(site: Site) -> None:
+    rules = [{"permit": "deny", "topics": ["$share/g/open"]}]
+    status, answer = await site.ask("PUT", "/rules/all", {"rules": rules})
+    assert status == 400
+    assert "topic '$share/g/open' fits nothing: $share/g/ isn't looked at; write 'open'" in answer["error"]
+
+
 async def test_rules_of_one_are_replaced_shown_and_removed(site: Site) -> None:
     rules = [{"permit": "allow", "topics": ["a/#"]}, {"permit": "deny"}]
     for path, of, who in (
