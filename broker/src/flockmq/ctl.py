@@ -578,6 +578,8 @@ class Api:
         parts = urlsplit(url)
         assert parts.hostname is not None, "it was read"
         self._url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        if cacert is not None and parts.scheme != "https":
+            raise ConfigError("--cacert: says whom to trust with https; give an https --url, or leave it away")
         self._tls = _trust(cacert) if parts.scheme == "https" else None
         self._host, self._port = parts.hostname, parts.port
         self._key = key

@@ -12,6 +12,7 @@ import pytest
 
 from flockmq import ctl
 from flockmq.ctl import KEY_VARIABLE, CtlError, _state
+from flockmq.errors import ConfigError
 from flockmq.management import alarms
 from unit.broker.management.harness import serving
 from unit.broker.management.test_alarms import LOST, AlarmedNode
@@ -40,6 +41,11 @@ async def test_alarms_are_listed_and_ended(
     assert capsys.readouterr().out == ""
     with pytest.raises(CtlError, match=f"there is no alarm {LOST.name!r}"):
         await run("alarms", "end", LOST.name)
+
+
+async def test_whom_to_trust_is_said_with_https_only(run: Run) -> None:
+    with pytest.raises(ConfigError, match=r"--cacert: says whom to trust with https; give an https --url"):
+        await run("--cacert", "/nowhere", "alarms", "list")
 
 
 @pytest.mark.parametrize(
