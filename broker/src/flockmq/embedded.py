@@ -30,7 +30,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from flockmq import bounds, tasks
-from flockmq.errors import RedisUnreachable, UserError
+from flockmq.errors import ConfigError, RedisUnreachable, UserError
 from flockmq.logs import Retrying
 from flockmq.processes import die_with_parent, how_it_ended, last_lines
 
@@ -237,7 +237,8 @@ def _locked_log(folder: Path) -> IO[bytes]:
     except BlockingIOError:
         raise UserError(f"node.data_dir: {folder} is in use by another node; name another by --data-dir") from None
     except OSError as error:
-        raise UserError(f"node.data_dir: {folder} can't be written: {error.strerror}") from None
+        why = f"{folder} can't be written: {error.strerror}"
+        raise ConfigError(f"node.data_dir: {why}; name a folder that can be, by --data-dir") from None
     return log_file
 
 

@@ -52,5 +52,6 @@ def test_an_address_in_use_is_one_line_and_exit_code_4(
 def test_a_data_folder_that_can_not_be_made_is_named(flockmq: Commands, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, line = flockmq.refused("run", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "file"))
-    assert code == 1
-    assert line == f"node.data_dir: {tmp_path / 'file' / 'valkey'} can't be written: Not a directory"
+    assert code == 2
+    why = f"{tmp_path / 'file' / 'valkey'} can't be written: Not a directory"
+    assert line == f"node.data_dir: {why}; name a folder that can be, by --data-dir"
