@@ -47,7 +47,7 @@ HELD: Final = "quota.held"
 ELSEWHERE: Final = "quota.elsewhere"
 PREFIX: Final = "user-over-quota/"
 _ANONYMOUS: Final = "(anonymous)"
-_MIB: Final = 1024 * 1024
+_UNITS: Final = ((1024 * 1024, "MiB"), (1024, "KiB"))
 
 
 class UserRow(msgspec.Struct, frozen=True, array_like=True):
@@ -304,8 +304,16 @@ def _used_up(held: Held, limits: Held) -> str:
 
 def _amount(kind: str, amount: int, limit: int) -> str:
     if kind.endswith("_bytes"):
-        return f"its {kind} ({amount / _MIB:.1f} of {limit / _MIB:.1f} MiB)"
+        return f"its {kind} ({_sizes(amount, limit)})"
     return f"its {kind} ({amount} of {limit})"
+
+
+def _sizes(amount_bytes: int, limit_bytes: int) -> str:
+    """In the largest unit of which the limit has one."""
+    for size, unit in _UNITS:
+        if limit_bytes >= size:
+            return f"{amount_bytes / size:.1f} of {limit_bytes / size:.1f} {unit}"
+    return f"{amount_bytes} of {limit_bytes} bytes"
 
 
 def _rows(users: dict[bytes, Held]) -> list[UserRow]:

@@ -16,7 +16,7 @@ from flockmq.bounds import QUOTA_RETAINED_SHOWN_BYTES, RETAINED_MESSAGE_BYTES
 from flockmq.config.schema import Quotas as Settings
 from flockmq.config.values import read
 from flockmq.errors import ConfigError
-from flockmq.node.quotas import PREFIX, UserQuotas, name_of
+from flockmq.node.quotas import PREFIX, UserQuotas, _used_up, name_of
 from flockmq.node.retained import Retained
 from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, Held, Quotas, Room, Usage, default_limits
 from flockmq.rlog.memory import Memory
@@ -155,6 +155,15 @@ async def test_an_alarm_names_who_is_over_until_there_is_room() -> None:
     look(network, nodes)
     assert nodes[0].alarms == {}
     assert [node.alarms for node in nodes[1:]] == [{}] * 3, "the leader raises it"
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown"),
+    [(300, "450 of 300 bytes"), (3 * 1024, "4.5 of 3.0 KiB"), (3 * MIB, "4.5 of 3.0 MiB"), (0, "0 of 0 bytes")],
+)
+def test_a_size_is_shown_in_a_unit_that_fits(limit: int, shown: str) -> None:
+    limits = UNLIMITED._replace(retained_bytes=limit)
+    assert _used_up(Held(retained_bytes=limit * 3 // 2), limits) == f"its retained_bytes ({shown})"
 
 
 async def test_so_many_alarms_stand_at_most() -> None:
