@@ -345,6 +345,8 @@ SENTINELS_WORD_MAX_S: Final = 0.5
 # --- shared, exclusive and delayed ----------------------------------------------------------------------------------
 SHARED_TURNS_MAX: Final = 65_536
 """Publishers, for each group, whose turn or sticky member is known; the oldest start anew."""
+SHARED_DEALS_MAX: Final = 64
+"""Of so many groups it is kept to whom a QoS 2 message goes; of more it may be dealt out anew when it comes again."""
 SHARED_COUNTS_S: Final = 0.1
 """How many members a group has here is written at most so often."""
 SHARED_RETRY_S: Final = 1.0

@@ -186,12 +186,18 @@ class Lanes(Courier):
             return False
         return self._lane_to(slot).takes(LETTER_BYTES + chunk_bytes)
 
-    def put_shared(self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> bool:
+    def put_shared(
+        self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None], origin: bytes = b""
+    ) -> bool:
         if not self.takes_shared(slot, len(chunk)):
             return False
         since_s = self._now_s() if grows_old(version) else 0.0
-        number, order = self._next_number(), self._next_order()
-        self._lane_to(slot).post(Posted(self.source, number, b"", version, chunk, [slot], order, on_accepted, since_s))
+        if origin:
+            source, number = source_of(origin), number_of(origin)
+        else:
+            source, number = self.source, self._next_number()
+        order = self._next_order()
+        self._lane_to(slot).post(Posted(source, number, b"", version, chunk, [slot], order, on_accepted, since_s))
         return True
 
     def _lanes_of(self, fan: Fanout) -> list[Lane]:

@@ -44,7 +44,7 @@ class Questions:
             return
         if isinstance(question, wire.Receive):
             self._holding.now()
-            origin = session.receive(question.packet_id)
+            origin = session.receive(question.packet_id, question.deals)
             self._holding.seal()
             self._holding.settle(session.journal.slot, partial(answer, wire.encode(origin)))
         elif sink.waiting is None:

@@ -110,11 +110,12 @@ class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Receive(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A QoS 2 PUBLISH came under this packet id: answered with the origin it is published under, 16 bytes, or, where
-    too many wait for their PUBREL, with none.
+    """A QoS 2 PUBLISH came under this packet id: answered with the origin it is published under, 16 bytes, and behind
+    it the deals (`session.deals`) with which it came first, or, where too many wait for their PUBREL, with none.
     """
 
     packet_id: int
+    deals: bytes = b""
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True, tag=3):

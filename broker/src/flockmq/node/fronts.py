@@ -19,10 +19,12 @@ from flockmq.home import wire
 from flockmq.home.asking import Answered
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_delayed
 from flockmq.node.standing import Judge
 from flockmq.session.channel import Channel
 from flockmq.session.front import Front, without_qos0
 from flockmq.session.inbound import Inbound
+from flockmq.session.origin import ORIGIN_BYTES
 from flockmq.session.session import Session
 from flockmq.session.sink import LAGGING, Sink
 from flockmq.session.slotted import slot_of
@@ -222,10 +224,14 @@ class Fronts:
             place.changes += 1
 
     def remember(self, inbound: Inbound, token: int) -> None:
-        """Have its home remember a QoS 2 message before it is published, and say under which origin it is."""
+        """Have its home remember a QoS 2 message before it is published, and say under which origin it is, and to whom
+        of shared subscriptions."""
         assert inbound.session is not None
-        client_id = inbound.session.client_id
-        question = wire.Receive(inbound.message.packet_id)
+        client_id, message, router = inbound.session.client_id, inbound.message, inbound.channel.router
+        deals = b""
+        if router.shared.is_used() and not is_delayed(message.topic):
+            deals = router.shared.propose(router.route(message.topic).fanout.groups, message, client_id)
+        question = wire.Receive(message.packet_id, deals)
         self.homes.ask(client_id, token, question, partial(self._remembered, inbound))
 
     def _remembered(self, inbound: Inbound, answer: bytes) -> None:
@@ -234,7 +240,7 @@ class Fronts:
             return
         origin = wire.decode_origin(answer)
         if origin:
-            inbound.message.origin = origin
+            inbound.message.origin, inbound.message.deals = origin[:ORIGIN_BYTES], origin[ORIGIN_BYTES:]
             inbound.remembered()
         else:
             inbound.logged(Reason.QUOTA_EXCEEDED)

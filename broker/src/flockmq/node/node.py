@@ -244,6 +244,7 @@ class Node(NodePort):
             router, self.retaining.retain_left, self._delay_left, self.spawn, self.reactor.soon, clock.monotonic
         )
         router.shared.on_refused = self.publishing.share
+        router.shared.keeps_deals = cluster.version.gate(2)
         self.homes.on_will = partial(self.publish_left, accepted=_nobody_waits)
         self.feeds = Feeds(self.retained, Giving(router), self.retaining.caught_up, self.reactor.soon, cluster_clock)
         self.hosting = None if store is None else Hosting(self, store, router, zones, cluster_clock)

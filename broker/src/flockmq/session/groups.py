@@ -77,11 +77,11 @@ class Roster:
 
 
 class Group:
-    """All members of one shared subscription on this node, or in one slot whose home it is. `peers` (None: this node)
-    have the numbers below `ends`, in turn, as of the count of changes `laid_out`.
+    """All members of one shared subscription on this node, or in one slot whose home it is. `peers` (None: this node),
+    by `names`, have the numbers below `ends`, in turn, as of the count of changes `laid_out`.
     """
 
-    __slots__ = ("away", "connected", "ends", "filter", "laid_out", "peers", "topic_filter", "turn")
+    __slots__ = ("away", "connected", "ends", "filter", "laid_out", "names", "peers", "topic_filter", "turn")
 
     def __init__(self, share_filter: bytes) -> None:
         self.filter = share_filter
@@ -89,6 +89,7 @@ class Group:
         self.connected = Roster()
         self.away = Roster()
         self.peers: list[Peer | None] = []
+        self.names: list[str] = []
         self.ends: list[int] = []
         self.laid_out: int = -1
         self.turn: int = -1
@@ -255,6 +256,10 @@ class Groups:
         """Some member of one of the groups is on another node."""
         return any(group.filter in self._elsewhere for group in groups)
 
+    def owner(self, group: Group, target: Target) -> str:
+        """Whose member was picked: by its incarnation, or its slot."""
+        return self.me if target.peer is None else group.names[group.peers.index(target.peer)]
+
     # Picking.
 
     def lay_out(self, group: Group) -> int:
@@ -272,6 +277,7 @@ class Groups:
     def _number_those(self, group: Group, nodes: dict[str, tuple[int, int]], away: bool) -> bool:
         """Those who are connected, or those who aren't; False: some node isn't known as a member yet."""
         group.peers = []
+        group.names = []
         group.ends = []
         end = 0
         complete = True
@@ -294,6 +300,7 @@ class Groups:
                     continue
             end += count
             group.peers.append(peer)
+            group.names.append(name)
             group.ends.append(end)
         return complete
 
@@ -366,6 +373,16 @@ class Groups:
             self._remember(key, target)
         assert target.subscription is not None
         return target.subscription
+
+    def dealt_here(self, group: Group, number: int, publisher: bytes) -> Target | None:
+        """The member here for a number that was dealt to this node; None: nobody is a member here any more."""
+        if not group.members_here():
+            return None
+        if self.strategy == STICKY and self.lay_out(group):
+            stuck = self._stick(group, publisher)
+            if stuck.peer is None:
+                return stuck
+        return Target(None, self.member_here(group, number), number)
 
     def _passing_over(self, group: Group, number: int) -> Subscription:
         """The member of that number, or a near one that keeps up where it doesn't; hashes allow no choice."""

@@ -3,7 +3,8 @@
     field               value
     m                   what CONNECT said of the session, and what must never be used twice (`Meta`)
     q, sequence (8)     a message of QoS ≥ 1 on its way to the client, until its exchange is complete
-    r, packet id (2)    the origin (16) of a QoS 2 message from the client, until PUBREL
+    r, packet id (2)    the origin (16) of a QoS 2 message from the client, until PUBREL; behind it to whom it goes of
+                        shared subscriptions (`session.deals`), from cluster version 2 on
     s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), and whether it is owed what is
                         retained; its encoded identifiers
     o, filter           of what is retained and owed to that subscription: the topic up to which all was put
@@ -239,7 +240,7 @@ def received_field(packet_id: int) -> bytes:
 
 def received_of(field: bytes, origin: bytes) -> int:
     """The packet id. Raises ValueError for what no version of ours wrote."""
-    if len(field) != 3 or len(origin) != ORIGIN_BYTES:
+    if len(field) != 3 or len(origin) < ORIGIN_BYTES:
         raise ValueError(f"a QoS 2 message in a field of {len(field)} bytes, of an origin of {len(origin)}")
     return int.from_bytes(field[1:], "big")
 

@@ -37,7 +37,7 @@ from flockmq.session.journal import (
     unsubscribed_field,
 )
 from flockmq.session.limits import DEFAULT, Limits
-from flockmq.session.origin import derived_origin, origin_of, session_source
+from flockmq.session.origin import ORIGIN_BYTES, derived_origin, origin_of, session_source
 from flockmq.session.router import Router
 from flockmq.session.session import LATER, Session
 from flockmq.session.settling import DROPPED, PUBREL, PUBREL_UNKNOWN, settled
@@ -143,7 +143,7 @@ class JournaledSession(Session):
         self.ledger = ledger
         self.meta = meta
         self.origins: dict[int, bytes] | None = None
-        """Packet id → origin of the QoS 2 messages from the client whose PUBREL hasn't come."""
+        """Packet id → origin, and deals behind it, of the QoS 2 messages from the client whose PUBREL hasn't come."""
         self.owed: set[bytes] | None = None
         self.given: dict[bytes, bytes] | None = None
         """Filter of those that are owed → topic up to which all was put."""
@@ -441,15 +441,16 @@ class JournaledSession(Session):
         """
         self.meta.sender = session_source(nonce)
 
-    def receive(self, packet_id: int) -> bytes:
-        """The origin of the message that the client publishes under this packet id, the same if it does so again before
-        PUBREL; b"": too many await their PUBREL. It may be used when the next barrier was answered.
+    def receive(self, packet_id: int, deals: bytes = b"") -> bytes:
+        """The origin of the message that the client publishes under this packet id, and the deals behind it that were
+        proposed first, the same if it does so again before PUBREL; b"": too many await their PUBREL. It may be used
+        when the next barrier was answered.
         """
         origins = self.origins
         if origins is not None and packet_id in origins:
             return origins[packet_id]
         now_s = self.sink.now_s()
-        if self._ended or not self.may_receive(now_s) or not self._may_note(QUEUED_MESSAGE_BYTES):
+        if self._ended or not self.may_receive(now_s) or not self._may_note(QUEUED_MESSAGE_BYTES + len(deals)):
             return b""
         if origins is None:
             self.origins = origins = {}
@@ -457,7 +458,8 @@ class JournaledSession(Session):
         if self._last_number > self.meta.numbers:
             self.meta.numbers = self._last_number + NUMBERS_RESERVED
             self._write_meta()
-        origins[packet_id] = origin_of(self.meta.sender, self._last_number)
+        origins[packet_id] = origin_of(self.meta.sender, self._last_number) + deals
+        self._noted_bytes += len(deals)
         self.remember(packet_id, now_s)
         self.journal.put(self.client_id, received_field(packet_id), origins[packet_id])
         self.count()
@@ -475,7 +477,7 @@ class JournaledSession(Session):
         if not super()._release(packet_id):
             return False
         assert self.origins is not None
-        del self.origins[packet_id]
+        self._noted_bytes -= len(self.origins.pop(packet_id)) - ORIGIN_BYTES
         self.journal.delete(self.client_id, received_field(packet_id))
         return True
 
@@ -483,6 +485,7 @@ class JournaledSession(Session):
         if self.origins is None:
             self.origins = {}
         self.origins[packet_id] = origin
+        self._noted_bytes += len(origin) - ORIGIN_BYTES
         self.remember(packet_id, now_s)
 
     # Durability.

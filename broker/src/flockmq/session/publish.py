@@ -117,14 +117,16 @@ def aged(packet: bytes, waited_s: int) -> bytes:
 class Publish:
     """A message: `version` is that of `packet` (4 stands for 3.1 and 3.1.1 too); `properties` without their length;
     the payload is what stands in `packet` from `payload_at` on; `expiry_s` is the Message Expiry Interval or NO_EXPIRY.
-    `origin`: its id where it has one from its publisher's session (`session.origin`), and `publisher`: the client id
-    that no-local asks for, where its connection isn't here; else b"". `author`: of one that is retained, where it has
-    one (`rlog.authors`); `user`: whose quota it takes if it is retained, None where nobody has one.
+    `origin`: its id where it has one from its publisher's session (`session.origin`), `deals`: to whom it goes then of
+    shared subscriptions, where that is kept (`session.deals`), and `publisher`: the client id that no-local asks for,
+    where its connection isn't here; else b"". `author`: of one that is retained, where it has one (`rlog.authors`);
+    `user`: whose quota it takes if it is retained, None where nobody has one.
     """
 
     __slots__ = (
         "_forms",
         "author",
+        "deals",
         "expiry_s",
         "origin",
         "packet",
@@ -161,6 +163,7 @@ class Publish:
         self.payload_at = payload_at
         self.expiry_s = expiry_s
         self.origin: bytes = b""
+        self.deals: bytes = b""
         self.publisher: bytes = b""
         self.author: bytes = b""
         self.user: bytes | None = None

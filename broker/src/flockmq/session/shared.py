@@ -6,6 +6,11 @@ picked, flags, and whole PUBLISH packets; that node gives it to its member of th
 lasts the item goes to its slot, by the courier (`session.slotted`). If there is no member any more the item is passed
 on, SHARED_HOPS_MAX times: while the log takes nothing, nobody hears where members left.
 
+A QoS 2 message of a session that lasts has its member before it is published (`propose`): its session's home keeps who
+that is, so a repeat goes there again, from whatever node, and is known there by its id (`session.deals`). Only where
+that node is gone, or nothing was kept, it is dealt out anew, once by each node, and without an id: a slot that had a
+later one would take it for a repeat.
+
 What always holds: a message is put to one member, or counted as dropped; one that is acknowledged is with a member,
 durably where its session lasts, or in the resend buffer of the link to its node. Pure.
 """
@@ -16,10 +21,11 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from flockmq.bounds import SHARED_HOPS_MAX
+from flockmq.bounds import SHARED_DEALS_MAX, SHARED_HOPS_MAX
 from flockmq.mqtt import frame
 from flockmq.mqtt.errors import malformed
 from flockmq.mqtt.frame import remaining_length, varint
+from flockmq.session import deals
 from flockmq.session.groups import (
     HASH_CLIENTID,
     HASH_TOPIC,
@@ -30,6 +36,7 @@ from flockmq.session.groups import (
     Groups,
     Target,
 )
+from flockmq.session.origin import ORIGIN, ORIGIN_BYTES
 from flockmq.session.publish import Publish, Stored, packet_id_offset, parse_publish, topic_of, transcode_run
 from flockmq.session.session import AWAITS_PUBACK, Session
 from flockmq.session.sink import CONGESTED, FLOWING, Peer
@@ -60,6 +67,8 @@ class Shared(Groups):
         self.on_refused: Callable[[Group, Publish, Callable[[], None]], None] = _stays_dropped
         """Nobody of the group had room for a message that can't be refused, and it was counted as dropped; with whom to
         tell when somebody has it."""
+        self.keeps_deals: Callable[[], bool] = _never
+        """All nodes understand them."""
         self._returned: list[Stored] = []
         self._returning: bool = False
 
@@ -128,11 +137,24 @@ class Shared(Groups):
         """One message, to one member: 1 if it is on another node, which will call `on_accepted` (at QoS ≥ 1), 0 if not;
         -1: there was no room for it. Where one node or member has no room another is tried.
         """
-        counters = self._router.counters
+        if message.deals:
+            deal = deals.find(message.deals, group.filter)
+            if deal is not None:
+                return self._dispatch_once(group, deal, message, publisher, on_accepted)
         if self.lay_out(group) == 0:
-            counters.dropped_no_member += 1
+            self._router.counters.dropped_no_member += 1
             return 0
         target = self.pick(group, b"" if publisher is None else publisher.client_id(), message.topic)
+        return self._dispatch_to(target, group, message, publisher, on_accepted)
+
+    def _dispatch_to(
+        self,
+        target: Target,
+        group: Group,
+        message: Publish,
+        publisher: Publisher | None,
+        on_accepted: Callable[[], None],
+    ) -> int:
         full: list[Peer] = []
         for _ in range(_TRIES_MAX):
             peer = target.peer
@@ -149,14 +171,91 @@ class Shared(Groups):
             if another is None:
                 break
             target = another
-        counters.dropped_no_room += 1
+        self._router.counters.dropped_no_room += 1
         return -1
+
+    # Once.
+
+    def propose(self, groups: list[Group], message: Publish, publisher: bytes) -> bytes:
+        """To whom a QoS 2 message is to be dealt out, where there is room now; its session's home keeps it."""
+        if not groups or not self.keeps_deals():
+            return b""
+        proposed: list[bytes] = []
+        for group in groups[:SHARED_DEALS_MAX]:
+            if self.lay_out(group):
+                target = self._with_room(group, self.pick(group, publisher, message.topic), message)
+                proposed.append(deals.encoded(group.filter, self.owner(group, target), target.number))
+        return b"".join(proposed)
+
+    def _with_room(self, group: Group, target: Target, message: Publish) -> Target:
+        """Or another one that has it, if there is any; a member here is asked when it gets the message."""
+        full: list[Peer] = []
+        other: Target | None = target
+        while other is not None and len(full) < _TRIES_MAX:
+            peer = other.peer
+            if peer is None or peer.takes(_size(group, message)):
+                return other
+            full.append(peer)
+            other = self.another(group, full)
+        return target
+
+    def _dealt_to(self, deal: deals.Deal) -> Peer | None:
+        return None if deal.owner == self.me else self.find_peer(deal.owner)
+
+    def _dispatch_once(
+        self,
+        group: Group,
+        deal: deals.Deal,
+        message: Publish,
+        publisher: Publisher | None,
+        on_accepted: Callable[[], None],
+    ) -> int:
+        """As `dispatch`, never -1: to whom it was dealt, and to nobody else if that took it."""
+        name = deals.origin_in(message.origin, group.filter)
+        peer = self._dealt_to(deal)
+        if peer is not None:
+            item = wrap(group.filter, deal.number, 0, message.packet)
+            if peer.put_once(message.version | SHARED, name, item, on_accepted):
+                self._router.counters.messages_forwarded += 1
+                self._pause_for(peer, publisher)
+                return 1
+            asked = -1
+            self._router.counters.dropped_no_room += 1
+        elif not self._router.origins.is_new(name):  # this node dealt it out
+            return 0
+        else:
+            asked = self._deal_here(group, deal, message, publisher, on_accepted)
+        if asked < 0:
+            self.on_refused(group, _without_id(message), on_accepted)
+            return 1
+        return asked
+
+    def _deal_here(
+        self,
+        group: Group,
+        deal: deals.Deal,
+        message: Publish,
+        publisher: Publisher | None,
+        on_accepted: Callable[[], None],
+    ) -> int:
+        """As `dispatch`. It was dealt to this node, or to one that is gone."""
+        if deal.owner == self.me:
+            here = self.dealt_here(group, deal.number, b"" if publisher is None else publisher.client_id())
+            if here is not None:
+                return self._dispatch_to(here, group, message, publisher, on_accepted)
+        return self.dispatch(group, _without_id(message), publisher, on_accepted)
 
     def make_room(self, groups: list[Group], message: Publish) -> bool:
         """Each group has somebody who takes this message now, or nobody at all. A member here is cut off for want of
         room where no other has any; False: some group is left without room.
         """
         for group in groups:
+            deal = deals.find(message.deals, group.filter)
+            peer = None if deal is None else self._dealt_to(deal)
+            if peer is not None:
+                if not peer.takes(ORIGIN_BYTES + _size(group, message)):
+                    return False
+                continue
             tries = 0
             while self.lay_out(group) and not self._has_room(group, message):
                 here = group.members_here()
@@ -170,7 +269,7 @@ class Shared(Groups):
         size = len(message.packet)
         for peer in group.peers:
             if peer is not None:
-                if peer.takes(_ITEM.size + len(group.filter) + size):
+                if peer.takes(_size(group, message)):
                     return True
             elif any(member.qos == 0 or member.session.takes(size) for member in group.members_here()):
                 return True
@@ -199,13 +298,19 @@ class Shared(Groups):
         return taken
 
     def take(self, version: int, chunk: bytes) -> None:
-        """Items that another node forwarded, for members here. Raises PacketError for what no node of ours sends."""
-        for item in unwrap(chunk):
+        """Items that another node forwarded, for members here; each behind its id, where `version` says so, and then
+        taken once. Raises PacketError for what no node of ours sends.
+        """
+        plain = version & ~ORIGIN
+        names: list[bytes] = []
+        for place, item in enumerate(_items(version, chunk, names)):
+            if names and not self._router.origins.is_new(names[place]):
+                continue
             group = self.groups.get(item.filter)
             if group is None:
-                self.pass_on(item, version, None)
+                self.pass_on(item, plain, None)
             else:
-                self.deal(group, item, version)
+                self.deal(group, item, plain)
 
     def deal(self, group: Group, item: Item, version: int) -> None:
         """To the member here of that number, or, where it has no room, to any other. Raises PacketError."""
@@ -242,10 +347,13 @@ class Shared(Groups):
 
     def returned(self, version: int, chunk: bytes) -> None:
         """Items for a node that was purged before it accepted them: other members get them."""
-        for item in unwrap(chunk):
+        names: list[bytes] = []
+        for place, item in enumerate(_items(version, chunk, names)):
+            if names and not self._router.origins.is_new(names[place]):
+                continue
             group = self.group(item.filter)
             for packet in _packets(item.run):
-                self._again(group, _message(packet, version))
+                self._again(group, _message(packet, version & ~ORIGIN))
 
     def left_by(self, session: Session) -> list[Stored]:
         """The session is ending: its QoS 1 messages that weren't acknowledged, and of QoS 2 those that were never sent,
@@ -318,9 +426,18 @@ def wrap(share_filter: bytes, number: int, flags: int, run: bytes) -> bytes:
 
 def unwrap(chunk: bytes) -> list[Item]:
     """Raises PacketError."""
+    return _items(0, chunk, [])
+
+
+def _items(version: int, chunk: bytes, names: list[bytes]) -> list[Item]:
+    """`names` gets the ids before them, where `version` says that there are. Raises PacketError."""
     items: list[Item] = []
     at = 0
+    name_bytes = ORIGIN_BYTES if version & ORIGIN else 0
     while at < len(chunk):
+        if name_bytes:
+            names.append(chunk[at : at + name_bytes])
+            at += name_bytes
         filter_at = at + _ITEM.size
         if filter_at > len(chunk):
             raise malformed("a shared delivery that is cut")
@@ -331,6 +448,11 @@ def unwrap(chunk: bytes) -> list[Item]:
             raise malformed("a shared delivery that is cut")
         items.append(Item(chunk[filter_at:run_at], number, flags, chunk[run_at:at]))
     return items
+
+
+def _size(group: Group, message: Publish) -> int:
+    """Of an item that one message makes."""
+    return _ITEM.size + len(group.filter) + len(message.packet)
 
 
 def without_identifiers(packet: bytes) -> bytes:
@@ -367,9 +489,17 @@ def _message(packet: bytes, version: int) -> Publish:
     return parse_publish(packet, 0, body, len(packet), version)
 
 
+def _without_id(message: Publish) -> Publish:
+    return _message(message.packet, message.version)
+
+
 def _stays_dropped(group: Group, message: Publish, accepted: Callable[[], None]) -> None:
     """Until somebody tries it again."""
     accepted()
+
+
+def _never() -> bool:
+    return False
 
 
 def _nobody_waits() -> None:

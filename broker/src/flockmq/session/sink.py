@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
+from flockmq.session.origin import ORIGIN
+
 if TYPE_CHECKING:
     from flockmq.session.fanout import Fanout
     from flockmq.session.publish import Publish
@@ -95,6 +97,10 @@ class Peer(Sink):
         """
         raise NotImplementedError(type(self).__name__)
 
+    def put_once(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        """The same of a shared delivery that whoever gets it is to take once, by this id."""
+        return self.put_acknowledged(version | ORIGIN, origin + packet, on_accepted)
+
     def put_until_accepted(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         """The same of what no publisher waits for, so that the node, unless it is gone, is waited for."""
         return self.put_acknowledged(version, packet, on_accepted)
@@ -158,8 +164,10 @@ class Courier:
         """`put_shared` would take so much now."""
         raise NotImplementedError(type(self).__name__)
 
-    def put_shared(self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> bool:
-        """Bring one shared delivery of QoS ≥ 1 to one slot; `on_accepted` is called once, when it is durable there.
-        False: its lane has no room, nothing was taken.
+    def put_shared(
+        self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None], origin: bytes = b""
+    ) -> bool:
+        """Bring one shared delivery of QoS ≥ 1 to one slot, once if it has an id; `on_accepted` is called once, when it
+        is durable there. False: its lane has no room, nothing was taken.
         """
         raise NotImplementedError(type(self).__name__)

@@ -53,6 +53,9 @@ class SlotPeer(Peer):
     def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         return self.courier.put_shared(self.slot, version, self._addressed(packet), on_accepted)
 
+    def put_once(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        return self.courier.put_shared(self.slot, version, self._addressed(packet), on_accepted, origin)
+
     def _addressed(self, chunk: bytes) -> bytes:
         return self.slot.to_bytes(_SLOT_BYTES, "big") + chunk
 

@@ -169,6 +169,19 @@ def test_a_shared_delivery_goes_to_the_one_slot_wherever_it_moves(sender: Sender
     assert lanes.way_to(3, b"") is lanes.way_to(2, b"")
 
 
+def test_a_shared_delivery_that_has_an_id_goes_under_that(sender: Sender) -> None:
+    origin = origin_of(session_source(b"12345678"), 5)
+    for _ in range(2):
+        assert SlotPeers([], sender.lanes).peer(1).put_once(4 | SHARED, origin, b"dealt", sender.told(1))
+    sender.end_turn()
+    letters = [letter for _, _, batch in sender.wires["a@1"].batches for letter in batch]
+    assert [(letter.source + letter.number.to_bytes(8, "big"), letter.version) for letter in letters] == [
+        (origin, 4 | SHARED),
+        (origin, 4 | SHARED),
+    ]
+    assert [addressed(letter.packet) for letter in letters] == [(1, b"dealt")] * 2
+
+
 def test_the_expiry_of_a_shared_delivery_runs_while_it_waits(sender: Sender) -> None:
     item = wrap(b"$share/g/t", 1, 0, expiring(60).packet)
     assert sender.lanes.put_shared(3, 5 | SHARED, b"\0\3" + item, sender.told(1))

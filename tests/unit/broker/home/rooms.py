@@ -54,7 +54,9 @@ class Post(Courier):
         super().__init__()
         self.shared: list[tuple[int, bytes]] = []
 
-    def put_shared(self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None]) -> bool:
+    def put_shared(
+        self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None], origin: bytes = b""
+    ) -> bool:
         self.shared.append((slot, chunk))
         return True
 

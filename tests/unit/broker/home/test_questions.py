@@ -11,7 +11,8 @@ from flockmq.home import wire
 from flockmq.session.letter import Letter
 from flockmq.session.limits import Limits
 from flockmq.session.origin import number_of, source_of
-from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, Home, opening, roommates, subscribed
+from unit.broker.home.redis import Redis
+from unit.broker.home.rooms import EDGE, ID, SENDER, SLOT, Home, another, opening, roommates, subscribed
 from unit.broker.session.harness import publish
 
 
@@ -51,6 +52,21 @@ async def test_a_QoS_2_message_gets_its_origin_when_that_is_durable_and_the_same
     await home.commit()
     assert first == again != other
     assert len(wire.decode_origin(first[0])) == 16
+
+
+async def test_to_whom_a_QoS_2_message_was_dealt_first_is_told_again_by_the_next_home_too(
+    redis: Redis, home: Home
+) -> None:
+    home.open(1, opening())
+    (first,) = home.ask(1, wire.Receive(7, b"to one"))
+    (again,) = home.ask(1, wire.Receive(7, b"to another"))
+    assert first == again
+    assert wire.decode_origin(first)[16:] == b"to one"
+    await home.commit()
+    later = await another(redis)
+    later.residents.resume(ID, EDGE, 1, opening(1), b"")
+    await later.settle()
+    assert later.ask(1, wire.Receive(7, b"to another")) == [first]
 
 
 async def test_a_QoS_2_message_that_comes_again_behind_a_new_one_is_no_repeat_of_it(home: Home) -> None:

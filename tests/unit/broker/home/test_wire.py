@@ -24,7 +24,7 @@ TOKEN = wire.pack_token((7 << 112) + 3)
             [
                 (1, 0, b"c", TOKEN, wire.Subscribe([wire.Wanted(b"a/#", 2)], b"\x0b\1")),
                 (2, 0, b"c", TOKEN, wire.Unsubscribe([b"a/#"], b"nonce")),
-                (3, 0, b"c", TOKEN, wire.Receive(9)),
+                (3, 0, b"c", TOKEN, wire.Receive(9, b"deals")),
             ],
         ),
         (wire.decode_tolds, [(1, b"")]),
@@ -34,6 +34,11 @@ def test_notes_come_as_they_were_put(decode: object, items: list[object]) -> Non
     assert callable(decode)
     first, *others = (note for _, note in wire.batches(items, 1, 1))
     assert decode(first) + [item for other in others for item in decode(other)] == items
+
+
+def test_a_question_of_the_first_release_names_nobody() -> None:
+    asked = wire.encode([(3, 0, b"c", TOKEN, (2, 9))])
+    assert wire.decode_asks(asked) == [(3, 0, b"c", TOKEN, wire.Receive(9))]
 
 
 def test_a_token_larger_than_64_bits_travels() -> None:

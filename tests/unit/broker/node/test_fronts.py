@@ -12,10 +12,14 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import Subscription as Request
 from flockmq.node.fronts import Fronts
 from flockmq.session.channel import Channel
+from flockmq.session.deals import find
 from flockmq.session.inbound import Inbound
+from flockmq.session.limits import Limits
+from flockmq.session.session import Session
 from flockmq.session.settling import PUBACK, pair, settled
-from flockmq.session.sink import LAGGING
+from flockmq.session.sink import LAGGING, Sink
 from flockmq.session.subscribing import Subscribing
+from flockmq.session.subscription import Subscription
 from unit.broker.session.harness import Client, Node, Port, publish
 
 HOME, LATER = "core-0@1", "core-1@1"
@@ -40,6 +44,13 @@ class Homes:
     def ask(self, client_id: bytes, token: int, question: wire.Question, answered: Answered) -> None:
         assert (client_id, token) == (ID, TOKEN)
         self.questions.append((question, answered))
+
+
+class Member(Sink):
+    """Keeps what comes."""
+
+    def flush(self) -> None:
+        """Nowhere."""
 
 
 class AtHome(Port):
@@ -167,6 +178,31 @@ def test_a_QoS_2_message_is_published_under_the_origin_that_its_home_says(port: 
     answered(wire.encode(bytes(range(16))))
     port.node.turn()
     assert client.packets() == [encode.pub_ack(5, 4, 9)]
+
+
+def test_of_a_QoS_2_message_its_home_is_told_who_gets_it_of_shared_subscriptions(port: AtHome) -> None:
+    shared = port.node.router.shared
+    shared.me = "n@1"
+    shared.keeps_deals = lambda: True
+    member = Member(port.node.router.turn, 4)
+    port.node.router.add(Subscription(Session(member, b"m", Limits(), 32), b"$share/g/a", 2))
+    client = port.connected()
+    port.node.feed(client, publish(4, "a", "x", qos=2, packet_id=9))
+    ((question, answered),) = port.homes.questions
+    assert isinstance(question, wire.Receive)
+    deal = find(question.deals, b"$share/g/a")
+    assert deal is not None
+    assert deal.owner == "n@1"
+    for _ in range(2):
+        answered(wire.encode(bytes(range(16)) + question.deals))
+        port.node.turn()
+        assert client.packets() == [encode.pub_ack(5, 4, 9)]
+        client.lost()
+        port.fronts.remove(TOKEN)
+        client = port.connected()
+        port.node.feed(client, publish(4, "a", "x", qos=2, packet_id=9))
+        _, answered = port.homes.questions[-1]
+    assert [packet[-1:] for packet in member.out] == [b"x"]
 
 
 def test_a_client_that_went_meanwhile_is_told_nothing(port: AtHome) -> None:
