@@ -2,11 +2,13 @@
 
 "What a member didn't acknowledge when its session ended goes to another." So:
 
-- Shared out twice: a message comes to a group once. Lawful where its publisher sent it again (of QoS 2 too, a known
-  limit: "it may be dealt to another member the second time"); at QoS 1 also to a member that came back, or to another
+- Shared out twice: a message comes to a group once, also where its publisher, whose session lasts, says it again at
+  QoS 2, on whatever node. Lawful at QoS 1 where its publisher sent it again, to a member that came back, or to another
   one where the session of who had it ended; at QoS 2 to another one where it ended with a node that a fault kept from
-  accepting it ("… and so does what a purged node never accepted"); where a node with members that end with their
-  connections was cut off for so long that it was purged, for it may have given the message away and not been heard.
+  accepting it ("… and so does what a purged node never accepted"), or, sent again, that a fault ended meanwhile; sent
+  again to another node, where one with such members may have ended, to which it was dealt; where one was cut off for so
+  long that it was purged, for it may have given the message away and not been heard. Before all nodes are of a release
+  that remembers it, also where it is sent again.
 - Lost to a group: an acknowledged message comes to one member, if there is one that was there `max_stale_s` before and
   stays subscribed to the end. Lawful: what a member had that a fault ended ("what a killed node had accepted is lost
   with the sessions that ended with it"); of QoS 2 what any had whose session ended, for it may go to nobody else
@@ -53,7 +55,7 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
             for sent in story.by_topic[topic]:
                 came = [came for came in story.came.get(sent.message, ()) if group in came.life.ways(came.delivered)]
                 came_surely = [each for each in came if _is_sure(each)]
-                if len(came_surely) > 1 and not _may_be_given_by_a_purged_node(story, rules, members, came_surely):
+                if len(came_surely) > 1 and not _may_be_dealt_anew(story, rules, members, came_surely):
                     yield from _judge_repeats(story, rules, group, came_surely)
                 if not came and losses.is_lost(sent):
                     text = f"{sent.message.publisher} {sent.message.number} on {topic} (QoS {sent.qos})"
@@ -67,14 +69,15 @@ def _is_sure(came: Came) -> bool:
 # --- twice ------------------------------------------------------------------------------------------------------------
 
 
-def _may_be_given_by_a_purged_node(
-    story: Story, rules: Rules, members: list[tuple[Life, Window]], came: list[Came]
-) -> bool:
-    since, until = came[0].sent.first_sent_at, came[-1].delivered.at
+def _may_be_dealt_anew(story: Story, rules: Rules, members: list[tuple[Life, Window]], came: list[Came]) -> bool:
+    """A node with members was purged, and may have given it away; or ended, and it was sent again to another."""
+    sent, until = came[0].sent, came[-1].delivered.at
     nodes = {connection.asked.node for life, _ in members if not life.lasts for connection in life.connections}
-    return came[0].sent.qos > 0 and any(
-        story.faults.of_paths(node).overlap_for(rules.purged_min_s, since, until) for node in sorted(nodes)
-    )
+    since, faults = sent.first_sent_at, story.faults
+    if sent.qos > 0 and any(faults.of_paths(node).overlap_for(rules.purged_min_s, since, until) for node in nodes):
+        return True
+    moved = len({connection.asked.node for connection in sent.connections}) > 1
+    return moved and any(faults.of(node).overlap(since, until) for node in nodes)
 
 
 def _judge_repeats(story: Story, rules: Rules, group: str, came: list[Came]) -> Iterator[Finding]:
@@ -89,26 +92,33 @@ def _judge_repeats(story: Story, rules: Rules, group: str, came: list[Came]) -> 
 
 def _may_come_again(story: Story, rules: Rules, before: Came, again: Came) -> bool:
     sent, delivered = again.sent, again.delivered
-    if len(sent.connections) > 1:
+    is_repeated = len(sent.connections) > 1
+    if is_repeated and not _is_known_again(rules, sent):
         return True
     if sent.is_will or sent.is_delayed:  # published anew where its publisher's home, or the leader, ended
         return story.faults.any.overlap(sent.first_sent_at, delivered.at)
     if delivered.qos == 0:
         return False
     if delivered.qos == 2 and before.delivered.qos == 2:
-        return _may_not_have_been_accepted(story, rules, before, again)
+        until = delivered.at if is_repeated else before.delivered.at
+        return _may_not_have_been_accepted(story, rules, before, again, until)
     if before.life is again.life:
         return delivered.dup or before.connections < again.connections
     return before.life.ended_at <= delivered.at + rules.silent_max_s
 
 
-def _may_not_have_been_accepted(story: Story, rules: Rules, before: Came, again: Came) -> bool:
-    """A fault kept the member's node from saying that it had the message, and ended the member's session."""
+def _is_known_again(rules: Rules, sent: Sent) -> bool:
+    """It has an id by which whoever had it takes no second one."""
+    return rules.is_one_release and sent.qos == 2 and all(connection.asked.lasts for connection in sent.connections)
+
+
+def _may_not_have_been_accepted(story: Story, rules: Rules, before: Came, again: Came, until: float) -> bool:
+    """Until then a fault kept the member's node from saying that it had the message, and ended the member's session."""
     came_at, ended_at = before.delivered.at, before.life.ended_at
     if before.life.lasts or ended_at > again.delivered.at + rules.silent_max_s:
         return False
     node = before.life.connections[-1].asked.node
-    return story.faults.of(node).overlap(came_at - rules.clock_slack_s, came_at + rules.clock_slack_s)
+    return story.faults.of(node).overlap(came_at - rules.clock_slack_s, until + rules.clock_slack_s)
 
 
 # --- lost -------------------------------------------------------------------------------------------------------------

@@ -43,16 +43,34 @@ def test_it_comes_to_no_second_member_nor_twice_to_one(qos: int) -> None:
         assert script.found() == {SHARED_TWICE: 1}
 
 
-@pytest.mark.parametrize("qos", [1, 2])
-def test_it_may_where_its_publisher_sent_it_again(qos: int) -> None:
-    script = group()
+def sent_again(script: Script, qos: int, *, ends: bool = False) -> Script:
+    """To another member; `ends`: with the session of the first one."""
     script.publish("pub", 1, qos=qos)
     script.deliver("goes", "pub", 1, qos=qos)
     script.close("pub")
+    if ends:
+        script.fault("kill replicant", "b")
+        script.close("goes", by_server=True)
     script.connect("pub", present=True)
     script.publish("pub", 1, qos=qos, again=True)
     script.deliver("stays", "pub", 1, qos=qos)
-    assert script.found() == {}
+    return script
+
+
+@pytest.mark.parametrize(
+    ("qos", "is_one_release", "found"), [(1, True, {}), (2, True, {SHARED_TWICE: 1}), (2, False, {})]
+)
+def test_at_qos_1_it_may_where_its_publisher_sent_it_again(
+    qos: int, is_one_release: bool, found: dict[str, int]
+) -> None:
+    assert sent_again(group(), qos).found(Rules(is_one_release=is_one_release)) == found
+
+
+@pytest.mark.parametrize(("lasts", "found"), [(False, {}), (True, {SHARED_TWICE: 1})])
+def test_sent_again_at_qos_2_it_comes_to_another_where_who_had_it_ended_with_its_node(
+    lasts: bool, found: dict[str, int]
+) -> None:
+    assert sent_again(group(lasts=lasts), 2, ends=True).found() == found
 
 
 @pytest.mark.parametrize(("qos", "found"), [(1, {}), (2, {SHARED_TWICE: 1})])
@@ -112,6 +130,32 @@ def test_it_comes_twice_where_a_node_with_members_gave_it_away_and_was_purged_un
     script.events.append(FaultEnded(script.tick(seconds), kind, (node,)))
     script.deliver("stays", "pub", 1, qos=qos)
     script.deliver("also", "pub", 1, qos=qos)
+    assert script.found() == found
+
+
+@pytest.mark.parametrize(
+    ("node", "lasts", "again_at", "found"),
+    [
+        ("b", False, "c", {}),
+        ("b", False, "a", {SHARED_TWICE: 1}),
+        ("a", False, "c", {SHARED_TWICE: 1}),
+        ("b", True, "c", {SHARED_TWICE: 1}),
+    ],
+)
+def test_sent_again_elsewhere_it_may_come_twice_where_a_node_with_members_ended_meanwhile(
+    node: str, lasts: bool, again_at: str, found: dict[str, int]
+) -> None:
+    script = group(lasts=lasts)
+    script.connect("also", node="a")
+    script.subscribe("also", GROUP)
+    script.tick(10.0)
+    script.publish("pub", 1, qos=2)
+    script.fault("kill replicant", node)
+    script.deliver("stays", "pub", 1, qos=2)
+    script.close("pub")
+    script.connect("pub", present=True, node=again_at)
+    script.publish("pub", 1, qos=2, again=True)
+    script.deliver("also", "pub", 1, qos=2)
     assert script.found() == found
 
 

@@ -1,6 +1,6 @@
 """Shared subscriptions: a group whose members are on several nodes, clean and lasting, come, leave and die, and one of
 which is full because it answers nothing; beside it a lasting subscriber of the same topics, and a group that refuses
-because its only member is full. A publisher is cut off in the midst of QoS 2, and sends again.
+because its only member is full. A publisher is cut off in the midst of some of QoS 2, and sends them again.
 
 Who is full subscribes at QoS 1, and leaves at times, so that another member gets what it didn't answer.
 """
@@ -24,6 +24,8 @@ AWAY_S: Final = (0.2, 1.5)
 MEMBERS: Final = (CLEAN, CLEAN_311, LASTING, LASTING_311)
 CUT_SHARE: Final = 0.3
 """Of QoS 2 messages whose publisher is cut off behind them."""
+CUT_TOGETHER_MAX: Final = 4
+"""So many of them at once."""
 STUCK_SHARE: Final = 0.5
 """Of the messages, to the group with one member."""
 CROWD: Final = 3
@@ -93,7 +95,11 @@ async def _publish_and_be_cut_off(player: Player, root: str, rate: float) -> Non
         await player.sending.room()
         number += 1
         qos = 1 + number % 2
-        player.sending.publish(Letter(f"{root}/{player.name}/{qos}", qos))
+        letter = Letter(f"{root}/{player.name}/{qos}", qos)
+        player.sending.publish(letter)
         if qos == 2 and dice.random() < CUT_SHARE:
+            for _ in range(dice.randrange(CUT_TOGETHER_MAX)):
+                if player.sending.has_room:
+                    player.sending.publish(letter)
             await asyncio.sleep(dice.uniform(0.0, 0.01))
             player.drop()

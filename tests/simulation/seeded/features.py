@@ -9,10 +9,12 @@ from typing import Any, Final
 from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.bans import Bans
 from flockmq.cluster.forward import PeerSink
+from flockmq.home import wire
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access import Access
 from flockmq.node.claims import Claims
 from flockmq.node.delayed import Delayed, Schedule, parse
+from flockmq.node.fronts import Fronts
 from flockmq.node.lasting_claims import LastingClaims
 from flockmq.node.node import DelayedHost, Node
 from flockmq.node.reauthorizing import Reauthorizing
@@ -21,6 +23,8 @@ from flockmq.node.retaining import Retaining
 from flockmq.node.standing import Standing
 from flockmq.rlog.authors import is_overtaken
 from flockmq.rlog.shards import RetainedMessage
+from flockmq.session.inbound import Inbound
+from flockmq.session.origin import ORIGIN_BYTES
 from flockmq.session.publish import Publish
 from flockmq.session.shared import SHARED
 from judges import judge
@@ -35,6 +39,12 @@ def give_back_too_soon(right: Function, peer: PeerSink) -> None:
     if peer.on_returned is not None:
         peer.on_returned([(b.version, b"".join(b.packets)) for b in peer._resend if b.version & SHARED])
     right(peer)
+
+
+@seeded(judge.SHARED_TWICE, "shared", Fronts._remembered)
+def deal_anew(right: Function, fronts: Fronts, inbound: Inbound, answer: bytes) -> None:
+    """To whom a QoS 2 message was dealt out, nobody asks: said again it is dealt out again."""
+    right(fronts, inbound, wire.encode(wire.decode_origin(answer)[:ORIGIN_BYTES]) if answer else answer)
 
 
 @seeded(judge.SHARED_LOST, "shared", Node.session_ended, kinds=("kill redis",))
