@@ -439,6 +439,9 @@ SINK_CONGESTED_MAX_S: Final = 0.5
 """A client that reads nothing for so long holds its publishers no more: it lags."""
 SINK_HELD_MAX_S: Final = 5.0
 """However steadily it reads, a client doesn't hold its publishers longer than that without draining once."""
+GIVEN_UP_WAIT_MAX_S: Final = 1.0
+"""What waits for a client behind a QoS 2 message that expired, until that is gone from Redis, is sent though it expires
+meanwhile, for so long."""
 
 # --- listeners: descriptors and turns -------------------------------------------------------------------------------
 READ_MAX_BYTES: Final = 64 * 1024

@@ -11,6 +11,8 @@ What always holds:
   the window has room.
 - To a client that came back nothing is sent before it is durable that it is there: the next home takes nothing of that
   for unsent.
+- Behind a QoS 2 message that expired nothing is sent before it is durable that it is gone: the next home would take it
+  for sent, and send it behind what came after it [MQTT-4.6.0-6].
 - PUBREL is sent when it is durable that PUBREC came, in the order of the PUBRECs. What a client answered is settled,
   and its own PUBREL answered with PUBCOMP, when that is durable.
 
@@ -25,7 +27,13 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import MQUEUE_AHEAD_MAX, MQUEUE_MAX_BYTES, NUMBERS_RESERVED, QUEUED_MESSAGE_BYTES
+from flockmq.bounds import (
+    GIVEN_UP_WAIT_MAX_S,
+    MQUEUE_AHEAD_MAX,
+    MQUEUE_MAX_BYTES,
+    NUMBERS_RESERVED,
+    QUEUED_MESSAGE_BYTES,
+)
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.reason import Reason
 from flockmq.session.away import Away
@@ -108,6 +116,9 @@ class Entry(Stored):
     def packet_id(self) -> int:
         return (self.sequence - 1) % PACKET_IDS + 1
 
+    def has_expired(self, now_s: float) -> bool:
+        return 0.0 < self.expires_s <= now_s
+
 
 @mypyc_attr(acyclic=True)
 class DurableSession(JournaledSession):
@@ -117,7 +128,7 @@ class DurableSession(JournaledSession):
     """
 
     __slots__ = (
-        "_held", "_is_returning", "_kept_bytes", "_queued_qos0", "_sends_again_later", "_settling",
+        "_given_up_s", "_held", "_is_returning", "_kept_bytes", "_queued_qos0", "_sends_again_later", "_settling",
         "_unwritten_returns",
     )  # fmt: skip
 
@@ -137,6 +148,8 @@ class DurableSession(JournaledSession):
         self.inflight = {}
         self._queued_qos0: int = 0
         self._kept_bytes: int = 0
+        self._given_up_s: float = 0.0
+        """Since when it is awaited that messages that expired are gone; 0.0: there are none."""
         self._held: bool = False
         self._unwritten_returns: int = 0
         """How often the client came back without its being durable yet."""
@@ -367,7 +380,11 @@ class DurableSession(JournaledSession):
         return False
 
     def _send_waiting(self, inflight: dict[int, int]) -> None:
-        """There is room in the window: first what a returned client must get again, then what is durable."""
+        self._send_as_of(self.sink.now_s(), inflight)
+
+    def _send_as_of(self, now_s: float, inflight: dict[int, int]) -> None:
+        """There is room in the window: first what a returned client must get again, then what is durable, unless it
+        had expired by then."""
         if self._held or self._front is None:
             return
         if self._is_returning and not self.is_crowded():
@@ -380,15 +397,18 @@ class DurableSession(JournaledSession):
             if not unsent:
                 self._unsent = None
         queue = self.queue
-        while queue and len(inflight) < self.window:
+        while queue and len(inflight) < self.window and self._given_up_s == 0.0:
             entry = queue[0]
             if isinstance(entry, Entry):
                 packet_id = entry.packet_id()
                 if entry.sequence > self._durable or packet_id in inflight or self._is_settling(packet_id):
                     return
+                if entry.packet[0] & 4 and entry.has_expired(now_s):
+                    self._give_up(queue, now_s, self.window - len(inflight))
+                    return
                 queue.popleft()
                 self.queue_bytes -= len(entry.packet)
-                self._send_first(inflight, packet_id, entry)
+                self._send_first(inflight, packet_id, entry, now_s)
             else:
                 assert isinstance(entry, Stored)
                 queue.popleft()
@@ -398,8 +418,31 @@ class DurableSession(JournaledSession):
                 if packet:
                     self.sink.put(packet)
 
-    def _send_first(self, inflight: dict[int, int], packet_id: int, entry: Entry) -> None:
-        packet = self._sendable(entry)
+    def _give_up(self, queue: deque[Stored | bytes], now_s: float, room: int) -> None:
+        """What expired of that which would be sent next, and go on when that is durable."""
+        stay: list[Stored | bytes] = []
+        while queue and len(stay) < room:
+            entry = queue.popleft()
+            if not isinstance(entry, Entry) or not entry.has_expired(now_s):
+                stay.append(entry)
+                continue
+            self.queue_bytes -= len(entry.packet)
+            self.sink.unsendable(0)
+            self.journal.delete(self.client_id, sequence_field(entry.sequence))
+        queue.extendleft(reversed(stay))
+        self._given_up_s = now_s
+        self.journal.barrier(self._gave_up)
+
+    def _gave_up(self, is_durable: bool) -> None:
+        since_s, self._given_up_s = self._given_up_s, 0.0
+        if not is_durable or self._ended or self.inflight is None:
+            return
+        self._send_as_of(max(since_s, self.sink.now_s() - GIVEN_UP_WAIT_MAX_S), self.inflight)
+        self.count()
+
+    def _send_first(self, inflight: dict[int, int], packet_id: int, entry: Entry, now_s: float) -> None:
+        packet = b"" if entry.has_expired(now_s) else entry.started(self.sink.now_s())
+        packet = self._in_its_version(entry, packet)
         if not packet:
             self.journal.delete(self.client_id, sequence_field(entry.sequence))
             return
@@ -554,7 +597,7 @@ class DurableSession(JournaledSession):
 
     def is_held_up(self) -> bool:
         """What is to be said next isn't durable: the client can't go on before that."""
-        if self._held:
+        if self._held or self._given_up_s:
             return True
         queue = self.queue
         if not queue or self._unsent is not None:

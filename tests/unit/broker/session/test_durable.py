@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.bounds import (
+    GIVEN_UP_WAIT_MAX_S,
     MQUEUE_AHEAD_MAX,
     MQUEUE_MAX_BYTES,
     NUMBERS_RESERVED,
@@ -558,6 +559,68 @@ def test_a_message_that_expired_is_not_sent_unless_it_was_before(home: Home) -> 
     assert packets[0][7:13] == b"\x05\x02\0\0\0\0"
     assert home.router.counters.dropped_expired == 1
     assert messages_on(home.disk) == [sequence_field(1)]
+
+
+@pytest.mark.parametrize("durable", range(4))
+def test_MQTT_4_6_0_6_what_expired_does_not_come_from_the_next_home_behind_what_came_after_it(durable: int) -> None:
+    home = Home()
+    session = expiring(home, "1 fades", "2 stays", "3 fades", "4 stays")
+    session.send_again()
+    home.disk.commit(durable)
+    heard = [packet[-7:] for packet in to_front(session).packets()]
+    other, session = elsewhere(home)
+    back(other, session, 5)
+    heard += [packet[-7:] for packet in to_front(session).packets() if packet[-7:] not in heard]
+    assert heard == sorted(heard)
+    assert {b"2 stays", b"4 stays"} <= set(heard)
+
+
+def test_what_expired_is_gone_by_one_commit_and_what_expires_meanwhile_is_sent(home: Home) -> None:
+    session = expiring(home, "1", "2 stays", "3", "4 stays")
+    home.send(session, "late", 2, expiry_s=1)
+    home.settle()
+    session.send_again()
+    assert to_front(session).packets() == []
+    assert session.is_held_up()
+    home.router.now_s += GIVEN_UP_WAIT_MAX_S
+    home.disk.commit()
+    assert [packet[-4:] for packet in to_front(session).packets()] == [b"tays", b"tays", b"late"]
+    assert not home.disk.waiting
+    assert not session.is_held_up()
+
+
+def test_what_expired_long_before_that_was_durable_is_not_sent(home: Home) -> None:
+    session = expiring(home, "1")
+    home.send(session, "late", 2, expiry_s=1)
+    home.settle()
+    session.send_again()
+    home.router.now_s += 3 * GIVEN_UP_WAIT_MAX_S
+    home.settle()
+    assert to_front(session).packets() == []
+    assert messages_on(home.disk) == []
+    assert home.router.counters.dropped_expired == 2
+
+
+def test_a_client_that_left_meanwhile_gets_what_is_left_when_it_is_back(home: Home) -> None:
+    session = expiring(home, "1", "2 stays")
+    session.send_again()
+    session.leave(home.router.away5)
+    home.settle()
+    back(home, session, 5)
+    assert [packet[-7:] for packet in to_front(session).packets()] == [b"2 stays"]
+
+
+def expiring(home: Home, *payloads: str) -> DurableSession:
+    """Its client is back, and hears of these when it is sent what waits; those that don't stay have expired."""
+    session = home.opened(5)
+    session.leave(home.router.away5)
+    for payload in payloads:
+        home.send(session, payload, 2, expiry_s=-1 if payload.endswith("stays") else 10)
+    home.settle()
+    home.router.now_s += 20
+    session.resume(home.fresh(5))
+    home.settle()
+    return session
 
 
 def test_the_client_gets_what_waits_in_the_version_that_it_came_back_with(home: Home) -> None:

@@ -6,7 +6,7 @@
 Each arrow is a queue that hypothesis drains a little at a time, and loses: a home crashes with all that isn't durable
 (and with or without what was, but not answered), streams to a front are cut, connections are lost. What must hold
 for every message that was durable before its publisher heard so: at QoS 1 it comes, at QoS 2 it comes exactly once, in
-its order; and what MQTT wants of each connection holds on each connection.
+its order; one that expires may not come, but not out of order; and what MQTT wants of each connection holds on each.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from unit.broker.session.harness import split
 from unit.broker.session.homes import CLIENT, Disk, Home, ToFront
 
 WINDOW = 3
+EXPIRY_S = 10
 FEW = st.integers(0, 6)
 
 
@@ -140,14 +141,19 @@ class DurableMachine(RuleBasedStateMachine):
 
     # The home.
 
-    @rule(qos=st.integers(1, 2), count=st.integers(1, 3))
-    def publishes(self, qos: int, count: int) -> None:
-        for _ in range(count):
+    @rule(qos=st.integers(1, 2), expiries=st.lists(st.sampled_from((-1, EXPIRY_S)), min_size=1, max_size=3))
+    def publishes(self, qos: int, expiries: list[int]) -> None:
+        for expiry_s in expiries:
             self.number += 1
             self.sent[qos].append(self.number)
-            self.home.send(self.session, str(self.number), qos)
-            self.disk.barrier(partial(self._durable, qos, self.number))
+            self.home.send(self.session, str(self.number), qos, expiry_s=expiry_s)
+            if expiry_s < 0:
+                self.disk.barrier(partial(self._durable, qos, self.number))
         self._turn_ends()
+
+    @rule()
+    def messages_expire(self) -> None:
+        self.home.router.now_s += EXPIRY_S
 
     def _durable(self, qos: int, number: int, is_durable: bool) -> None:
         assert is_durable
@@ -186,7 +192,7 @@ class DurableMachine(RuleBasedStateMachine):
         self.stream.clear()
         self.disk.commit(executed, tells=False)
         self.disk = Disk(self.disk.sessions)
-        self.home = Home(self.disk, self.limits)
+        self.home = Home(self.disk, self.limits, self.home.router.now_s)
         self.session = self.home.restored()
         if self.connection is not None:
             self.connection.to_home.clear()
