@@ -59,9 +59,8 @@ def _was_not_written(story: Story, rules: Rules, connection: Connection, at: flo
 def _has_others(story: Story, connection: Connection) -> bool:
     """Its client had another one meanwhile, or asked for one that was heard late."""
     assert connection.connected is not None
-    began, ended = connection.connected.at, connection.until
-    for other in story.by_client[connection.asked.client]:
+    for other in story.by_client[connection.asked.client][: connection.asked_by_then]:
         until = other.until + (LATE_CONNECT_MAX_S if other.connected is None and not other.is_refused else 0.0)
-        if other is not connection and other.asked.at <= ended and until >= began:  # a history has whole milliseconds
+        if other is not connection and until > connection.connected.at:
             return True
     return False

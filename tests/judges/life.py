@@ -28,6 +28,8 @@ class Connection:
     connected: Connected | None = None
     disconnected: Disconnected | None = None
     closed: Closed | None = None
+    asked_by_then: int = 0
+    """How many of its client had asked when it was closed: several may have in one millisecond, before and after."""
     is_refused: bool = False
     life: Life | None = None
     before: Life | None = None

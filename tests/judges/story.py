@@ -188,6 +188,7 @@ class Story:
         if connection is None:
             return  # of the chapter before, whose node took its time
         connection.closed = event
+        connection.asked_by_then = len(self.by_client[event.client])
         life = connection.life
         if life is not None and life.connections[-1] is connection and connection.expiry_s == 0.0:
             life.ended_at = min(life.ended_at, event.at)

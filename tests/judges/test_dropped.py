@@ -59,6 +59,15 @@ def test_who_is_taken_over_in_the_millisecond_in_which_another_asks_is_dropped_b
     assert dropped(script) == 0
 
 
+def test_who_comes_back_in_the_millisecond_in_which_it_was_dropped_was_dropped() -> None:
+    script = connected()
+    first = script.connect("d")
+    script.close("d", first, by_server=True)
+    script.tick(-0.1)
+    script.ask("d", node="b")
+    assert dropped(script) == 1
+
+
 @pytest.mark.parametrize(
     ("version", "waited_s", "what", "found"),
     [
