@@ -67,7 +67,7 @@ lint: $(VENV)/.dev ## style, types, the direction of imports
 	PYTHONPATH=broker/src:operator/src:analytics/src $(BIN)/lint-imports --no-logo
 
 # Parts of tests that stand in for parts of a home.
-STAND_INS := $(addprefix tests/unit/broker/home/,network.py redis.py rooms.py) tests/integration/cluster/conftest.py
+STAND_INS := $(addprefix tests/unit/broker/,session_rpc/network.py durable/redis.py durable/rooms.py) tests/integration/cluster/conftest.py
 
 format: $(VENV)/.dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

@@ -25,20 +25,20 @@ from aiohttp import web
 
 from flockmq.bounds import SLOTS
 from flockmq.clock import SYSTEM
-from flockmq.home.registry import Registry
-from flockmq.listeners.sockets import peer_of
 from flockmq.management import clients, guard
 from flockmq.management.rows import ClientsWanted
-from flockmq.node.directory import Directory
-from flockmq.session.channel import CONNECTED, Channel
-from flockmq.session.counters import Counters
+from flockmq.node.client_directory import ClientDirectory
+from flockmq.protocol.channel import CONNECTED, Channel
+from flockmq.protocol.peer import PeerInfo
+from flockmq.protocol.ports import NodePort
+from flockmq.protocol.principal import Principal
+from flockmq.routing.router import Router
+from flockmq.routing.slots import slot_of
 from flockmq.session.limits import Limits
-from flockmq.session.peer import PeerInfo
-from flockmq.session.port import NodePort
-from flockmq.session.principal import Principal
-from flockmq.session.router import Router
-from flockmq.session.session import Session
-from flockmq.session.slotted import slot_of
+from flockmq.session.local_session import LocalSession
+from flockmq.session_rpc.client_registry import ClientRegistry
+from flockmq.telemetry.counters import Counters
+from flockmq.transport.sockets import peer_of
 
 CLIENTS: Final = 100_000
 CORES: Final = 3
@@ -64,7 +64,7 @@ class Connected(Channel):
     def __init__(self, router: Router, limits: Limits, client_id: bytes, fd: int) -> None:
         super().__init__(router, NodePort(), limits)
         self.fd = fd
-        self.session = Session(self, client_id, limits, 32)
+        self.session = LocalSession(self, client_id, limits, 32)
         self.state = CONNECTED
         self.principal = Principal(b"user-" + client_id)
 
@@ -77,10 +77,10 @@ class Residents:
         return True
 
 
-def cores(fd: int) -> list[Directory]:
+def cores(fd: int) -> list[ClientDirectory]:
     router, limits = Router(Counters(), 1024 * 1024), Limits("default")
     slots = {slot: f"core-{slot * CORES // SLOTS}@0" for slot in range(SLOTS)}
-    registries, by_id = [Registry() for _ in range(CORES)], [{} for _ in range(CORES)]
+    registries, by_id = [ClientRegistry() for _ in range(CORES)], [{} for _ in range(CORES)]
     for slot in slots:
         registries[slot * CORES // SLOTS].own(slot)
     for number in range(CLIENTS):
@@ -104,7 +104,9 @@ def cores(fd: int) -> list[Directory]:
         )
         homes: Any = SimpleNamespace(registry=registries[place], owner=slots.get)
         residents: Any = Residents()
-        made.append(Directory(cluster, lambda me=me: me, homes, SimpleNamespace(by_id=by_id[place]), residents, SYSTEM))  # type: ignore[arg-type]
+        made.append(
+            ClientDirectory(cluster, lambda me=me: me, homes, SimpleNamespace(by_id=by_id[place]), residents, SYSTEM)
+        )  # type: ignore[arg-type]
     return made
 
 
@@ -115,7 +117,7 @@ async def watch(late: list[float]) -> None:
         late.append(time.thread_time() - busy)
 
 
-async def measure(told: Directory, port: int, path: str) -> None:
+async def measure(told: ClientDirectory, port: int, path: str) -> None:
     costs = []
     for _ in range(20):
         start = time.process_time()

@@ -14,7 +14,7 @@ import aiohttp
 import flockmq
 from faults.host import Host, OnEnd
 from faults.supervised import Command
-from flockmq.management.view import Sample
+from flockmq.telemetry.sample import Sample
 
 MQTT, LINK, MANAGEMENT = 1883, 4370, 18083
 DATA_BYTES: Final = 32 * 1024 * 1024

@@ -21,7 +21,7 @@ from redis.retry import Retry
 from faults import sandbox
 from faults.host import Host, OnEnd
 from faults.supervised import Command
-from flockmq.embedded import server_binary
+from flockmq.redis.embedded import server_binary
 
 PORT, SENTINEL_PORT = 6379, 26379
 ADDRESSES: Final = ("10.77.0.5", "10.77.0.6", "10.77.0.7")

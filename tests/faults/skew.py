@@ -36,7 +36,7 @@ from faults.node_host import HERE, NO_ANSWER, TESTS, THIS, Release
 from faults.schedule import Planned, Step
 from faults.tally import Tally
 from flockmq import bounds
-from flockmq.cluster.version import NEWEST, OLDEST
+from flockmq.membership.cluster_version import NEWEST, OLDEST
 from judges.delayed import DELAYED_ORDER
 from judges.exclusive import TWO_HOLDERS
 from judges.verdict import Finding, Rules, Verdict

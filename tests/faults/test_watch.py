@@ -6,9 +6,9 @@ import pytest
 
 from faults.watch import BOUNDED, Bounded, bounds_of, bounds_passed, value
 from flockmq import bounds
-from flockmq.management.view import Sample
 from flockmq.rlog.shards import SHARDS
 from flockmq.telemetry.metrics import FAMILIES, bound_samples
+from flockmq.telemetry.sample import Sample
 from load.history import BoundPassed
 
 NODES = 5

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from flockmq.management.view import Sample
 from flockmq.rlog.shards import SHARDS
+from flockmq.telemetry.sample import Sample
 from load.history import BoundPassed
 
 

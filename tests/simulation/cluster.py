@@ -18,11 +18,11 @@ from typing import Any, Final, NamedTuple
 from faults.watch import bounds_of, bounds_passed
 from flockmq import tasks
 from flockmq.bounds import MQUEUE_AHEAD_MAX
-from flockmq.cluster.version import NEWEST, OLDEST
-from flockmq.home.batch import SlotKeys
+from flockmq.durable.session import DurableSession
+from flockmq.durable.write_batch import SlotKeys
+from flockmq.membership.cluster_version import NEWEST, OLDEST
 from flockmq.node.assembly import Assembly
-from flockmq.session.durable import DurableSession
-from flockmq.session.slotted import slot_of
+from flockmq.routing.slots import slot_of
 from flockmq.telemetry.metrics import bound_samples
 from load.history import AnyEvent, BoundPassed, NodeSeen, RowsLeft, TablesStood, Unwell
 from load.stage import Limits, Node
@@ -236,7 +236,8 @@ class SimulatedCluster:
         return self.topology.host_of(SlotKeys(slot_of(client.encode())).sessions)
 
     def session_of(self, client: str) -> dict[bytes, bytes]:
-        """What Redis has of a session that lasts, by field (session/journal.py): to be looked at, or to be spoilt."""
+        """What Redis has of a session that lasts, by field (durable/session_record.py): to be looked at, or to be
+        spoilt."""
         keys = self.redis_of(client).server.keys
         value = keys.values.get(SlotKeys(slot_of(client.encode())).sessions + client.encode())
         assert value is None or isinstance(value, Hash)

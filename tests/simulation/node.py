@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from flockmq.clock import Clock
-from flockmq.cluster.version import NEWEST
 from flockmq.config import whole
 from flockmq.entropy import Entropy
 from flockmq.errors import UserError
+from flockmq.membership.cluster_version import NEWEST
 from flockmq.node.assembly import Assembly, Machine, assemble
-from flockmq.rlog.connection import RedisConfig
+from flockmq.redis.connection import RedisConfig
 from simulation.disk import SimulatedDisk
 from simulation.loop import RUNNING, Process, SimulatedLoop
 from simulation.network import Network

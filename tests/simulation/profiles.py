@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from faults import schedule
-from flockmq.session.groups import STRATEGIES
+from flockmq.routing.shared_groups import STRATEGIES
 from load.profiles import PROFILES as LOADS
 from simulation.cluster import Shape
 from simulation.topology import CLUSTER, SENTINEL

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from flockmq.bounds import SINK_CONGESTED_BYTES, SWEEP_INTERVAL_S
-from flockmq.listeners.reactor import Reactor
 from flockmq.mqtt.reason import Reason
-from flockmq.session.channel import CLOSED, Channel
+from flockmq.protocol.channel import CLOSED, Channel
+from flockmq.protocol.peer import PeerInfo
+from flockmq.routing.back_pressure import Paced
+from flockmq.routing.router import Router
+from flockmq.routing.sink import FLOWING, Sink
 from flockmq.session.limits import Limits
-from flockmq.session.pacing import Paced
-from flockmq.session.peer import PeerInfo
-from flockmq.session.router import Router
-from flockmq.session.sink import FLOWING, Sink
+from flockmq.transport.reactor import Reactor
 from simulation.network import BUFFERED_MAX_BYTES, End
 
 LISTENER: Final = "tcp:default"

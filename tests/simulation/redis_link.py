@@ -8,8 +8,8 @@ from typing import Any
 
 from redis.exceptions import BusyLoadingError, ConnectionError, RedisError, ResponseError
 
-from flockmq.redis_url import Server as RedisAddress
-from flockmq.rlog.connection import Argument, RedisConfig, RedisConnection, Reply
+from flockmq.redis.connection import Argument, RedisConfig, RedisConnection, Reply
+from flockmq.redis.url import RedisServer as RedisAddress
 from flockmq.rlog.errors import RedisUnreachable
 from simulation.network import End, Network
 from simulation.redis.session import Answers

@@ -9,15 +9,15 @@ import pytest
 
 from conformance import wire
 from flockmq.bounds import LAGGING_MAX_S, SINK_CONGESTED_BYTES, SINK_CONGESTED_MAX_S, SWEEP_INTERVAL_S, SWEEP_TICKS
+from flockmq.durable.session_table import SessionTable
 from flockmq.mqtt.reason import Reason
-from flockmq.session.counters import Counters
+from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
-from flockmq.session.router import Router
-from flockmq.session.sessions import Sessions
+from flockmq.telemetry.counters import Counters
 from simulation.loop import Process, SimulatedLoop
 from simulation.network import BUFFERED_MAX_BYTES, DELAY_S, Network
 from simulation.reactor import SimulatedReactor
-from unit.broker.session.harness import Port, split
+from unit.broker.protocol.harness import Port, split
 
 AT = "10.0.0.9", 1883
 SOON_S = 5 * DELAY_S[1]
@@ -34,7 +34,7 @@ class Served:
         self.limits = Limits(idle_timeout=5.0)
         self.router = Router(Counters(), self.limits.max_packet_size)
         self.port = Port()
-        self.port.router, self.port.sessions = self.router, Sessions(self.router, self.port)
+        self.port.router, self.port.sessions = self.router, SessionTable(self.router, self.port)
         self.defects: list[str] = []
         self.reactor = SimulatedReactor(self.router, self.limits, self.loop.time, self.defects.append)
         self.reactor.port = self.port

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from redis.exceptions import BusyLoadingError, OutOfMemoryError
 
-from flockmq.rlog.connection import Argument, Reply
+from flockmq.redis.connection import Argument, Reply
 from simulation.loop import Process, SimulatedLoop
 from simulation.network import Network
 from simulation.redis_host import RedisHost

@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Final
 
 HOT_MODULES: Final = (
-    *("mqtt/*.py", "routing/*.py", "session/*.py", "listeners/*.py"),
-    *("rlog/change.py", "rlog/route_table.py", "rlog/spec.py", "rlog/table.py"),
-    *("home/barriers.py", "home/batch.py", "home/changes.py", "home/edges.py", "home/letters.py", "home/marks.py"),
-    *("home/registry.py", "home/residents.py", "home/service.py", "node/access.py", "node/clients.py"),
-    "cluster/lane.py",
-    "cluster/lanes.py",
+    *("mqtt/*.py", "routing/*.py", "session/*.py", "protocol/*.py", "transport/*.py"),
+    *("rlog/change.py", "rlog/route_table.py", "rlog/table.py", "rlog/table_spec.py"),
+    *("delivery/batch_queue.py", "delivery/commit_barriers.py", "delivery/deduplicator.py"),
+    *("delivery/slot_message.py", "delivery/slot_sender.py"),
+    *("durable/commit_queue.py", "durable/message_intake.py", "durable/pending_writes.py"),
+    *("durable/proxy_sink.py", "durable/router.py", "durable/session.py", "durable/session_record.py"),
+    *("durable/session_service.py", "durable/session_table.py", "durable/write_batch.py"),
+    *("session_rpc/client_registry.py", "session_rpc/server.py", "node/access_control.py", "node/connections.py"),
+    "listening_sockets.py",
+    "telemetry/counters.py",
 )
 """Globs below the package's folder: what mypyc compiles, as one group."""
 

@@ -179,10 +179,10 @@ def _command_line(options: argparse.Namespace) -> list[Setting]:
 
 
 async def _node(settings: Config, ready_fd: int | None) -> int:
-    from flockmq.embedded import embedded_valkey
     from flockmq.management.view import NodePorts
+    from flockmq.node.redis_probe import wait_for_redis
     from flockmq.node.run import run_node
-    from flockmq.redis_probe import wait_for_redis
+    from flockmq.redis.embedded import embedded_valkey
 
     def tell_ready(ports: NodePorts) -> None:
         listeners = ", ".join(f"{name} {port}" if port else name for name, port in ports.listeners.items()) or "no MQTT"

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from flockmq.config.values import Address
 from flockmq.mqtt import encode, frame
-from flockmq.mqtt.packets import Connect, Subscription
+from flockmq.mqtt.packets import Connect, SubscribeEntry
 
 CHECK_TIMEOUT_S: Final = 10.0
 PUBLISH_EVERY_S: Final = 0.05
@@ -32,7 +32,7 @@ async def check_crossing(publisher: Address, subscriber: Address) -> Crossing:
     topic = f"flockmq/dev/{secrets.token_hex(4)}"
     sent_at: dict[str, float] = {}
     async with asyncio.timeout(CHECK_TIMEOUT_S), _connected(subscriber) as inbox, _connected(publisher) as outbox:
-        inbox.send(encode.subscribe(frame.V311, 1, [Subscription(topic.encode(), 0)]))
+        inbox.send(encode.subscribe(frame.V311, 1, [SubscribeEntry(topic.encode(), 0)]))
         await inbox.expect(frame.SUBACK)
         arrival = asyncio.ensure_future(inbox.expect(frame.PUBLISH))
         try:

@@ -17,7 +17,7 @@ class ConfigError(UserError):
     exit_code = 2
 
 
-class RedisUnreachable(UserError):
+class RedisUnavailable(UserError):
     """No connection to Redis, or it refuses ours."""
 
     exit_code = 3

@@ -197,7 +197,7 @@ class Usage:
             self._quotas.on_growth()
 
 
-class Room:
+class FilterRoom:
     """New filters of a user, which count one by one, each when it may: when they all do `then` is called, and is to put
     them."""
 
@@ -222,7 +222,7 @@ class Room:
         self._then()
 
 
-class Stored:
+class StoredBytes:
     """Bytes of what each user stored in a table that every node has."""
 
     def __init__(self) -> None:
@@ -242,7 +242,7 @@ class Stored:
         else:
             self.large.discard(user)
 
-    def swap(self, fresh: Stored) -> None:
+    def swap(self, fresh: StoredBytes) -> None:
         self.by_user, self.large = fresh.by_user, fresh.large
 
 
@@ -253,8 +253,8 @@ class Quotas:
     def __init__(self, limits: Held = UNLIMITED) -> None:
         self.elsewhere: dict[bytes, Held] = {}
         self.noted: dict[bytes, Usage] = {}
-        self.retained = Stored()
-        self.delayed = Stored()
+        self.retained = StoredBytes()
+        self.delayed = StoredBytes()
         self.waiting: dict[bytes, Usage] = {}
         """Users for whom something waits until others were told."""
         self.tells: Callable[[], bool] = _tells_nobody

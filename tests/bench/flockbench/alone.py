@@ -21,10 +21,10 @@ from flockbench.load import Sample
 from flockbench.packages import step
 from flockbench.shapes import Metric, Shape
 from flockmq.bench import link, target
-from flockmq.bench.link import Link
+from flockmq.bench.link import BenchLink
 from flockmq.errors import UserError
 from flockmq.mqtt import encode, frame
-from flockmq.mqtt.packets import Connect, Subscription
+from flockmq.mqtt.packets import Connect, SubscribeEntry
 
 FILTERS: Final = 1_000_000
 SHAPES: Final = 100_000
@@ -84,14 +84,14 @@ def _sessions(running: Running, count: int) -> Sample:
         return {"collection_ms": pauses(running)["collection_ms"]}
 
 
-def _visit(where: target.Target, numbers: range) -> None:
+def _visit(where: target.BenchTarget, numbers: range) -> None:
     """Sessions that stay: connected, subscribed, and left."""
     links = []
     for number in numbers:
-        each = Link(where)
+        each = BenchLink(where)
         client_id = b"session-%06d" % number
         each.write(encode.connect(Connect(frame.V311, client_id, clean_start=False)))
-        each.write(encode.subscribe(frame.V311, 1, [Subscription(b"sessions/%06d/+" % number, 1)]))
+        each.write(encode.subscribe(frame.V311, 1, [SubscribeEntry(b"sessions/%06d/+" % number, 1)]))
         links.append(each)
     for each in links:
         link.finish(each)
@@ -106,7 +106,7 @@ def _retained(running: Running, count: int) -> Sample:
         published = _publish_retained(where, count)
         reader = link.connect(where, "reader")
         pauses(running)
-        reader.write(encode.subscribe(frame.V311, 1, [Subscription(b"#", 0)]))
+        reader.write(encode.subscribe(frame.V311, 1, [SubscribeEntry(b"#", 0)]))
         start = time.perf_counter()
         _read_publishes(reader, published)
         elapsed = time.perf_counter() - start
@@ -117,7 +117,7 @@ def _retained(running: Running, count: int) -> Sample:
         return {"retained_pause_ms": pause, "retained_rate": published / elapsed}
 
 
-def _publish_retained(where: target.Target, count: int) -> int:
+def _publish_retained(where: target.BenchTarget, count: int) -> int:
     """How many were acknowledged within RETAINED_MAX_S; at QoS 1, so that the log has them."""
     publisher = link.connect(where, "publisher")
     end = time.perf_counter() + RETAINED_MAX_S
@@ -141,7 +141,7 @@ def _retained_packet(number: int) -> bytes:
     )
 
 
-def _read_publishes(reader: Link, count: int) -> None:
+def _read_publishes(reader: BenchLink, count: int) -> None:
     """Read until so many PUBLISH packets have come; they and the SUBACK are shorter than 128 bytes."""
     buffer = bytearray(1 << 18)
     view, kept, seen = memoryview(buffer), 0, 0

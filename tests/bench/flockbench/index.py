@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from flockmq.routing.matcher import FilterIndex
+from flockmq.routing.filter_index import FilterIndex
 
 MATCHES = 200_000
 ROUNDS = 9

@@ -27,10 +27,10 @@ from flockbench.packages import step
 from flockbench.shapes import Metric, Shape
 from flockbench.valkey import Valkey
 from flockmq.bench import link, subscribes, target
-from flockmq.bench.link import Link
+from flockmq.bench.link import BenchLink
 from flockmq.bench.plan import Plan
 from flockmq.mqtt import encode, frame
-from flockmq.mqtt.packets import Subscription
+from flockmq.mqtt.packets import SubscribeEntry
 
 ROUTES: Final = 1_000_000
 ROUTE: Final = b"fleet/0000000/+/state"
@@ -115,13 +115,13 @@ def _bootstrap(environment: dict[str, str], cores: tuple[int, int], site: Callab
     }
 
 
-def _subscribe(site: Site, numbers: range) -> Link:
+def _subscribe(site: Site, numbers: range) -> BenchLink:
     """A client with so many wildcard filters; a few packets are under way, so that the log gets them in batches."""
     subscriber = link.connect(target.parse(f"mqtt://127.0.0.1:{site.mqtt}"), f"subscriber-{numbers.start}")
     firsts = range(0, len(numbers), FILTERS_PER_PACKET)
     for index, first in enumerate(firsts):
         filters = [b"fleet/%07d/+/state" % number for number in numbers[first : first + FILTERS_PER_PACKET]]
-        subscriber.write(encode.subscribe(frame.V311, 1, [Subscription(name, 0) for name in filters]))
+        subscriber.write(encode.subscribe(frame.V311, 1, [SubscribeEntry(name, 0) for name in filters]))
         if index >= PACKETS_UNDER_WAY:
             subscriber.read_packet()
     for _ in firsts[-PACKETS_UNDER_WAY:]:

@@ -17,9 +17,9 @@ from typing import Final
 
 import uvloop
 
+from flockmq.redis.link import RedisConfig
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import Op, StreamId
-from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import ROUTE, ROUTES
 

@@ -19,8 +19,8 @@ from typing import Final
 
 from flockbench.brokers import pinned
 from flockbench.errors import Failed, Missing
-from flockmq.embedded import server_binary
 from flockmq.errors import UserError
+from flockmq.redis.embedded import server_binary
 
 START_MAX_S: Final = 10.0
 STOP_MAX_S: Final = 10.0

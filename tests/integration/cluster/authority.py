@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from flockmq.cluster.certificates import LinkFiles
+from flockmq.membership.link_certificates import LinkFiles
 
 
 class Authority:

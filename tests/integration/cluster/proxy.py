@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 
-from flockmq.cluster.mesh import Address
+from flockmq.membership.mesh import Address
 
 
 class Proxy:

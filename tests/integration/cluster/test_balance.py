@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.cluster import balance
+from flockmq.membership import replicant_balance
 from flockmq.rlog.shards import ROUTE, ROUTES
 
 from .conftest import Node, Nodes, until
@@ -15,7 +15,7 @@ def share(core: Node, edges: list[Node]) -> int:
 
 
 async def test_replicants_spread_again_when_a_core_comes(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(balance, "MOVE_EVERY_S", 0.5)
+    monkeypatch.setattr(replicant_balance, "MOVE_EVERY_S", 0.5)
     first = await nodes.start("core-0", "core")
     edges = [await nodes.start(f"edge-{number}", "replicant") for number in range(4)]
     assert share(first, edges) == 4

@@ -12,15 +12,15 @@ import pytest
 
 from flockmq import bounds
 from flockmq.clock import SYSTEM
-from flockmq.cluster.events import STREAM_FULL, EventRelay
-from flockmq.cluster.link_keys import LinkKeys
-from flockmq.cluster.service import Cluster
-from flockmq.cluster.views import ClusterSettings, LocalStatus
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.event_streams import STREAM_FULL, EventRelay
+from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.views import ClusterSettings, LocalStatus
+from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogUnavailable
-from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
 from flockmq.rlog.shards import ROUTE, ROUTES, SHARDS
-from flockmq.session.slotted import slot_of
+from flockmq.routing.slots import slot_of
 
 from .conftest import KEY, Nodes, until
 

@@ -10,11 +10,11 @@ from functools import partial
 import pytest
 
 from flockmq.bounds import SLOTS
-from flockmq.home.intake import Intake
-from flockmq.home.marks import Marks
-from flockmq.session.fanout import Fanout
-from flockmq.session.letter import Letter
-from flockmq.session.publish import publication
+from flockmq.delivery.deduplicator import Deduplicator
+from flockmq.delivery.slot_message import SlotMessage
+from flockmq.delivery.slot_receiver import SlotReceiver
+from flockmq.mqtt.message import publication
+from flockmq.routing.fanout import Fanout
 
 from .conftest import Node, Nodes, until
 
@@ -24,7 +24,7 @@ Stored = dict[int, list[int]]
 class Homed:
     """Sessions of one core: durable a moment later, in a store that all cores share. Each slot wants every message."""
 
-    def __init__(self, node: Node, stored: Stored, marks: dict[int, Marks]) -> None:
+    def __init__(self, node: Node, stored: Stored, marks: dict[int, Deduplicator]) -> None:
         self.cluster = node.cluster
         self.stored = stored
         self.marks = marks
@@ -32,7 +32,7 @@ class Homed:
         self.gained: dict[int, int] = {}
         self.changed_at = 0
         self.is_noted = True
-        self.intake = Intake(self, node.cluster.nodes_table.__contains__, self.loop.call_soon, self.loop.time)
+        self.intake = SlotReceiver(self, node.cluster.nodes_table.__contains__, self.loop.call_soon, self.loop.time)
         node.cluster.courier.receiver = self.intake
         node.cluster.on_slot.append(self.noted)
         self.deal()
@@ -64,7 +64,7 @@ class Homed:
 
     def advance(self) -> None: ...
 
-    def take(self, letters: Sequence[Letter], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
+    def take(self, letters: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
         for letter in letters:
             for slot in WANTED & self.gained.keys():
                 if self.gained[slot] <= epoch and self.marks[slot].is_new(letter.source, letter.number):
@@ -72,7 +72,7 @@ class Homed:
                     self.stored[slot].append(int(letter.packet[-6:]))
         self.loop.call_later(0.001, done, True)
 
-    def take_runs(self, letters: Sequence[Letter]) -> None:
+    def take_runs(self, letters: Sequence[SlotMessage]) -> None:
         for letter in letters:
             for slot in WANTED & self.gained.keys():
                 self.stored[slot].append(int(letter.packet[-6:]))
@@ -88,7 +88,7 @@ async def cores(nodes: Nodes) -> list[Node]:
 
 def homed(cores: list[Node]) -> Stored:
     stored: Stored = {slot: [] for slot in WANTED}
-    marks = {slot: Marks() for slot in WANTED}
+    marks = {slot: Deduplicator() for slot in WANTED}
     for core in cores:
         Homed(core, stored, marks)
     return stored

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from flockmq.rlog.redis import RedisLink
+from flockmq.redis.link import RedisLink
 from flockmq.rlog.shards import ROUTE, ROUTES
 
 from .conftest import Node, Nodes, until

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from flockmq.cluster.mesh import Address
+from flockmq.membership.mesh import Address
+from flockmq.redis.link import RedisConfig
 from flockmq.rlog.entry import PUT
-from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.shards import ROUTE, ROUTES, SHARDS
 from integration.crashing_valkey import Valkey
 

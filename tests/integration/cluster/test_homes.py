@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from flockmq.home.asking import Admission, HomeUnreachable, Superseded
-from flockmq.session.slotted import slot_of
+from flockmq.routing.slots import slot_of
+from flockmq.session_rpc.client import Admission, HomeUnreachable, Superseded
 
 from .conftest import Node, Nodes, until
 

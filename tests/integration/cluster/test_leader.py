@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from flockmq import bounds
-from flockmq.cluster.leader import LEASE_KEY, Leader, Lease
+from flockmq.membership.leader_lease import LEASE_KEY, LeaderLease, Lease
+from flockmq.redis.link import RedisConfig, RedisLink
 from flockmq.rlog.errors import RedisUnreachable
-from flockmq.rlog.redis import RedisConfig, RedisLink
 
 from .conftest import until
 
@@ -124,7 +124,7 @@ async def test_a_core_that_hears_too_few_gives_the_lease_back(redis: RedisLink) 
     async def duties() -> None:
         beats.append(lease.fence)
 
-    leader = Leader(lease, lambda: heard[0], lambda holder: False, duties)
+    leader = LeaderLease(lease, lambda: heard[0], lambda holder: False, duties)
     running = asyncio.ensure_future(leader.run())
     await until(lambda: len(beats) == 2)
     heard[0] = False

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from flockmq import bounds
-from flockmq.cluster.link import Link
-from flockmq.cluster.link_keys import LinkKeys
-from flockmq.cluster.mesh import _Target
-from flockmq.cluster.service import Cluster
-from flockmq.cluster.views import ClusterSettings
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.link import Link
+from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.mesh import _Target
+from flockmq.membership.views import ClusterSettings
 from flockmq.rlog.shards import NodeInfo
 
 from .conftest import KEY, until

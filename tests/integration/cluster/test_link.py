@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from flockmq import bounds
-from flockmq.cluster import frames
-from flockmq.cluster.certificates import LinkCertificates
-from flockmq.cluster.handshake import Identity
-from flockmq.cluster.link import Link, LinkLost, Refusal
-from flockmq.cluster.link_keys import LinkKeys
-from flockmq.cluster.mesh import Address, Mesh
-from flockmq.cluster.version import ClusterVersion
+from flockmq.membership import frames
+from flockmq.membership.cluster_version import ClusterVersion
+from flockmq.membership.handshake import Identity
+from flockmq.membership.link import Link, LinkLost, Refusal
+from flockmq.membership.link_certificates import LinkCertificates
+from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.mesh import Address, Mesh
 
 from .authority import Authority
 from .conftest import KEY, until

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from flockmq.cluster.link import Link
-from flockmq.cluster.mesh import Address, Mesh, Way, _NoLink, _Target
+from flockmq.membership.link import Link
+from flockmq.membership.mesh import Address, Mesh, Way, _NoLink, _Target
 
 from .conftest import Node, Nodes, until
 from .proxy import Proxy

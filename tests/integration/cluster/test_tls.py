@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flockmq.cluster.certificates import LinkCertificates, LinkFiles
-from flockmq.cluster.link import Link
 from flockmq.errors import ConfigError
+from flockmq.membership.link import Link
+from flockmq.membership.link_certificates import LinkCertificates, LinkFiles
 
 from .authority import Authority
 from .conftest import until

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from flockmq.redis.link import RedisLink
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.redis import RedisLink
 from flockmq.rlog.shards import ROUTE, ROUTES
 
 from .conftest import Node, Nodes, until

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from flockmq import bounds
-from flockmq.cluster.forward import PeerSink
-from flockmq.cluster.link import Link
-from flockmq.cluster.mesh import Mesh, Way, _NoLink, _Target
-from flockmq.session.sink import CONGESTED, FLOWING
+from flockmq.delivery.node_sender import NodeSender
+from flockmq.membership.link import Link
+from flockmq.membership.mesh import Mesh, Way, _NoLink, _Target
+from flockmq.routing.sink import CONGESTED, FLOWING
 
 from .conftest import Node, Nodes, until
 
@@ -49,7 +49,7 @@ def tunnel_of(one: Node, other: Node) -> Link:
     return link
 
 
-async def stalled(sender: Node, receiver: Node) -> tuple[PeerSink, list[asyncio.Transport]]:
+async def stalled(sender: Node, receiver: Node) -> tuple[NodeSender, list[asyncio.Transport]]:
     """One's messages for the other, who got the first of them, and reads nothing more on what it is reached by."""
     peer = sender.cluster.peer(receiver.incarnation)
     assert peer is not None

@@ -7,7 +7,8 @@ import re
 import signal
 import socket
 
-from flockmq import dev, embedded
+from flockmq import dev
+from flockmq.redis import embedded
 from integration.dev.commands import Commands
 
 FREE_PORTS = ("--port", "0", "--management-port", "0")

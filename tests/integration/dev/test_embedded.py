@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 import redis.asyncio
 
-from flockmq import bounds, embedded
-from flockmq.embedded import EmbeddedValkey, embedded_valkey
-from flockmq.errors import RedisUnreachable, UserError
+from flockmq import bounds
+from flockmq.errors import RedisUnavailable, UserError
+from flockmq.redis import embedded
+from flockmq.redis.embedded import EmbeddedValkey, embedded_valkey
 
 PATIENCE_S = 60.0
 """How long an event may take on a busy machine."""
@@ -108,7 +109,7 @@ async def test_a_server_that_can_not_start_is_named_with_its_log(tmp_path: Path)
     (tmp_path / "valkey" / "appendonlydir").mkdir(parents=True)
     (tmp_path / "valkey" / "appendonlydir" / "appendonly.aof.manifest").write_text("nonsense\n")
     with pytest.raises(
-        RedisUnreachable, match=r"can't be started: it ended with exit code 1, saying .*; see .*/valkey/valkey\.log"
+        RedisUnavailable, match=r"can't be started: it ended with exit code 1, saying .*; see .*/valkey/valkey\.log"
     ):
         async with embedded_valkey(tmp_path):
             pass

@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from flockmq.home.store import Store
+from flockmq.durable.session_store import SessionStore
 from integration.rlog.conftest import Valkey
 
 
 class Owner:
     """A core's store, and what it was told."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SessionStore) -> None:
         self.store = store
         self.fenced: asyncio.Queue[int] = asyncio.Queue()
         self.lost: asyncio.Queue[int] = asyncio.Queue()
@@ -36,7 +36,7 @@ async def owner(valkey: Valkey) -> AsyncIterator[Callable[[], Owner]]:
         owners = []
 
         async def start() -> Owner:
-            made = Owner(Store(valkey.config))
+            made = Owner(SessionStore(valkey.config))
             await made.store.start()
             stack.push_async_callback(made.store.stop)
             owners.append(made)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from flockmq import bounds
-from flockmq.home import store
-from flockmq.home.store import Store, StoreFenced
-from flockmq.home.taking import Spoilt, Taken, read_slots
+from flockmq.durable import session_store
+from flockmq.durable.session_store import SessionStore, StoreFenced
+from flockmq.durable.slot_reader import SlotContents, Spoilt, read_slots
+from flockmq.redis.link import RedisConfig, RedisLink
 from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
-from flockmq.rlog.redis import RedisConfig, RedisLink
 from integration.home.conftest import Owner
 from integration.rlog.conftest import Valkey
 
@@ -69,19 +69,19 @@ async def test_an_older_owner_that_writes_nothing_is_told_too(owner: Owners, mon
 
 async def test_what_is_put_while_a_batch_is_under_way_goes_into_the_next_in_order(owner: Owners) -> None:
     made = await owner()
-    store = made.store
-    await store.take(3, OLD)
+    session_store = made.store
+    await session_store.take(3, OLD)
     answered: list[int] = []
     for number in range(2000):
-        store.put(3, A, M, b"%d" % number)
-        store.barrier(3, lambda durable, number=number: answered.append(number if durable else -1))  # type: ignore[misc]
+        session_store.put(3, A, M, b"%d" % number)
+        session_store.barrier(3, lambda durable, number=number: answered.append(number if durable else -1))  # type: ignore[misc]
         if number % 100 == 0:
             await asyncio.sleep(0)
     assert await made.durable(3)
     assert answered == list(range(2000))
-    assert store.commits < 50
-    assert (store.queued_bytes, store.retries) == (0, 0)
-    assert (await store.take(3, OLD)).sessions == {A: {M: b"1999"}}
+    assert session_store.commits < 50
+    assert (session_store.queued_bytes, session_store.retries) == (0, 0)
+    assert (await session_store.take(3, OLD)).sessions == {A: {M: b"1999"}}
 
 
 async def test_large_slots_are_taken_whole(owner: Owners) -> None:
@@ -136,7 +136,7 @@ async def test_a_slot_that_is_released_and_taken_anew_while_it_is_read_is_the_la
             yield taken
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "read_slots", slowly)
+        patched.setattr(session_store, "read_slots", slowly)
         late = asyncio.ensure_future(made.store.take(3, OLD))
         await is_reading.wait()
     made.store.release(3)
@@ -153,7 +153,7 @@ async def test_a_slot_that_was_released_or_taken_anew_is_not_taken_again(owner: 
     made = await owner()
     await made.store.take(3, OLD)
     server = made.store._slots[3].line
-    assert isinstance(server, store._Server)
+    assert isinstance(server, session_store._Server)
     await server.turn.acquire()
     again = asyncio.ensure_future(made.store.take(3, OLD, again=True))
     await asyncio.sleep(0)
@@ -406,11 +406,11 @@ async def test_batches_are_bounded_and_keep_their_order(owner: Owners, monkeypat
 
 
 async def test_a_redis_that_is_away_is_a_clear_error_and_a_stop_answers_what_waits(owner: Owners) -> None:
-    store = Store(RedisConfig("redis://127.0.0.1:1"))
-    await store.start()
+    session_store = SessionStore(RedisConfig("redis://127.0.0.1:1"))
+    await session_store.start()
     with pytest.raises(RedisUnreachable, match=r"127\.0\.0\.1:1"):
-        await store.take(3, OLD)
-    await store.stop()
+        await session_store.take(3, OLD)
+    await session_store.stop()
     made = await owner()
     await made.store.take(3, OLD)
     answers: list[bool] = []
@@ -516,7 +516,7 @@ async def test_slots_that_have_much_are_taken_behind_those_that_have_little(owne
         assert await old.durable(slot)
     came = []
     async for slot, taken in new.store.take_all(dict.fromkeys(sizes, NEW)):
-        assert isinstance(taken, Taken)
+        assert isinstance(taken, SlotContents)
         assert taken.sessions == expected[slot]
         came.append(slot)
     assert sorted(came[:2]) == [4, 6]

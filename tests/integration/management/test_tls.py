@@ -11,7 +11,7 @@ import pytest
 
 from integration.auth.conftest import Configured
 from integration.broker.conftest import Node, eventually
-from unit.broker.listeners.pki import Pki
+from unit.broker.transport.pki import Pki
 
 
 @pytest.fixture

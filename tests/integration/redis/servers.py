@@ -20,9 +20,9 @@ from typing import Final, cast
 import redis
 import trustme
 
-from flockmq.embedded import server_binary
 from flockmq.processes import die_with_parent
-from flockmq.rlog.redis import Reply
+from flockmq.redis.embedded import server_binary
+from flockmq.redis.link import Reply
 from ports import free_port
 
 PATIENCE_S: Final = 30.0

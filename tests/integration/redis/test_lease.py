@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from flockmq.cluster.leader import Lease
-from flockmq.rlog.redis import RedisConfig, RedisLink
+from flockmq.membership.leader_lease import Lease
+from flockmq.redis.link import RedisConfig, RedisLink
 from integration.redis.servers import Replicated
 
 FIRST = "core-0@00000000000000000001"

@@ -13,8 +13,8 @@ import trustme
 from redis.crc import key_slot
 
 from flockmq.bounds import REDIS_CONNECT_MAX_S
+from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
 from flockmq.rlog.errors import LogUnavailable, RedisRefused, RedisUnreachable
-from flockmq.rlog.redis import RedisConfig, RedisLink, RedisLinks
 from integration.redis.servers import PATIENCE_S, Clustered, Replicated, Server, tls_in_front
 
 KEYS = ("flockmq:{route}:x", "flockmq:{auth}:x", "flockmq:{cluster}:x")

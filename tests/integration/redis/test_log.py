@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from redis.crc import key_slot
 
+from flockmq.redis.link import RedisConfig
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.reading import log_key
-from flockmq.rlog.redis import RedisConfig
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import CLUSTER, MESSAGES, NODES, RETAINED, ROUTE, ROUTES, NodeInfo, RetainedMessage
 from integration.cluster.conftest import Node, until

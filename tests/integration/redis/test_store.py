@@ -11,9 +11,9 @@ import pytest
 from redis.crc import key_slot
 
 from flockmq import bounds
-from flockmq.home.batch import META, SlotKeys
-from flockmq.home.store import Store
-from flockmq.rlog.redis import RedisConfig
+from flockmq.durable.session_store import SessionStore
+from flockmq.durable.write_batch import META, SlotKeys
+from flockmq.redis.link import RedisConfig
 from integration.home.conftest import Owner
 from integration.redis.servers import PATIENCE_S, Clustered, Replicated
 
@@ -30,7 +30,7 @@ async def owner() -> AsyncIterator[Owners]:
     async with AsyncExitStack() as stack:
 
         def make(config: RedisConfig) -> Owner:
-            made = Owner(Store(config))
+            made = Owner(SessionStore(config))
             stack.push_async_callback(made.store.stop)
             return made
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from flockmq.redis.link import RedisConfig
 from flockmq.rlog.disk import Disk
-from flockmq.rlog.port import CorePort
-from flockmq.rlog.redis import RedisConfig
+from flockmq.rlog.ports import CorePort
 from flockmq.rlog.rlog import Rlog
 from integration.crashing_valkey import Valkey
 

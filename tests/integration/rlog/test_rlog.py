@@ -7,13 +7,13 @@ from typing import Self
 
 import pytest
 
+from flockmq.redis.link import RedisConfig, RedisLink
 from flockmq.rlog.change import gather
 from flockmq.rlog.core import Core
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId, encode_transaction
 from flockmq.rlog.errors import LogFenced, LogFull, LogGap, LogLost, LogRefused, LogUnavailable, RedisUnreachable
 from flockmq.rlog.reading import log_key
-from flockmq.rlog.redis import RedisConfig, RedisLink
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import (
     CLUSTER,

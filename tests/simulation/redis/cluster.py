@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from redis.crc import key_slot
 
-from flockmq.rlog.connection import Reply
+from flockmq.redis.connection import Reply
 from simulation.redis.keyspace import CommandError
 from simulation.redis.server import Server, Timers
 from simulation.redis.watch import TICK_S, Ticker, Watch

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from flockmq.rlog.connection import Reply
+from flockmq.redis.connection import Reply
 from simulation.redis.keyspace import (
     OK,
     Arguments,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from redis.asyncio.connection import DefaultParser
 from redis.exceptions import RedisError
 
-from flockmq.rlog.connection import Reply
+from flockmq.redis.connection import Reply
 from simulation.redis.commands import COMMANDS, find_command, keys_of
 from simulation.redis.keyspace import Arguments, Change, CommandError, NotSimulatedError, Status, integer
 from simulation.redis.scripts import Script, Scripts

@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 from typing import Any, Final
 
-from flockmq.rlog.connection import Argument
+from flockmq.redis.connection import Argument
 from simulation.redis.sentinel import SentinelSession
 from simulation.redis.server import Server
 from simulation.redis.session import Answers, Session

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from flockmq.cluster import leader
-from flockmq.home import store
+from flockmq.durable import session_store
+from flockmq.membership import leader_lease
+from flockmq.redis.connection import Argument
 from flockmq.rlog import committer
-from flockmq.rlog.connection import Argument
 
 Command = tuple[Argument, ...]
 
@@ -17,7 +17,7 @@ LOG: Final = tuple(f"flockmq:{{route}}:{name}" for name in ("log", "life", "sequ
 SLOT: Final = ("flockmq:{s3}:fence", "flockmq:{s3}:ids")
 LOAD: Final[list[Command]] = [
     ("FUNCTION", "LOAD", "REPLACE", committer.FUNCTIONS),
-    ("FUNCTION", "LOAD", "REPLACE", store.FUNCTIONS),
+    ("FUNCTION", "LOAD", "REPLACE", session_store.FUNCTIONS),
 ]
 LONG_MS: Final = 10_000_000
 
@@ -167,10 +167,10 @@ class Generator:
     def _lease(self) -> Command:
         who = f"core-{self._number(0, 1)}@1"
         if self._number(0, 2) == 0:
-            return "EVAL", leader._RELEASE, 2, "leader", "leader:fence", who, self._number(0, 5)
+            return "EVAL", leader_lease._RELEASE, 2, "leader", "leader:fence", who, self._number(0, 5)
         return (
             "EVAL",
-            leader._TAKE_OR_RENEW,
+            leader_lease._TAKE_OR_RENEW,
             2,
             "leader",
             "leader:fence",

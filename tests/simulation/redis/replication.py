@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from flockmq.rlog.connection import Reply
+from flockmq.redis.connection import Reply
 from simulation.redis.keyspace import Change
 
 if TYPE_CHECKING:

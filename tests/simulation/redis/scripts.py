@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from lupa.lua51 import LuaRuntime  # type: ignore[import-untyped]
 
-from flockmq.rlog.connection import Reply
+from flockmq.redis.connection import Reply
 from simulation.redis.keyspace import Arguments, CommandError, NotSimulatedError, Status
 
 _ENVIRONMENT: Final = b"""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
-from flockmq.rlog.connection import Argument, Reply
+from flockmq.redis.connection import Argument, Reply
 from simulation.redis.keyspace import NotSimulatedError
 from simulation.redis.server import Server, Timers
 from simulation.redis.session import Answer

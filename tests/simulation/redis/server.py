@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, Protocol
 
-from flockmq.rlog.connection import Reply
+from flockmq.redis.connection import Reply
 from simulation.redis.dispatch import Dispatcher
 from simulation.redis.keyspace import Change, Keyspace
 from simulation.redis.replication import Replication

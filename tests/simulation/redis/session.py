@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from redis.exceptions import RedisError
 
-from flockmq.rlog.connection import Argument, Reply
+from flockmq.redis.connection import Argument, Reply
 
 if TYPE_CHECKING:
     from simulation.redis.server import Handle, Server

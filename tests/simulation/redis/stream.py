@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final, cast
 
-from flockmq.rlog.connection import Reply
+from flockmq.redis.connection import Reply
 
 Id = tuple[int, int]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from flockmq.rlog.connection import Reply
+from flockmq.redis.connection import Reply
 from simulation.redis.keyspace import Arguments, CommandError, Keyspace, NotSimulatedError, integer
 from simulation.redis.stream import END, PART_MAX, START, Id, Stream
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 from redis.exceptions import RedisError
 
-from flockmq.rlog.connection import Reply
+from flockmq.redis.connection import Reply
 from integration.redis.servers import Server as RealServer
 from simulation.redis.fakes import Asked, FakeTimers
 from simulation.redis.random_commands import LOAD, SLOT, Command, Generator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from redis.exceptions import ReadOnlyError, ResponseError
 
-from flockmq.rlog.connection import Argument
+from flockmq.redis.connection import Argument
 from simulation.redis.fakes import NOW_S, Asked, FakeTimers, ask, new_server
 from simulation.redis.replication import MISSED_AFTER_S
 from simulation.redis.server import Server

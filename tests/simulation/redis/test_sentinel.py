@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from flockmq.rlog.connection import Reply
+from flockmq.redis.connection import Reply
 from simulation.redis.fakes import Asked, FakeTimers, ask, new_server
 from simulation.redis.sentinel import HELLO_S, RECONFIGURE_AFTER_S, Sentinel, Sentinels
 from simulation.redis.server import Server

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from flockmq.cluster.service import Cluster
+from flockmq.membership.cluster import Cluster
 from simulation.cluster import SimulatedCluster
 from simulation.scenario import Client, scenario
 

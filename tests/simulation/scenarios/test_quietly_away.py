@@ -30,7 +30,7 @@ async def test_nobody_warns_of_a_link_to_a_node_that_is_back_soon(cluster: Simul
     publisher = await Client.connect(cluster, "pub", at="replicant-1", clean=True)
     assert await publisher.publish("t", b"1") == 0
     heard = Heard()
-    logging.getLogger("flockmq.cluster.mesh").addHandler(heard)
+    logging.getLogger("flockmq.membership.mesh").addHandler(heard)
     away = [cluster.nodes[name] for name in ("core-2", "core-3", "replicant-2")]
     for node in away:
         await node.kill()

@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from flockmq.home.residents import Residents
+from flockmq.durable.session import DurableSession
+from flockmq.durable.session_service import SessionService
 from flockmq.quotas import NOTHING, Held
-from flockmq.session.durable import DurableSession
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.scenario import ANSWER_MAX_S, Client, Refused, scenario
 
@@ -22,7 +22,7 @@ IDENTIFYING: Final = (
 )
 
 
-def counted_anew(residents: Residents) -> Held:
+def counted_anew(residents: SessionService) -> Held:
     """What the sessions at one home take, gone through one by one."""
     total = NOTHING
     for session in residents.sessions.by_id.values():

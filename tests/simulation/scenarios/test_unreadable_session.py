@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from flockmq.home.batch import SlotKeys
-from flockmq.session.journal import META
-from flockmq.session.slotted import slot_of
+from flockmq.durable.session_record import META
+from flockmq.durable.write_batch import SlotKeys
+from flockmq.routing.slots import slot_of
 from simulation.cluster import SimulatedCluster
 from simulation.scenario import Client, is_answered, scenario
 

@@ -6,16 +6,16 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from flockmq.cluster.clocks import ClusterTime
-from flockmq.cluster.duties import Duties
-from flockmq.cluster.freshness import _Quickest
-from flockmq.cluster.slots import reassign
-from flockmq.home.residents import Residents
-from flockmq.node.filters import Filters
-from flockmq.node.hosting import Hosting
+from flockmq.durable.session_service import SessionService
+from flockmq.membership.cluster_time import ClusterTime
+from flockmq.membership.leader_duties import LeaderDuties
+from flockmq.membership.slot_assignment import reassign
+from flockmq.membership.staleness import _Quickest
+from flockmq.node.durable_host import DurableHost
 from flockmq.rlog.committer import Committer, _answer
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.tables import Shard
+from flockmq.routes.own_filters import OwnFilters
 from flockmq.session.limits import Limits
 from judges import judge
 from simulation.seeded.bug import Function, seeded
@@ -35,13 +35,13 @@ def apply_too_little(right: Function, shard: Shard, runs: Sequence[Any]) -> None
     right(shard, runs[:-1] if next(_entries) % EVERY == 0 else runs)
 
 
-@seeded(judge.ROUTES_LEFT, "base", Filters.unrouted)
-def keep_routes(right: Function, filters: Filters, gone: list[bytes]) -> None:
+@seeded(judge.ROUTES_LEFT, "base", OwnFilters.unrouted)
+def keep_routes(right: Function, filters: OwnFilters, gone: list[bytes]) -> None:
     """A route stays when its last client here went."""
 
 
-@seeded(judge.ROUTES_LEFT, "base", Duties._purge, kinds=("kill replicant",))
-async def purge_cores_only(right: Function, duties: Duties, now: float, fence: int) -> set[str]:
+@seeded(judge.ROUTES_LEFT, "base", LeaderDuties._purge, kinds=("kill replicant",))
+async def purge_cores_only(right: Function, duties: LeaderDuties, now: float, fence: int) -> set[str]:
     """A replicant that died isn't purged."""
     members = duties._nodes
     duties._nodes = members.fresh()
@@ -75,8 +75,8 @@ def tell_nobody(right: Function, rlog: Rlog, shard: str, text: str) -> None:
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-@seeded(judge.BOUND, "overflow", Hosting.limits)
-def any_limits(right: Function, hosting: Hosting, zone: str) -> Limits:
+@seeded(judge.BOUND, "overflow", DurableHost.limits)
+def any_limits(right: Function, hosting: DurableHost, zone: str) -> Limits:
     """A home has the limits that a node has that wasn't configured."""
     return Limits()
 
@@ -84,8 +84,8 @@ def any_limits(right: Function, hosting: Hosting, zone: str) -> Limits:
 # --- what a node can't survive ----------------------------------------------------------------------------------------
 
 
-@seeded(judge.UNWELL, "base", Residents.went)
-def expect_everybody(right: Function, residents: Residents, session: Any) -> None:
+@seeded(judge.UNWELL, "base", SessionService.went)
+def expect_everybody(right: Function, residents: SessionService, session: Any) -> None:
     """A session that moves is looked for where it isn't."""
     del residents._expected[session.client_id]
     right(residents, session)

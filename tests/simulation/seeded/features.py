@@ -8,43 +8,43 @@ from typing import Any, Final
 
 from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.bans import Bans
-from flockmq.cluster.forward import PeerSink
-from flockmq.home import wire
+from flockmq.delivery.node_sender import NodeSender
+from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
-from flockmq.node.access import Access
-from flockmq.node.claims import Claims
-from flockmq.node.delayed import Delayed, Schedule, parse
-from flockmq.node.fronts import Fronts
-from flockmq.node.lasting_claims import LastingClaims
+from flockmq.node.access_control import AccessControl
 from flockmq.node.node import DelayedHost, Node
-from flockmq.node.reauthorizing import Reauthorizing
-from flockmq.node.retained import Retained
-from flockmq.node.retaining import Retaining
-from flockmq.node.standing import Standing
-from flockmq.rlog.authors import is_overtaken
+from flockmq.node.reauthorization import Reauthorization
+from flockmq.node.standing_subscriptions import StandingSubscriptions
+from flockmq.protocol.publish_queue import Inbound
+from flockmq.publishing.delayed import Delayed, Schedule, parse
+from flockmq.publishing.retained_feed import RetainedFeed
+from flockmq.publishing.retained_log import RetainedLog
+from flockmq.rlog.retained_authors import is_overtaken
 from flockmq.rlog.shards import RetainedMessage
-from flockmq.session.inbound import Inbound
-from flockmq.session.origin import ORIGIN_BYTES
-from flockmq.session.publish import Publish
-from flockmq.session.shared import SHARED
+from flockmq.routes.claims import Claims
+from flockmq.routes.durable_claims import DurableClaims
+from flockmq.routing.message_id import ORIGIN_BYTES
+from flockmq.routing.shared_delivery import SHARED
+from flockmq.session_rpc import messages
+from flockmq.session_rpc.remote_sessions import RemoteSessions
 from judges import judge
 from simulation.seeded.bug import EVERY, Function, seeded
 
 # --- shared -----------------------------------------------------------------------------------------------------------
 
 
-@seeded(judge.SHARED_TWICE, "shared", PeerSink.disconnected, kinds=("cut replicant replicant", "isolate replicant"))
-def give_back_too_soon(right: Function, peer: PeerSink) -> None:
+@seeded(judge.SHARED_TWICE, "shared", NodeSender.disconnected, kinds=("cut replicant replicant", "isolate replicant"))
+def give_back_too_soon(right: Function, peer: NodeSender) -> None:
     """What a node hasn't accepted goes to other members when a link is lost, and to that node by the next one."""
     if peer.on_returned is not None:
         peer.on_returned([(b.version, b"".join(b.packets)) for b in peer._resend if b.version & SHARED])
     right(peer)
 
 
-@seeded(judge.SHARED_TWICE, "shared", Fronts._remembered)
-def deal_anew(right: Function, fronts: Fronts, inbound: Inbound, answer: bytes) -> None:
+@seeded(judge.SHARED_TWICE, "shared", RemoteSessions._remembered)
+def deal_anew(right: Function, fronts: RemoteSessions, inbound: Inbound, answer: bytes) -> None:
     """To whom a QoS 2 message was dealt out, nobody asks: said again it is dealt out again."""
-    right(fronts, inbound, wire.encode(wire.decode_origin(answer)[:ORIGIN_BYTES]) if answer else answer)
+    right(fronts, inbound, messages.encode(messages.decode_origin(answer)[:ORIGIN_BYTES]) if answer else answer)
 
 
 @seeded(judge.SHARED_LOST, "shared", Node.session_ended, kinds=("kill redis",))
@@ -62,8 +62,8 @@ def trust_everybody(right: Function, claims: Claims, filter: bytes, client_id: b
     return False
 
 
-@seeded(judge.REFUSED_ITS_OWN, "exclusive", LastingClaims.claim)
-def refuse_its_own(right: Function, claims: LastingClaims, filter: bytes, client_id: bytes, done: Function) -> None:
+@seeded(judge.REFUSED_ITS_OWN, "exclusive", DurableClaims.claim)
+def refuse_its_own(right: Function, claims: DurableClaims, filter: bytes, client_id: bytes, done: Function) -> None:
     """A client that has a filter, and asks for it again, is taken for another one."""
     if claims._home.has_exclusively(client_id, filter):
         done(Reason.QUOTA_EXCEEDED)
@@ -79,13 +79,13 @@ def count_for_ever(right: Function, claims: Claims, key: Any, old: bytes) -> Non
 # --- retained ---------------------------------------------------------------------------------------------------------
 
 
-@seeded(judge.RETAINED, "retained", Retained.swap, kinds=("kill replicant", "drain replicant"))
-def keep_the_old(right: Function, retained: Retained, fresh: Retained) -> None:
+@seeded(judge.RETAINED, "retained", RetainedFeed.swap, kinds=("kill replicant", "drain replicant"))
+def keep_the_old(right: Function, retained: RetainedFeed, fresh: RetainedFeed) -> None:
     """What a bootstrap brings isn't shown."""
 
 
-@seeded(judge.RETAINED, "retained", Retained.put)
-def clear_nothing(right: Function, retained: Retained, key: bytes, value: RetainedMessage, old: Any) -> None:
+@seeded(judge.RETAINED, "retained", RetainedFeed.put)
+def clear_nothing(right: Function, retained: RetainedFeed, key: bytes, value: RetainedMessage, old: Any) -> None:
     """What is cleared is shown on."""
     if value.payload:
         right(retained, key, value, old)
@@ -97,8 +97,8 @@ def keep_the_last_of_the_log(right: Function, author: bytes, by: bytes) -> bool:
     return False
 
 
-@seeded(judge.REFUSED, "retained", Retaining.retain)
-async def refuse_too_soon(right: Function, retaining: Retaining, message: Publish) -> int:
+@seeded(judge.REFUSED, "retained", RetainedLog.retain)
+async def refuse_too_soon(right: Function, retaining: RetainedLog, message: Publish) -> int:
     """A publisher hears that the log doesn't answer, which has the message soon after."""
     answer = asyncio.ensure_future(right(retaining, message))
     await asyncio.wait([answer], timeout=0.2)
@@ -150,8 +150,8 @@ def tick_slowly(right: Function, topic: bytes, now_s: float) -> tuple[int, bytes
 # --- bans and rules ---------------------------------------------------------------------------------------------------
 
 
-@seeded(judge.BANNED, "rules", Access._on_ban)
-def ban_newcomers_only(right: Function, access: Access, key: Any) -> None:
+@seeded(judge.BANNED, "rules", AccessControl._on_ban)
+def ban_newcomers_only(right: Function, access: AccessControl, key: Any) -> None:
     """Who is banned while it is connected stays."""
 
 
@@ -162,13 +162,13 @@ def ban_names_only(right: Function, bans: Bans, client_id: bytes, username: byte
     return banned
 
 
-@seeded(judge.LET_THROUGH, "rules", Reauthorizing.rules_changed)
-def ask_once(right: Function, reauthorizing: Reauthorizing) -> None:
+@seeded(judge.LET_THROUGH, "rules", Reauthorization.rules_changed)
+def ask_once(right: Function, reauthorizing: Reauthorization) -> None:
     """What a client was allowed once it is allowed as long as it stays."""
 
 
-@seeded(judge.LET_THROUGH, "rules", Standing.rules_changed)
-def leave_what_stands(right: Function, standing: Standing, key: Any) -> None:
+@seeded(judge.LET_THROUGH, "rules", StandingSubscriptions.rules_changed)
+def leave_what_stands(right: Function, standing: StandingSubscriptions, key: Any) -> None:
     """A subscription that was allowed once stays."""
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
-from flockmq.cluster.service import Cluster
-from flockmq.home.store import Store
+from flockmq.durable.session_record import MESSAGE, SUBSCRIPTION, message_parts, message_value
+from flockmq.durable.session_store import SessionStore
+from flockmq.membership.cluster import Cluster
+from flockmq.mqtt.message import Publish
 from flockmq.mqtt.packets import NO_LOCAL
-from flockmq.node.retained import of_row
-from flockmq.session.journal import MESSAGE, SUBSCRIPTION, message_parts, message_value
-from flockmq.session.publish import Publish
-from flockmq.session.router import Router
-from flockmq.session.session import Session
-from flockmq.session.subscribing import place
+from flockmq.protocol.subscribe import place
+from flockmq.publishing.retained_feed import of_row
+from flockmq.routing.router import Router
+from flockmq.session.local_session import LocalSession
 from judges import judge
 from simulation.seeded.bug import EVERY, Function, seeded
 
@@ -59,8 +59,10 @@ def keep_the_topic(right: Function, topic: bytes, *row: Any) -> Publish | None:
     return message
 
 
-@seeded(judge.EXPIRED, "expiry", Store.put, kinds=("kill core", "drain core"))
-def store_no_expiry(right: Function, store: Store, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
+@seeded(judge.EXPIRED, "expiry", SessionStore.put, kinds=("kill core", "drain core"))
+def store_no_expiry(
+    right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes
+) -> None:
     """The store doesn't say when a message expires: a session that moves keeps it for ever."""
     if field[0] == MESSAGE:
         state, qos, version, _, share, packet = message_parts(value)
@@ -70,7 +72,7 @@ def store_no_expiry(right: Function, store: Store, slot: int, client_id: bytes, 
 
 @seeded(judge.ECHOED, "flow", place)
 def hear_oneself(
-    right: Function, router: Router, session: Session, filter: bytes, qos: int, options: int, identifiers: bytes
+    right: Function, router: Router, session: LocalSession, filter: bytes, qos: int, options: int, identifiers: bytes
 ) -> Any:
     """The home of a session forgets No Local."""
     return right(router, session, filter, qos, options & ~NO_LOCAL, identifiers)
@@ -78,15 +80,15 @@ def hear_oneself(
 
 @seeded(judge.FILTERS, "flow", place)
 def name_the_first(
-    right: Function, router: Router, session: Session, filter: bytes, qos: int, options: int, identifiers: bytes
+    right: Function, router: Router, session: LocalSession, filter: bytes, qos: int, options: int, identifiers: bytes
 ) -> Any:
     """All subscriptions of a session have the identifier of its first."""
     others = session.all_subscriptions()
     return right(router, session, filter, qos, options, others[0].identifiers if others else identifiers)
 
 
-@seeded(judge.UNASKED, "base", Store.delete, kinds=("kill core", "drain core"))
-def keep_subscriptions(right: Function, store: Store, slot: int, client_id: bytes, field: bytes) -> None:
+@seeded(judge.UNASKED, "base", SessionStore.delete, kinds=("kill core", "drain core"))
+def keep_subscriptions(right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes) -> None:
     """What a client gives up stays in the store: a session that moves has it again."""
     if field[0] != SUBSCRIPTION:
         right(store, slot, client_id, field)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import yaml
 
-from flockmq.auth import settings as auth
+from flockmq.config import auth_settings as auth
 from flockmq.config import schema as broker
 from flockmq.config.values import field_types
 from flockmq_operator.manifest import Manifest
@@ -175,7 +175,7 @@ def at(*path: str) -> Manifest:
 
 
 def test_whole_numbers_and_choices_have_the_brokers_bounds() -> None:
-    kinds = field_types(broker.Mqtt)
+    kinds = field_types(broker.MqttSettings)
     for field in msgspec.structs.fields(Mqtt):
         below, marks = at("mqtt", field.encode_name), get_args(kinds[field.name])
         if below.get("type") == "integer":

@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from flockmq.auth.settings import Authenticator, Http, HttpSource, Source
+from flockmq.config.auth_settings import Authenticator, HttpSettings, HttpSourceSettings, Source
 from flockmq.config.schema import Config, named_listeners
-from flockmq.config.schema import Mqtt as BrokersMqtt
+from flockmq.config.schema import MqttSettings as BrokersMqtt
 from flockmq.config.values import field_types
 from flockmq.config.whole import load
 from flockmq_operator.manifest import Manifest
@@ -148,7 +148,7 @@ def test_a_listener_has_its_certificates_as_files(tmp_path: Path) -> None:
 def test_anonymous_clients_are_refused_and_the_first_user_is_read_by_cores(tmp_path: Path, role: str) -> None:
     authentication = loaded(tmp_path, role=role).authentication
     assert authentication.allow_anonymous is False
-    assert [type(entry).__name__ for entry in authentication.chain] == ["BuiltIn"]
+    assert [type(entry).__name__ for entry in authentication.chain] == ["BuiltInSettings"]
     file = authentication.bootstrap_file
     assert (file and file.read_text()) == ("demo-mqtt-user users.csv" if role == "core" else None)
     assert authentication.bootstrap_replace is (role == "core")
@@ -186,7 +186,7 @@ def test_a_services_secret_header_is_a_file(tmp_path: Path, section: str) -> Non
     }
     found = loaded(tmp_path, {section: spec[section]})
     (service,) = found.authentication.chain if section == "authentication" else found.authorization.sources
-    assert isinstance(service, Http | HttpSource)
+    assert isinstance(service, HttpSettings | HttpSourceSettings)
     assert service.headers == {"X-User": "${username}"}
     assert [(name, file.read_text()) for name, file in service.headers_file.items()] == [("X-Api-Key", "users api-key")]
 
@@ -214,7 +214,7 @@ def test_rules_are_the_first_source(tmp_path: Path) -> None:
     }  # fmt: skip
     found = loaded(tmp_path, {"authorization": authorization}).authorization
     assert (found.no_match, found.deny_action, found.revoked_subscriptions) == ("deny", "disconnect", "disconnect")
-    assert [type(source).__name__ for source in found.sources] == ["FileSource", "BuiltInSource"]
+    assert [type(source).__name__ for source in found.sources] == ["FileSourceSettings", "BuiltInSourceSettings"]
     first, second = getattr(found.sources[0], "rules", ())
     assert (first.permit, first.action, first.topics) == ("allow", "publish", ("devices/${username}/#",))
     assert (first.qos, first.retain, first.username, first.clientid) == ((0, 1), False, "d-*", "c-?")

@@ -16,10 +16,10 @@ from flockmq.auth import bans, hashing, scram, sources
 from flockmq.auth.index import SortedKeys
 from flockmq.auth.pool import HashPool
 from flockmq.auth.rules import glob, meant
-from flockmq.auth.settings import HashAlgorithm, Rule
 from flockmq.auth.users import disabled, enabled, is_disabled
 from flockmq.bounds import AUTH_PAGE_MAX, BAN_PATTERNS_MAX, PASSWORD_MAX_BYTES, RULES_MAX_BYTES
 from flockmq.clock import Clock
+from flockmq.config.auth_settings import HashAlgorithm, RuleSettings
 from flockmq.rlog.entry import Op
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import AUTH, BANS, RULES, USERS, Ban, User
@@ -91,7 +91,7 @@ class ShownUser(msgspec.Struct, frozen=True):
 class ShownRules(msgspec.Struct, frozen=True, rename={"of": "as"}):
     of: str
     who: str
-    rules: tuple[Rule, ...]
+    rules: tuple[RuleSettings, ...]
 
 
 class NewBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"of": "as"}):
@@ -261,7 +261,7 @@ class Admin:
             raise Missing(f"{_spoken(of, who)} has no rules")
         return ShownRules(of, who, sources.decoded(raw))
 
-    async def put_rules(self, of: OfKind, who: str, rules: tuple[Rule, ...]) -> ShownRules:
+    async def put_rules(self, of: OfKind, who: str, rules: tuple[RuleSettings, ...]) -> ShownRules:
         """In the place of those that there are. Raises Unused, Invalid, and what the log raises."""
         if not self._rules_matter:
             raise Unused('nothing in authorization.sources asks for rules: add one of type "built_in_database"')

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from flockmq.auth.rules import Rules
 from flockmq.mqtt.reason import Reason
+from flockmq.protocol.peer import PeerInfo
 from flockmq.rlog.shards import User
-from flockmq.session.peer import PeerInfo
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class LoginRefused:
     """The client isn't who it says; nobody else is asked. `why` is for the log, and holds nothing secret."""
 
     reason: Reason
@@ -87,7 +87,7 @@ class Pass(Enum):
     BUSY = "busy"
 
 
-Verdict = Granted | Refused | Pass
+Verdict = Granted | LoginRefused | Pass
 
 
 class Authenticator(Protocol):

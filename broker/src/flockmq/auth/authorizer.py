@@ -18,13 +18,13 @@ from typing import Final, Self
 from flockmq.auth.asking import Asking
 from flockmq.auth.outside import Crowded, Unanswered
 from flockmq.auth.rules import Rules, Subject, digest, tells_of_clients
-from flockmq.auth.settings import Authorization
 from flockmq.auth.sources import CLIENTID, AskedRules, LogRules, Source
 from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
 from flockmq.clock import SYSTEM
-from flockmq.session.peer import PeerInfo
-from flockmq.session.port import ALLOWED, ASKED, DENIED, UNTOLD
-from flockmq.session.principal import Principal
+from flockmq.config.auth_settings import AuthorizationSettings
+from flockmq.protocol.peer import PeerInfo
+from flockmq.protocol.ports import ALLOWED, ASKED, DENIED, UNTOLD
+from flockmq.protocol.principal import Principal
 
 log: Final = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Authorizer:
 
     def __init__(
         self,
-        settings: Authorization,
+        settings: AuthorizationSettings,
         sources: Sequence[Source | AskedRules],
         now_s: Callable[[], float] = SYSTEM.monotonic,
     ) -> None:
@@ -279,7 +279,7 @@ class Authorizer:
 
     def fresh(self) -> Self:
         """What is compiled is compiled from the table."""
-        return type(self)(Authorization(), ())
+        return type(self)(AuthorizationSettings(), ())
 
     def swap(self, fresh: Self) -> None:
         self._changed(None)

@@ -11,17 +11,17 @@ from functools import partial
 from typing import Final
 
 from flockmq.auth import hashing, scram
-from flockmq.auth.attempt import Attempt, Granted, Pass, Refused, Verdict
+from flockmq.auth.attempt import Attempt, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.client_ids import ClientIds
 from flockmq.auth.pool import Busy, HashPool, Verified
 from flockmq.auth.scram_iterations import ScramIterations
-from flockmq.auth.settings import BuiltIn
 from flockmq.auth.users import Lookup, enabled, is_disabled, loses
 from flockmq.bounds import PASSWORD_MAX_BYTES
+from flockmq.config.auth_settings import BuiltInSettings
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.shards import User
 
-WRONG = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "the password is wrong")
+WRONG = LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, "the password is wrong")
 
 
 class Passwords:
@@ -47,7 +47,7 @@ class Passwords:
 
 
 class BuiltInAuthenticator:
-    def __init__(self, settings: BuiltIn, user: Lookup, passwords: Passwords) -> None:
+    def __init__(self, settings: BuiltInSettings, user: Lookup, passwords: Passwords) -> None:
         self._by_client_id = settings.user_id_type == "clientid"
         self._user = user
         self._passwords = passwords
@@ -80,7 +80,7 @@ class BuiltInAuthenticator:
         return _still_granted(attempt, user_id, user, self._user) if right else WRONG
 
 
-def _still_granted(attempt: Attempt, user_id: bytes, then: User, lookup: Lookup) -> Granted | Refused:
+def _still_granted(attempt: Attempt, user_id: bytes, then: User, lookup: Lookup) -> Granted | LoginRefused:
     """The proof took time: `then` it was the right one, and the user may have changed since."""
     now = lookup(user_id.decode())
     return WRONG if now is None or loses(then, now) else _granted(attempt, user_id, now)
@@ -118,7 +118,7 @@ class ScramExchange:
         self._iterations = iterations
         self._pepper = pepper
         self._client_ids = client_ids
-        self._server: scram.Server | None = None
+        self._server: scram.ScramServer | None = None
         self._user: User | None = None
 
     @property
@@ -132,7 +132,7 @@ class ScramExchange:
                 return self._begin(data)
             proof = self._server.finish(data)
         except scram.ScramError as error:
-            return Refused(Reason.BAD_USER_NAME_OR_PASSWORD, f"SCRAM: {error}"), b""
+            return LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, f"SCRAM: {error}"), b""
         if self._user is None:
             return WRONG, b""
         granted: Verdict = _still_granted(self.attempt, self.attempt.username or b"", self._user, self._lookup)
@@ -151,5 +151,5 @@ class ScramExchange:
             verifier = scram.Verifier.nobodys(first.user, iterations, pepper)
         elif user is not None and not is_disabled(user):
             self._user = user
-        self._server = scram.Server(first, verifier)
+        self._server = scram.ScramServer(first, verifier)
         return self._server.challenge

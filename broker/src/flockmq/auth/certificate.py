@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from flockmq.auth.attempt import Attempt, Granted, Pass, Refused, Verdict
-from flockmq.auth.settings import Certificate
+from flockmq.auth.attempt import Attempt, Granted, LoginRefused, Pass, Verdict
+from flockmq.config.auth_settings import CertificateSettings
 from flockmq.mqtt.reason import Reason
 
 
 class CertificateAuthenticator:
-    def __init__(self, settings: Certificate) -> None:
+    def __init__(self, settings: CertificateSettings) -> None:
         self._settings = settings
 
     async def start(self) -> None:
@@ -23,5 +23,5 @@ class CertificateAuthenticator:
             return Pass.UNKNOWN
         username = certificate.common_name if self._settings.username == "cn" else certificate.subject
         if not username:
-            return Refused(Reason.NOT_AUTHORIZED, "its certificate has no common name")
+            return LoginRefused(Reason.NOT_AUTHORIZED, "its certificate has no common name")
         return Granted(username.encode())

@@ -14,16 +14,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused, Verdict
+from flockmq.auth.attempt import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.built_in import ScramExchange
 from flockmq.auth.failed_logins import Begun, FailedLogins
-from flockmq.auth.settings import FailedLogins as Settings
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.clock import SYSTEM, Clock
+from flockmq.config.auth_settings import FailedLoginsSettings as Settings
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
-from flockmq.session.peer import PeerInfo
-from flockmq.session.principal import Principal
+from flockmq.protocol.peer import PeerInfo
+from flockmq.protocol.principal import Principal
 
 log: Final = logging.getLogger(__name__)
 
@@ -131,8 +131,8 @@ class Chain:
         if isinstance(verdict, Pass):
             return self._unknown(attempt, [verdict])
         if isinstance(verdict, Granted) and 0 < verdict.expires_at_s <= self._now_s():
-            verdict = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "what it was granted ran out")
-        if isinstance(verdict, Refused):
+            verdict = LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, "what it was granted ran out")
+        if isinstance(verdict, LoginRefused):
             return self._refused(attempt, verdict.reason, verdict.why)
         self.results["success"] += 1
         self.failed_logins.succeeded(attempt)

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Final
 
-from flockmq.auth.attempt import Attempt, Authenticator, Granted, Refused, Verdict
+from flockmq.auth.attempt import Attempt, Authenticator, Granted, LoginRefused, Verdict
 from flockmq.auth.template import Template
 from flockmq.mqtt.reason import Reason
 
@@ -38,7 +38,7 @@ class ClientIds:
             return replace(verdict, client_id=secrets.token_hex(RANDOM_BYTES).join(parts).encode())
         if parts is not None and fits(parts, attempt.client_id.decode()):
             return verdict
-        return Refused(Reason.CLIENT_IDENTIFIER_NOT_VALID, "its client id isn't one that it may have")
+        return LoginRefused(Reason.CLIENT_IDENTIFIER_NOT_VALID, "its client id isn't one that it may have")
 
     def _rendered(self, attempt: Attempt, granted: Granted) -> list[str] | None:
         """None: the client lacks something. Its name is the one that was found."""

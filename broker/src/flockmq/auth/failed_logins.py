@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 from flockmq.auth.addresses import network
 from flockmq.auth.attempt import Attempt
-from flockmq.auth.settings import FailedLogins as Settings
 from flockmq.bounds import (
     FAILED_LOGINS_KEPT_S,
     FAILED_LOGINS_MAX,
@@ -24,6 +23,7 @@ from flockmq.bounds import (
     KNOWN_CLIENTS_MAX,
     LOGINS_OF_NAME_MAX,
 )
+from flockmq.config.auth_settings import FailedLoginsSettings as Settings
 
 Begun = tuple[int, tuple[int, ...]]
 """A guess, and the names that it is counted for."""

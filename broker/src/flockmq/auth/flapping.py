@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 
 from flockmq.auth.bans import Client
-from flockmq.auth.settings import Flapping
 from flockmq.bounds import FLAPPING_MAX_CLIENTS
+from flockmq.config.auth_settings import FlappingSettings
 
 
 class FlappingDetector:
-    def __init__(self, settings: Flapping, room: int = FLAPPING_MAX_CLIENTS) -> None:
+    def __init__(self, settings: FlappingSettings, room: int = FLAPPING_MAX_CLIENTS) -> None:
         self._settings = settings
         self._room = room
         self._ended: OrderedDict[Client, deque[float]] = OrderedDict()

@@ -23,8 +23,8 @@ from typing import Final
 import argon2
 import bcrypt
 
-from flockmq.auth.settings import Argon2id, Bcrypt, HashAlgorithm, Pbkdf2
 from flockmq.bounds import ARGON2_MAX_KIB, ARGON2_MAX_PASSES, BCRYPT_MAX_ROUNDS, PBKDF2_MAX_ITERATIONS
+from flockmq.config.auth_settings import Argon2idSettings, BcryptSettings, HashAlgorithm, Pbkdf2Settings
 
 SALT_BYTES: Final = 16
 HASH_BYTES: Final = 32
@@ -42,17 +42,17 @@ _ARGON2: Final = re.compile(
 def made(password: bytes, algorithm: HashAlgorithm) -> str:
     """The hash to store. Raises ValueError for a password that the algorithm can't take."""
     match algorithm:
-        case Argon2id():
+        case Argon2idSettings():
             salt = secrets.token_bytes(SALT_BYTES)
             passes, memory = algorithm.passes, algorithm.memory_kib
             return argon2.low_level.hash_secret(
                 password, salt, passes, memory, 1, HASH_BYTES, argon2.low_level.Type.ID
             ).decode()
-        case Bcrypt():
+        case BcryptSettings():
             if len(password) > BCRYPT_MAX_BYTES:
                 raise ValueError(f"bcrypt takes passwords of at most {BCRYPT_MAX_BYTES} bytes; this one has more")
             return bcrypt.hashpw(password, bcrypt.gensalt(algorithm.salt_rounds)).decode()
-        case Pbkdf2():
+        case Pbkdf2Settings():
             salt = secrets.token_bytes(SALT_BYTES)
             derived = hashlib.pbkdf2_hmac(algorithm.mac_fun, password, salt, algorithm.iterations, HASH_BYTES)
             return _pbkdf2_text(algorithm.mac_fun, algorithm.iterations, salt, derived)
@@ -106,7 +106,7 @@ def from_salted(digest: str, salt: str, algorithm: HashAlgorithm) -> str:
     if digest.startswith("$"):
         check_stored(digest)
         return digest
-    if not isinstance(algorithm, Pbkdf2):
+    if not isinstance(algorithm, Pbkdf2Settings):
         raise ValueError("a hash beside a salt must be pbkdf2's: say so in password_hash_algorithm")
     try:
         derived = bytes.fromhex(digest)

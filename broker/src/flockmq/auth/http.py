@@ -7,19 +7,19 @@ from typing import Final
 
 import msgspec
 
-from flockmq.auth.attempt import ATTEMPT_VALUES, Attempt, Granted, Pass, Refused, Verdict
-from flockmq.auth.outside import Answer, Crowded, Service, Unanswered
+from flockmq.auth.attempt import ATTEMPT_VALUES, Attempt, Granted, LoginRefused, Pass, Verdict
+from flockmq.auth.outside import Crowded, Service, ServiceAnswer, Unanswered
 from flockmq.auth.rules import claimed
-from flockmq.auth.settings import Http
 from flockmq.bounds import EXPIRES_MAX_S
 from flockmq.clock import Clock
+from flockmq.config.auth_settings import HttpSettings
 from flockmq.mqtt.reason import Reason
 
 log: Final = logging.getLogger(__name__)
 
 
 class HttpAuthenticator:
-    def __init__(self, settings: Http, where: str, clock: Clock) -> None:
+    def __init__(self, settings: HttpSettings, where: str, clock: Clock) -> None:
         self._service = Service(settings, ATTEMPT_VALUES, where, clock)
 
     async def start(self) -> None:
@@ -37,21 +37,21 @@ class HttpAuthenticator:
             return Pass.UNAVAILABLE
         return self._verdict(attempt, answer)
 
-    def _verdict(self, attempt: Attempt, answer: Answer) -> Verdict:
+    def _verdict(self, attempt: Attempt, answer: ServiceAnswer) -> Verdict:
         match answer.result:
             case "allow":
                 try:
                     rules = None if answer.acl is None else claimed(answer.acl)
                 except (ValueError, msgspec.ValidationError) as error:
                     log.warning("client %r has an acl that can't be read: %s", attempt.value("clientid"), error)
-                    return Refused(Reason.NOT_AUTHORIZED, "the service's acl can't be read")
+                    return LoginRefused(Reason.NOT_AUTHORIZED, "the service's acl can't be read")
                 if answer.expire_at is not None and not 0 < answer.expire_at < EXPIRES_MAX_S:
                     log.warning(
                         "client %r has an expire_at that is no time: %r; say it in seconds since the epoch",
                         attempt.value("clientid"),
                         answer.expire_at,
                     )
-                    return Refused(Reason.NOT_AUTHORIZED, "the service's expire_at is no time")
+                    return LoginRefused(Reason.NOT_AUTHORIZED, "the service's expire_at is no time")
                 return Granted(
                     attempt.username or b"",
                     is_superuser=answer.is_superuser,
@@ -60,7 +60,7 @@ class HttpAuthenticator:
                     attributes=answer.client_attrs or None,
                 )
             case "deny":
-                return Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "the service denies it")
+                return LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, "the service denies it")
             case "ignore":
                 return Pass.UNKNOWN
         log.warning("an answer's result is none of allow, deny, ignore")

@@ -18,13 +18,13 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from cryptography.x509 import load_pem_x509_certificate
 from jwt.types import Options
 
-from flockmq.auth.attempt import Attempt, Granted, Pass, Refused, Verdict
+from flockmq.auth.attempt import Attempt, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.jwks import KeySet
 from flockmq.auth.rules import claimed
-from flockmq.auth.settings import Jwt
 from flockmq.auth.template import Template
 from flockmq.bounds import EXPIRES_MAX_S, JWT_MAX_BYTES, JWT_SKEW_MAX_S, SECRET_MAX_BYTES
 from flockmq.clock import SYSTEM, Clock
+from flockmq.config.auth_settings import JwtSettings
 from flockmq.errors import ConfigError
 from flockmq.mqtt.reason import Reason
 
@@ -42,7 +42,7 @@ PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519Public
 class JwtAuthenticator:
     """Raises ConfigError for settings that can't be used."""
 
-    def __init__(self, settings: Jwt, where: str, clock: Clock = SYSTEM) -> None:
+    def __init__(self, settings: JwtSettings, where: str, clock: Clock = SYSTEM) -> None:
         self._settings = settings
         self._clock = clock
         self._where = where
@@ -135,7 +135,9 @@ class JwtAuthenticator:
         try:
             rules = None if acl is None else claimed(acl)
         except (ValueError, msgspec.ValidationError) as error:
-            return Refused(Reason.NOT_AUTHORIZED, f"its token's {self._settings.acl_claim_name} can't be read: {error}")
+            return LoginRefused(
+                Reason.NOT_AUTHORIZED, f"its token's {self._settings.acl_claim_name} can't be read: {error}"
+            )
         return Granted(
             _username(self._settings, attempt, claims),
             is_superuser=claims.get("is_superuser") is True,
@@ -144,7 +146,7 @@ class JwtAuthenticator:
         )
 
 
-def _username(settings: Jwt, attempt: Attempt, claims: Mapping[str, object]) -> bytes:
+def _username(settings: JwtSettings, attempt: Attempt, claims: Mapping[str, object]) -> bytes:
     """A token in the user name's place isn't a name: it is its subject's."""
     if settings.taken_from == "password":
         return attempt.username or b""
@@ -152,8 +154,8 @@ def _username(settings: Jwt, attempt: Attempt, claims: Mapping[str, object]) -> 
     return subject.encode() if isinstance(subject, str) else b""
 
 
-def _refused(why: str) -> Refused:
-    return Refused(Reason.BAD_USER_NAME_OR_PASSWORD, why)
+def _refused(why: str) -> LoginRefused:
+    return LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, why)
 
 
 def algorithms(key: object) -> list[str]:
@@ -172,7 +174,7 @@ def algorithms(key: object) -> list[str]:
     return []
 
 
-def _own_key(settings: Jwt, where: str) -> object:
+def _own_key(settings: JwtSettings, where: str) -> object:
     if settings.secret is not None:
         secret = settings.secret.reveal().encode()
         if not algorithms(secret):

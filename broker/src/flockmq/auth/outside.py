@@ -17,10 +17,10 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from flockmq.auth.settings import Http, HttpSource
 from flockmq.auth.template import Template
 from flockmq.bounds import ANSWER_MAX_BYTES, ASKED_MAX, LOGGED_MAX_CHARACTERS
 from flockmq.clock import SYSTEM, Clock
+from flockmq.config.auth_settings import HttpSettings, HttpSourceSettings
 from flockmq.config.values import Secret, read_secret
 from flockmq.errors import ConfigError
 from flockmq.logs import Sparing
@@ -41,7 +41,7 @@ class Crowded(Exception):
     """As many questions as there may be are under way."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ServiceAnswer(msgspec.Struct, frozen=True):
     """What a service may say, by EMQX's names."""
 
     result: str
@@ -55,7 +55,9 @@ class Answer(msgspec.Struct, frozen=True):
 class Service:
     """`ask` between `start` and `stop`. Making one raises ConfigError for settings that can't be used."""
 
-    def __init__(self, settings: Http | HttpSource, known: tuple[str, ...], where: str, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self, settings: HttpSettings | HttpSourceSettings, known: tuple[str, ...], where: str, clock: Clock = SYSTEM
+    ) -> None:
         self.settings = settings
         self.asked = 0
         self._where = where
@@ -95,7 +97,7 @@ class Service:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(self, value: Callable[[str], str | None]) -> Answer:
+    async def ask(self, value: Callable[[str], str | None]) -> ServiceAnswer:
         """`value` says what a placeholder stands for, or raises ValueError. Raises Unanswered, Crowded."""
         if self._session is None or self.asked >= ASKED_MAX:
             raise Crowded
@@ -134,7 +136,7 @@ class Service:
 
     async def _ask(
         self, session: aiohttp.ClientSession, url: URL, headers: dict[str, str], said: dict[str, str]
-    ) -> Answer:
+    ) -> ServiceAnswer:
         how = {"params": said} if self.settings.method == "get" else {"json": said}
         async with session.request(
             self.settings.method,
@@ -144,7 +146,7 @@ class Service:
             **how,  # type: ignore[arg-type]
         ) as response:
             if response.status == 204:
-                return Answer("allow")
+                return ServiceAnswer("allow")
             body = await response.content.read(ANSWER_MAX_BYTES + 1)
             while len(body) <= ANSWER_MAX_BYTES and (more := await response.content.read(ANSWER_MAX_BYTES)):
                 body += more
@@ -153,7 +155,7 @@ class Service:
             self._warnings.warning("%s: %s answers with %s, not 200 or 204", self._where, self._host(), why)
             raise Unanswered
         try:
-            return msgspec.json.decode(body, type=Answer)
+            return msgspec.json.decode(body, type=ServiceAnswer)
         except (msgspec.DecodeError, RecursionError) as error:
             self._warnings.warning("%s: %s answers with what can't be read: %s", self._where, self._host(), error)
             raise Unanswered from None
@@ -183,7 +185,7 @@ def _template(text: str, known: tuple[str, ...], where: str) -> Template:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _secret_headers(settings: Http | HttpSource, where: str) -> dict[str, Secret]:
+def _secret_headers(settings: HttpSettings | HttpSourceSettings, where: str) -> dict[str, Secret]:
     """Headers that are said letter by letter, and never shown."""
     secrets = {} if settings.authorization is None else {"Authorization": settings.authorization}
     said = {name.lower(): name for name in settings.headers}

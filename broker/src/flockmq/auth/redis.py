@@ -14,10 +14,10 @@ from flockmq.auth.attempt import ATTEMPT_VALUES, Attempt, Granted, Pass, Verdict
 from flockmq.auth.built_in import WRONG, Passwords
 from flockmq.auth.outside import WARNINGS_PER_S
 from flockmq.auth.pool import Busy
-from flockmq.auth.settings import Redis
 from flockmq.auth.template import Template
 from flockmq.bounds import ASKED_MAX, PASSWORD_MAX_BYTES
 from flockmq.clock import Clock
+from flockmq.config.auth_settings import RedisSettings
 from flockmq.errors import ConfigError
 from flockmq.logs import Sparing
 
@@ -25,7 +25,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class RedisAuthenticator:
-    def __init__(self, settings: Redis, where: str, passwords: Passwords, clock: Clock) -> None:
+    def __init__(self, settings: RedisSettings, where: str, passwords: Passwords, clock: Clock) -> None:
         self._settings = settings
         self._where = where
         self._passwords = passwords

@@ -22,12 +22,12 @@ from typing import Final
 import msgspec
 
 from flockmq.auth.rule_index import HASH, PLUS, Levels, RuleIndex, Who
-from flockmq.auth.settings import Rule, Some
 from flockmq.auth.template import Template
 from flockmq.bounds import RULES_OF_ONE_MAX
+from flockmq.config.auth_settings import RuleSettings, Some
 from flockmq.mqtt.topics import unwrap
-from flockmq.session.peer import UNKNOWN
-from flockmq.session.port import PUBLISH, SUBSCRIBE
+from flockmq.protocol.peer import UNKNOWN
+from flockmq.protocol.ports import PUBLISH, SUBSCRIBE
 
 ACTIONS: Final = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "all": PUBLISH | SUBSCRIBE}
 FINGERPRINT_BYTES: Final = 8
@@ -65,7 +65,7 @@ class Rules:
 
     __slots__ = ("_index", "_patterns", "asks_where", "digest")
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[RuleSettings]) -> None:
         if len(rules) > RULES_OF_ONE_MAX:
             raise ValueError(f"{len(rules)} rules are more than {RULES_OF_ONE_MAX}")
         self.digest = digest(msgspec.json.encode(rules))
@@ -79,7 +79,7 @@ class Rules:
             except ValueError as error:
                 raise ValueError(f"rule {place}: {error}") from None
 
-    def _add(self, rule: Rule) -> None:
+    def _add(self, rule: RuleSettings) -> None:
         compiled, who = _Compiled(rule), _who(rule)
         for pattern in [_pattern(topic, compiled.permits) for topic in rule.topics] or [_ANYTHING]:
             self._index.add(len(self._patterns), who, pattern.levels, denies=not compiled.permits)
@@ -102,7 +102,7 @@ class Rules:
         return None
 
 
-def meant(rules: Sequence[Rule]) -> Rules:
+def meant(rules: Sequence[RuleSettings]) -> Rules:
     """Rules that somebody says. Raises ValueError, also for a topic that fits nothing, as what is held against rules
     stands behind `$share/GROUP/` and its like. (In the log there may be such topics, of an older release: they go on
     fitting nothing.)"""
@@ -122,11 +122,11 @@ def digest(*parts: bytes) -> bytes:
     return hashed.digest()
 
 
-def _asks_where(rule: Rule) -> bool:
+def _asks_where(rule: RuleSettings) -> bool:
     return bool(rule.ipaddr) or any("${peerhost}" in topic or "${cert_common_name}" in topic for topic in rule.topics)
 
 
-def _who(rule: Rule) -> Who | None:
+def _who(rule: RuleSettings) -> Who | None:
     """The one client id, or user, that a rule is about."""
     for name, wanted in (("clientid", rule.clientid), ("username", rule.username)):
         if wanted and not _is_glob(wanted):
@@ -139,7 +139,7 @@ class _Compiled:
 
     __slots__ = ("_action", "_networks", "_qos", "_retain", "_who", "permits")
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: RuleSettings) -> None:
         self.permits = rule.permit == "allow"
         self._action = ACTIONS[rule.action]
         self._qos = frozenset(rule.qos)
@@ -381,11 +381,11 @@ def claimed(value: object) -> Rules:
         said = [
             {"permit": "allow", "action": names[name], "topics": topics} for name, topics in lists.items() if topics
         ]
-        return meant([msgspec.convert(rule, Rule) for rule in said])
+        return meant([msgspec.convert(rule, RuleSettings) for rule in said])
     return meant([_own(rule) for rule in msgspec.convert(value, tuple[_Claimed, ...])])
 
 
-def _own(rule: _Claimed) -> Rule:
+def _own(rule: _Claimed) -> RuleSettings:
     topics = rule.topics if rule.topic is None else (*rule.topics, rule.topic)
     said = {
         "permit": rule.permit or rule.permission,
@@ -399,4 +399,4 @@ def _own(rule: _Claimed) -> Rule:
         "clientid": rule.clientid,
         "ipaddr": rule.ipaddr,
     }
-    return msgspec.convert({name: value for name, value in said.items() if value != ()}, Rule)
+    return msgspec.convert({name: value for name, value in said.items() if value != ()}, RuleSettings)

@@ -109,7 +109,7 @@ class ClientFirst(NamedTuple):
         return cls(match["header"], match["bare"], _name(match["user"]), match["nonce"])
 
 
-class Server:
+class ScramServer:
     """The server's side of one exchange, once it knows whom it has before it."""
 
     def __init__(self, first: ClientFirst, verifier: Verifier, nonce: str | None = None) -> None:

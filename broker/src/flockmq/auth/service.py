@@ -34,29 +34,29 @@ from flockmq.auth.pepper import Pepper
 from flockmq.auth.pool import Busy, HashPool, Verified
 from flockmq.auth.redis import RedisAuthenticator
 from flockmq.auth.scram_iterations import ScramIterations
-from flockmq.auth.settings import (
-    Argon2id,
-    AuthenticatedAtOnce,
-    Authentication,
-    Authorization,
-    BuiltIn,
-    BuiltInSource,
-    Certificate,
-    FileSource,
-    Flapping,
-    HashAlgorithm,
-    Http,
-    HttpSource,
-    Jwt,
-    Redis,
-    Scram,
-)
-from flockmq.auth.settings import Authenticator as AuthenticatorSettings
 from flockmq.auth.sources import AskedRules, LogRules, Source, file_rules
 from flockmq.auth.users import Users, is_disabled
 from flockmq.auth.warrants import Warrants
 from flockmq.bounds import AUTH_HOUSEKEEPING_S
 from flockmq.clock import SYSTEM, Clock
+from flockmq.config.auth_settings import (
+    Argon2idSettings,
+    AuthenticatedAtOnce,
+    AuthenticationSettings,
+    AuthorizationSettings,
+    BuiltInSettings,
+    BuiltInSourceSettings,
+    CertificateSettings,
+    FileSourceSettings,
+    FlappingSettings,
+    HashAlgorithm,
+    HttpSettings,
+    HttpSourceSettings,
+    JwtSettings,
+    RedisSettings,
+    ScramSettings,
+)
+from flockmq.config.auth_settings import Authenticator as AuthenticatorSettings
 from flockmq.errors import ConfigError
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogError
@@ -66,15 +66,15 @@ from flockmq.rlog.shards import AUTH, BANS, RULES, USERS, Ban, User
 log: Final = logging.getLogger(__name__)
 
 
-class Auth:
+class AuthService:
     """`pepper`: of what unknown users are told. `cluster_clock`: its wall clock is the cluster's time, in
     which bans end. What outsiders say, such as a token's expiry, goes by this machine's clock. Raises ConfigError."""
 
     def __init__(
         self,
-        authentication: Authentication,
-        authorization: Authorization,
-        flapping: Flapping,
+        authentication: AuthenticationSettings,
+        authorization: AuthorizationSettings,
+        flapping: FlappingSettings,
         rlog: Rlog,
         *,
         pepper: Pepper,
@@ -185,40 +185,40 @@ class Auth:
 
     # Putting together.
 
-    def _links(self, authentication: Authentication) -> Iterator[Authenticator]:
+    def _links(self, authentication: AuthenticationSettings) -> Iterator[Authenticator]:
         passwords = Passwords(self.pool, self.verified, hashing.decoy(self.algorithm))
         for place, settings in enumerate(authentication.chain):
             where = f"authentication.chain[{place}]"
-            if isinstance(settings, Scram):
+            if isinstance(settings, ScramSettings):
                 continue  # is asked by those who ask for the method
             link, client_ids = self._link(settings, where, passwords), _client_ids(settings, where)
             yield link if client_ids is None else BoundToClientIds(link, client_ids)
 
     def _link(self, settings: AuthenticatedAtOnce, where: str, passwords: Passwords) -> Authenticator:
         match settings:
-            case BuiltIn():
+            case BuiltInSettings():
                 return BuiltInAuthenticator(settings, self._user, passwords)
-            case Jwt():
+            case JwtSettings():
                 return JwtAuthenticator(settings, where, self._clock)
-            case Http():
+            case HttpSettings():
                 return HttpAuthenticator(settings, where, self._clock)
-            case Redis():
+            case RedisSettings():
                 return RedisAuthenticator(settings, where, passwords, self._clock)
-            case Certificate():
+            case CertificateSettings():
                 return CertificateAuthenticator(settings)
 
-    def _sources(self, authorization: Authorization) -> Iterator[Source | AskedRules]:
+    def _sources(self, authorization: AuthorizationSettings) -> Iterator[Source | AskedRules]:
         for place, source in enumerate(authorization.sources):
             where = f"authorization.sources[{place}]"
             match source:
-                case FileSource():
+                case FileSourceSettings():
                     yield file_rules(source, where)
-                case BuiltInSource():
+                case BuiltInSourceSettings():
                     yield LogRules(self._rules)
-                case HttpSource():
+                case HttpSourceSettings():
                     yield AskedRules(source, where, self._clock)
 
-    def _exchanges(self, scram: tuple[str, Scram], pepper: Pepper) -> Callable[[Attempt], ScramExchange]:
+    def _exchanges(self, scram: tuple[str, ScramSettings], pepper: Pepper) -> Callable[[Attempt], ScramExchange]:
         """Makes one for each client that asks for the method."""
         where, link = scram
         iterations = ScramIterations(link.iteration_count)
@@ -256,10 +256,10 @@ class Auth:
             await self._bootstrap.take_in()
 
 
-def _scram(authentication: Authentication) -> tuple[str, Scram] | None:
+def _scram(authentication: AuthenticationSettings) -> tuple[str, ScramSettings] | None:
     """Where it stands, if the chain has it."""
     links = enumerate(authentication.chain)
-    return next(((f"authentication.chain[{n}]", link) for n, link in links if isinstance(link, Scram)), None)
+    return next(((f"authentication.chain[{n}]", link) for n, link in links if isinstance(link, ScramSettings)), None)
 
 
 def _client_ids(link: AuthenticatorSettings, where: str) -> ClientIds | None:
@@ -271,10 +271,10 @@ def _client_ids(link: AuthenticatorSettings, where: str) -> ClientIds | None:
         raise ConfigError(f"{where}.clientid: {error}") from None
 
 
-def _algorithm(authentication: Authentication) -> HashAlgorithm:
+def _algorithm(authentication: AuthenticationSettings) -> HashAlgorithm:
     """What passwords are hashed with from now on."""
-    built_in = (link for link in authentication.chain if isinstance(link, BuiltIn))
-    return next((link.password_hash_algorithm for link in built_in), Argon2id())
+    built_in = (link for link in authentication.chain if isinstance(link, BuiltInSettings))
+    return next((link.password_hash_algorithm for link in built_in), Argon2idSettings())
 
 
 def _report(written: asyncio.Future[StreamId]) -> None:

@@ -12,11 +12,11 @@ import msgspec
 
 from flockmq.auth.outside import Service, Unanswered
 from flockmq.auth.rules import CLIENT_VALUES, Rules, Subject, meant
-from flockmq.auth.settings import FileSource, HttpSource, Rule
 from flockmq.bounds import CONFIG_MAX_BYTES, RULES_COMPILED_MAX
 from flockmq.clock import Clock
+from flockmq.config.auth_settings import FileSourceSettings, HttpSourceSettings, RuleSettings
 from flockmq.errors import ConfigError
-from flockmq.session.port import PUBLISH
+from flockmq.protocol.ports import PUBLISH
 
 log: Final = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ OF: Final = (CLIENTID, USERNAME, ALL)
 
 Lookup = Callable[[tuple[str, str]], bytes | None]
 ACTION_VALUES: Final = (*CLIENT_VALUES, "action", "topic", "qos", "retain")
-DENY_ALL: Final = Rules([Rule(permit="deny")])
+DENY_ALL: Final = Rules([RuleSettings(permit="deny")])
 
 
 class Source(Protocol):
@@ -85,19 +85,19 @@ def _compiled(key: tuple[str, str], raw: bytes) -> Rules:
         return DENY_ALL
 
 
-def encoded(rules: tuple[Rule, ...]) -> bytes:
+def encoded(rules: tuple[RuleSettings, ...]) -> bytes:
     """As they stand in the log."""
     return msgspec.json.encode(rules)
 
 
-def decoded(raw: bytes) -> tuple[Rule, ...]:
-    return msgspec.json.decode(raw, type=tuple[Rule, ...])
+def decoded(raw: bytes) -> tuple[RuleSettings, ...]:
+    return msgspec.json.decode(raw, type=tuple[RuleSettings, ...])
 
 
 class AskedRules:
     """Another service decides about each action; answers are kept by the authorizer."""
 
-    def __init__(self, settings: HttpSource, where: str, clock: Clock) -> None:
+    def __init__(self, settings: HttpSourceSettings, where: str, clock: Clock) -> None:
         self._service = Service(settings, ACTION_VALUES, where, clock)
 
     async def start(self) -> None:
@@ -126,7 +126,7 @@ class AskedRules:
         raise Unanswered
 
 
-def file_rules(settings: FileSource, where: str) -> Rules:
+def file_rules(settings: FileSourceSettings, where: str) -> Rules:
     """Raises ConfigError."""
     rules, source = settings.rules, f"{where}.rules"
     if settings.path is not None:
@@ -137,7 +137,7 @@ def file_rules(settings: FileSource, where: str) -> Rules:
         raise ConfigError(f"{source}: {error}") from None
 
 
-def read_rules(file: Path, where: str) -> tuple[Rule, ...]:
+def read_rules(file: Path, where: str) -> tuple[RuleSettings, ...]:
     """`rules` of a TOML file, or of a JSON one if it is called so. Raises ConfigError."""
     try:
         with file.open("rb") as opened:
@@ -156,4 +156,4 @@ def read_rules(file: Path, where: str) -> tuple[Rule, ...]:
 
 
 class _RulesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    rules: tuple[Rule, ...]
+    rules: tuple[RuleSettings, ...]

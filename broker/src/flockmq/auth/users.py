@@ -14,8 +14,8 @@ from typing import Final, Self
 
 import msgspec
 
+from flockmq.protocol.principal import Principal
 from flockmq.rlog.shards import User
-from flockmq.session.principal import Principal
 
 Lookup = Callable[[str], User | None]
 DISABLED: Final = "!"

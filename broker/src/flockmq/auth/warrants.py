@@ -18,9 +18,9 @@ from flockmq.auth.bans import Bans
 from flockmq.auth.rules import Rules, Subject
 from flockmq.auth.users import Lookup, is_disabled
 from flockmq.mqtt.topics import unwrap
-from flockmq.session.peer import Certificate, PeerInfo
-from flockmq.session.port import ALLOWED, DENIED, PUBLISH
-from flockmq.session.principal import Principal
+from flockmq.protocol.peer import ClientCertificate, PeerInfo
+from flockmq.protocol.ports import ALLOWED, DENIED, PUBLISH
+from flockmq.protocol.principal import Principal
 
 log: Final = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Warrant(msgspec.Struct, frozen=True, array_like=True):
         return Said(self.topic or topic, qos, bool(self.why & RETAIN) if self.why & KNOWN else retain)
 
     def peer(self) -> PeerInfo:
-        certificate = None if self.common_name is None else Certificate(self.common_name, "")
+        certificate = None if self.common_name is None else ClientCertificate(self.common_name, "")
         return PeerInfo(self.address, 0, "", certificate=certificate)
 
     def subject(self) -> Subject:

@@ -12,7 +12,7 @@ from typing import Final
 
 from flockmq.bench import connects, crowd, idle, latency, subscribes, target, throughput
 from flockmq.bench.plan import Plan, Sample
-from flockmq.bench.target import Target
+from flockmq.bench.target import BenchTarget
 from flockmq.errors import ConfigError
 
 FILES_BESIDES: Final = 64
@@ -81,7 +81,7 @@ def _plan(options: argparse.Namespace, prefix: str) -> Plan:
     return plan
 
 
-def _subscribe_at(options: argparse.Namespace, where: Target) -> Target:
+def _subscribe_at(options: argparse.Namespace, where: BenchTarget) -> BenchTarget:
     if options.subscribe_at is None:
         return where
     password = None if where.password is None else where.password.decode()
@@ -94,7 +94,7 @@ def _subscribe_at(options: argparse.Namespace, where: Target) -> Target:
     )
 
 
-def _throughput(options: argparse.Namespace, where: Target) -> Sample:
+def _throughput(options: argparse.Namespace, where: BenchTarget) -> Sample:
     subscribe_at = _subscribe_at(options, where)
     _plan(options, options.prefix)
     _allow_files(options.publishers + options.subscribers + options.filters // throughput.FILTERS_PER_CONNECTION + 1)
@@ -107,7 +107,7 @@ def _throughput(options: argparse.Namespace, where: Target) -> Sample:
     return crowd.run(options.processes, measure)
 
 
-def _latency(options: argparse.Namespace, where: Target) -> Sample:
+def _latency(options: argparse.Namespace, where: BenchTarget) -> Sample:
     plan = Plan(
         qos=options.qos,
         payload_bytes=options.payload,
@@ -119,7 +119,7 @@ def _latency(options: argparse.Namespace, where: Target) -> Sample:
     return latency.measure(plan, where, _subscribe_at(options, where))
 
 
-def _connects(options: argparse.Namespace, where: Target) -> Sample:
+def _connects(options: argparse.Namespace, where: BenchTarget) -> Sample:
     _allow_files(options.inflight)
 
     def measure(index: int, ready: Callable[[], None]) -> Sample:
@@ -133,19 +133,19 @@ def _connects(options: argparse.Namespace, where: Target) -> Sample:
     return crowd.run(options.processes, measure)
 
 
-def _subscribes(options: argparse.Namespace, where: Target) -> Sample:
+def _subscribes(options: argparse.Namespace, where: BenchTarget) -> Sample:
     plan = Plan(qos=options.qos, warmup_s=options.warmup, duration_s=options.seconds, prefix=options.prefix)
     return subscribes.measure(plan, where)
 
 
-def _idle(options: argparse.Namespace, where: Target) -> Sample:
+def _idle(options: argparse.Namespace, where: BenchTarget) -> Sample:
     _allow_files(options.connections)
     return idle.measure(
         where, options.connections, options.qos, options.prefix, options.limit, options.hold, options.pid
     )
 
 
-MEASUREMENTS: Final[dict[str, Callable[[argparse.Namespace, Target], Sample]]] = {
+MEASUREMENTS: Final[dict[str, Callable[[argparse.Namespace, BenchTarget], Sample]]] = {
     "throughput": _throughput,
     "latency": _latency,
     "connects": _connects,
@@ -157,7 +157,7 @@ MEASUREMENTS: Final[dict[str, Callable[[argparse.Namespace, Target], Sample]]] =
 # --- for people -----------------------------------------------------------------------------------------------------
 
 
-def _lines(options: argparse.Namespace, where: Target, sample: Sample) -> list[str]:
+def _lines(options: argparse.Namespace, where: BenchTarget, sample: Sample) -> list[str]:
     lines = [f"{where}: {options.measurement}, {_shape(options)}"]
     lines += [f"  {line}" for line in FIGURES[options.measurement](sample)]
     if "client_busy" in sample:

@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import Callable
 
 from flockmq.bench import link, process
-from flockmq.bench.link import Link
+from flockmq.bench.link import BenchLink
 from flockmq.bench.plan import Plan, Sample
-from flockmq.bench.target import Target
+from flockmq.bench.target import BenchTarget
 
 
-def measure(plan: Plan, target: Target, inflight: int, pids: list[int], ready: Callable[[], None]) -> Sample:
+def measure(plan: Plan, target: BenchTarget, inflight: int, pids: list[int], ready: Callable[[], None]) -> Sample:
     """Of the plan: times, prefix."""
     clock, begun, done = time.perf_counter, 0, 0
-    under_way: deque[Link] = deque()
+    under_way: deque[BenchLink] = deque()
     ready()
     try:
         measured_from, end, family = clock() + plan.warmup_s, 0.0, process.family(pids)

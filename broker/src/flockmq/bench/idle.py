@@ -12,7 +12,7 @@ from typing import Final
 from flockmq.bench import process
 from flockmq.bench.link import ask, begin, finish, granted
 from flockmq.bench.plan import Sample
-from flockmq.bench.target import Target
+from flockmq.bench.target import BenchTarget
 
 AT_ONCE: Final = 64
 QUIET_S: Final = 0.5
@@ -20,7 +20,7 @@ QUIET_S: Final = 0.5
 
 
 def measure(
-    target: Target, connections: int, qos: int, prefix: str, limit_s: float, hold_s: float, pids: list[int]
+    target: BenchTarget, connections: int, qos: int, prefix: str, limit_s: float, hold_s: float, pids: list[int]
 ) -> Sample:
     """Open as many, or as many as `limit_s` allows."""
     family = process.family(pids)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from flockmq.bench.errors import Failed
-from flockmq.bench.link import Link
+from flockmq.bench.link import BenchLink
 from flockmq.bench.ring import PLACE_LETTERS, PUBLISHER_LETTERS, Ring, number
 
 READ_BYTES: Final = 256 * 1024
@@ -37,13 +37,13 @@ class Tally:
         """Arrived after one that was published later."""
 
 
-class Inbox:
+class BenchInbox:
     """A subscriber's connection, and which message of each of its publishers comes next.
 
     `rings` are those of the publishers that it hears, the first of which has the number `first` in the tally.
     """
 
-    def __init__(self, link: Link, rings: Sequence[Ring], first: int, qos: int, tally: Tally) -> None:
+    def __init__(self, link: BenchLink, rings: Sequence[Ring], first: int, qos: int, tally: Tally) -> None:
         ring = rings[0]
         self.link = link
         self.descriptor = link.fileno()

@@ -11,15 +11,15 @@ import time
 from typing import Final
 
 from flockmq.bench.errors import Failed
-from flockmq.bench.link import Link, connect, subscribe
+from flockmq.bench.link import BenchLink, connect, subscribe
 from flockmq.bench.plan import Plan, Sample
-from flockmq.bench.target import Target
+from flockmq.bench.target import BenchTarget
 from flockmq.mqtt import encode, frame
 
 PERCENTILES: Final = {"p50_us": 0.5, "p99_us": 0.99, "p999_us": 0.999}
 
 
-def measure(plan: Plan, publish_to: Target, subscribe_at: Target) -> Sample:
+def measure(plan: Plan, publish_to: BenchTarget, subscribe_at: BenchTarget) -> Sample:
     """Percentiles of the round trip in µs. Of the plan: QoS, payload, times, prefix."""
     topic, payload = f"{plan.prefix}/latency", b"x" * plan.payload_bytes
     with contextlib.ExitStack() as stack:
@@ -46,7 +46,7 @@ def percentiles(samples: list[float]) -> Sample:
 
 
 def _round_trip(
-    publisher: Link, subscriber: Link, packet: bytes, qos: int, packet_id: int, payload_bytes: int
+    publisher: BenchLink, subscriber: BenchLink, packet: bytes, qos: int, packet_id: int, payload_bytes: int
 ) -> tuple[float, float]:
     """When the message was sent and when it was received; everything that follows from it is done."""
     framed = publisher.framed(packet)
@@ -71,7 +71,7 @@ def _round_trip(
     return sent, received
 
 
-def _expect(link: Link, packet_type: int) -> None:
+def _expect(link: BenchLink, packet_type: int) -> None:
     ack = link.read(4)
     if ack[0] >> 4 != packet_type:
         raise Failed(f"{link.target}: {ack.hex(' ')} arrived where packet type {packet_type} was awaited")

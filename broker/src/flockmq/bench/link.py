@@ -15,9 +15,9 @@ from typing import Final
 
 from flockmq.bench import websocket
 from flockmq.bench.errors import Failed
-from flockmq.bench.target import Target
+from flockmq.bench.target import BenchTarget
 from flockmq.mqtt import encode, frame
-from flockmq.mqtt.packets import Connect, Subscription
+from flockmq.mqtt.packets import Connect, SubscribeEntry
 
 ANSWER_MAX_S: Final = 10
 """How long a blocking call waits for the broker."""
@@ -30,12 +30,12 @@ GRANTED_MAX: Final = 2
 WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Link:
+class BenchLink:
     """A connected socket. Raises Failed, with the broker named, for whatever the broker or the way to it does wrong."""
 
     __slots__ = ("_socket", "target", "unsent")
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: BenchTarget) -> None:
         self.target = target
         self.unsent: bytes | memoryview = b""
         """What was posted and the socket hasn't taken."""
@@ -137,12 +137,12 @@ class Link:
         return Failed(f"{self.target}: the connection broke: {error.strerror or error}")
 
 
-class WebSocketLink(Link):
+class WebSocketLink(BenchLink):
     """Packets in binary messages. A broker may cut its frames anywhere; what arrives is MQTT's own bytes again."""
 
     __slots__ = ("_incoming",)
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: BenchTarget) -> None:
         super().__init__(target)
         self._incoming = websocket.Incoming()
         self._socket.sendall(websocket.request(target.host, target.port, target.path))
@@ -168,7 +168,7 @@ class WebSocketLink(Link):
         return 0
 
 
-def connect(target: Target, client_id: str, *, lasting: bool = False) -> Link:
+def connect(target: BenchTarget, client_id: str, *, lasting: bool = False) -> BenchLink:
     """CONNECT up to its CONNACK, with a clean session or, `lasting`, with one that outlives the connection."""
     link = begin(target, client_id, lasting=lasting)
     try:
@@ -179,9 +179,9 @@ def connect(target: Target, client_id: str, *, lasting: bool = False) -> Link:
     return link
 
 
-def begin(target: Target, client_id: str, *, lasting: bool = False) -> Link:
+def begin(target: BenchTarget, client_id: str, *, lasting: bool = False) -> BenchLink:
     """The first half of `connect`: CONNECT is sent."""
-    link = WebSocketLink(target) if target.websocket else Link(target)
+    link = WebSocketLink(target) if target.websocket else BenchLink(target)
     login = Connect(
         frame.V311,
         client_id.encode(),
@@ -194,12 +194,12 @@ def begin(target: Target, client_id: str, *, lasting: bool = False) -> Link:
     return link
 
 
-def forget(target: Target, client_id: str) -> None:
+def forget(target: BenchTarget, client_id: str) -> None:
     """End a session that outlived its connection, and what waits for it."""
     connect(target, client_id).close()
 
 
-def finish(link: Link) -> None:
+def finish(link: BenchLink) -> None:
     """The second half: CONNACK is awaited."""
     connack = link.read(4)
     if connack[0] >> 4 != frame.CONNACK:
@@ -208,18 +208,18 @@ def finish(link: Link) -> None:
         raise Failed(f"{link.target}: CONNECT refused: return code {connack[3]} [MQTT-3.2.2-3]")
 
 
-def subscribe(link: Link, filters: list[str], qos: int) -> None:
+def subscribe(link: BenchLink, filters: list[str], qos: int) -> None:
     """SUBSCRIBE up to its SUBACK; each filter has to be granted as asked for."""
     ask(link, filters, qos)
     granted(link, filters, qos)
 
 
-def ask(link: Link, filters: list[str], qos: int) -> None:
+def ask(link: BenchLink, filters: list[str], qos: int) -> None:
     """The first half of `subscribe`: SUBSCRIBE is sent."""
-    link.write(encode.subscribe(frame.V311, 1, [Subscription(name.encode(), qos) for name in filters]))
+    link.write(encode.subscribe(frame.V311, 1, [SubscribeEntry(name.encode(), qos) for name in filters]))
 
 
-def granted(link: Link, filters: list[str], qos: int) -> None:
+def granted(link: BenchLink, filters: list[str], qos: int) -> None:
     """The second half: SUBACK is awaited."""
     suback = link.read_packet()
     if suback[0] >> 4 != frame.SUBACK:

@@ -6,20 +6,20 @@ from typing import Final
 
 from flockmq.bench.errors import Failed
 from flockmq.bench.inbox import ACK_BYTES, PUBACK, PUBCOMP, PUBREC, PUBREL, READ_BYTES, Tally, acks
-from flockmq.bench.link import Link
+from flockmq.bench.link import BenchLink
 from flockmq.bench.ring import Ring
 
 WRITE_MAX_BYTES: Final = 128 * 1024
 
 
-class Outbox:
+class BenchOutbox:
     """A message is under way until every subscriber that it has got it and, at QoS 1 and 2, its publisher knows.
 
     So nothing piles up in a broker that reads faster than it delivers: what is measured is what it can keep up.
     """
 
     def __init__(
-        self, link: Link, ring: Ring, number: int, tally: Tally, *, qos: int, copies: int, window: int, batch: int
+        self, link: BenchLink, ring: Ring, number: int, tally: Tally, *, qos: int, copies: int, window: int, batch: int
     ) -> None:
         self.link = link
         self.descriptor = link.fileno()

@@ -13,10 +13,10 @@ import time
 from flockmq.bench.latency import percentiles
 from flockmq.bench.link import connect, subscribe
 from flockmq.bench.plan import Plan, Sample
-from flockmq.bench.target import Target
+from flockmq.bench.target import BenchTarget
 
 
-def measure(plan: Plan, target: Target) -> Sample:
+def measure(plan: Plan, target: BenchTarget) -> Sample:
     """Percentiles of SUBSCRIBE to SUBACK in µs. Of the plan: QoS, times, prefix."""
     with contextlib.closing(connect(target, f"{plan.prefix}-subscriber")) as link:
         start = time.perf_counter() + plan.warmup_s

@@ -18,7 +18,7 @@ DEFAULT_PATH: Final = "/mqtt"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class BenchTarget:
     """A broker's address and the login that every connection uses."""
 
     scheme: str
@@ -49,7 +49,7 @@ def parse(
     password: str | None = None,
     cafile: Path | None = None,
     insecure: bool = False,
-) -> Target:
+) -> BenchTarget:
     """The target of a URL. Raises ConfigError: one line that says what is wrong with it."""
     parts = urlsplit(url)
     try:
@@ -60,7 +60,7 @@ def parse(
         raise ConfigError(f"{url!r} must be mqtt://, mqtts://, ws:// or wss:// and a host; for example {URL}")
     if parts.username is not None:
         raise ConfigError("a login doesn't belong into the URL; say it with --username and --password-file")
-    return Target(
+    return BenchTarget(
         scheme=parts.scheme,
         host=parts.hostname,
         port=port or DEFAULT_PORTS[parts.scheme],

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import Final
 
 from flockmq.bench import process, ring
-from flockmq.bench.inbox import Inbox, Tally
-from flockmq.bench.link import Link, ask, connect, forget, granted, subscribe
-from flockmq.bench.outbox import Outbox
+from flockmq.bench.inbox import BenchInbox, Tally
+from flockmq.bench.link import BenchLink, ask, connect, forget, granted, subscribe
+from flockmq.bench.outbox import BenchOutbox
 from flockmq.bench.plan import Plan, Sample
 from flockmq.bench.ring import Ring
-from flockmq.bench.target import Target
+from flockmq.bench.target import BenchTarget
 
 QUIET_S: Final = 2.0
 DRAIN_MAX_S: Final = 3.0
@@ -31,7 +31,9 @@ FILTERS_PER_PACKET: Final = 500
 FILTERS_PER_CONNECTION: Final = 20_000
 
 
-def measure(plan: Plan, publish_to: Target, subscribe_at: Target, pids: list[int], ready: Callable[[], None]) -> Sample:
+def measure(
+    plan: Plan, publish_to: BenchTarget, subscribe_at: BenchTarget, pids: list[int], ready: Callable[[], None]
+) -> Sample:
     """Run the plan. `ready` is called when everybody is connected and subscribed, and may wait for other processes."""
     with contextlib.ExitStack() as stack:
         run = _set_up(plan, publish_to, subscribe_at, stack)
@@ -58,10 +60,10 @@ def measure(plan: Plan, publish_to: Target, subscribe_at: Target, pids: list[int
     return sample
 
 
-def _set_up(plan: Plan, publish_to: Target, subscribe_at: Target, stack: contextlib.ExitStack) -> _Run:
+def _set_up(plan: Plan, publish_to: BenchTarget, subscribe_at: BenchTarget, stack: contextlib.ExitStack) -> _Run:
     """Everybody connected, and subscribed before anybody can publish; `stack` closes them."""
 
-    def opened(target: Target, name: str, lasting: bool = False) -> Link:
+    def opened(target: BenchTarget, name: str, lasting: bool = False) -> BenchLink:
         client_id = f"{plan.prefix}-{name}"
         if lasting:
             forget(target, client_id)
@@ -90,11 +92,11 @@ class _Run:
     def __init__(self, plan: Plan, stack: contextlib.ExitStack) -> None:
         self.tally = Tally(plan.publishers)
         self._poller = select.epoll()
-        self._boxes: dict[int, Inbox | Outbox] = {}
+        self._boxes: dict[int, BenchInbox | BenchOutbox] = {}
         """By descriptor."""
         self._waiting: set[int] = set()
         """Descriptors whose EPOLLOUT is awaited."""
-        self._outboxes: list[Outbox] = []
+        self._outboxes: list[BenchOutbox] = []
         self._eager = False
         """Every publisher could go on at once."""
         self._window_copies = plan.window * plan.publishers * plan.copies
@@ -102,11 +104,11 @@ class _Run:
         self._turns_per_read = max(1, min(READ_EVERY_MESSAGES, plan.window // 4) // plan.batch)
         stack.callback(self._poller.close)
 
-    def add_publisher(self, plan: Plan, index: int, link: Link) -> Ring:
+    def add_publisher(self, plan: Plan, index: int, link: BenchLink) -> Ring:
         topics = plan.topic_names(0 if plan.fan else index)
         count = ring.places(plan.window, plan.topics, plan.qos)
         messages = ring.build(index, topics, count, plan.qos, plan.payload_bytes, link.framed)
-        outbox = Outbox(
+        outbox = BenchOutbox(
             link,
             messages,
             index,
@@ -120,12 +122,12 @@ class _Run:
         self._watch(outbox)
         return messages
 
-    def add_subscriber(self, plan: Plan, index: int, link: Link, rings: list[Ring]) -> None:
+    def add_subscriber(self, plan: Plan, index: int, link: BenchLink, rings: list[Ring]) -> None:
         """`rings` are all publishers', of which a subscriber of pairs hears its own."""
         heard, first = (rings, 0) if plan.fan else (rings[index : index + 1], index)
-        self._watch(Inbox(link, heard, first, plan.qos, self.tally))
+        self._watch(BenchInbox(link, heard, first, plan.qos, self.tally))
 
-    def _watch(self, box: Inbox | Outbox) -> None:
+    def _watch(self, box: BenchInbox | BenchOutbox) -> None:
         box.link.make_nonblocking()
         self._boxes[box.descriptor] = box
         self._poller.register(box.descriptor, select.EPOLLIN)
@@ -189,13 +191,13 @@ class _Run:
                 self._waiting.remove(descriptor)
                 self._poller.modify(descriptor, select.EPOLLIN)
 
-    def _await_room(self, box: Inbox | Outbox) -> None:
+    def _await_room(self, box: BenchInbox | BenchOutbox) -> None:
         if box.descriptor not in self._waiting:
             self._waiting.add(box.descriptor)
             self._poller.modify(box.descriptor, select.EPOLLIN | select.EPOLLOUT)
 
 
-def _subscribe_others(plan: Plan, opened: Callable[[str], Link]) -> None:
+def _subscribe_others(plan: Plan, opened: Callable[[str], BenchLink]) -> None:
     """All connections at once, each a packet at a time."""
     filters = plan.other_filters()
     shares = [filters[at : at + FILTERS_PER_CONNECTION] for at in range(0, len(filters), FILTERS_PER_CONNECTION)]

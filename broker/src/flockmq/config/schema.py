@@ -13,8 +13,9 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, field
 
-from flockmq.auth.settings import Authentication, Authorization, Flapping
 from flockmq.bounds import PACKET_MAX_BYTES
+from flockmq.config.auth_settings import AuthenticationSettings, AuthorizationSettings, FlappingSettings
+from flockmq.config.plugin_settings import AutoSubscribeSettings, PluginsSettings, RewriteSettings, SysTopicsSettings
 from flockmq.config.values import (
     Address,
     AnyRedisUrl,
@@ -28,8 +29,7 @@ from flockmq.config.values import (
     Seconds,
     Secret,
 )
-from flockmq.plugins.settings import AutoSubscribe, Plugins, Rewrite, SysTopics
-from flockmq.redis_url import parse_redis_url
+from flockmq.redis.url import parse_redis_url
 
 Role = Literal["core", "replicant", "single"]
 PacketIds = Annotated[int, Meta(ge=1, le=65_535)]
@@ -58,7 +58,7 @@ ClientIdBinding = Literal["auto", "user", "none"]
 Some = Annotated[float, Meta(ge=0.1, le=3600.0), Kind.DURATION]
 
 
-class Rates(msgspec.Struct, frozen=True, kw_only=True):
+class RatesSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is read at most: whoever is over it is read more slowly, never cut off. 0: no limit.
 
     A burst is what may come at once after a silence; 0: one second's worth.
@@ -70,7 +70,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     bytes_burst: Annotated[float, Meta(ge=0.0, le=1e12), Kind.SIZE] = 0.0
 
 
-class Node(Rates, frozen=True, kw_only=True):
+class NodeSettings(RatesSettings, frozen=True, kw_only=True):
     """The rates are of all clients of this node together."""
 
     name: str = ""
@@ -87,7 +87,7 @@ class Node(Rates, frozen=True, kw_only=True):
     """What all clients that aren't let in yet may cost; of more the oldest go. 0: by the memory, at most 24 MiB."""
 
 
-class Mqtt(Rates, frozen=True, kw_only=True):
+class MqttSettings(RatesSettings, frozen=True, kw_only=True):
     """The limits of the default zone; `[zones.NAME]` takes what it doesn't say from here. The rates are per client."""
 
     max_packet_size: Annotated[int, Meta(ge=64, le=PACKET_MAX_BYTES), Kind.SIZE] = 1024 * 1024
@@ -130,10 +130,10 @@ class Mqtt(Rates, frozen=True, kw_only=True):
     """Whether a client id is its user's while there is a connection or a session of it: `auto` is `user` where clients
     are authenticated, and `none` elsewhere."""
     strict_mode: bool = False
-    """Refuse what the specification lets a server refuse: see `session/strict.py`."""
+    """Refuse what the specification lets a server refuse: see `protocol/strict_mode.py`."""
 
 
-class Quotas(msgspec.Struct, frozen=True, kw_only=True):
+class QuotasSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What one user may have in the whole cluster, where clients are authenticated: a number, or "infinity". Clients
     without a name are one user. Unset: much, but never so much that others are refused for it."""
 
@@ -152,7 +152,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
 # --- listeners ------------------------------------------------------------------------------------------------------
 
 
-class Listener(Rates, frozen=True, kw_only=True):
+class ListenerSettings(RatesSettings, frozen=True, kw_only=True):
     """What listeners of all types have. The rates are of all its clients together."""
 
     zone: str = "default"
@@ -160,7 +160,7 @@ class Listener(Rates, frozen=True, kw_only=True):
     max_conn_rate: Rate = 0.0
 
 
-class Inet(Listener, frozen=True, kw_only=True):
+class InetSettings(ListenerSettings, frozen=True, kw_only=True):
     bind: Address | None
     """None ("" in the file): this listener is off."""
     allow: tuple[Network, ...] = ()
@@ -194,11 +194,11 @@ def _overlap(some: tuple[Network, ...], others: tuple[Network, ...]) -> bool:
     return any(one.overlaps(other) for one in some for other in others if one.version == other.version)
 
 
-class TcpListener(Inet, frozen=True, kw_only=True):
+class TcpListenerSettings(InetSettings, frozen=True, kw_only=True):
     pass
 
 
-class ServerName(msgspec.Struct, frozen=True, kw_only=True):
+class ServerNameSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Another certificate, for clients that ask for this host."""
 
     host: HostName
@@ -207,7 +207,7 @@ class ServerName(msgspec.Struct, frozen=True, kw_only=True):
     keyfile: Path
 
 
-class SslListener(Inet, frozen=True, kw_only=True):
+class SslListenerSettings(InetSettings, frozen=True, kw_only=True):
     certfile: Path
     """PEM: the server's certificate, then the chain. Read again when it changes, as are all files here."""
     keyfile: Path
@@ -223,7 +223,7 @@ class SslListener(Inet, frozen=True, kw_only=True):
     versions: tuple[Literal["tlsv1.2", "tlsv1.3"], ...] = ("tlsv1.2", "tlsv1.3")
     ciphers: str = ""
     """OpenSSL's names for TLS 1.2; empty: OpenSSL's choice."""
-    sni: tuple[ServerName, ...] = ()
+    sni: tuple[ServerNameSettings, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -235,18 +235,18 @@ class SslListener(Inet, frozen=True, kw_only=True):
             raise ValueError("versions must name tlsv1.2, tlsv1.3 or both")
 
 
-class WsListener(Inet, frozen=True, kw_only=True):
+class WsListenerSettings(InetSettings, frozen=True, kw_only=True):
     path: UrlPath = "/mqtt"
     allowed_origins: tuple[Origin, ...] = ()
     """Web pages whose scripts may connect; empty: those of the listener's own host and port."""
 
 
-class WssListener(SslListener, frozen=True, kw_only=True):
+class WssListenerSettings(SslListenerSettings, frozen=True, kw_only=True):
     path: UrlPath = "/mqtt"
     allowed_origins: tuple[Origin, ...] = ()
 
 
-class UnixListener(Listener, frozen=True, kw_only=True):
+class UnixListenerSettings(ListenerSettings, frozen=True, kw_only=True):
     bind: Path | None
     """The socket's path; None ("" in the file): this listener is off."""
     mode: Annotated[str, Meta(pattern=r"^0?[0-7]{3}$", description='a mode as chmod takes it, for example "0660"')] = (
@@ -255,21 +255,21 @@ class UnixListener(Listener, frozen=True, kw_only=True):
     """Who may connect, as `chmod` takes it."""
 
 
-class Listeners(msgspec.Struct, frozen=True, kw_only=True):
-    tcp: dict[str, TcpListener] = field(
-        default_factory=lambda: {"default": TcpListener(bind=Address("127.0.0.1", 1883))}
+class ListenersSettings(msgspec.Struct, frozen=True, kw_only=True):
+    tcp: dict[str, TcpListenerSettings] = field(
+        default_factory=lambda: {"default": TcpListenerSettings(bind=Address("127.0.0.1", 1883))}
     )
     """Cores: `default` is off unless it is told where to listen."""
-    ssl: dict[str, SslListener] = {}
-    ws: dict[str, WsListener] = {}
-    wss: dict[str, WssListener] = {}
-    unix: dict[str, UnixListener] = {}
+    ssl: dict[str, SslListenerSettings] = {}
+    ws: dict[str, WsListenerSettings] = {}
+    wss: dict[str, WssListenerSettings] = {}
+    unix: dict[str, UnixListenerSettings] = {}
 
 
 # --- the rest -------------------------------------------------------------------------------------------------------
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address = Address("127.0.0.1", 4370)
     seeds: tuple[Address, ...] = ()
     """Cores to ask first; a DNS name may stand for many."""
@@ -300,7 +300,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("certfile, keyfile and cacertfile need one another: links have TLS on both sides or none")
 
 
-class Redis(msgspec.Struct, frozen=True, kw_only=True):
+class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: AnyRedisUrl | None = None
     """One server, sentinels or a cluster; None: the embedded Valkey (role `single` only)."""
     username: str | None = None
@@ -333,10 +333,10 @@ class Redis(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("sentinel_password_file needs sentinels: a url that begins with redis+sentinel://")
 
 
-class Management(msgspec.Struct, frozen=True, kw_only=True):
+class ManagementSettings(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address = Address("127.0.0.1", 18083)
     api_key: Secret | None = None
-    """An admin's key, at least 32 bytes: `Authorization: Bearer KEY`. It makes the others."""
+    """An admin's key, at least 32 bytes: `AuthorizationSettings: Bearer KEY`. It makes the others."""
     api_key_file: Path | None = None
     certfile: Path | None = None
     """PEM: what the port shows, which has TLS then. Both or none; read again when they change."""
@@ -347,36 +347,38 @@ class Management(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("certfile and keyfile need one another: the port has TLS or not")
 
 
-class Log(msgspec.Struct, frozen=True, kw_only=True):
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     role: Role = "single"
-    node: Node = Node()
-    mqtt: Mqtt = Mqtt()
-    zones: dict[str, Mqtt] = {}
-    listeners: Listeners = field(default_factory=Listeners)
-    cluster: Cluster = Cluster()
-    redis: Redis = Redis()
-    plugins: Plugins = Plugins()
-    rewrite: tuple[Rewrite, ...] = ()
-    auto_subscribe: tuple[AutoSubscribe, ...] = ()
-    sys_topics: SysTopics = SysTopics()
-    management: Management = Management()
-    authentication: Authentication = Authentication()
-    authorization: Authorization = Authorization()
-    flapping: Flapping = Flapping()
-    quotas: Quotas = Quotas()
-    log: Log = Log()
+    node: NodeSettings = NodeSettings()
+    mqtt: MqttSettings = MqttSettings()
+    zones: dict[str, MqttSettings] = {}
+    listeners: ListenersSettings = field(default_factory=ListenersSettings)
+    cluster: ClusterSettings = ClusterSettings()
+    redis: RedisSettings = RedisSettings()
+    plugins: PluginsSettings = PluginsSettings()
+    rewrite: tuple[RewriteSettings, ...] = ()
+    auto_subscribe: tuple[AutoSubscribeSettings, ...] = ()
+    sys_topics: SysTopicsSettings = SysTopicsSettings()
+    management: ManagementSettings = ManagementSettings()
+    authentication: AuthenticationSettings = AuthenticationSettings()
+    authorization: AuthorizationSettings = AuthorizationSettings()
+    flapping: FlappingSettings = FlappingSettings()
+    quotas: QuotasSettings = QuotasSettings()
+    log: LogSettings = LogSettings()
 
 
-AnyListener = TcpListener | SslListener | WsListener | WssListener | UnixListener
+AnyListener = (
+    TcpListenerSettings | SslListenerSettings | WsListenerSettings | WssListenerSettings | UnixListenerSettings
+)
 ListenerType = Literal["tcp", "ssl", "ws", "wss", "unix"]
 
 
-class NamedListener(NamedTuple):
+class NamedListenerSettings(NamedTuple):
     """One listener of the configuration that is on; `str()` is `tcp:default`."""
 
     type: ListenerType
@@ -387,7 +389,7 @@ class NamedListener(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-def named_listeners(config: Config) -> Iterator[NamedListener]:
+def named_listeners(config: Config) -> Iterator[NamedListenerSettings]:
     """Those that are on, in the order of their types."""
     of = config.listeners
     by_type: tuple[tuple[ListenerType, Mapping[str, AnyListener]], ...] = (
@@ -400,4 +402,4 @@ def named_listeners(config: Config) -> Iterator[NamedListener]:
     for type, listeners in by_type:
         for name, settings in listeners.items():
             if settings.bind is not None:
-                yield NamedListener(type, name, settings)
+                yield NamedListenerSettings(type, name, settings)

@@ -26,7 +26,7 @@ from msgspec import Meta
 from flockmq.bounds import SECRET_MAX_BYTES
 from flockmq.errors import ConfigError
 from flockmq.quotas import INFINITE
-from flockmq.redis_url import parse_redis_url
+from flockmq.redis.url import parse_redis_url
 
 
 class Address(NamedTuple):

@@ -1,0 +1,1 @@
+"""The management port: health, metrics, the REST API."""

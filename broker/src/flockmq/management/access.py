@@ -22,7 +22,7 @@ import msgspec
 from aiohttp import web
 
 from flockmq.auth.admin import Admin, NewBan, NewUser, OfKind, UserChange
-from flockmq.auth.settings import Rule
+from flockmq.config.auth_settings import RuleSettings
 from flockmq.management.answers import about, answer, body_of, limit_of
 
 ADMIN: Final = web.AppKey("admin", Admin)
@@ -35,7 +35,7 @@ routes = web.RouteTableDef()
 
 
 class _Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    rules: tuple[Rule, ...]
+    rules: tuple[RuleSettings, ...]
 
 
 # --- users ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ PAGE_DEFAULT: Final = 100
 T = TypeVar("T")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """Answered with this status; the text names what is wrong, and the mend."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -40,13 +40,13 @@ async def body_of(request: web.Request, kind: type[T]) -> T:
         async with asyncio.timeout(MANAGEMENT_REQUEST_MAX_S):
             raw = await request.clone(client_max_size=AUTH_REQUEST_MAX_BYTES).read()
     except TimeoutError:
-        raise Refused(408, f"the body didn't come within {MANAGEMENT_REQUEST_MAX_S:g} s") from None
+        raise RequestRefused(408, f"the body didn't come within {MANAGEMENT_REQUEST_MAX_S:g} s") from None
     except (web.RequestPayloadError, ConnectionError) as error:
-        raise Refused(400, f"the body can't be read to its end: {type(error).__name__}") from None
+        raise RequestRefused(400, f"the body can't be read to its end: {type(error).__name__}") from None
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Refused(400, f"the body can't be used: {error}") from None
+        raise RequestRefused(400, f"the body can't be used: {error}") from None
 
 
 class _Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,7 +68,7 @@ def limit_of(request: web.Request) -> int:
     """Raises Refused."""
     text = request.query.get("limit", str(PAGE_DEFAULT))
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= AUTH_PAGE_MAX:
-        raise Refused(400, f"limit: {text!r} must be a number from 1 to {AUTH_PAGE_MAX}")
+        raise RequestRefused(400, f"limit: {text!r} must be a number from 1 to {AUTH_PAGE_MAX}")
     return int(text)
 
 
@@ -77,11 +77,11 @@ def check_place(after: str | None) -> None:
     try:
         bytes.fromhex(after or "")
     except ValueError:
-        raise Refused(400, f"after: {after!r} must be what the page before said as next") from None
+        raise RequestRefused(400, f"after: {after!r} must be what the page before said as next") from None
 
 
 def check_query(request: web.Request, *known: str) -> None:
     """What is misspelt would widen what is asked for. Raises Refused."""
     for name in request.query:
         if name not in known:
-            raise Refused(400, f"{name}: is no parameter of {request.path}; known are {', '.join(known)}")
+            raise RequestRefused(400, f"{name}: is no parameter of {request.path}; known are {', '.join(known)}")

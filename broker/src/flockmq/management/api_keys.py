@@ -28,7 +28,7 @@ from flockmq.bounds import API_KEY_MIN_BYTES, API_KEYS_MAX
 from flockmq.clock import Clock
 from flockmq.config.values import Secret, read_secret
 from flockmq.errors import ConfigError
-from flockmq.management.answers import Refused
+from flockmq.management.answers import RequestRefused
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import API_KEYS, AUTH, ApiKey
 
@@ -135,9 +135,9 @@ class Keys:
             raise Invalid("name", f"{CONFIGURED} is how the configured key is called; take another")
         table = self._rlog.tables.api_keys
         if len(table) >= API_KEYS_MAX:
-            raise Refused(507, f"there are {API_KEYS_MAX} keys already; remove one first")
+            raise RequestRefused(507, f"there are {API_KEYS_MAX} keys already; remove one first")
         if any(key.name == new.name for _, key in table.items()):
-            raise Refused(409, f"key {new.name!r} is there already; remove it first, or take another name")
+            raise RequestRefused(409, f"key {new.name!r} is there already; remove it first, or take another name")
         drawn = PREFIX + urlsafe_b64encode(self._token_bytes(API_KEY_MIN_BYTES)).decode().rstrip("=")
         key = ApiKey(new.name, new.role, self._until_s(new), by, self._clock.wall())
         await self._rlog.write(AUTH, [API_KEYS.put(_hash(drawn.encode()), key)])
@@ -154,7 +154,7 @@ class Keys:
     def _check_version(self) -> None:
         if not self._may_write():
             why = "some nodes know of no keys in the log yet; try again when all of them are upgraded"
-            raise Refused(503, f"{why}, and cluster.version_settle is over")
+            raise RequestRefused(503, f"{why}, and cluster.version_settle is over")
 
     def _until_s(self, new: NewKey) -> float:
         now_s = self._clock.wall()

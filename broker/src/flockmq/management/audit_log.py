@@ -36,7 +36,7 @@ class ShownChange(msgspec.Struct, frozen=True, kw_only=True):
     status: int
 
 
-class Changes(msgspec.Struct, frozen=True):
+class AuditPage(msgspec.Struct, frozen=True):
     """The last ones first; `next`: what to ask for as `after` to go on; None: there are no more."""
 
     data: list[ShownChange]
@@ -72,10 +72,10 @@ class Audit:
         except LogError as error:
             log.warning("what %s changed isn't in the audit log: %s", change.who, error)
 
-    def page(self, before: str | None, limit: int) -> Changes:
+    def page(self, before: str | None, limit: int) -> AuditPage:
         keys = self._keys.page_back(before, limit)
         rows = [row for key in keys if (row := self._rlog.tables.audit.get(key)) is not None]
-        return Changes([_shown(row) for row in rows], len(self._keys), keys[-1] if len(keys) == limit else None)
+        return AuditPage([_shown(row) for row in rows], len(self._keys), keys[-1] if len(keys) == limit else None)
 
 
 def _shown(row: Audited) -> ShownChange:

@@ -16,7 +16,7 @@ from typing import Final
 from aiohttp import web
 
 from flockmq.bounds import LOGGED_MAX_CHARACTERS
-from flockmq.management.answers import Refused, check_place, check_query, client_id_said, limit_of, shown
+from flockmq.management.answers import RequestRefused, check_place, check_query, client_id_said, limit_of, shown
 from flockmq.management.rows import ClientsWanted
 from flockmq.management.view import ClientsView
 
@@ -34,7 +34,7 @@ async def clients(request: web.Request) -> web.Response:
     try:
         listing = await request.app[CLIENTS].clients(ClientsWanted(limit=limit_of(request), **asked))
     except ValueError as error:
-        raise Refused(400, f"peerhost: {error}") from None
+        raise RequestRefused(400, f"peerhost: {error}") from None
     return shown(listing)
 
 
@@ -63,5 +63,5 @@ async def _kick(request: web.Request, client_id: str) -> web.Response:
     return web.Response(status=204)
 
 
-def _missing(client_id: str) -> Refused:
-    return Refused(404, f"{client_id[:LOGGED_MAX_CHARACTERS]!r} isn't connected")
+def _missing(client_id: str) -> RequestRefused:
+    return RequestRefused(404, f"{client_id[:LOGGED_MAX_CHARACTERS]!r} isn't connected")

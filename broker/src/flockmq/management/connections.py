@@ -34,7 +34,7 @@ from flockmq.logs import Sparing
 log: Final = logging.getLogger(__name__)
 
 
-class Connections:
+class ManagementConnections:
     """One per server."""
 
     def __init__(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:

@@ -29,7 +29,7 @@ from flockmq.bounds import (
 )
 from flockmq.clock import SYSTEM
 from flockmq.logs import AUDIT, Sparing
-from flockmq.management.answers import ABOUT, Refused
+from flockmq.management.answers import ABOUT, RequestRefused
 from flockmq.management.api_keys import ROLES, Holder, Keys, Role
 from flockmq.management.audit_log import Audit
 from flockmq.management.failures import Failures
@@ -87,7 +87,7 @@ async def in_words(request: web.Request, handler: Handler) -> web.StreamResponse
     """One sentence of what went wrong."""
     try:
         return await handler(request)
-    except Refused as error:
+    except RequestRefused as error:
         return _error(error.status, str(error))
     except Invalid as error:
         return _error(400, str(error))
@@ -116,7 +116,7 @@ async def as_it_is(request: web.Request, handler: Handler) -> web.StreamResponse
     """Refuse a body that says it is compressed, before any of it is read."""
     coding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
-        raise Refused(
+        raise RequestRefused(
             415, f"Content-Encoding: {coding[:32]!r} isn't taken here; send the body as it is, without that header"
         )
     return await handler(request)
@@ -144,26 +144,30 @@ class Guard:
                 self._sparing.warning(
                     "%s (%s) may not %s %.256r", holder.name, holder.role, request.method, request.path
                 )
-                raise Refused(403, f"it takes a key of the role {role}; {holder.name!r} has the role {holder.role}")
+                raise RequestRefused(
+                    403, f"it takes a key of the role {role}; {holder.name!r} has the role {holder.role}"
+                )
         return await handler(request)
 
     async def _holder(self, request: web.Request) -> Holder:
         if not len(self._keys):
-            raise Refused(403, "no API key is configured; name a file that holds one in management.api_key_file")
+            raise RequestRefused(403, "no API key is configured; name a file that holds one in management.api_key_file")
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             holder = self._keys.holder(given.strip().encode(errors="surrogateescape"))
             if holder is not None:
                 return holder
             await self._take_time(request)
-        raise Refused(401, "the API key is missing, wrong or ran out; send the header Authorization: Bearer KEY")
+        raise RequestRefused(401, "the API key is missing, wrong or ran out; send the header Authorization: Bearer KEY")
 
     async def _take_time(self, request: web.Request) -> None:
         address = network(request.remote or "")
         wait_s = self._failures.failed(address, asyncio.get_running_loop().time())
         self._sparing.warning("wrong API key from %s: %s %.256r", request.remote, request.method, request.path)
         if self._waiting >= API_FAILURES_WAITING_MAX:
-            raise Refused(429, f"too many wrong keys wait for their answers; try again in {API_FAILURE_MAX_S:g} s")
+            raise RequestRefused(
+                429, f"too many wrong keys wait for their answers; try again in {API_FAILURE_MAX_S:g} s"
+            )
         self._waiting += 1
         try:
             await asyncio.sleep(wait_s)

@@ -7,10 +7,12 @@ question, and however many ask, it takes a small share of the loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from flockmq.bounds import METRICS_MADE_EVERY_S
+from flockmq.management.view import NodeView
+from flockmq.telemetry.sample import Sample
 
 
 class Scrapes:
@@ -36,3 +38,16 @@ class Scrapes:
         except Exception as error:
             asked.set_exception(error)
         self._may_be_made_at = asyncio.get_running_loop().time() + METRICS_MADE_EVERY_S
+
+
+def samples_of(node: NodeView) -> Iterator[Sample]:
+    """All that /metrics shows of a node."""
+    status = node.status()
+    yield Sample("flockmq_info", 1, (status.version, status.build, status.role, status.name))
+    yield Sample("flockmq_ready", node.ready()[0])
+    yield Sample("flockmq_draining", node.draining())
+    yield Sample("flockmq_uptime_seconds", status.uptime_s)
+    for shard in status.shards:
+        yield Sample("flockmq_rlog_lag_entries", shard.lag_entries, (shard.shard,))
+        yield Sample("flockmq_rlog_lag_seconds", shard.lag_ms / 1000, (shard.shard,))
+    yield from node.samples()

@@ -32,6 +32,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from flockmq import listening_sockets
 from flockmq.auth.admin import Admin
 from flockmq.bounds import (
     MANAGEMENT_HEADER_MAX_BYTES,
@@ -44,16 +45,15 @@ from flockmq.bounds import (
 )
 from flockmq.clock import SYSTEM
 from flockmq.config.values import Address
-from flockmq.listeners import sockets
 from flockmq.logs import Sparing
 from flockmq.management import access, alarms, clients, overview, plugins, quotas, sessions
 from flockmq.management import keys as key_paths
 from flockmq.management.answers import answer
 from flockmq.management.api_keys import Keys
 from flockmq.management.audit_log import Audit
-from flockmq.management.connections import Connections
+from flockmq.management.connections import ManagementConnections
 from flockmq.management.guard import Guard
-from flockmq.management.scrapes import Scrapes
+from flockmq.management.scrapes import Scrapes, samples_of
 from flockmq.management.view import NodeView
 from flockmq.telemetry import metrics
 
@@ -177,8 +177,8 @@ async def serve(
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """Serve while the block runs; gives the port. Raises AddressInUse when `listen` can't be bound."""
-    listening = sockets.bound(listen.host, listen.port, "management.listen")
-    with contextlib.closing(listening), contextlib.closing(Connections(listening, tls)) as connections:
+    listening = listening_sockets.bound(listen.host, listen.port, "management.listen")
+    with contextlib.closing(listening), contextlib.closing(ManagementConnections(listening, tls)) as connections:
         app = _application(node, admin, keys, audit, connections)
         runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.5)
         await runner.setup()
@@ -191,7 +191,9 @@ async def serve(
             await runner.cleanup()
 
 
-def _application(node: NodeView, admin: Admin, keys: Keys, audit: Audit, connections: Connections) -> web.Application:
+def _application(
+    node: NodeView, admin: Admin, keys: Keys, audit: Audit, connections: ManagementConnections
+) -> web.Application:
     middlewares = [connections.noting, *Guard(keys, audit).middlewares()]
     app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=middlewares)
     app[NODE] = node
@@ -201,7 +203,7 @@ def _application(node: NodeView, admin: Admin, keys: Keys, audit: Audit, connect
     app[sessions.SESSIONS] = node
     app[overview.OVERVIEW] = node
     app[quotas.QUOTAS] = node
-    app[SCRAPES] = Scrapes(partial(metrics.exposition, metrics.registry(node)))
+    app[SCRAPES] = Scrapes(partial(metrics.exposition, metrics.registry(partial(samples_of, node))))
     app.add_routes(routes)
     app.add_routes(plugins.routes)
     app.add_routes(alarms.routes)

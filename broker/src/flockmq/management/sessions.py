@@ -16,7 +16,7 @@ from typing import Final
 from aiohttp import web
 
 from flockmq.bounds import LOGGED_MAX_CHARACTERS
-from flockmq.management.answers import Refused, check_place, check_query, client_id_said, limit_of, shown
+from flockmq.management.answers import RequestRefused, check_place, check_query, client_id_said, limit_of, shown
 from flockmq.management.rows import SessionsWanted
 from flockmq.management.view import SessionsView
 
@@ -33,7 +33,7 @@ async def sessions(request: web.Request) -> web.Response:
     query = request.query
     connected = query.get("connected")
     if connected not in _ANSWERS:
-        raise Refused(400, f"connected: {connected!r} must be yes or no")
+        raise RequestRefused(400, f"connected: {connected!r} must be yes or no")
     check_place(query.get("after"))
     wanted = SessionsWanted(
         limit=limit_of(request),
@@ -49,7 +49,7 @@ async def session(request: web.Request) -> web.Response:
     check_query(request, "limit", "after")
     after = request.query.get("after", "0")
     if not after.isascii() or not after.isdigit() or len(after) > _SUBSCRIPTIONS_MAX_DIGITS:
-        raise Refused(400, f"after: {after!r} must be what the page before said as next")
+        raise RequestRefused(400, f"after: {after!r} must be what the page before said as next")
     client_id = request.match_info["client_id"]
     found = await request.app[SESSIONS].session(client_id, int(after), limit_of(request))
     if not found:
@@ -73,5 +73,5 @@ async def _end(request: web.Request, client_id: str) -> web.Response:
     return web.Response(status=204)
 
 
-def _missing(client_id: str) -> Refused:
-    return Refused(404, f"there is no session of {client_id[:LOGGED_MAX_CHARACTERS]!r}")
+def _missing(client_id: str) -> RequestRefused:
+    return RequestRefused(404, f"there is no session of {client_id[:LOGGED_MAX_CHARACTERS]!r}")

@@ -6,11 +6,12 @@ The structs are what goes over HTTP and into metrics: plain numbers that the nod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from flockmq.management.rows import ClientsWanted, SessionsWanted
+from flockmq.telemetry.sample import Sample
 
 
 class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,16 +89,8 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     leader: str | None
     """The incarnation of the cluster's leader, as far as this node knows."""
     cluster_version: int
-    """All nodes understand the formats up to this one (cluster/version.py)."""
+    """All nodes understand the formats up to this one (membership/cluster_version.py)."""
     shards: Sequence[ShardStatus]
-
-
-class Sample(NamedTuple):
-    """One number for /metrics: a name out of the telemetry catalogue, its label values, and the number."""
-
-    name: str
-    value: float
-    labels: tuple[str, ...] = ()
 
 
 class PluginRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +140,7 @@ class AlarmsView(Protocol):
         """False: there is none of this name. Raises LogError."""
 
 
-class UserRow(msgspec.Struct, frozen=True, kw_only=True):
+class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
     """What one user has in the cluster, and of what it has all that one may have."""
 
     name: str
@@ -164,7 +157,7 @@ class QuotasShown(msgspec.Struct, frozen=True, kw_only=True):
     first."""
 
     limits: Mapping[str, int | None]
-    users: Sequence[UserRow]
+    users: Sequence[QuotaRow]
 
 
 class QuotasView(Protocol):

@@ -15,7 +15,16 @@ from flockmq.bounds import PACKET_MAX_FILTERS
 from flockmq.mqtt import frame, properties
 from flockmq.mqtt.errors import PacketError, malformed, protocol_error
 from flockmq.mqtt.frame import V5, V31, V311
-from flockmq.mqtt.packets import NO_LOCAL, Auth, Connect, Disconnect, Subscribe, Subscription, Unsubscribe, Will
+from flockmq.mqtt.packets import (
+    NO_LOCAL,
+    Auth,
+    Connect,
+    ConnectWill,
+    Disconnect,
+    Subscribe,
+    SubscribeEntry,
+    Unsubscribe,
+)
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import check_filter, check_topic_name, split_share
@@ -92,12 +101,12 @@ def subscribe(version: int, body: bytes, is_strict: bool = False) -> Subscribe:
     reader = Reader("SUBSCRIBE", body, 0, len(body), is_strict)
     packet_id = reader.packet_id()
     own = properties.decode(frame.SUBSCRIBE, reader) if version == V5 else None
-    subscriptions: list[Subscription] = []
+    subscriptions: list[SubscribeEntry] = []
     while not reader.at_end():
         topic_filter = _filter(reader, len(subscriptions), "MQTT-3.8.3-1")
         options = reader.u8("subscription options")
         _check_options(version, topic_filter, options)
-        subscriptions.append(Subscription(topic_filter, options))
+        subscriptions.append(SubscribeEntry(topic_filter, options))
     if not subscriptions:
         raise protocol_error("SUBSCRIBE without a topic filter", "MQTT-3.8.3-2")
     return Subscribe(packet_id, subscriptions, own)
@@ -213,13 +222,13 @@ def _check_client_id(version: int, client_id: bytes, clean_start: bool) -> None:
     )
 
 
-def _will(reader: Reader, version: int, flags: int) -> Will:
+def _will(reader: Reader, version: int, flags: int) -> ConnectWill:
     own = properties.decode(properties.WILL, reader) if version == V5 else None
     topic = reader.binary("Will Topic")
     check_topic_name(topic)
     reader.check_characters(topic, "Will Topic")
     payload = reader.binary("Will Payload")
-    return Will(topic, payload, flags >> _WILL_QOS_SHIFT & 3, flags & _WILL_RETAIN != 0, own)
+    return ConnectWill(topic, payload, flags >> _WILL_QOS_SHIFT & 3, flags & _WILL_RETAIN != 0, own)
 
 
 def _filter(reader: Reader, count: int, statement: str) -> bytes:

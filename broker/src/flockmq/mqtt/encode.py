@@ -11,7 +11,7 @@ from typing import Final
 
 from flockmq.mqtt import frame, properties
 from flockmq.mqtt.frame import V5, V31, varint
-from flockmq.mqtt.packets import Connect, Subscription
+from flockmq.mqtt.packets import Connect, SubscribeEntry
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import NO_RETURN_CODE, v3_connack
 from flockmq.mqtt.wire import binary, u16
@@ -145,7 +145,9 @@ def connect(packet: Connect) -> bytes:
     return frame.frame(0x10, b"".join(parts))
 
 
-def subscribe(version: int, packet_id: int, subscriptions: list[Subscription], own: Properties | None = None) -> bytes:
+def subscribe(
+    version: int, packet_id: int, subscriptions: list[SubscribeEntry], own: Properties | None = None
+) -> bytes:
     """SUBSCRIBE, as a client sends it."""
     parts = [u16(packet_id)]
     if version == V5:

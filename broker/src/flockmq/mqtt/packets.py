@@ -14,7 +14,7 @@ RETAIN_AS_PUBLISHED: Final = 0x08
 RETAIN_HANDLING_SHIFT: Final = 4
 
 
-class Will:
+class ConnectWill:
     """The message that is published when the connection ends without a DISCONNECT."""
 
     __slots__ = ("payload", "properties", "qos", "retain", "topic")
@@ -48,7 +48,7 @@ class Connect:
         *,
         clean_start: bool = True,
         keep_alive_s: int = 0,
-        will: Will | None = None,
+        will: ConnectWill | None = None,
         user_name: bytes | None = None,
         password: bytes | None = None,
         properties: Properties | None = None,
@@ -63,7 +63,7 @@ class Connect:
         self.properties = properties
 
 
-class Subscription:
+class SubscribeEntry:
     """One entry of a SUBSCRIBE: a filter, `$share/…` included, and the options byte as it came (section 3.8.3.1)."""
 
     __slots__ = ("filter", "options")
@@ -95,7 +95,7 @@ class Subscribe:
 
     __slots__ = ("packet_id", "properties", "subscriptions")
 
-    def __init__(self, packet_id: int, subscriptions: list[Subscription], properties: Properties | None) -> None:
+    def __init__(self, packet_id: int, subscriptions: list[SubscribeEntry], properties: Properties | None) -> None:
         self.packet_id = packet_id
         self.subscriptions = subscriptions
         self.properties = properties

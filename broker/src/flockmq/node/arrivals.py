@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from flockmq.bounds import HELD_LINES_PER_TURN
-from flockmq.cluster.freshness import Freshness
-from flockmq.cluster.service import Cluster
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.staleness import Staleness
 from flockmq.mqtt.errors import PacketError
-from flockmq.session import forwarded
-from flockmq.session.router import Router
-from flockmq.session.shared import SHARED
-from flockmq.session.sink import Sink
+from flockmq.routing import forwarded
+from flockmq.routing.router import Router
+from flockmq.routing.shared_delivery import SHARED
+from flockmq.routing.sink import Sink
 
 log: Final = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Arrivals:
         self._flush = flush
         self._spawn = spawn
         self._is_serving = is_serving
-        self._freshness: Freshness | None = None
+        self._freshness: Staleness | None = None
 
     def listen(self, cluster: Cluster) -> None:
         self._freshness = cluster.freshness

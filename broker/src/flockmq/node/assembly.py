@@ -15,35 +15,35 @@ from typing import Final, NamedTuple
 
 from flockmq import __version__, tasks
 from flockmq.auth.pepper import Pepper
-from flockmq.auth.service import Auth
+from flockmq.auth.service import AuthService
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
-from flockmq.cluster.certificates import LinkCertificates, LinkFiles
-from flockmq.cluster.fitness import OwnRedis
-from flockmq.cluster.link_keys import LinkKeys
-from flockmq.cluster.mesh import Bind
-from flockmq.cluster.service import Cluster
-from flockmq.cluster.version import NEWEST
-from flockmq.cluster.views import ClusterSettings
-from flockmq.config.schema import Config, Mqtt
+from flockmq.config.schema import Config, MqttSettings
 from flockmq.config.values import Address
+from flockmq.durable.session_store import SessionStore
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
-from flockmq.errors import RedisUnreachable, cannot_bind
-from flockmq.home.store import Store
-from flockmq.listeners.reactor import Reactor
-from flockmq.node.hooking import Hooking
+from flockmq.errors import RedisUnavailable, cannot_bind
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.cluster_version import NEWEST
+from flockmq.membership.link_certificates import LinkCertificates, LinkFiles
+from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.mesh import Bind
+from flockmq.membership.readiness import OwnRedis
+from flockmq.membership.views import ClusterSettings
 from flockmq.node.node import Node
+from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.rejoin import come_back, come_in
 from flockmq.plugins.running import Plugins
+from flockmq.redis.connection import RedisConfig
 from flockmq.rlog import errors as rlog_errors
-from flockmq.rlog.connection import RedisConfig
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.rlog import Rlog
-from flockmq.session.counters import Counters
-from flockmq.session.groups import STRATEGIES
+from flockmq.routing.router import Router
+from flockmq.routing.shared_groups import STRATEGIES
 from flockmq.session.limits import Limits
-from flockmq.session.router import Router
+from flockmq.telemetry.counters import Counters
+from flockmq.transport.reactor import Reactor
 
 log: Final = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Assembly:
             try:
                 await rlog.start()
             except rlog_errors.RedisUnreachable as error:
-                raise RedisUnreachable(str(error)) from None
+                raise RedisUnavailable(str(error)) from None
             except rlog_errors.LogRefused as error:
                 log.warning("%s: this node was purged before it was a member", error)
                 is_refused = True
@@ -154,7 +154,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         min(zone.max_topic_levels for zone in zones.values()),
         entropy.random.getrandbits(64),
     )
-    hooking = Hooking(router, Plugins(config.plugins.enabled, clock), config.rewrite, config.auto_subscribe)
+    hooking = PluginHooks(router, Plugins(config.plugins.enabled, clock), config.rewrite, config.auto_subscribe)
     router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
     purged = asyncio.Event()
     settings = _cluster_settings(config, mqtt_port, machine.speaks, entropy)
@@ -170,7 +170,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         clock=cluster.time.clock,
         entropy=entropy,
     )
-    auth = Auth(
+    auth = AuthService(
         config.authentication,
         config.authorization,
         config.flapping,
@@ -190,7 +190,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         auth,
         config.sys_topics,
         limits,
-        None if machine.disk is None else Store(machine.redis),
+        None if machine.disk is None else SessionStore(machine.redis),
         machine.reactor(router, limits["default"], clock),
         config.quotas,
         clock,
@@ -199,7 +199,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
     return Assembly(config, limits, node, cluster, rlog, purged)
 
 
-def _limits(name: str, mqtt: Mqtt, max_connections: int) -> Limits:
+def _limits(name: str, mqtt: MqttSettings, max_connections: int) -> Limits:
     """What the clients of one zone may do."""
     return Limits(
         name,

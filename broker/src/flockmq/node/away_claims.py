@@ -14,14 +14,14 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from flockmq.bounds import REJOIN_SLICE_FILTERS, STANDING_AGAIN_S
-from flockmq.home.residents import Residents
+from flockmq.durable.session import DurableSession
+from flockmq.durable.session_service import SessionService
 from flockmq.mqtt.topics import is_exclusive
-from flockmq.session.durable import DurableSession
 
 log: Final = logging.getLogger(__name__)
 
 
-class Access(Protocol):
+class KnownClients(Protocol):
     """What is known of clients by their names."""
 
     def rules_by_name(self, client_id: bytes, user: bytes) -> bytes:
@@ -37,7 +37,7 @@ class Access(Protocol):
 class AwayClaims:
     """`claimants` are the client ids that have claims here."""
 
-    def __init__(self, residents: Residents, access: Access, claimants: Callable[[], list[bytes]]) -> None:
+    def __init__(self, residents: SessionService, access: KnownClients, claimants: Callable[[], list[bytes]]) -> None:
         self._residents = residents
         self._access = access
         self._claimants = claimants

@@ -1,7 +1,7 @@
 """The alarm that a node's wall clock isn't the cluster's time.
 
 What always holds: an alarm `clock/NODE` stands while the clock of that node is off by more than CLOCK_OFF_MAX_S, and
-the node is a member; nothing that clients are promised depends on it (cluster/clocks.py).
+the node is a member; nothing that clients are promised depends on it (membership/cluster_time.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from flockmq.bounds import CLOCK_OFF_MAX_S
-from flockmq.cluster.service import Cluster
+from flockmq.membership.cluster import Cluster
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import Rlog
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from flockmq import listening_sockets
 from flockmq.bounds import (
     CONNECTION_BYTES,
     PARTIALS_MAX_BYTES,
@@ -24,25 +25,25 @@ from flockmq.bounds import (
 )
 from flockmq.config.schema import (
     Config,
-    Inet,
-    NamedListener,
-    Node,
-    Rates,
-    SslListener,
-    UnixListener,
-    WsListener,
-    WssListener,
+    InetSettings,
+    NamedListenerSettings,
+    NodeSettings,
+    RatesSettings,
+    SslListenerSettings,
+    UnixListenerSettings,
+    WsListenerSettings,
+    WssListenerSettings,
     named_listeners,
 )
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse, cannot_bind
-from flockmq.listeners import rates, sockets
-from flockmq.listeners.access import Access
-from flockmq.listeners.certificates import Certificates
-from flockmq.listeners.engine import Engine
-from flockmq.listeners.listening import Listening, Proxy
 from flockmq.memory import memory_bytes
 from flockmq.session.limits import Limits
+from flockmq.transport import token_bucket
+from flockmq.transport.address_filter import AddressFilter
+from flockmq.transport.epoll_reactor import EpollReactor
+from flockmq.transport.listener import Listener, Proxy
+from flockmq.transport.tls_certificates import TlsCertificates
 
 
 class Refreshed(Protocol):
@@ -56,8 +57,8 @@ class Bound:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._sockets: list[tuple[NamedListener, socket.socket]] = []
-        self._certificates: dict[str, Certificates] = {}
+        self._sockets: list[tuple[NamedListenerSettings, socket.socket]] = []
+        self._certificates: dict[str, TlsCertificates] = {}
         self._others: tuple[Refreshed, ...] = ()
 
     @property
@@ -69,8 +70,8 @@ class Bound:
         for named in named_listeners(self._config):
             key = f"listeners.{named.type}.{named.name}"
             settings = named.settings
-            if isinstance(settings, SslListener):
-                self._certificates[str(named)] = Certificates(key, settings)
+            if isinstance(settings, SslListenerSettings):
+                self._certificates[str(named)] = TlsCertificates(key, settings)
             bound = _bind(named, f"{key}.bind")
             if any(_same_port(bound, other) for _, other in self._sockets):  # which Linux says to who listens second
                 bound.close()
@@ -83,7 +84,7 @@ class Bound:
             if isinstance(named.settings.bind, Path):
                 named.settings.bind.unlink(missing_ok=True)
 
-    def open(self, engine: Engine, limits: Mapping[str, Limits]) -> None:
+    def open(self, engine: EpollReactor, limits: Mapping[str, Limits]) -> None:
         """Let clients in; `limits` are the zones', by name. Raises AddressInUse: another process bound it, too."""
         node = self._config.node
         engine.limit(_rates(node), node.max_conn_rate)
@@ -96,19 +97,19 @@ class Bound:
             except OSError as error:
                 raise _in_use(named, error) from None
 
-    def _listening(self, engine: Engine, named: NamedListener, limits: Limits) -> Listening:
+    def _listening(self, engine: EpollReactor, named: NamedListenerSettings, limits: Limits) -> Listener:
         settings = named.settings
-        inet = settings if isinstance(settings, Inet) else None
-        web = settings if isinstance(settings, WsListener | WssListener) else None
+        inet = settings if isinstance(settings, InetSettings) else None
+        web = settings if isinstance(settings, WsListenerSettings | WssListenerSettings) else None
         config = self._config
         zone = config.mqtt if settings.zone == "default" else config.zones[settings.zone]
-        return Listening(
+        return Listener(
             engine,
             str(named),
             limits,
             client_rates=_rates(zone),
             rates=_rates(settings),
-            access=None if inet is None else Access(inet.allow, inet.deny),
+            access=None if inet is None else AddressFilter(inet.allow, inet.deny),
             max_connections=settings.max_connections,
             max_conn_rate=settings.max_conn_rate,
             proxy=None if inet is None or not inet.proxy_protocol else _proxy(inet),
@@ -142,26 +143,26 @@ class Bound:
             self.refresh()
 
 
-def _bind(named: NamedListener, key: str) -> socket.socket:
+def _bind(named: NamedListenerSettings, key: str) -> socket.socket:
     settings = named.settings
-    if isinstance(settings, UnixListener):
+    if isinstance(settings, UnixListenerSettings):
         assert settings.bind is not None, "named_listeners gives those that are on"
-        return sockets.bound_unix(settings.bind, int(settings.mode, 8), key)
+        return listening_sockets.bound_unix(settings.bind, int(settings.mode, 8), key)
     assert isinstance(settings.bind, Address)
-    return sockets.bound(settings.bind.host, settings.bind.port, key)
+    return listening_sockets.bound(settings.bind.host, settings.bind.port, key)
 
 
-def _in_use(named: NamedListener, error: OSError) -> AddressInUse:
+def _in_use(named: NamedListenerSettings, error: OSError) -> AddressInUse:
     bind, key = named.settings.bind, f"listeners.{named.type}.{named.name}.bind"
     where = f"{bind.host}:{bind.port}" if isinstance(bind, Address) else bind
-    return cannot_bind(key, where, sockets.MENDS.get(key), error)
+    return cannot_bind(key, where, listening_sockets.MENDS.get(key), error)
 
 
 def _same_port(one: socket.socket, other: socket.socket) -> bool:
     return one.family == other.family != socket.AF_UNIX and one.getsockname() == other.getsockname()
 
 
-def shares(node: Node, memory: int) -> tuple[int, int]:
+def shares(node: NodeSettings, memory: int) -> tuple[int, int]:
     """The bytes of all clients that aren't let in yet, and the connections of an address: as configured, or by the
     memory of the container or machine."""
     strangers = min(UNAUTHENTICATED_MAX_BYTES, memory // UNAUTHENTICATED_MEMORY_SHARE)
@@ -169,8 +170,8 @@ def shares(node: Node, memory: int) -> tuple[int, int]:
     return node.max_unauthenticated_bytes or strangers, node.max_connections_per_address or max(1, connections)
 
 
-def _proxy(inet: Inet) -> Proxy:
-    return Proxy(Access(inet.proxy_protocol_from), inet.proxy_protocol_timeout, inet.proxy_protocol_common_name)
+def _proxy(inet: InetSettings) -> Proxy:
+    return Proxy(AddressFilter(inet.proxy_protocol_from), inet.proxy_protocol_timeout, inet.proxy_protocol_common_name)
 
 
 def _port(bound: socket.socket) -> int:
@@ -178,5 +179,7 @@ def _port(bound: socket.socket) -> int:
     return int(name[1]) if isinstance(name, tuple) else 0
 
 
-def _rates(settings: Rates) -> rates.Rates:
-    return rates.Rates(settings.messages_rate, settings.messages_burst, settings.bytes_rate, settings.bytes_burst)
+def _rates(settings: RatesSettings) -> token_bucket.Rates:
+    return token_bucket.Rates(
+        settings.messages_rate, settings.messages_burst, settings.bytes_rate, settings.bytes_burst
+    )

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from flockmq.auth.service import Auth
+from flockmq.auth.service import AuthService
 from flockmq.auth.warrants import KNOWN, Said, Warrant, decoded, encode
 from flockmq.bounds import (
     LAG_SAMPLE_INTERVAL_S,
@@ -26,51 +26,51 @@ from flockmq.bounds import (
 )
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
-from flockmq.cluster.service import Cluster
-from flockmq.cluster.views import LocalStatus
-from flockmq.config.schema import Quotas as QuotaSettings
+from flockmq.config.plugin_settings import SysTopicsSettings
+from flockmq.config.schema import QuotasSettings as QuotaSettings
+from flockmq.durable.session_store import SessionStore
+from flockmq.durable.session_table import SessionTable
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
-from flockmq.home.guests import Left
-from flockmq.home.service import Homes
-from flockmq.home.store import Store
-from flockmq.listeners.reactor import Reactor
 from flockmq.logs import Sparing
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.views import LocalStatus
 from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
-from flockmq.mqtt.packets import Subscription as Request
+from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import exclusively, is_delayed
-from flockmq.node.access import Access
+from flockmq.node.access_control import AccessControl
 from flockmq.node.arrivals import Arrivals
-from flockmq.node.clients import Clients
+from flockmq.node.client_directory import ClientDirectory
 from flockmq.node.clock_alarm import ClockAlarm
-from flockmq.node.delayed import Delayed, warrant_of
-from flockmq.node.directory import Directory
-from flockmq.node.filters import Filters, WriteReasons
-from flockmq.node.fronts import Fronts
-from flockmq.node.giving import Giving
-from flockmq.node.hooking import Hooking
-from flockmq.node.hosting import Hosting
-from flockmq.node.judging import Judging
-from flockmq.node.overview import Overview
-from flockmq.node.publishing import Publishing
-from flockmq.node.quotas import DelayedBytes, UserQuotas
-from flockmq.node.reauthorizing import Reauthorizing
-from flockmq.node.remote import RemoteRoutes, slot_of_owner
-from flockmq.node.resting import Resting
-from flockmq.node.retained import Feeds, Retained
-from flockmq.node.retaining import OVER_QUOTA, Retaining
-from flockmq.node.revoking import Revoking
-from flockmq.node.shared import RemoteShares
-from flockmq.node.shortage import Shortage
-from flockmq.node.standing import Standing
-from flockmq.node.system import About, System
-from flockmq.node.view import View
-from flockmq.plugins.settings import SysTopics
-from flockmq.rlog.authors import author_of
+from flockmq.node.cluster_overview import ClusterOverview
+from flockmq.node.connections import Connections
+from flockmq.node.durable_host import DurableHost
+from flockmq.node.judging_queue import JudgingQueue
+from flockmq.node.judging_turns import JudgingTurns
+from flockmq.node.management_view import ManagementView
+from flockmq.node.plugin_hooks import PluginHooks
+from flockmq.node.reauthorization import Reauthorization
+from flockmq.node.redis_shortage import RedisShortage
+from flockmq.node.revocation import Revocation
+from flockmq.node.standing_subscriptions import StandingSubscriptions
+from flockmq.node.sys_topics import About, SysTopics
+from flockmq.node.user_quotas import DelayedBytes, UserQuotas
+from flockmq.protocol.channel import Channel
+from flockmq.protocol.ports import ASKED, DENIED, NodePort
+from flockmq.protocol.publish_queue import Inbound
+from flockmq.protocol.publisher import Publisher
+from flockmq.protocol.subscribe import SubscribeRequest
+from flockmq.publishing.delayed import Delayed, warrant_of
+from flockmq.publishing.retained_feed import Feeds, RetainedFeed
+from flockmq.publishing.retained_giving import RetainedGiving
+from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
+from flockmq.publishing.unattended import Unattended
 from flockmq.rlog.entry import Op, StreamId
+from flockmq.rlog.retained_authors import author_of
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import (
     CLAIMS,
@@ -84,24 +84,23 @@ from flockmq.rlog.shards import (
     SHARES,
     DelayedMessage,
 )
-from flockmq.session.channel import Channel
-from flockmq.session.counters import Counters
-from flockmq.session.front import Front
-from flockmq.session.inbound import Inbound
+from flockmq.routes.own_filters import OwnFilters, WriteReasons
+from flockmq.routes.remote_routes import RemoteRoutes, slot_of_owner
+from flockmq.routes.shared_members import RemoteShares
+from flockmq.routing.router import Router
+from flockmq.routing.sink import NodeTarget
+from flockmq.routing.slots import SlotPeers
+from flockmq.routing.subscription import Subscription
 from flockmq.session.limits import TO_USER, Limits
-from flockmq.session.opening import Will
-from flockmq.session.port import ASKED, DENIED, NodePort
-from flockmq.session.publish import Publish, publication
-from flockmq.session.publisher import Publisher
-from flockmq.session.router import Router
-from flockmq.session.session import Session
-from flockmq.session.sessions import Sessions
-from flockmq.session.sink import Peer
-from flockmq.session.slotted import SlotPeers
-from flockmq.session.subscribing import Subscribing
-from flockmq.session.subscription import Subscription
+from flockmq.session.local_session import LocalSession
+from flockmq.session.remote_session import RemoteSession
+from flockmq.session_rpc.clean_session_wills import Left
+from flockmq.session_rpc.remote_sessions import RemoteSessions
+from flockmq.session_rpc.server import SessionRpcServer
+from flockmq.telemetry.counters import Counters
 from flockmq.telemetry.loop import LoopWatch
 from flockmq.telemetry.metrics import Reasons
+from flockmq.transport.reactor import Reactor
 
 log: Final = logging.getLogger(__name__)
 
@@ -116,11 +115,11 @@ class Node(NodePort):
         router: Router,
         cluster: Cluster,
         rlog: Rlog,
-        hooking: Hooking,
-        auth: Auth,
-        sys_topics: SysTopics,
+        hooking: PluginHooks,
+        auth: AuthService,
+        sys_topics: SysTopicsSettings,
         zones: Mapping[str, Limits],
-        store: Store | None,
+        store: SessionStore | None,
         reactor: Reactor,
         quotas: QuotaSettings,
         clock: Clock = SYSTEM_CLOCK,
@@ -137,18 +136,18 @@ class Node(NodePort):
         self.hooking = hooking
         self.clock = clock
         self.reason_of = WriteReasons(clock).of
-        self.view = View(self, clock)
-        self.overview = Overview(cluster, self.view.rlog)
+        self.view = ManagementView(self, clock)
+        self.overview = ClusterOverview(cluster, self.view.rlog)
         about = About(name, self.view.names, self.view.samples)
-        self.system = System(sys_topics, about, router, self.flush_soon, clock)
+        self.system = SysTopics(sys_topics, about, router, self.flush_soon, clock)
         self.refusals = Reasons("connects_refused", "before_connect")
         self.ends = Reasons("disconnects", "before_connack")
         self.loop_watch = LoopWatch()
         self.reactor = reactor
         reactor.port = self
-        self.sessions = Sessions(router, self)
-        self.fronts = Fronts(router.turn, self.reactor.soon, hooking.unsubscribed, entropy.token_bytes)
-        self.clients = Clients(
+        self.sessions = SessionTable(router, self)
+        self.fronts = RemoteSessions(router.turn, self.reactor.soon, hooking.unsubscribed, entropy.token_bytes)
+        self.clients = Connections(
             self.sessions,
             self.fronts,
             router.counters,
@@ -157,12 +156,12 @@ class Node(NodePort):
             clock,
             entropy.token_bytes,
         )
-        self.homes = Homes(cluster, self.clients)
+        self.homes = SessionRpcServer(cluster, self.clients)
         self.clients.homes = self.fronts.homes = self.homes
         self.clients.watcher = self
         self.clients.homes_keep_wills = cluster.version.gate(2)
         cluster.version.when(2, self.homes.register_wills)
-        self.access = Access(
+        self.access = AccessControl(
             auth,
             hooking,
             self.clients.authenticated,
@@ -179,12 +178,12 @@ class Node(NodePort):
         have_users = (lambda: True) if binds else self.access.identifies
         self.quotas = UserQuotas(quotas, cluster, rlog, store, have_users, clock.monotonic)
         self.clients.usage = self.quotas.usage
-        reauthorizing = Reauthorizing(self._connections, self.access.must_authorize)
+        reauthorizing = Reauthorization(self._connections, self.access.must_authorize)
         auth.authorizer.on_change = reauthorizing.rules_changed
-        revoking = Revoking(
+        revoking = Revocation(
             router,
             self.access,
-            Judging(self.access),
+            JudgingTurns(self.access),
             self._connections,
             self.clients.by_id.get,
             self.unsubscribe,
@@ -193,11 +192,11 @@ class Node(NodePort):
             hooking.rewrites,
             self.flush_soon,
         )
-        self.standing = Standing(revoking, auth.authorizer.revoking_disconnects, clock)
+        self.standing = StandingSubscriptions(revoking, auth.authorizer.revoking_disconnects, clock)
         auth.authorizer.on_rules = self._rules_changed
-        judging = Judging(self.access)
+        judging = JudgingTurns(self.access)
         auth.authorizer.in_turn = judging.in_turn
-        self.resting = Resting(judging, self.standing, reactor)
+        self.resting = JudgingQueue(judging, self.standing, reactor)
         self.access.on_principal = self.clients.on_unjudged = self.standing.judge_now
         self.clients.rules_of = self.access.fingerprint
         cluster.version.when(2, partial(self.standing.rules_changed, None))
@@ -209,7 +208,7 @@ class Node(NodePort):
             on_slot_delete=self._slot_route_deleted,
             on_swap=self._routes_swapped,
         )
-        self.filters = Filters(
+        self.filters = OwnFilters(
             self.incarnation,
             partial(rlog.submit, ROUTE),
             self.holders,
@@ -225,9 +224,9 @@ class Node(NodePort):
         self.homes.on_crowd = cluster.courier.lanes.crowd
         self.homes.on_takers = cluster.courier.lanes.take
         cluster_clock = cluster.time.clock
-        self.retained = Retained(self.quotas.quotas.retained)
-        self.shortage = Shortage(cluster, rlog, store)
-        self.retaining = Retaining(
+        self.retained = RetainedFeed(self.quotas.quotas.retained)
+        self.shortage = RedisShortage(cluster, rlog, store)
+        self.retaining = RetainedLog(
             rlog,
             self.retained,
             lambda: cluster.is_leader,
@@ -240,17 +239,19 @@ class Node(NodePort):
         self.delayed = Delayed(
             DelayedHost(self), self.reason_of, cluster_clock, entropy.token_bytes, cluster.version.gate(2)
         )
-        self.publishing = Publishing(
+        self.publishing = Unattended(
             router, self.retaining.retain_left, self._delay_left, self.spawn, self.reactor.soon, clock.monotonic
         )
         router.shared.on_refused = self.publishing.share
         router.shared.keeps_deals = cluster.version.gate(2)
         self.homes.on_will = partial(self.publish_left, accepted=_nobody_waits)
-        self.feeds = Feeds(self.retained, Giving(router), self.retaining.caught_up, self.reactor.soon, cluster_clock)
-        self.hosting = None if store is None else Hosting(self, store, router, zones, cluster_clock)
+        self.feeds = Feeds(
+            self.retained, RetainedGiving(router), self.retaining.caught_up, self.reactor.soon, cluster_clock
+        )
+        self.hosting = None if store is None else DurableHost(self, store, router, zones, cluster_clock)
         residents = None if self.hosting is None else self.hosting.residents
         self.shortage.takers = None if residents is None else residents.takers
-        self.directory = Directory(cluster, self.overview.teller, self.homes, self.clients, residents, clock)
+        self.directory = ClientDirectory(cluster, self.overview.teller, self.homes, self.clients, residents, clock)
         self._clock_alarm = ClockAlarm(name, cluster, rlog)
         self._dropped = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
         self.state = "starting"
@@ -285,24 +286,24 @@ class Node(NodePort):
     def continued(self, channel: Channel, packet: AuthPacket) -> None:
         self.access.continued(channel, packet)
 
-    def gone(self, channel: Channel, session: Session, will: Will | None) -> None:
+    def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
         if will is not None and not self.access.may_leave(channel, will):
             self._drop(session.client_id, will.message.topic)
             will = None
         self.access.gone(channel, session.client_id)
-        if not isinstance(session, Front) and not self.clients.is_will_at_home(channel.token):
+        if not isinstance(session, RemoteSession) and not self.clients.is_will_at_home(channel.token):
             will = self.hooking.leaving(channel, will)
         self.clients.gone(channel, session, will)
 
     def will_of(self, channel: Channel) -> Will | None:
         return self.hooking.leaving(channel, channel.will)
 
-    def connected(self, channel: Channel, connect: Connect, session: Session, is_present: bool) -> None:
+    def connected(self, channel: Channel, connect: Connect, session: LocalSession, is_present: bool) -> None:
         self.system.connected(channel, connect, session)
         self.hooking.connected(channel, session, is_present)
         self.access.connected(channel)
 
-    def disconnected(self, channel: Channel, session: Session) -> None:
+    def disconnected(self, channel: Channel, session: LocalSession) -> None:
         self.ends.note(channel.close_reason)
         self.system.disconnected(channel)
         self.hooking.disconnected(channel)
@@ -310,7 +311,7 @@ class Node(NodePort):
     def taken_over(self, client_id: bytes) -> None:
         self.hooking.taken_over(client_id)
 
-    def session_ended(self, session: Session) -> None:
+    def session_ended(self, session: LocalSession) -> None:
         shared = self.router.shared
         shared.redispatch(shared.left_by(session))
         self.hooking.session_ended(session.client_id)
@@ -322,7 +323,7 @@ class Node(NodePort):
     ) -> int:
         return self.resting.authorize(channel, action, topic, qos, retain, done)
 
-    def rests(self, subscribing: Subscribing) -> bool:
+    def rests(self, subscribing: SubscribeRequest) -> bool:
         return self.resting.rests(subscribing)
 
     def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
@@ -336,7 +337,7 @@ class Node(NodePort):
         if self.hosting is not None:
             self.hosting.away_claims.rules_changed()
 
-    def _hooks_changed(self, reauthorizing: Reauthorizing) -> None:
+    def _hooks_changed(self, reauthorizing: Reauthorization) -> None:
         reauthorizing.rules_changed()
         self.standing.rules_changed(None)
 
@@ -360,13 +361,13 @@ class Node(NodePort):
     def is_routed(self, filter: bytes) -> bool:
         return self.filters.is_routed(filter)
 
-    def claim(self, subscribing: Subscribing, filters: list[bytes]) -> None:
+    def claim(self, subscribing: SubscribeRequest, filters: list[bytes]) -> None:
         self.filters.claim(subscribing.session.client_id, filters, subscribing.claimed)
 
-    def routed(self, subscribing: Subscribing) -> None:
+    def routed(self, subscribing: SubscribeRequest) -> None:
         self.filters.route(subscribing.filters, partial(self._routed, subscribing))
 
-    def subscribe_at_home(self, subscribing: Subscribing) -> None:
+    def subscribe_at_home(self, subscribing: SubscribeRequest) -> None:
         token = subscribing.channel.token
         assert isinstance(token, int)
         self.fronts.subscribe(subscribing, token)
@@ -375,7 +376,7 @@ class Node(NodePort):
         assert isinstance(channel.token, int)
         self.fronts.unsubscribe(channel, packet_id, filters, channel.token)
 
-    def _routed(self, subscribing: Subscribing, reason: int) -> None:
+    def _routed(self, subscribing: SubscribeRequest, reason: int) -> None:
         """A route that was written for it came behind all that was retained before the SUBSCRIBE."""
         subscribing.saw_retained = bool(subscribing.filters) and self.rlog.has_all(RETAINED, when=ROUTE)
         if reason < 0x80 and subscribing.retained and not subscribing.saw_retained:
@@ -384,12 +385,12 @@ class Node(NodePort):
             subscribing.finish(reason)
             self.reactor.soon()
 
-    async def _see_retained(self, subscribing: Subscribing) -> None:
+    async def _see_retained(self, subscribing: SubscribeRequest) -> None:
         subscribing.saw_retained = await self.retaining.seen()
         subscribing.finish(Reason.SUCCESS)
         self.reactor.soon()
 
-    def unsubscribe(self, channel: Channel, session: Session, filters: list[bytes]) -> list[int]:
+    def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
         reasons = self.sessions.unsubscribe(session, filters)
         for filter, reason in zip(filters, reasons, strict=True):
             if reason == Reason.SUCCESS and not channel.has_ended():
@@ -408,13 +409,13 @@ class Node(NodePort):
             return True
         return self.hosting is not None and self.hosting.is_home_of(client_id)
 
-    def _passing_session(self, client_id: bytes) -> Session | None:
+    def _passing_session(self, client_id: bytes) -> LocalSession | None:
         """Of a client of this node, that ends with its connection."""
         channel = self.clients.by_id.get(client_id)
         session = None if channel is None else channel.session
-        return None if isinstance(session, Front) else session
+        return None if isinstance(session, RemoteSession) else session
 
-    def unrouted(self, session: Session, filters: list[bytes]) -> None:
+    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
         self.filters.unrouted(filters)
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
@@ -456,7 +457,7 @@ class Node(NodePort):
         reason = await self._delay(message, warrant)
         return Reason.SUCCESS if reason == OVER_QUOTA else reason
 
-    def publish(self, will: Will, session: Session) -> None:
+    def publish(self, will: Will, session: LocalSession) -> None:
         self.publish_left(Left(session.client_id, None, will), _nobody_waits)
 
     def publish_left(self, left: Left, accepted: Callable[[], None]) -> None:
@@ -513,7 +514,7 @@ class Node(NodePort):
         if self.hosting is not None:
             self.hosting.share_written(slot, share_filter)
 
-    def _find_target(self, owner: str) -> Peer | None:
+    def _find_target(self, owner: str) -> NodeTarget | None:
         """Who gets shared deliveries for an owner of rows of `shares`."""
         slot = slot_of_owner(owner)
         return self.cluster.peer(owner) if slot < 0 else self.slot_peers.peer(slot)

@@ -21,11 +21,11 @@ from flockmq.logs import Retrying
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.node import Node
-from flockmq.node.routes import in_pieces
 from flockmq.rlog.errors import LogFull, LogRefused, LogUnavailable
 from flockmq.rlog.shards import ROUTE, ROUTES
-from flockmq.session.front import Front
-from flockmq.session.session import Session
+from flockmq.routes.own_routes import in_pieces
+from flockmq.session.local_session import LocalSession
+from flockmq.session.remote_session import RemoteSession
 
 log: Final = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ async def rejoin(node: Node) -> None:
     log.warning("this node is a member again; %d clients that may have missed messages were closed", closed)
 
 
-def _sessions(node: Node) -> Iterator[Session]:
+def _sessions(node: Node) -> Iterator[LocalSession]:
     for connection in list(node.reactor.channels()):
         if connection is not None and connection.session is not None:
             yield connection.session
@@ -93,7 +93,7 @@ async def _close_who_may_have_missed(node: Node) -> int:
         has_will = node.clients.has_will_at_home(session.client_id)
         if has_will or any(subscription.qos for subscription in session.all_subscriptions()):
             closed += 1
-            ends_session = not isinstance(session, Front)
+            ends_session = not isinstance(session, RemoteSession)
             if not node.clients.close(session.client_id, Reason.SERVER_SHUTTING_DOWN, ends_session=ends_session):
                 node.sessions.end(session)
         if count % REJOIN_SLICE_FILTERS == REJOIN_SLICE_FILTERS - 1:

@@ -13,19 +13,19 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from flockmq.cluster.fitness import OwnRedis
-from flockmq.config.schema import Config, Management
+from flockmq.config.schema import Config, ManagementSettings
 from flockmq.entropy import SYSTEM
-from flockmq.listeners.engine import Engine
 from flockmq.management import server
 from flockmq.management.api_keys import Keys
 from flockmq.management.audit_log import Audit
 from flockmq.management.certificates import ManagementCertificates
 from flockmq.management.view import NodePorts
+from flockmq.membership.readiness import OwnRedis
 from flockmq.node.assembly import Assembly, Machine, assemble
 from flockmq.node.listeners import Bound
-from flockmq.redis_probe import redis_config
+from flockmq.node.redis_probe import redis_config
 from flockmq.rlog.disk import Disk
+from flockmq.transport.epoll_reactor import EpollReactor
 
 DEFAULT_LISTENER_NAME: Final = "tcp:default"
 
@@ -42,10 +42,10 @@ async def run_node(
         stack.callback(listeners.close)
         listeners.bind()
         mqtt_port = listeners.ports.get(DEFAULT_LISTENER_NAME)
-        machine = Machine(Engine, redis_config(config.redis), disk, own_redis=own_redis)
+        machine = Machine(EpollReactor, redis_config(config.redis), disk, own_redis=own_redis)
         made = assemble(config, machine, mqtt_port or 0)
         node, engine = made.node, made.node.reactor
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, EpollReactor)
         certificates = _certificates(config.management)
         tls = None if certificates is None else certificates.listening
         keys = _keys(config.management, made)
@@ -62,14 +62,14 @@ async def run_node(
         await made.stay()
 
 
-def _certificates(management: Management) -> ManagementCertificates | None:
+def _certificates(management: ManagementSettings) -> ManagementCertificates | None:
     """Raises ConfigError."""
     if management.certfile is None or management.keyfile is None:
         return None
     return ManagementCertificates(management.certfile, management.keyfile)
 
 
-def _keys(management: Management, made: Assembly) -> Keys:
+def _keys(management: ManagementSettings, made: Assembly) -> Keys:
     """Raises ConfigError."""
     may_write, clock = made.cluster.version.gate(2), made.cluster.time.clock
     return Keys(made.rlog, management.api_key, may_write, clock, SYSTEM.token_bytes, management.api_key_file)

@@ -94,7 +94,7 @@ async def frames(tables: Tables, shard: str) -> AsyncGenerator[bytes]:
         yield framer.frame(message)
 
 
-class Receiver:
+class BootstrapReceiver:
     """Fills `shard`, which is fresh, with the messages of one stream; the caller adds the log's entries up to `end`."""
 
     def __init__(self, shard: Shard) -> None:

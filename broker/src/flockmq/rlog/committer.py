@@ -2,7 +2,7 @@
 
 One loop for all shards; or, in a cluster of Redis, where each may be on another server, one for each. A turn takes what
 waits, makes one append a shard, and sends them in one round trip. A connection is opened in one life of Redis; before
-its first append each shard is settled in that life (settling.py). A lost connection fails the appends under way with
+its first append each shard is settled in that life (election.py). A lost connection fails the appends under way with
 LogUnavailable: whether they were executed is unknown, and their writers send the same numbers again. What was never
 given to Redis, or refused by it as a whole, fails with LogUntried.
 """
@@ -23,6 +23,8 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds, tasks
 from flockmq.logs import Retrying
+from flockmq.redis.link import Argument, RedisConfig, RedisLink, RedisLinks, Reply
+from flockmq.rlog.election import Election
 from flockmq.rlog.entry import StreamId, encode_purge, encode_registration
 from flockmq.rlog.errors import (
     LogError,
@@ -33,10 +35,8 @@ from flockmq.rlog.errors import (
     LogUntried,
     RedisUnreachable,
 )
-from flockmq.rlog.generation import Life
-from flockmq.rlog.redis import Argument, RedisConfig, RedisLink, RedisLinks, Reply
-from flockmq.rlog.settling import Settler
 from flockmq.rlog.shards import CLUSTER, SHARDS, keys_of
+from flockmq.rlog.term import Life
 from flockmq.rlog.voter import Voter
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class _Append:
 class Committer:
     """This core's way to write to the logs."""
 
-    def __init__(self, config: RedisConfig, settler: Settler, voter: Voter, random: Random) -> None:
+    def __init__(self, config: RedisConfig, settler: Election, voter: Voter, random: Random) -> None:
         self.queued_bytes = 0
         self._links = RedisLinks(config, self._prepare)
         self._settler = settler

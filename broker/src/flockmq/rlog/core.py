@@ -12,20 +12,20 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from random import Random
 
 from flockmq import bounds, tasks
+from flockmq.redis.link import RedisConfig
+from flockmq.redis.memory import share_of
 from flockmq.rlog import bootstrap, snapshot
 from flockmq.rlog.committer import Committer
 from flockmq.rlog.disk import Disk
+from flockmq.rlog.election import Election
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogError, LogUnavailable
-from flockmq.rlog.generation import Report
-from flockmq.rlog.memory import share_of
-from flockmq.rlog.mending import alarm_of
-from flockmq.rlog.port import Ballot
+from flockmq.rlog.ports import Ballot
 from flockmq.rlog.reading import apply_entry
-from flockmq.rlog.redis import RedisConfig
+from flockmq.rlog.repair import alarm_of
 from flockmq.rlog.replica import Replica
-from flockmq.rlog.settling import Settler
 from flockmq.rlog.shards import CLUSTER, SHARDS
+from flockmq.rlog.term import Report
 from flockmq.rlog.voter import Voter
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Core:
         random: Random,
     ) -> None:
         self.voter = Voter(name, replica, disk)
-        self._settler = Settler(self.voter, ballot, replica.tables, on_lost)
+        self._settler = Election(self.voter, ballot, replica.tables, on_lost)
         self.committer = Committer(config, self._settler, self.voter, random)
         self.appended: dict[str, int] = dict.fromkeys(SHARDS, 0)
         """How many transactions this core wrote to each shard, for whomever."""
@@ -108,7 +108,7 @@ class Core:
     # --- for other cores ---
 
     async def report(self, shard: str, generation: int) -> Report:
-        """Where this core's tables are, and its promise (generation.py). Raises LogUnavailable."""
+        """Where this core's tables are, and its promise (term.py). Raises LogUnavailable."""
         return await self.voter.report(shard, generation)
 
     def has_begun(self, shard: str) -> bool:

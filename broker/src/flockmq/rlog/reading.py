@@ -12,10 +12,10 @@ from typing import Final
 from redis.exceptions import ResponseError
 
 from flockmq import bounds
+from flockmq.redis.link import Reply
 from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import BATCH_FIELD, CHECKPOINT_FIELD, SEAL_FIELD, StreamId, decode_batch
 from flockmq.rlog.errors import LogCorrupt
-from flockmq.rlog.redis import Reply
 from flockmq.rlog.tables import Shard
 
 

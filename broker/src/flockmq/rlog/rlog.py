@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, cast
 
@@ -29,20 +29,20 @@ from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
-from flockmq.rlog.catchup import CatchUp
+from flockmq.redis.link import RedisConfig
+from flockmq.rlog.catch_up import CatchUp
 from flockmq.rlog.change import Puts, gather
 from flockmq.rlog.core import Core
 from flockmq.rlog.digests import Checked
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, Op, StreamId
 from flockmq.rlog.errors import LogError, LogFull
-from flockmq.rlog.mending import Mending
-from flockmq.rlog.port import Alone, Ballot, CorePort
-from flockmq.rlog.redis import RedisConfig
+from flockmq.rlog.ports import Alone, Ballot, CorePort
+from flockmq.rlog.repair import Repair
 from flockmq.rlog.replica import Replica
 from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, Alarm
-from flockmq.rlog.spec import K, V
-from flockmq.rlog.table import Listener
+from flockmq.rlog.table import TableListener
+from flockmq.rlog.table_spec import K, V
 from flockmq.rlog.tables import Shard, Tables
 from flockmq.rlog.writer import Writer
 
@@ -101,7 +101,7 @@ class Rlog:
         self.redis_lost_data = 0
         """How often this core found that Redis had lost what the cores know, and gave it back."""
         distrust = self._replica.distrust if self.core is None else self.core.distrust
-        self._mending = Mending(self._replica, self.core is not None, distrust, self._digests_differ, entropy.random)
+        self._mending = Repair(self._replica, self.core is not None, distrust, self._digests_differ, entropy.random)
         self._catch_ups = {
             shard: CatchUp(shard, redis, partial(self.applied, shard), partial(self.head, shard)) for shard in SHARDS
         }
@@ -192,9 +192,9 @@ class Rlog:
         was written. Where one server has both logs, reading them tells, mostly; else it takes a `catch_up`."""
         return self._replica.has_all(shard, when)
 
-    def on_change(self, table: str, listener: Listener[K, V]) -> None:
+    def on_change(self, table: str, listener: TableListener[K, V]) -> None:
         """Hear of each change of a table, synchronously; before `start`. Raises KeyError for an unknown table."""
-        self.tables.named(table).listeners.append(cast(Listener[object, object], listener))
+        self.tables.named(table).listeners.append(cast(TableListener[object, object], listener))
 
     def applied(self, shard: str) -> StreamId:
         """The place of the log that the tables are at."""
@@ -222,7 +222,7 @@ class Rlog:
         return Checked(*list(state.checkpoints.items())[-1])
 
     def compare(self, shard: str, others: Sequence[Checked], cores: int) -> None:
-        """Hold this node's digests against what other cores say of theirs; of `cores` in all. See mending.py."""
+        """Hold this node's digests against what other cores say of theirs; of `cores` in all. See repair.py."""
         self._mending.compare(shard, others, cores)
 
     def raise_alarm(self, name: str, text: str) -> None:
@@ -360,3 +360,7 @@ class _Lag:
     def _advance(self, applied: StreamId) -> None:
         if self._waited <= applied:
             self._waited, self._waited_s = self.head, self._noted_s
+
+
+ReasonOf = Callable[["asyncio.Future[StreamId]"], int]
+"""What a write came to, as a reason code."""

@@ -8,8 +8,8 @@ from xxhash import xxh3_64_intdigest
 
 from flockmq import bounds
 from flockmq.rlog.entry import PUT, Run
-from flockmq.rlog.spec import TableSpec
 from flockmq.rlog.table import Sum, Table
+from flockmq.rlog.table_spec import TableSpec
 
 
 class NodeSet:

@@ -3,7 +3,7 @@
 Every row has an owner: the incarnation it goes with when that node is purged, or "" for rows that outlive nodes. It is
 the row's own key (`nodes`), part of its key (`routes`) or its value (`slots`). A table's number is for ever: it stands
 in the log. Fields may only be added to the end of a value, with a default, and `without_later`. What not every release
-knows is written only at the cluster version that it came with (cluster/version.py).
+knows is written only at the cluster version that it came with (membership/cluster_version.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from flockmq import bounds
-from flockmq.rlog.authors import is_overtaken
-from flockmq.rlog.spec import (
+from flockmq.rlog.retained_authors import is_overtaken
+from flockmq.rlog.table_spec import (
     TableSpec,
     join_owned,
     join_plain,
@@ -69,9 +69,9 @@ class Alarm(msgspec.Struct, frozen=True, array_like=True):
 
 class RetainedMessage(msgspec.Struct, frozen=True, array_like=True):
     """`properties` are the encoded MQTT 5 properties to send along, `version` the publisher's protocol version;
-    `expires_ms` is the cluster's time since the epoch (0: never); `author` as in authors.py; `user`: whose quota it
-    takes, None where nobody knows. Without a payload: the topic was cleared, and is until it expires, so that nothing
-    older of its author comes back.
+    `expires_ms` is the cluster's time since the epoch (0: never); `author` as in retained_authors.py; `user`: whose
+    quota it takes, None where nobody knows. Without a payload: the topic was cleared, and is until it expires, so that
+    nothing older of its author comes back.
     """
 
     payload: bytes
@@ -133,7 +133,7 @@ class Audited(msgspec.Struct, frozen=True, array_like=True):
     status: int
 
 
-class Members(msgspec.Struct, frozen=True, array_like=True):
+class SharedMembers(msgspec.Struct, frozen=True, array_like=True):
     """How many members of a shared subscription one node, or slot, has: connected, and whose clients are away."""
 
     connected: int
@@ -233,10 +233,10 @@ ROUTES: Final[TableSpec[tuple[bytes, str], None]] = TableSpec(
 )  # fmt: skip
 """(topic filter, incarnation that wants it) → nothing; owned by that incarnation."""
 
-SHARES: Final[TableSpec[tuple[bytes, str], Members]] = TableSpec(
+SHARES: Final[TableSpec[tuple[bytes, str], SharedMembers]] = TableSpec(
     10, "shares", ROUTE,
     split=split_owned, join=join_owned,
-    encode=_pack, decode=msgspec.msgpack.Decoder(Members).decode, fields=_fields(Members),
+    encode=_pack, decode=msgspec.msgpack.Decoder(SharedMembers).decode, fields=_fields(SharedMembers),
     buckets=256, max_rows=bounds.MAX_ROUTES,
 )  # fmt: skip
 """(`$share/group/filter`, incarnation or `#slot` that has members) → how many; owned by that incarnation."""
@@ -247,8 +247,8 @@ CLAIMS: Final[TableSpec[tuple[bytes, str], bytes]] = TableSpec(
     encode=bytes, decode=bytes,
     buckets=256, max_rows=bounds.EXCLUSIVE_MAX,
 )  # fmt: skip
-"""(filter of an exclusive subscription, incarnation) → client id that claims it there; owned by that incarnation.
-Of sessions that last, since cluster version 2: a key of `node.claims.lasting_key`, owned by `#slot`; outlives nodes."""
+"""(filter of an exclusive subscription, incarnation) → client id that claims it there; owned by that incarnation. Of
+sessions that last, since cluster version 2: a key of `routes.claims.lasting_key`, owned by `#slot`; outlives nodes."""
 
 MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(
     4, "messages", RETAINED,
@@ -282,7 +282,7 @@ RULES: Final[TableSpec[tuple[str, str], bytes]] = TableSpec(
     encode=bytes, decode=bytes,
     buckets=256, max_rows=bounds.RULED_MAX,
 )  # fmt: skip
-"""("username", "clientid" or "all", which) → a list of `auth.settings.Rule` in JSON."""
+"""("username", "clientid" or "all", which) → a list of `config.auth_settings.RuleSettings` in JSON."""
 
 BANS: Final[TableSpec[tuple[str, str], Ban]] = TableSpec(
     21, "bans", AUTH,

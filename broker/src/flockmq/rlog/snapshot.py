@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from flockmq import bounds
 from flockmq.rlog import bootstrap
-from flockmq.rlog.bootstrap import Framer, LogEntry, Message, Receiver, Trailer
+from flockmq.rlog.bootstrap import BootstrapReceiver, Framer, LogEntry, Message, Trailer
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogCorrupt
@@ -54,7 +54,7 @@ async def load(disk: Disk, fresh: Shard, apply: Callable[[Shard, LogEntry], None
     """Fill `fresh` from its snapshot and return its place of the log; None if there is no snapshot. Raises LogCorrupt,
     with the file's name."""
     name = name_of(fresh.name)
-    receiver, framer = Receiver(fresh), Framer()
+    receiver, framer = BootstrapReceiver(fresh), Framer()
     try:
         with await asyncio.to_thread(disk.open, name) as file:
             for frame in _frames(file):

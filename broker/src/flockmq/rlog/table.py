@@ -23,14 +23,14 @@ from flockmq import bounds
 from flockmq.rlog.entry import DELETE, DROP, PUT, Op, Run
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.row import Row, RowAsLogged
-from flockmq.rlog.spec import K, TableSpec, V
+from flockmq.rlog.table_spec import K, TableSpec, V
 
 DIGEST_MASK = (1 << 64) - 1
 K_contra = TypeVar("K_contra", contravariant=True)
 V_contra = TypeVar("V_contra", contravariant=True)
 
 
-class Listener(Protocol[K_contra, V_contra]):
+class TableListener(Protocol[K_contra, V_contra]):
     """Keeps something in step with a table; called synchronously, row by row, while the table changes.
 
     A bootstrap fills new tables beside the live ones, and new listeners with them: `fresh` gives an empty listener
@@ -59,7 +59,7 @@ class Table(Generic[K, V]):
 
     def __init__(self, spec: TableSpec[K, V]) -> None:
         self.spec = spec
-        self.listeners: list[Listener[K, V]] = []
+        self.listeners: list[TableListener[K, V]] = []
         self.bytes = 0
         self._rows = 0
         self._sums: dict[str, Sum] = {}

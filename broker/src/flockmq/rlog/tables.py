@@ -41,14 +41,14 @@ from flockmq.rlog.shards import (
     Ban,
     DelayedMessage,
     Import,
-    Members,
     NodeInfo,
     Raised,
     RetainedMessage,
+    SharedMembers,
     User,
 )
-from flockmq.rlog.spec import LATER, NUMBER_MAX, carried
 from flockmq.rlog.table import RowTable, Table
+from flockmq.rlog.table_spec import LATER, NUMBER_MAX, carried
 
 Digests = tuple[int, ...]
 """Of the tables that every release has, in the order of `_new_shard`; then number and digest of each later one that has
@@ -209,8 +209,8 @@ class Tables:
         return cast(RowTable[bytes, RetainedMessage], self.shards[RETAINED].tables[MESSAGES.number])
 
     @property
-    def shares(self) -> RowTable[tuple[bytes, str], Members]:
-        return cast(RowTable[tuple[bytes, str], Members], self.shards[ROUTE].tables[SHARES.number])
+    def shares(self) -> RowTable[tuple[bytes, str], SharedMembers]:
+        return cast(RowTable[tuple[bytes, str], SharedMembers], self.shards[ROUTE].tables[SHARES.number])
 
     @property
     def claims(self) -> RowTable[tuple[bytes, str], bytes]:

@@ -1,4 +1,4 @@
-"""This core's voice when cores agree upon a generation: where its tables are, and what it promised (generation.py).
+"""This core's voice when cores agree upon a generation: where its tables are, and what it promised (term.py).
 
 Promises are on disk before anybody hears of them, in one small file beside the snapshots.
 """
@@ -14,9 +14,9 @@ import msgspec
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogUnavailable
-from flockmq.rlog.generation import Report
 from flockmq.rlog.replica import Replica
 from flockmq.rlog.shards import SHARDS
+from flockmq.rlog.term import Report
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from flockmq.logs import Retrying
 from flockmq.rlog.change import Change, Puts
 from flockmq.rlog.entry import START, StreamId, encode_transaction
 from flockmq.rlog.errors import LogError, LogFull, LogGap, LogRefused, LogStopping, LogUnavailable, LogUntried
-from flockmq.rlog.port import CorePort
+from flockmq.rlog.ports import CorePort
 from flockmq.rlog.shards import SURE
 
 log = logging.getLogger(__name__)

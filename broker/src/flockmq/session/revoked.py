@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from flockmq.mqtt.message import StoredMessage, packet_of, topic_of
 from flockmq.mqtt.topics import is_shared, matching
-from flockmq.routing.matcher import FilterIndex
-from flockmq.session.publish import Stored, packet_of, topic_of
-from flockmq.session.session import Session
+from flockmq.routing.filter_index import FilterIndex
+from flockmq.session.local_session import LocalSession
 
 
-def drop_waiting(session: Session, ended: list[bytes]) -> tuple[int, list[Stored]]:
+def drop_waiting(session: LocalSession, ended: list[bytes]) -> tuple[int, list[StoredMessage]]:
     """Take out what waits by the filters that are about to end and by no other of the session: how many messages that
     were, and those of shared subscriptions, which are for other members. What is in flight finishes.
     """
@@ -23,11 +23,11 @@ def drop_waiting(session: Session, ended: list[bytes]) -> tuple[int, list[Stored
     for subscription in session.all_subscriptions():
         if subscription.filter not in ending and not is_shared(subscription.filter):
             are.add(matching(subscription.filter), subscription)
-    stay: list[Stored | bytes] = []
-    gone: list[Stored | bytes] = []
-    left: list[Stored] = []
+    stay: list[StoredMessage | bytes] = []
+    gone: list[StoredMessage | bytes] = []
+    left: list[StoredMessage] = []
     for entry in queue:
-        if isinstance(entry, Stored) and entry.share:
+        if isinstance(entry, StoredMessage) and entry.share:
             if entry.share in ending:
                 left.append(entry)
             else:

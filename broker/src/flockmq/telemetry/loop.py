@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator
 
 from flockmq.bounds import LOOP_WATCH_INTERVAL_S, LOOP_WATCH_WINDOW_S
-from flockmq.management.view import Sample
+from flockmq.telemetry.sample import Sample
 
 
 class LoopWatch:

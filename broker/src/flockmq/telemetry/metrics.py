@@ -1,13 +1,13 @@
 """What /metrics shows: one catalogue of names and meanings, filled at scrape time from plain integers.
 
-The hot path only adds to integers (`session/counters.py`); a scrape reads them. A `Sample` names an entry of
+The hot path only adds to integers (`telemetry/counters.py`); a scrape reads them. A `Sample` names an entry of
 `CATALOGUE`; one that isn't there is a defect and raises KeyError. Every bound of `bounds.py` is exported beside the
 numbers it bounds, so that an alert needs no figure of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
 import prometheus_client
@@ -15,10 +15,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from flockmq import bounds
-from flockmq.management.view import NodeView, Sample
 from flockmq.mqtt import frame
 from flockmq.mqtt.reason import Reason
-from flockmq.session.counters import Counters
+from flockmq.telemetry.counters import Counters
+from flockmq.telemetry.sample import Sample
 
 _REASONS: Final = frozenset(Reason)
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_LATEST
@@ -293,11 +293,14 @@ def _unacknowledged(counters: Counters, field: str) -> int:
     return total - acknowledged
 
 
-class NodeCollector(Collector):
-    """Reads a node when Prometheus asks, and keeps nothing."""
+Samples = Callable[[], Iterable[Sample]]
 
-    def __init__(self, node: NodeView) -> None:
-        self._node = node
+
+class NodeCollector(Collector):
+    """Reads a node when Prometheus asks, and keeps nothing. `samples`: all but the bounds."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         families = {
@@ -306,20 +309,9 @@ class NodeCollector(Collector):
             )
             for metric in CATALOGUE
         }
-        for sample in (*_status_samples(self._node), *bound_samples(), *self._node.samples()):
+        for sample in (*bound_samples(), *self._samples()):
             families[sample.name].add_metric(sample.labels, sample.value)
         yield from families.values()
-
-
-def _status_samples(node: NodeView) -> Iterator[Sample]:
-    status = node.status()
-    yield Sample("flockmq_info", 1, (status.version, status.build, status.role, status.name))
-    yield Sample("flockmq_ready", node.ready()[0])
-    yield Sample("flockmq_draining", node.draining())
-    yield Sample("flockmq_uptime_seconds", status.uptime_s)
-    for shard in status.shards:
-        yield Sample("flockmq_rlog_lag_entries", shard.lag_entries, (shard.shard,))
-        yield Sample("flockmq_rlog_lag_seconds", shard.lag_ms / 1000, (shard.shard,))
 
 
 def bound_samples() -> Iterable[Sample]:
@@ -330,10 +322,10 @@ def bound_samples() -> Iterable[Sample]:
             yield Sample("flockmq_bound", value, (name.lower(), unit))
 
 
-def registry(node: NodeView) -> CollectorRegistry:
+def registry(samples: Samples) -> CollectorRegistry:
     """The node's numbers, the process' (memory, CPU, descriptors) and the garbage collector's."""
     made = CollectorRegistry(auto_describe=False)
-    made.register(NodeCollector(node))
+    made.register(NodeCollector(samples))
     prometheus_client.ProcessCollector(registry=made)
     prometheus_client.GCCollector(registry=made)
     return made

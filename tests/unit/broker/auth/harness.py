@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import cast
 
 from flockmq.auth.attempt import Attempt
+from flockmq.protocol.peer import ClientCertificate, PeerInfo
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.table import Listener
+from flockmq.rlog.table import TableListener
 from flockmq.rlog.tables import Tables
-from flockmq.session.peer import Certificate, PeerInfo
 
 
 class FakeLog:
@@ -24,7 +24,7 @@ class FakeLog:
         self.version = 2
 
     def on_change(self, table: str, listener: object) -> None:
-        self.tables.named(table).listeners.append(cast(Listener[object, object], listener))
+        self.tables.named(table).listeners.append(cast(TableListener[object, object], listener))
 
     def put(self, ops: Sequence[Op]) -> None:
         for number, kind, owner, key, value in ops:
@@ -55,7 +55,7 @@ def attempt(
     username: str | None = None,
     password: str | None = None,
     host: str = "192.0.2.1",
-    certificate: Certificate | None = None,
+    certificate: ClientCertificate | None = None,
 ) -> Attempt:
     return Attempt(
         client_id.encode(),

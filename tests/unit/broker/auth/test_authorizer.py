@@ -10,13 +10,13 @@ import pytest
 
 from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.rules import Rules, Subject
-from flockmq.auth.settings import Authorization, Cache, HttpSource, Rule
 from flockmq.auth.sources import AskedRules, LogRules, Source, encoded
 from flockmq.clock import SYSTEM
+from flockmq.config.auth_settings import AuthorizationSettings, CacheSettings, HttpSourceSettings, RuleSettings
+from flockmq.protocol.peer import PeerInfo
+from flockmq.protocol.ports import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
+from flockmq.protocol.principal import ANONYMOUS, Principal
 from flockmq.rlog.shards import RULES
-from flockmq.session.peer import PeerInfo
-from flockmq.session.port import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
-from flockmq.session.principal import ANONYMOUS, Principal
 from unit.broker.auth.harness import FakeLog
 
 PEER = PeerInfo("192.0.2.1", 1, "tcp:default")
@@ -42,35 +42,37 @@ def may(authorizer: Authorizer, topic: str, principal: Principal = JO, client: s
 
 def test_the_first_source_with_something_to_say_decides() -> None:
     silent, yes, no = Counted(None), Counted(True), Counted(False)
-    assert may(Authorizer(Authorization(), [silent, yes, no]), "a") == ALLOWED
-    assert may(Authorizer(Authorization(), [silent, no, yes]), "a") == DENIED
+    assert may(Authorizer(AuthorizationSettings(), [silent, yes, no]), "a") == ALLOWED
+    assert may(Authorizer(AuthorizationSettings(), [silent, no, yes]), "a") == DENIED
     assert (silent.asked, yes.asked, no.asked) == (2, 1, 1)
 
 
 def test_where_nothing_fits() -> None:
     silent: list[Source] = [Counted(None)]
-    assert may(Authorizer(Authorization(), silent), "a") == DENIED, "there are rules to go by"
-    assert may(Authorizer(Authorization(no_match="allow"), silent), "a") == ALLOWED
-    assert may(Authorizer(Authorization(), []), "a") == ALLOWED
-    assert may(Authorizer(Authorization(no_match="deny"), []), "a") == DENIED
+    assert may(Authorizer(AuthorizationSettings(), silent), "a") == DENIED, "there are rules to go by"
+    assert may(Authorizer(AuthorizationSettings(no_match="allow"), silent), "a") == ALLOWED
+    assert may(Authorizer(AuthorizationSettings(), []), "a") == ALLOWED
+    assert may(Authorizer(AuthorizationSettings(no_match="deny"), []), "a") == DENIED
 
 
 def test_a_clients_own_rules_come_first_and_make_up_all_it_may_where_there_are_no_others() -> None:
-    own = Principal(b"jo", rules=Rules([Rule(permit="deny", topics=("a",)), Rule(permit="allow", topics=("b",))]))
+    own = Principal(
+        b"jo", rules=Rules([RuleSettings(permit="deny", topics=("a",)), RuleSettings(permit="allow", topics=("b",))])
+    )
     yes = Counted(True)
-    authorizer = Authorizer(Authorization(), [yes])
+    authorizer = Authorizer(AuthorizationSettings(), [yes])
     assert [may(authorizer, topic, own) for topic in ("a", "b", "c")] == [DENIED, ALLOWED, ALLOWED]
     assert yes.asked == 1
-    alone = Authorizer(Authorization(), [])
+    alone = Authorizer(AuthorizationSettings(), [])
     assert [may(alone, topic, own) for topic in ("a", "b", "c")] == [DENIED, ALLOWED, DENIED]
 
 
 def test_who_needs_no_check() -> None:
     boss, own = Principal(b"boss", superuser=True), Principal(b"jo", rules=Rules([]))
-    assert not Authorizer(Authorization(), []).must_check(ANONYMOUS)
-    assert Authorizer(Authorization(), []).must_check(own)
-    assert Authorizer(Authorization(no_match="deny"), []).must_check(ANONYMOUS)
-    strict = Authorizer(Authorization(), [Counted(False)])
+    assert not Authorizer(AuthorizationSettings(), []).must_check(ANONYMOUS)
+    assert Authorizer(AuthorizationSettings(), []).must_check(own)
+    assert Authorizer(AuthorizationSettings(no_match="deny"), []).must_check(ANONYMOUS)
+    strict = Authorizer(AuthorizationSettings(), [Counted(False)])
     assert strict.must_check(ANONYMOUS)
     assert not strict.must_check(boss)
     assert may(strict, "a", boss) == ALLOWED
@@ -79,7 +81,7 @@ def test_who_needs_no_check() -> None:
 def test_answers_are_kept_for_their_time_and_no_longer() -> None:
     now = [0.0]
     source = Counted(True)
-    authorizer = Authorizer(Authorization(cache=Cache(ttl=10.0)), [source], lambda: now[0])
+    authorizer = Authorizer(AuthorizationSettings(cache=CacheSettings(ttl=10.0)), [source], lambda: now[0])
     assert [may(authorizer, "a"), may(authorizer, "a")] == [ALLOWED, ALLOWED]
     assert source.asked == 1
     assert authorizer.results["kept"] == 1
@@ -94,7 +96,7 @@ def test_answers_are_kept_for_their_time_and_no_longer() -> None:
 
 def test_each_client_keeps_so_many_answers_the_oldest_goes() -> None:
     source = Counted(True)
-    authorizer = Authorizer(Authorization(cache=Cache(max_size=2)), [source])
+    authorizer = Authorizer(AuthorizationSettings(cache=CacheSettings(max_size=2)), [source])
     for topic in ("a", "b", "c"):
         may(authorizer, topic)
     may(authorizer, "b")
@@ -105,7 +107,7 @@ def test_each_client_keeps_so_many_answers_the_oldest_goes() -> None:
 
 def test_without_a_ttl_nothing_is_kept() -> None:
     source = Counted(True)
-    authorizer = Authorizer(Authorization(cache=Cache(ttl=0.0)), [source])
+    authorizer = Authorizer(AuthorizationSettings(cache=CacheSettings(ttl=0.0)), [source])
     may(authorizer, "a")
     may(authorizer, "a")
     assert source.asked == 2
@@ -113,8 +115,8 @@ def test_without_a_ttl_nothing_is_kept() -> None:
 
 
 def test_nobody_gets_what_was_kept_for_another_under_the_same_client_id() -> None:
-    rules = Rules([Rule(permit="allow", username="boss")])
-    authorizer = Authorizer(Authorization(), [rules])
+    rules = Rules([RuleSettings(permit="allow", username="boss")])
+    authorizer = Authorizer(AuthorizationSettings(), [rules])
     assert may(authorizer, "a", Principal(b"boss")) == ALLOWED
     assert may(authorizer, "a", Principal(b"jo")) == DENIED
     assert may(authorizer, "a", Principal(b"boss"), client="") == ALLOWED
@@ -123,7 +125,7 @@ def test_nobody_gets_what_was_kept_for_another_under_the_same_client_id() -> Non
 
 def test_what_is_kept_goes_with_its_client_and_with_no_other_of_its_client_id() -> None:
     jo, stranger = Principal(b"jo"), Principal(b"")
-    authorizer = Authorizer(Authorization(), [Rules([Rule(permit="allow", username="jo")])])
+    authorizer = Authorizer(AuthorizationSettings(), [Rules([RuleSettings(permit="allow", username="jo")])])
     assert may(authorizer, "a", jo) == ALLOWED
     authorizer.forget(b"c", stranger)
     assert authorizer.kept == 1
@@ -137,7 +139,7 @@ class Logged:
     def __init__(self) -> None:
         self.log = FakeLog()
         self.changes = 0
-        self.authorizer = Authorizer(Authorization(), [LogRules(self._rules)])
+        self.authorizer = Authorizer(AuthorizationSettings(), [LogRules(self._rules)])
         self.authorizer.on_change = self._changed
         self.log.on_change(RULES.name, self.authorizer)
 
@@ -147,15 +149,15 @@ class Logged:
     def _changed(self) -> None:
         self.changes += 1
 
-    def put(self, of: str, who: str, *rules: Rule) -> None:
+    def put(self, of: str, who: str, *rules: RuleSettings) -> None:
         self.log.put([RULES.put((of, who), encoded(rules))])
 
 
 def test_rules_of_the_client_id_then_of_the_user_then_of_all() -> None:
     logged = Logged()
-    logged.put("all", "", Rule(permit="allow", topics=("a",)))
-    logged.put("username", "jo", Rule(permit="deny", topics=("a", "b")))
-    logged.put("clientid", "c", Rule(permit="allow", topics=("b",)))
+    logged.put("all", "", RuleSettings(permit="allow", topics=("a",)))
+    logged.put("username", "jo", RuleSettings(permit="deny", topics=("a", "b")))
+    logged.put("clientid", "c", RuleSettings(permit="allow", topics=("b",)))
     assert may(logged.authorizer, "a", ANONYMOUS, client="x") == ALLOWED
     assert may(logged.authorizer, "a", client="x") == DENIED
     assert may(logged.authorizer, "a") == DENIED
@@ -175,18 +177,18 @@ def test_a_fingerprint_is_another_when_other_rules_hold_for_the_client() -> None
     seen = [fingerprint()]
     assert fingerprint(peer=elsewhere) == seen[0], "no rule asks where it is"
     for of, who in (("all", ""), ("username", "jo"), ("clientid", "c")):
-        logged.put(of, who, Rule(permit="deny", topics=(of,)))
+        logged.put(of, who, RuleSettings(permit="deny", topics=(of,)))
         seen.append(fingerprint())
-    logged.put("username", "ann", Rule(permit="deny"))
-    logged.put("clientid", "d", Rule(permit="deny"))
+    logged.put("username", "ann", RuleSettings(permit="deny"))
+    logged.put("clientid", "d", RuleSettings(permit="deny"))
     assert fingerprint() == seen[-1], "these are others'"
-    seen += [fingerprint(Principal(b"jo", rules=Rules([Rule(permit="allow")]))), fingerprint(Principal(b"ann"))]
-    logged.put("all", "", Rule(permit="deny", ipaddr=("10.0.0.2",)))
+    seen += [fingerprint(Principal(b"jo", rules=Rules([RuleSettings(permit="allow")]))), fingerprint(Principal(b"ann"))]
+    logged.put("all", "", RuleSettings(permit="deny", ipaddr=("10.0.0.2",)))
     seen += [fingerprint(), fingerprint(peer=elsewhere)]
     assert len(set(seen)) == len(seen)
     assert {len(one or b"") for one in seen} == {8}
     assert fingerprint(Principal(b"jo", superuser=True)) is None
-    assert Authorizer(Authorization(), ()).fingerprint(b"c", jo, lambda: jos_address) is None
+    assert Authorizer(AuthorizationSettings(), ()).fingerprint(b"c", jo, lambda: jos_address) is None
 
 
 def test_of_who_is_away_names_alone_are_known() -> None:
@@ -196,25 +198,25 @@ def test_of_who_is_away_names_alone_are_known() -> None:
     def fingerprint(principal: Principal) -> bytes | None:
         return authorizer.fingerprint(b"c", principal, lambda: PeerInfo("10.0.0.1", 1, "tcp:default"))
 
-    logged.put("username", "jo", Rule(permit="deny", topics=("a",)))
-    logged.put("username", "ann", Rule(permit="allow"))
+    logged.put("username", "jo", RuleSettings(permit="deny", topics=("a",)))
+    logged.put("username", "ann", RuleSettings(permit="allow"))
     by_name = authorizer.fingerprint_by_name(b"c", b"jo")
     assert by_name == fingerprint(Principal(b"jo"))
-    assert by_name != fingerprint(Principal(b"jo", rules=Rules([Rule(permit="allow")])))
+    assert by_name != fingerprint(Principal(b"jo", rules=Rules([RuleSettings(permit="allow")])))
     assert authorizer.is_denied_by_name(b"c", b"jo", SUBSCRIBE, b"a", 0)
     assert not authorizer.is_denied_by_name(b"c", b"ann", SUBSCRIBE, b"a", 0)
-    logged.put("all", "", Rule(permit="deny", ipaddr=("10.0.0.2",)))
+    logged.put("all", "", RuleSettings(permit="deny", ipaddr=("10.0.0.2",)))
     assert authorizer.fingerprint_by_name(b"c", b"jo") == b""
-    assert Authorizer(Authorization(), ()).fingerprint_by_name(b"c", b"jo") == b""
+    assert Authorizer(AuthorizationSettings(), ()).fingerprint_by_name(b"c", b"jo") == b""
 
 
 def test_a_change_of_rules_forgets_what_it_may_have_changed() -> None:
     logged = Logged()
-    logged.put("username", "jo", Rule(permit="allow"))
+    logged.put("username", "jo", RuleSettings(permit="allow"))
     assert may(logged.authorizer, "a") == ALLOWED
-    logged.put("username", "jo", Rule(permit="deny"))
+    logged.put("username", "jo", RuleSettings(permit="deny"))
     assert may(logged.authorizer, "a") == DENIED
-    logged.put("clientid", "c", Rule(permit="allow"))
+    logged.put("clientid", "c", RuleSettings(permit="allow"))
     assert may(logged.authorizer, "a") == ALLOWED
     logged.log.put([RULES.delete(("clientid", "c"))])
     assert may(logged.authorizer, "a") == DENIED
@@ -223,19 +225,19 @@ def test_a_change_of_rules_forgets_what_it_may_have_changed() -> None:
 
 def test_a_new_table_is_read_anew() -> None:
     logged = Logged()
-    logged.put("username", "jo", Rule(permit="allow"))
+    logged.put("username", "jo", RuleSettings(permit="allow"))
     assert may(logged.authorizer, "a") == ALLOWED
     fresh = logged.log.tables.shards["auth"].fresh()
     logged.log.tables.swap(fresh)
     assert may(logged.authorizer, "a") == DENIED
-    logged.put("username", "jo", Rule(permit="allow"))
+    logged.put("username", "jo", RuleSettings(permit="allow"))
     assert may(logged.authorizer, "a") == ALLOWED, "the listener went with the table"
 
 
 def test_rules_of_a_newer_node_permit_nothing(caplog: pytest.LogCaptureFixture) -> None:
     logged = Logged()
     logged.log.put([RULES.put(("username", "jo"), b'[{"permit":"allow","moon":"full"}]')])
-    logged.put("all", "", Rule(permit="allow"))
+    logged.put("all", "", RuleSettings(permit="allow"))
     assert may(logged.authorizer, "a") == DENIED
     assert "can't be read, and permit nothing" in caplog.text
 
@@ -244,7 +246,7 @@ class Asked(AskedRules):
     """A service whose answers a test gives."""
 
     def __init__(self) -> None:
-        super().__init__(HttpSource(url="http://service"), "here", SYSTEM)
+        super().__init__(HttpSourceSettings(url="http://service"), "here", SYSTEM)
         self.answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
 
     async def ask(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
@@ -264,7 +266,7 @@ async def answered(authorizer: Authorizer, service: Asked, meanwhile: Callable[[
 async def test_an_answer_is_kept_if_its_client_stays_and_the_rules_do() -> None:
     def make() -> tuple[Authorizer, Asked]:
         service = Asked()
-        return Authorizer(Authorization(), [service]), service
+        return Authorizer(AuthorizationSettings(), [service]), service
 
     authorizer, service = make()
     assert await answered(authorizer, service, lambda: None) == ALLOWED
@@ -278,9 +280,15 @@ async def test_an_answer_is_kept_if_its_client_stays_and_the_rules_do() -> None:
 
 
 async def test_what_stands_behind_a_service_is_judged_in_the_users_turn_and_what_stands_before_it_once() -> None:
-    service, before, behind = Asked(), Counted(None), Rules([Rule(permit="deny", topics=("a",)) for _ in range(10)])
-    own = Principal(b"jo", rules=Rules([Rule(permit="deny", topics=("#",), username="else*") for _ in range(20)]))
-    authorizer = Authorizer(Authorization(), [before, service, behind])
+    service, before, behind = (
+        Asked(),
+        Counted(None),
+        Rules([RuleSettings(permit="deny", topics=("a",)) for _ in range(10)]),
+    )
+    own = Principal(
+        b"jo", rules=Rules([RuleSettings(permit="deny", topics=("#",), username="else*") for _ in range(20)])
+    )
+    authorizer = Authorizer(AuthorizationSettings(), [before, service, behind])
     turns: list[bytes] = []
 
     async def in_turn(user: bytes, judge: Callable[[], bool | None]) -> bool | None:
@@ -303,7 +311,7 @@ async def test_a_source_that_fails_permits_nothing_denies_nothing_and_leaves_nob
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     service = Asked()
-    authorizer = Authorizer(Authorization(), [service])
+    authorizer = Authorizer(AuthorizationSettings(), [service])
     heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     service.answer.set_exception(RuntimeError("a defect"))
     authorizer.ask(b"c", JO, lambda: PEER, PUBLISH, b"a", 0, False, CONNECTION, heard.set_result)
@@ -317,7 +325,7 @@ async def test_a_source_that_fails_permits_nothing_denies_nothing_and_leaves_nob
 def test_only_superusers_hear_of_other_clients(
     no_match: Literal["allow", "deny"] | None, sources: list[Source], filter: str
 ) -> None:
-    authorizer = Authorizer(Authorization(no_match=no_match), sources)
+    authorizer = Authorizer(AuthorizationSettings(no_match=no_match), sources)
     assert may(authorizer, filter, action=SUBSCRIBE) == DENIED
     assert may(authorizer, filter, ANONYMOUS, action=SUBSCRIBE) == DENIED
     assert may(authorizer, filter, Principal(b"root", superuser=True), action=SUBSCRIBE) == ALLOWED
@@ -327,16 +335,16 @@ def test_only_superusers_hear_of_other_clients(
     "filter", ["$SYS/broker/#", "$SYS/brokers", "$SYS/brokers/+/stats/#", "$SYS/brokers/n1/uptime"]
 )
 def test_what_tells_of_nobody_is_for_everybody(filter: str) -> None:
-    assert may(Authorizer(Authorization(), []), filter, action=SUBSCRIBE) == ALLOWED
+    assert may(Authorizer(AuthorizationSettings(), []), filter, action=SUBSCRIBE) == ALLOWED
 
 
 def test_a_rule_may_say_who_else_hears_of_clients() -> None:
-    rules = Rules([Rule(permit="allow", action="subscribe", topics=("$SYS/#",), username="jo")])
+    rules = Rules([RuleSettings(permit="allow", action="subscribe", topics=("$SYS/#",), username="jo")])
 
     class Source:
         def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
             return rules.decide(subject, action, topic, qos, retain)
 
-    authorizer = Authorizer(Authorization(no_match="allow"), [Source()])
+    authorizer = Authorizer(AuthorizationSettings(no_match="allow"), [Source()])
     assert may(authorizer, "$SYS/brokers/+/clients/#", action=SUBSCRIBE) == ALLOWED
     assert may(authorizer, "$SYS/brokers/+/clients/#", Principal(b"ann"), action=SUBSCRIBE) == DENIED

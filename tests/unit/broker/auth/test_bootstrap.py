@@ -12,14 +12,14 @@ from flockmq.auth.bans import Bans
 from flockmq.auth.bootstrap import Bootstrap, Kind
 from flockmq.auth.hashing import is_right, made
 from flockmq.auth.pool import HashPool
-from flockmq.auth.settings import Pbkdf2
 from flockmq.auth.users import enabled, is_disabled
 from flockmq.clock import SYSTEM
+from flockmq.config.auth_settings import Pbkdf2Settings
 from flockmq.errors import ConfigError
 from flockmq.rlog.shards import USERS, User
 from unit.broker.auth.harness import FakeLog
 
-CHEAP = Pbkdf2(iterations=4096)
+CHEAP = Pbkdf2Settings(iterations=4096)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused, Verdict
+from flockmq.auth.attempt import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
 from flockmq.auth.certificate import CertificateAuthenticator
 from flockmq.auth.chain import Chain, Outcome
@@ -17,16 +17,16 @@ from flockmq.auth.hashing import decoy, made
 from flockmq.auth.pool import HashPool, Verified
 from flockmq.auth.scram import Verifier
 from flockmq.auth.scram_iterations import ScramIterations
-from flockmq.auth.settings import BuiltIn, Certificate, FailedLogins, Pbkdf2
 from flockmq.auth.users import disabled, enabled
 from flockmq.bounds import LOGINS_OF_NAME_MAX
 from flockmq.clock import Clock
+from flockmq.config.auth_settings import BuiltInSettings, CertificateSettings, FailedLoginsSettings, Pbkdf2Settings
 from flockmq.mqtt.reason import Reason
+from flockmq.protocol.peer import ClientCertificate as PeerCertificate
 from flockmq.rlog.shards import User
-from flockmq.session.peer import Certificate as PeerCertificate
 from unit.broker.auth.harness import attempt, proved
 
-DENIED = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "test")
+DENIED = LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, "test")
 Answer = Verdict | Callable[[], Coroutine[None, None, Verdict]]
 
 
@@ -170,7 +170,7 @@ def test_a_defect_that_shows_at_once_lets_nobody_in_either(caplog: pytest.LogCap
 
 async def test_refusals_are_logged_sparingly_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    chain = Chain([Link(DENIED)], None, slow_down=FailedLogins(enable=False))
+    chain = Chain([Link(DENIED)], None, slow_down=FailedLoginsSettings(enable=False))
     for _ in range(100):
         at_once(chain, attempt(username="jo", password="geheim"))
     assert chain.results["denied"] == 100
@@ -180,15 +180,17 @@ async def test_refusals_are_logged_sparingly_and_counted(caplog: pytest.LogCaptu
 
 # --- users in the log -----------------------------------------------------------------------------------------------
 
-CHEAP = Pbkdf2(iterations=4096)
+CHEAP = Pbkdf2Settings(iterations=4096)
 
 
 class Users:
     def __init__(self, pool: HashPool) -> None:
         self.users = {"jo": User(made(b"pw", CHEAP), "", is_superuser=True)}
         passwords = Passwords(pool, Verified(), decoy(CHEAP))
-        self.by_name = Chain([BuiltInAuthenticator(BuiltIn(), self.users.get, passwords)], None)
-        self.by_id = Chain([BuiltInAuthenticator(BuiltIn(user_id_type="clientid"), self.users.get, passwords)], None)
+        self.by_name = Chain([BuiltInAuthenticator(BuiltInSettings(), self.users.get, passwords)], None)
+        self.by_id = Chain(
+            [BuiltInAuthenticator(BuiltInSettings(user_id_type="clientid"), self.users.get, passwords)], None
+        )
 
 
 @pytest.fixture
@@ -330,7 +332,9 @@ async def test_a_full_pool_is_said_to_be_busy() -> None:
 
 def test_a_verified_certificate_is_a_user_name() -> None:
     held = PeerCertificate("meter-1", "CN=meter-1,O=Plant")
-    by_cn, by_dn = (Chain([CertificateAuthenticator(Certificate(username=what))], None) for what in ("cn", "dn"))
+    by_cn, by_dn = (
+        Chain([CertificateAuthenticator(CertificateSettings(username=what))], None) for what in ("cn", "dn")
+    )
     assert at_once(by_cn, attempt()).reason == Reason.NOT_AUTHORIZED
     one, other = at_once(by_cn, attempt(certificate=held)), at_once(by_dn, attempt(certificate=held))
     assert one.principal is not None
@@ -342,7 +346,7 @@ def test_a_verified_certificate_is_a_user_name() -> None:
 
 def test_a_certificate_can_bind_the_client_id() -> None:
     held = PeerCertificate("meter-1", "CN=meter-1")
-    link = CertificateAuthenticator(Certificate())
+    link = CertificateAuthenticator(CertificateSettings())
     chain = Chain([BoundToClientIds(link, ClientIds("${cert_common_name}"))], None)
     assert at_once(chain, attempt("meter-1", certificate=held)).reason == Reason.SUCCESS
     assert at_once(chain, attempt("meter-2", certificate=held)).reason == Reason.CLIENT_IDENTIFIER_NOT_VALID
@@ -355,7 +359,7 @@ def test_a_certificate_can_bind_the_client_id() -> None:
 def test_who_guesses_must_wait_whatever_it_says_then() -> None:
     clock = Stopped()
     link = Link(DENIED)
-    chain = Chain([link], None, clock=clock.clock, slow_down=FailedLogins(max_count=3))
+    chain = Chain([link], None, clock=clock.clock, slow_down=FailedLoginsSettings(max_count=3))
     guesses = [at_once(chain, attempt(f"c{number}", "jo", "guess")) for number in range(10)]
     assert [outcome.reason for outcome in guesses] == 3 * [Reason.BAD_USER_NAME_OR_PASSWORD] + 7 * [
         Reason.CONNECTION_RATE_EXCEEDED
@@ -378,7 +382,7 @@ async def test_logins_that_take_time_are_tried_a_few_at_a_time() -> None:
         return DENIED
 
     link = Link(slow)
-    chain = Chain([link], None, slow_down=FailedLogins(max_count=3))
+    chain = Chain([link], None, slow_down=FailedLoginsSettings(max_count=3))
     guesses = [asyncio.ensure_future(decided(chain, attempt("c", "jo", f"{n}"))) for n in range(200)]
     await asyncio.sleep(0)
     assert link.asked == LOGINS_OF_NAME_MAX

@@ -7,16 +7,18 @@ from collections.abc import Coroutine
 
 import pytest
 
-from flockmq.auth.attempt import Attempt, Authenticator, Granted, Pass, Refused, Verdict
+from flockmq.auth.attempt import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
 from flockmq.mqtt.reason import Reason
-from flockmq.session.peer import Certificate
+from flockmq.protocol.peer import ClientCertificate
 from unit.broker.auth.harness import attempt
 
-WRONG = Refused(Reason.BAD_USER_NAME_OR_PASSWORD, "test")
+WRONG = LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, "test")
 
 
-def verdict(template: str, client_id: str, username: str = "jo", certificate: Certificate | None = None) -> Verdict:
+def verdict(
+    template: str, client_id: str, username: str = "jo", certificate: ClientCertificate | None = None
+) -> Verdict:
     tried = attempt(client_id, "what it says", certificate=certificate)
     return ClientIds(template).judged(tried, Granted(username.encode()))
 
@@ -55,7 +57,7 @@ def test_no_name_stands_for_any_letters(username: str) -> None:
 
 def test_who_lacks_what_the_template_names_comes_by_no_client_id() -> None:
     assert not is_let_in("${username}*", "victim", "")
-    assert isinstance(verdict("${cert_common_name}", "", certificate=None), Refused)
+    assert isinstance(verdict("${cert_common_name}", "", certificate=None), LoginRefused)
 
 
 def test_who_gives_no_client_id_gets_one_that_fits() -> None:
@@ -64,7 +66,7 @@ def test_who_gives_no_client_id_gets_one_that_fits() -> None:
     assert isinstance(one, Granted)
     assert one != other
     assert is_let_in("${username}-*", (one.client_id or b"").decode())
-    meter = Certificate("meter-1", "CN=meter-1")
+    meter = ClientCertificate("meter-1", "CN=meter-1")
     assert verdict("${cert_common_name}", "", certificate=meter) == Granted(b"jo", client_id=b"meter-1")
 
 
@@ -89,6 +91,6 @@ async def test_a_link_of_any_kind_is_bound(answer: Verdict, slow: bool) -> None:
         checked = bound.check(attempt(client_id, "jo"))
         verdict = await checked if isinstance(checked, Coroutine) else checked
         if expected is None and isinstance(answer, Granted):
-            assert isinstance(verdict, Refused)
+            assert isinstance(verdict, LoginRefused)
         else:
             assert verdict == answer

@@ -7,8 +7,8 @@ import pytest
 from flockmq.auth import failed_logins
 from flockmq.auth.attempt import Attempt
 from flockmq.auth.failed_logins import FailedLogins
-from flockmq.auth.settings import FailedLogins as Settings
 from flockmq.bounds import FAILED_LOGINS_KEPT_S, FAILED_LOGINS_OF_ADDRESS_MAX
+from flockmq.config.auth_settings import FailedLoginsSettings as Settings
 from unit.broker.auth.harness import attempt
 
 HOME, AWAY = "192.0.2.1", "203.0.113.9"

@@ -1,10 +1,10 @@
 """Who comes and goes too often is found out, at a bounded cost."""
 
 from flockmq.auth.flapping import FlappingDetector
-from flockmq.auth.settings import Flapping
+from flockmq.config.auth_settings import FlappingSettings
 
 C = ("jo", "c", "192.0.2.1")
-SETTINGS = Flapping(enable=True, max_count=3, window_time=60.0)
+SETTINGS = FlappingSettings(enable=True, max_count=3, window_time=60.0)
 
 
 def test_so_many_ends_within_the_window_are_too_many() -> None:

@@ -3,13 +3,13 @@
 import pytest
 
 from flockmq.auth import hashing
-from flockmq.auth.settings import Argon2id, Bcrypt, HashAlgorithm, Pbkdf2
+from flockmq.config.auth_settings import Argon2idSettings, BcryptSettings, HashAlgorithm, Pbkdf2Settings
 
 ALGORITHMS: list[HashAlgorithm] = [
-    Argon2id(memory_kib=8192, passes=1),
-    Bcrypt(salt_rounds=5),
-    Pbkdf2(iterations=4096),
-    Pbkdf2(mac_fun="sha512", iterations=4096),
+    Argon2idSettings(memory_kib=8192, passes=1),
+    BcryptSettings(salt_rounds=5),
+    Pbkdf2Settings(iterations=4096),
+    Pbkdf2Settings(mac_fun="sha512", iterations=4096),
 ]
 
 
@@ -49,7 +49,7 @@ def test_a_hash_that_cant_be_read_fits_nothing() -> None:
 def test_a_pbkdf2_hash_in_hex_beside_its_salt_becomes_one_that_says_how_it_was_made() -> None:
     # RFC 7914, section 11: PBKDF2-HMAC-SHA-256 ("passwd", "salt", 1, 64), its first 32 bytes
     digest = "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc"
-    stored = hashing.from_salted(digest, "salt", Pbkdf2(iterations=4096))
+    stored = hashing.from_salted(digest, "salt", Pbkdf2Settings(iterations=4096))
     assert stored.startswith("$pbkdf2-sha256$i=4096,l=32$c2FsdA$")
     one_pass = stored.replace("i=4096", "i=1")
     assert hashing.is_right(b"passwd", one_pass)
@@ -75,7 +75,7 @@ def test_a_hash_that_cant_be_checked_at_a_bearable_cost_is_refused(stored: str, 
 
 def test_bcrypt_takes_no_password_that_it_would_cut() -> None:
     with pytest.raises(ValueError, match="at most 72 bytes"):
-        hashing.made(b"x" * 73, Bcrypt(salt_rounds=5))
-    stored = hashing.made(b"x" * 72, Bcrypt(salt_rounds=5))
+        hashing.made(b"x" * 73, BcryptSettings(salt_rounds=5))
+    stored = hashing.made(b"x" * 72, BcryptSettings(salt_rounds=5))
     assert hashing.is_right(b"x" * 72, stored)
     assert not hashing.is_right(b"x" * 73, stored)

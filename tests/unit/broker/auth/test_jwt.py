@@ -13,14 +13,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from flockmq.auth.attempt import Granted, Pass, Refused, Verdict
+from flockmq.auth.attempt import Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.jwt import JwtAuthenticator
 from flockmq.auth.rules import Rules, Subject
-from flockmq.auth.settings import Jwt
+from flockmq.config.auth_settings import JwtSettings
 from flockmq.config.values import Secret
 from flockmq.errors import ConfigError
 from flockmq.mqtt.reason import Reason
-from flockmq.session.port import PUBLISH
+from flockmq.protocol.ports import PUBLISH
 from unit.broker.auth.harness import attempt
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -28,7 +28,7 @@ NOW_S, HOUR_S = int(time.time()), 3600  # a run of the tests takes less than an 
 
 
 def by_hmac(**more: Any) -> JwtAuthenticator:
-    return JwtAuthenticator(Jwt(algorithm="hmac-based", secret=Secret(SECRET), **more), "chain[0]")
+    return JwtAuthenticator(JwtSettings(algorithm="hmac-based", secret=Secret(SECRET), **more), "chain[0]")
 
 
 def token(secret: str = SECRET, algorithm: str = "HS256", **claims: object) -> str:
@@ -37,7 +37,7 @@ def token(secret: str = SECRET, algorithm: str = "HS256", **claims: object) -> s
 
 def verdict(authenticator: JwtAuthenticator, password: str | None, username: str | None = "jo") -> Verdict:
     answer = authenticator.check(attempt("c", username, password))
-    assert isinstance(answer, Granted | Refused | Pass)
+    assert isinstance(answer, Granted | LoginRefused | Pass)
     return answer
 
 
@@ -46,15 +46,15 @@ def granted(answer: Verdict) -> Granted:
     return answer
 
 
-def refused(answer: Verdict) -> Refused:
-    assert isinstance(answer, Refused), answer
+def refused(answer: Verdict) -> LoginRefused:
+    assert isinstance(answer, LoginRefused), answer
     return answer
 
 
 @pytest.mark.parametrize(("algorithm", "least"), [("HS256", 32), ("HS384", 48), ("HS512", 64)])
 def test_a_token_that_we_signed_with_a_secret_long_enough_lets_in(algorithm: str, least: int) -> None:
     signed = token("s" * least, algorithm, exp=NOW_S + HOUR_S)
-    ours = JwtAuthenticator(Jwt(algorithm="hmac-based", secret=Secret("s" * least)), "chain[0]")
+    ours = JwtAuthenticator(JwtSettings(algorithm="hmac-based", secret=Secret("s" * least)), "chain[0]")
     assert granted(verdict(ours, signed)) == Granted(b"jo", expires_at_s=NOW_S + HOUR_S)
     assert verdict(by_hmac(), signed) is Pass.UNKNOWN
 
@@ -88,7 +88,7 @@ def test_what_isnt_our_token_may_be_anothers(password: str | None) -> None:
 )
 def test_our_token_at_another_time_is_refused(claims: dict[str, object]) -> None:
     answer = verdict(by_hmac(), token(**claims))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, LoginRefused)
     assert answer.reason == Reason.BAD_USER_NAME_OR_PASSWORD
 
 
@@ -101,8 +101,8 @@ def test_claims_must_be_what_they_must_be() -> None:
     good = {"sub": "jo", "client": "c", "aud": ["web", "mqtt"]}
     granted(verdict(checked, token(**good)))
     for wrong in ({"sub": "ann"}, {"client": "x"}, {"aud": "web"}, {"aud": 5}):
-        assert isinstance(verdict(checked, token(**{**good, **wrong})), Refused)
-    assert isinstance(verdict(checked, token(sub="jo", client="c")), Refused)
+        assert isinstance(verdict(checked, token(**{**good, **wrong})), LoginRefused)
+    assert isinstance(verdict(checked, token(sub="jo", client="c")), LoginRefused)
 
 
 def test_a_token_in_the_user_names_place_is_its_subjects() -> None:
@@ -117,7 +117,7 @@ def test_what_a_token_says_the_client_may_do() -> None:
     assert answer.rules.decide(Subject("c", "jo", ""), PUBLISH, b"a/b", 0, False) is True
     assert answer.rules.decide(Subject("c", "jo", ""), PUBLISH, b"b", 0, False) is None
     unreadable = verdict(by_hmac(), token(acl=[{"topic": 5}]))
-    assert isinstance(unreadable, Refused)
+    assert isinstance(unreadable, LoginRefused)
     assert unreadable.reason == Reason.NOT_AUTHORIZED
     assert not granted(verdict(by_hmac(), token(is_superuser="yes"))).is_superuser
 
@@ -144,7 +144,7 @@ def pem(key: Any) -> bytes:
 def test_public_keys(tmp_path: Path, key: Any, algorithm: str) -> None:
     file = tmp_path / "key.pem"
     file.write_bytes(pem(key))
-    checked = JwtAuthenticator(Jwt(algorithm="public-key", public_key_file=file), "chain[0]")
+    checked = JwtAuthenticator(JwtSettings(algorithm="public-key", public_key_file=file), "chain[0]")
     granted(verdict(checked, jwt.encode({}, key, algorithm)))
     other = rsa.generate_private_key(65537, 2048)
     assert verdict(checked, jwt.encode({}, other, "RS256")) is Pass.UNKNOWN
@@ -154,7 +154,7 @@ def test_a_public_key_is_never_taken_for_a_secret(tmp_path: Path) -> None:
     """The classic confusion: a token signed by HMAC with the public key's bytes."""
     file = tmp_path / "key.pem"
     file.write_bytes(pem(KEYS[0][0]))
-    checked = JwtAuthenticator(Jwt(algorithm="public-key", public_key_file=file), "chain[0]")
+    checked = JwtAuthenticator(JwtSettings(algorithm="public-key", public_key_file=file), "chain[0]")
     head, body, _ = token().split(".")
     signature = base64.urlsafe_b64encode(hmac.digest(pem(KEYS[0][0]), f"{head}.{body}".encode(), "sha256"))
     assert verdict(checked, f"{head}.{body}.{signature.decode().rstrip('=')}") is Pass.UNKNOWN
@@ -174,7 +174,7 @@ def test_a_public_key_is_never_taken_for_a_secret(tmp_path: Path) -> None:
 )
 def test_settings_that_cant_be_used_are_refused(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        JwtAuthenticator(Jwt(**settings), "chain[0]")
+        JwtAuthenticator(JwtSettings(**settings), "chain[0]")
 
 
 def test_a_token_that_never_ends_can_be_refused() -> None:

@@ -21,12 +21,12 @@ from flockmq.auth.chain import Chain, Outcome
 from flockmq.auth.http import HttpAuthenticator
 from flockmq.auth.jwks import KeySet
 from flockmq.auth.jwt import JwtAuthenticator
-from flockmq.auth.outside import Answer, Crowded, Service, Unanswered
+from flockmq.auth.outside import Crowded, Service, ServiceAnswer, Unanswered
 from flockmq.auth.pool import HashPool, Verified
 from flockmq.auth.redis import RedisAuthenticator
-from flockmq.auth.settings import Http, Jwt, Redis
 from flockmq.bounds import ANSWER_MAX_BYTES, JWKS_MAX_BYTES
 from flockmq.clock import SYSTEM, Clock
+from flockmq.config.auth_settings import HttpSettings, JwtSettings, RedisSettings
 from flockmq.errors import ConfigError
 from flockmq.mqtt.reason import Reason
 from unit.broker.auth.harness import attempt
@@ -59,7 +59,7 @@ async def server() -> AsyncIterator[Server]:
     await runner.cleanup()
 
 
-async def ask(settings: Http) -> Answer:
+async def ask(settings: HttpSettings) -> ServiceAnswer:
     service = Service(settings, ("clientid", "username", "password"), "here")
     await service.start()
     try:
@@ -79,10 +79,10 @@ async def test_what_a_client_says_stays_where_it_belongs(server: Server, monkeyp
     server.handler = handler
     url, headers = server.url + "/c/${clientid}", {"X-User": "${username}"}
     body = {"id": "${clientid}", "fixed": "x"}
-    assert await ask(Http(url=url, headers=headers, body=body)) == Answer("allow")
-    await ask(Http(method="get", url=url, body=body))
+    assert await ask(HttpSettings(url=url, headers=headers, body=body)) == ServiceAnswer("allow")
+    await ask(HttpSettings(method="get", url=url, body=body))
     monkeypatch.setitem(VALUES, "clientid", "..")
-    await ask(Http(method="get", url=server.url + "/c?${clientid}", body={}))
+    await ask(HttpSettings(method="get", url=server.url + "/c?${clientid}", body={}))
     assert heard == [
         ("POST", "/c/a%2Fb%26c", "jo: 1", '{"id": "a/b&c", "fixed": "x"}'),
         ("GET", "/c/a%2Fb%26c?id=a/b%26c&fixed=x", "", ""),
@@ -101,7 +101,9 @@ async def test_a_header_says_what_stands_in_its_file_letter_by_letter(server: Se
     file = tmp_path / "key"
     file.write_text("${clientid}\n")
     headers = {"Authorization": "Bearer ${username}"}
-    assert await ask(Http(url=server.url, headers=headers, headers_file={"X-Api-Key": file})) == Answer("allow")
+    assert await ask(HttpSettings(url=server.url, headers=headers, headers_file={"X-Api-Key": file})) == ServiceAnswer(
+        "allow"
+    )
     assert heard == [["${clientid}", "Bearer jo: 1"]]
 
 
@@ -111,7 +113,7 @@ async def test_what_cant_stand_in_a_header_passes_for_nobody_else(
 ) -> None:
     monkeypatch.setitem(VALUES, "username", username)
     with pytest.raises(Unanswered):
-        await ask(Http(url=server.url, headers={"X-User": "${username}"}))
+        await ask(HttpSettings(url=server.url, headers={"X-User": "${username}"}))
 
 
 @pytest.mark.parametrize("client_id", ["", ".", ".."])
@@ -120,9 +122,9 @@ async def test_a_step_in_a_path_passes_for_nobody_else(
 ) -> None:
     monkeypatch.setitem(VALUES, "clientid", client_id)
     with pytest.raises(Unanswered):
-        await ask(Http(url=server.url + "/c/${clientid}/may", body={}))
+        await ask(HttpSettings(url=server.url + "/c/${clientid}/may", body={}))
     with pytest.raises(Unanswered):
-        await ask(Http(url=server.url + "/c/${clientid}?a=b", body={}))
+        await ask(HttpSettings(url=server.url + "/c/${clientid}?a=b", body={}))
 
 
 @pytest.mark.parametrize(
@@ -145,13 +147,13 @@ async def test_an_answer_that_makes_no_sense_is_none(server: Server, status: int
 
     server.handler = handler
     with pytest.raises(Unanswered):
-        await ask(Http(url=server.url))
+        await ask(HttpSettings(url=server.url))
 
 
 async def test_a_url_that_a_client_makes_senseless_is_not_asked(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         with pytest.raises(Unanswered):
-            await ask(Http(url="http://${clientid}/"))
+            await ask(HttpSettings(url="http://${clientid}/"))
     assert len(caplog.records) == 3
 
 
@@ -180,7 +182,7 @@ async def test_who_has_no_time_left_isnt_let_in(
 
     server.handler = handler
     clock = Clock(lambda: 0.0, lambda: 1000.0)
-    chain = Chain([HttpAuthenticator(Http(url=server.url), "here", clock)], None, clock=clock)
+    chain = Chain([HttpAuthenticator(HttpSettings(url=server.url), "here", clock)], None, clock=clock)
     await chain.start()
     done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     chain.authenticate(attempt("c", "jo", "pw"), done.set_result)
@@ -194,7 +196,7 @@ async def test_no_content_is_a_yes(server: Server) -> None:
         return web.Response(status=204)
 
     server.handler = handler
-    assert await ask(Http(url=server.url)) == Answer("allow")
+    assert await ask(HttpSettings(url=server.url)) == ServiceAnswer("allow")
 
 
 async def test_a_service_that_is_late_or_gone_doesnt_answer(server: Server, caplog: pytest.LogCaptureFixture) -> None:
@@ -204,8 +206,8 @@ async def test_a_service_that_is_late_or_gone_doesnt_answer(server: Server, capl
 
     server.handler = handler
     for settings, why in (
-        (Http(url=server.url, request_timeout=0.1), "no answer within request_timeout, 0.1 s"),
-        (Http(url="http://127.0.0.1:1"), "Cannot connect to host 127.0.0.1:1"),
+        (HttpSettings(url=server.url, request_timeout=0.1), "no answer within request_timeout, 0.1 s"),
+        (HttpSettings(url="http://127.0.0.1:1"), "Cannot connect to host 127.0.0.1:1"),
     ):
         caplog.clear()
         with pytest.raises(Unanswered):
@@ -224,7 +226,7 @@ async def test_who_finds_no_connection_in_time_isnt_answered_and_what_he_says_is
         return web.Response(status=204)
 
     server.handler = handler
-    settings = Http(method="get", url=server.url, body={"p": "${password}"}, pool_size=1, connect_timeout=0.1)
+    settings = HttpSettings(method="get", url=server.url, body={"p": "${password}"}, pool_size=1, connect_timeout=0.1)
     service = Service(settings, ("password",), "here")
     await service.start()
     first = asyncio.ensure_future(service.ask(lambda _: "secret-1"))
@@ -246,13 +248,13 @@ async def test_what_is_no_http_is_said_without_what_was_asked(caplog: pytest.Log
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as odd:
         url = f"http://127.0.0.1:{odd.sockets[0].getsockname()[1]}"
         with pytest.raises(Unanswered):
-            await ask(Http(method="get", url=url, body={"name": "${username}"}))
+            await ask(HttpSettings(method="get", url=url, body={"name": "${username}"}))
     assert "doesn't answer: what it says is no HTTP: " in caplog.text
     assert "jo" not in caplog.text
 
 
 async def test_a_password_that_cant_stand_in_a_header_isnt_logged(caplog: pytest.LogCaptureFixture) -> None:
-    service = Service(Http(url="https://a", body={}, headers={"X": "${password}"}), ("password",), "here")
+    service = Service(HttpSettings(url="https://a", body={}, headers={"X": "${password}"}), ("password",), "here")
     await service.start()
     with pytest.raises(Unanswered):
         await service.ask(lambda _: "secret ")
@@ -272,7 +274,7 @@ async def test_a_password_that_is_no_text_passes_for_no_other_one(
         return web.json_response({"result": "allow"})
 
     server.handler = handler
-    authenticator = HttpAuthenticator(Http(url=server.url, method=method), "here", SYSTEM)
+    authenticator = HttpAuthenticator(HttpSettings(url=server.url, method=method), "here", SYSTEM)
     await authenticator.start()
     assert await authenticator.check(dataclasses.replace(attempt("c", "jo"), password=b"\xffpass")) is Pass.UNAVAILABLE
     await authenticator.stop()
@@ -291,7 +293,7 @@ async def test_only_so_many_questions_are_under_way(server: Server, monkeypatch:
         return web.Response(status=204)
 
     server.handler = handler
-    service = Service(Http(url=server.url, body={}), (), "here")
+    service = Service(HttpSettings(url=server.url, body={}), (), "here")
     await service.start()
     two = [asyncio.ensure_future(service.ask(VALUES.get)) for _ in range(2)]
     await asked.get()
@@ -304,13 +306,13 @@ async def test_only_so_many_questions_are_under_way(server: Server, monkeypatch:
 
 def test_settings_that_cant_be_used_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"here\.url: \$\{x\} is unknown"):
-        Service(Http(url="http://a/${x}"), ("clientid",), "here")
+        Service(HttpSettings(url="http://a/${x}"), ("clientid",), "here")
     with pytest.raises(ConfigError, match=r"here\.headers: 'A\\nB' can't be the name"):
-        Service(Http(url="https://a", body={}, headers={"A\nB": "x"}), (), "here")
+        Service(HttpSettings(url="https://a", body={}, headers={"A\nB": "x"}), (), "here")
     with pytest.raises(
         ConfigError, match=r"here\.cacertfile: '/nowhere' can't be read: No such file or directory; name a PEM"
     ):
-        Service(Http(url="https://a", body={}, cacertfile=Path("/nowhere")), (), "here")
+        Service(HttpSettings(url="https://a", body={}, cacertfile=Path("/nowhere")), (), "here")
     key = tmp_path / "key"
     key.write_text("two\nlines")
     for headers_file, why in (
@@ -321,7 +323,9 @@ def test_settings_that_cant_be_used_are_refused(tmp_path: Path) -> None:
         ({"X-Key": key}, r"here\.headers_file\.X-Key: '.*key' holds what can't stand in a header"),
     ):
         with pytest.raises(ConfigError, match=why):
-            Service(Http(url="https://a", body={}, headers={"X-User": "x"}, headers_file=headers_file), (), "here")
+            Service(
+                HttpSettings(url="https://a", body={}, headers={"X-User": "x"}, headers_file=headers_file), (), "here"
+            )
 
 
 async def test_a_redis_that_is_late_is_said_to_be(caplog: pytest.LogCaptureFixture) -> None:
@@ -330,7 +334,7 @@ async def test_a_redis_that_is_late_is_said_to_be(caplog: pytest.LogCaptureFixtu
         writer.close()
 
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as late:
-        settings = Redis(url=f"redis://127.0.0.1:{late.sockets[0].getsockname()[1]}", request_timeout=0.1)
+        settings = RedisSettings(url=f"redis://127.0.0.1:{late.sockets[0].getsockname()[1]}", request_timeout=0.1)
         users = RedisAuthenticator(settings, "here", Passwords(HashPool(), Verified(), ""), SYSTEM)
         await users.start()
         asked = users.check(attempt("c", "jo", "pw"))
@@ -424,7 +428,7 @@ async def test_a_key_is_for_the_algorithm_that_the_issuer_says_or_for_all_of_its
             return web.json_response({"keys": [key]})
 
         server.handler = handler
-        authenticator = JwtAuthenticator(Jwt(algorithm="public-key", endpoint=server.url), "here")
+        authenticator = JwtAuthenticator(JwtSettings(algorithm="public-key", endpoint=server.url), "here")
         await authenticator.start()
         answer = authenticator.check(attempt("c", "jo", signed))
         await authenticator.stop()
@@ -439,7 +443,7 @@ async def test_while_the_issuer_cant_be_asked_nobody_is_told_that_its_token_is_w
         return web.Response(status=500)
 
     server.handler = handler
-    authenticator = JwtAuthenticator(Jwt(algorithm="public-key", endpoint=server.url), "here")
+    authenticator = JwtAuthenticator(JwtSettings(algorithm="public-key", endpoint=server.url), "here")
     await authenticator.start()
     token = jwt.encode({}, "0123456789abcdef0123456789abcdef", "HS256")
     assert authenticator.check(attempt("c", "jo", token)) is Pass.UNAVAILABLE

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from flockmq.auth.pepper import Pepper
-from flockmq.auth.service import Auth
-from flockmq.auth.settings import Authentication, Authorization, Flapping, Scram
+from flockmq.auth.service import AuthService
+from flockmq.config.auth_settings import AuthenticationSettings, AuthorizationSettings, FlappingSettings, ScramSettings
 from flockmq.rlog.shards import SECRETS
 from unit.broker.auth.harness import FakeLog, attempt
 
 
-def node(log: FakeLog, key: bytes) -> tuple[Auth, Pepper]:
+def node(log: FakeLog, key: bytes) -> tuple[AuthService, Pepper]:
     """One that was started with this key of the cluster."""
     pepper = Pepper(log.as_rlog(), key, log.may_write, lambda count: b"%d" % len(log.written) * count)
-    chain = Authentication(chain=(Scram(),))
-    made = Auth(chain, Authorization(), Flapping(), log.as_rlog(), pepper=pepper, is_leader=lambda: True)
+    chain = AuthenticationSettings(chain=(ScramSettings(),))
+    made = AuthService(
+        chain, AuthorizationSettings(), FlappingSettings(), log.as_rlog(), pepper=pepper, is_leader=lambda: True
+    )
     return made, pepper
 
 
-def salt(auth: Auth, name: bytes = b"ghost") -> bytes:
+def salt(auth: AuthService, name: bytes = b"ghost") -> bytes:
     exchange = auth.chain.exchange(b"SCRAM-SHA-256", attempt())
     assert exchange is not None
     said = exchange.feed(b"n,,n=" + name + b",r=x")

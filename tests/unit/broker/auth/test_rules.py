@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from flockmq.auth.rule_index import RuleIndex
 from flockmq.auth.rules import Rules, Subject, claimed, covers, meant, overlaps
-from flockmq.auth.settings import FileSource, Rule
 from flockmq.auth.sources import LogRules, encoded, file_rules
+from flockmq.config.auth_settings import FileSourceSettings, RuleSettings
 from flockmq.errors import ConfigError
-from flockmq.session.port import PUBLISH, SUBSCRIBE
+from flockmq.protocol.ports import PUBLISH, SUBSCRIBE
 
 JO = Subject("meter-1", "jo", "10.1.2.3", "meter.example")
 
@@ -27,12 +27,12 @@ def subscribe(rules: Rules, filter: str, subject: Subject = JO, qos: int = 0) ->
     return rules.decide(subject, SUBSCRIBE, filter.encode(), qos, False)
 
 
-def allow(*topics: str, **more: object) -> Rule:
-    return msgspec.convert({"permit": "allow", **_about(topics), **more}, Rule)
+def allow(*topics: str, **more: object) -> RuleSettings:
+    return msgspec.convert({"permit": "allow", **_about(topics), **more}, RuleSettings)
 
 
-def deny(*topics: str, **more: object) -> Rule:
-    return msgspec.convert({"permit": "deny", **_about(topics), **more}, Rule)
+def deny(*topics: str, **more: object) -> RuleSettings:
+    return msgspec.convert({"permit": "deny", **_about(topics), **more}, RuleSettings)
 
 
 def _about(topics: tuple[str, ...]) -> dict[str, object]:
@@ -145,7 +145,7 @@ def test_a_denial_with_a_placeholder_holds_for_strange_names_too() -> None:
         (allow("a", retain=True, action="subscribe"), "retain is of publishes only"),
     ],
 )
-def test_a_rule_that_cant_be_meant_is_refused(rule: Rule, why: str) -> None:
+def test_a_rule_that_cant_be_meant_is_refused(rule: RuleSettings, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Rules([rule])
 
@@ -165,7 +165,7 @@ def test_a_rule_about_what_no_rule_sees_is_refused_where_it_is_said(topic: str, 
     with pytest.raises(ValueError, match=why):
         meant(rules)
     with pytest.raises(ConfigError, match=rf"here\.rules: .*{why}"):
-        file_rules(FileSource(rules=rules), "here")
+        file_rules(FileSourceSettings(rules=rules), "here")
     with pytest.raises(ValueError, match="fits nothing"):
         claimed([{"permission": "allow", "topic": topic}])
     with pytest.raises(ValueError, match="fits nothing"):
@@ -302,7 +302,7 @@ topics = st.one_of(
     st.sampled_from(ASKED).map(lambda levels: "eq " + "/".join(levels)),
 )
 some_rules = st.builds(
-    Rule,
+    RuleSettings,
     permit=st.sampled_from(("allow", "deny")),
     action=st.sampled_from(("publish", "subscribe", "all")),
     topics=st.lists(topics, max_size=3).map(tuple),
@@ -315,7 +315,7 @@ some_rules = st.builds(
 
 @settings(max_examples=200)
 @given(st.lists(some_rules, max_size=10), st.sampled_from(SUBJECTS), st.integers(0, 2))
-def test_what_isnt_looked_at_decides_nothing(rules: list[Rule], subject: Subject, qos: int) -> None:
+def test_what_isnt_looked_at_decides_nothing(rules: list[RuleSettings], subject: Subject, qos: int) -> None:
     indexed, plain = Rules(rules), Rules(rules)
     plain._index = Everything(plain)
     for levels in ASKED:

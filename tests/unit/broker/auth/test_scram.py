@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.auth.scram import ClientFirst, ScramError, Server, Verifier, saslprep
+from flockmq.auth.scram import ClientFirst, ScramError, ScramServer, Verifier, saslprep
 from unit.broker.auth.harness import proved
 
 # RFC 7677, section 3.
@@ -20,8 +20,8 @@ FINAL = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapW
 SIGNATURE = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
-def server(verifier: Verifier | None = None, first: bytes = FIRST) -> Server:
-    return Server(ClientFirst.parse(first), verifier or Verifier.made("pencil", 4096, SALT), NONCE)
+def server(verifier: Verifier | None = None, first: bytes = FIRST) -> ScramServer:
+    return ScramServer(ClientFirst.parse(first), verifier or Verifier.made("pencil", 4096, SALT), NONCE)
 
 
 def test_the_exchange_of_the_rfc() -> None:

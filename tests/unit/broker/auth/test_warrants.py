@@ -11,27 +11,27 @@ import pytest
 from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.bans import Bans, client_key
 from flockmq.auth.rules import Rules, Subject
-from flockmq.auth.settings import Authorization, HttpSource, Permission, Rule
 from flockmq.auth.sources import AskedRules, LogRules, Source, encoded
 from flockmq.auth.users import disabled
 from flockmq.auth.warrants import ITS_OWN, KNOWN, RETAIN, Said, Warrant, Warrants, decoded, encode
 from flockmq.clock import SYSTEM
+from flockmq.config.auth_settings import AuthorizationSettings, HttpSourceSettings, Permission, RuleSettings
+from flockmq.protocol.peer import ClientCertificate, PeerInfo
+from flockmq.protocol.ports import ALLOWED, ASKED, DENIED
+from flockmq.protocol.principal import Principal
 from flockmq.rlog.entry import Op
 from flockmq.rlog.shards import BANS, RULES, USERS, Ban, User
-from flockmq.session.peer import Certificate, PeerInfo
-from flockmq.session.port import ALLOWED, ASKED, DENIED
-from flockmq.session.principal import Principal
 from unit.broker.auth.harness import FakeLog
 
-PEER: Final = PeerInfo("192.0.2.1", 1, "tcp:default", certificate=Certificate("cn-1", "CN=cn-1"))
+PEER: Final = PeerInfo("192.0.2.1", 1, "tcp:default", certificate=ClientCertificate("cn-1", "CN=cn-1"))
 WILL: Final = Said(b"left/c", 1, False)
 ROW: Final = User("hash")
-DENY: Final = RULES.put(("all", ""), encoded((Rule(permit="deny", topics=("left/#",)),)))
+DENY: Final = RULES.put(("all", ""), encoded((RuleSettings(permit="deny", topics=("left/#",)),)))
 
 
 class Asked(AskedRules):
     def __init__(self, answer: bool | Exception | None) -> None:
-        super().__init__(HttpSource(url="http://localhost/"), "here", SYSTEM)
+        super().__init__(HttpSourceSettings(url="http://localhost/"), "here", SYSTEM)
         self.answer = answer
 
     async def ask(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
@@ -49,7 +49,7 @@ class Node:
         bans = Bans(SYSTEM.wall)
         self.log.on_change(BANS.name, bans)
         log_rules = LogRules(self.log.tables.rules.get)
-        self.authorizer = Authorizer(Authorization(no_match=no_match), [*sources, log_rules])
+        self.authorizer = Authorizer(AuthorizationSettings(no_match=no_match), [*sources, log_rules])
         self.log.on_change(RULES.name, self.authorizer)
         self.warrants = Warrants(bans, self.log.tables.users.get, self.authorizer)
 
@@ -68,7 +68,7 @@ class Node:
 JO: Final = Principal(b"jo", user_id=b"jo", user=ROW)
 BOSS: Final = Principal(b"jo", superuser=True, user_id=b"jo", user=ROW)
 C: Final = Principal(b"", user_id=b"c", user=ROW)
-TOKEN: Final = Principal(b"jo", rules=Rules([Rule(permit="allow", topics=("left/#",))]))
+TOKEN: Final = Principal(b"jo", rules=Rules([RuleSettings(permit="allow", topics=("left/#",))]))
 OUTSIDER: Final = Principal(b"jo", superuser=True)
 """Whom no row let in."""
 FOR_GOOD: Final = Ban(0.0, "", "", 0.0)
@@ -79,11 +79,15 @@ FOR_GOOD: Final = Ban(0.0, "", "", 0.0)
     [
         (JO, USERS.put("jo", User("another hash")), True),
         (JO, DENY, False),
-        (JO, RULES.put(("username", "jo"), encoded((Rule(permit="deny"),))), False),
-        (JO, RULES.put(("username", "ann"), encoded((Rule(permit="deny"),))), True),
-        (JO, RULES.put(("all", ""), encoded((Rule(permit="deny", ipaddr=("192.0.2.0/24",)),))), False),
-        (JO, RULES.put(("all", ""), encoded((Rule(permit="deny", topics=("left/${cert_common_name}",)),))), True),
-        (JO, RULES.put(("all", ""), encoded((Rule(permit="deny", retain=True),))), True),
+        (JO, RULES.put(("username", "jo"), encoded((RuleSettings(permit="deny"),))), False),
+        (JO, RULES.put(("username", "ann"), encoded((RuleSettings(permit="deny"),))), True),
+        (JO, RULES.put(("all", ""), encoded((RuleSettings(permit="deny", ipaddr=("192.0.2.0/24",)),))), False),
+        (
+            JO,
+            RULES.put(("all", ""), encoded((RuleSettings(permit="deny", topics=("left/${cert_common_name}",)),))),
+            True,
+        ),
+        (JO, RULES.put(("all", ""), encoded((RuleSettings(permit="deny", retain=True),))), True),
         (JO, USERS.delete("jo"), False),
         (JO, USERS.put("jo", disabled(ROW)), False),
         (JO, USERS.delete("c"), True),
@@ -130,7 +134,7 @@ def test_where_no_rule_says_anything_it_is_as_it_is_for_who_is_connected() -> No
 
 def test_it_is_the_topic_that_the_client_said_which_is_judged() -> None:
     node = Node()
-    node.log.put([RULES.put(("all", ""), encoded((Rule(permit="deny", topics=("tenant/#",)),)))])
+    node.log.put([RULES.put(("all", ""), encoded((RuleSettings(permit="deny", topics=("tenant/#",)),)))])
     delayed = Said(b"$delayed/5/left/c", 1, False)
     warrant = node.made(JO, delayed, b"$delayed/5/tenant/left/c")
     said = warrant.said(b"tenant/left/c", 1, False)
@@ -178,6 +182,6 @@ async def test_another_service_is_asked_and_stands_by_its_word_until_it_takes_it
 
 
 async def test_who_is_denied_before_is_not_asked_about() -> None:
-    node = Node(LogRules(lambda key: encoded((Rule(permit="deny"),)) if key[0] == "all" else None), Asked(True))
+    node = Node(LogRules(lambda key: encoded((RuleSettings(permit="deny"),)) if key[0] == "all" else None), Asked(True))
     assert node.judge(node.made(JO)) == DENIED
     await asyncio.sleep(0)

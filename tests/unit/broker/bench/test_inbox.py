@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flockmq.bench.errors import Failed
-from flockmq.bench.inbox import Inbox, Tally
+from flockmq.bench.inbox import BenchInbox, Tally
 from flockmq.bench.ring import Ring, build
 from flockmq.mqtt import encode, frame
 from unit.broker.bench.wires import wire
@@ -45,7 +45,7 @@ class Subscriber:
     def __init__(self, qos: int, publishers: int = 1) -> None:
         self.tally = Tally(publishers)
         link, self.broker = wire()
-        self.inbox = Inbox(link, RINGS[qos][:publishers], 0, qos, self.tally)
+        self.inbox = BenchInbox(link, RINGS[qos][:publishers], 0, qos, self.tally)
 
     def gets(self, *chunks: bytes) -> None:
         for chunk in chunks:

@@ -10,7 +10,7 @@ import pytest
 
 from flockmq.bench.errors import Failed
 from flockmq.bench.inbox import Tally
-from flockmq.bench.outbox import Outbox
+from flockmq.bench.outbox import BenchOutbox
 from flockmq.bench.ring import build
 from flockmq.mqtt import encode, frame
 from unit.broker.bench.wires import wire
@@ -24,7 +24,7 @@ class Publisher:
         self.tally = Tally(1)
         self.ring = build(0, [b"t"], COUNT, qos, 16, bytes)
         link, self.broker = wire()
-        self.outbox = Outbox(link, self.ring, 0, self.tally, qos=qos, copies=1, window=WINDOW, batch=batch)
+        self.outbox = BenchOutbox(link, self.ring, 0, self.tally, qos=qos, copies=1, window=WINDOW, batch=batch)
 
     def got(self, messages: int) -> bytes:
         """What the broker reads next."""

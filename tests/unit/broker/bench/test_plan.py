@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from flockmq.bench import ring, target
 from flockmq.bench.plan import Plan
 from flockmq.errors import ConfigError
-from flockmq.routing.matcher import FilterIndex
+from flockmq.routing.filter_index import FilterIndex
 
 
 def matches(topic_filter: str, topic: bytes) -> bool:

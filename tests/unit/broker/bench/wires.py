@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 
-from flockmq.bench.link import Link
-from flockmq.bench.target import Target
+from flockmq.bench.link import BenchLink
+from flockmq.bench.target import BenchTarget
 
 
-def wire() -> tuple[Link, socket.socket]:
+def wire() -> tuple[BenchLink, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        link = Link(Target("mqtt", "127.0.0.1", listener.getsockname()[1]))
+        link = BenchLink(BenchTarget("mqtt", "127.0.0.1", listener.getsockname()[1]))
         far, _ = listener.accept()
     far.settimeout(10)
     link.make_nonblocking()

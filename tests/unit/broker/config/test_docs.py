@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from flockmq.config.schema import Config, Quotas, Redis, named_listeners
+from flockmq.config.schema import Config, QuotasSettings, RedisSettings, named_listeners
 from flockmq.config.whole import load
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -30,11 +30,11 @@ def test_the_example_of_redis_says_every_key(tmp_path: Path) -> None:
     redis = example_of("redis.md", tmp_path).redis
     text = (DOCS / "redis.md").read_text()
     assert redis.min_replicas == 1
-    assert [key for key in Redis.__struct_fields__ if key != "password" and f"\n{key} = " not in text] == []
+    assert [key for key in RedisSettings.__struct_fields__ if key != "password" and f"\n{key} = " not in text] == []
 
 
 def test_the_example_of_quotas_says_every_key(tmp_path: Path) -> None:
     quotas = example_of("quotas.md", tmp_path).quotas
-    assert [key for key in Quotas.__struct_fields__ if getattr(quotas, key) is None] == []
+    assert [key for key in QuotasSettings.__struct_fields__ if getattr(quotas, key) is None] == []
     text = (DOCS / "quotas.md").read_text()
-    assert [key for key in Quotas.__struct_fields__ if f"| `{key}` |" not in text] == []
+    assert [key for key in QuotasSettings.__struct_fields__ if f"| `{key}` |" not in text] == []

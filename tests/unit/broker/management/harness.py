@@ -12,8 +12,8 @@ from aiohttp import web
 from flockmq.auth.admin import Admin
 from flockmq.auth.bans import Bans
 from flockmq.auth.pool import HashPool
-from flockmq.auth.settings import Pbkdf2
 from flockmq.clock import SYSTEM
+from flockmq.config.auth_settings import Pbkdf2Settings
 from flockmq.config.values import Address, Secret
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.management import guard
@@ -38,7 +38,7 @@ def managed(
     """A management server of a node over a log; gives its port."""
     pool, bans = HashPool(), Bans()
     log.on_change(BANS.name, bans)
-    admin = Admin(log.as_rlog(), bans, pool, Pbkdf2(iterations=4096), None, SYSTEM)
+    admin = Admin(log.as_rlog(), bans, pool, Pbkdf2Settings(iterations=4096), None, SYSTEM)
     keys = Keys(log.as_rlog(), None if key is None else Secret(key), log.may_write, SYSTEM, token_bytes)
     return serve(node, listen, admin, keys, Audit("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes))
 

@@ -12,11 +12,11 @@ from typing import Final
 import pytest
 from aiohttp import web
 
+from flockmq import listening_sockets
 from flockmq.bounds import MANAGEMENT_UNWANTED_MAX_BYTES
-from flockmq.listeners import sockets
 from flockmq.management import answers, connections
-from flockmq.management.connections import Connections
-from unit.broker.listeners.pki import Pki
+from flockmq.management.connections import ManagementConnections
+from unit.broker.transport.pki import Pki
 
 MOST: Final = 4
 ASK: Final = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -54,7 +54,7 @@ def tls(pki: Pki) -> ssl.SSLContext:
 class Clients:
     """Of one server."""
 
-    def __init__(self, address: tuple[str, int], kept: Connections) -> None:
+    def __init__(self, address: tuple[str, int], kept: ManagementConnections) -> None:
         self._address = address
         self._kept = kept
         self._streams: list[Stream] = []
@@ -87,12 +87,12 @@ async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Clients]:
     async def read(request: web.Request) -> web.Response:
         try:
             await answers.body_of(request, str)
-        except answers.Refused as error:
+        except answers.RequestRefused as error:
             return web.Response(status=error.status)
         return web.Response()
 
-    listening = sockets.bound("127.0.0.1", 0, "management.listen")
-    with closing(listening), closing(Connections(listening, tls)) as kept:
+    listening = listening_sockets.bound("127.0.0.1", 0, "management.listen")
+    with closing(listening), closing(ManagementConnections(listening, tls)) as kept:
         app = web.Application(middlewares=[kept.noting])
         app.router.add_get("/", answer)
         app.router.add_get("/much", answer_much)

@@ -11,16 +11,8 @@ import pytest
 from flockmq.bounds import MANAGEMENT_REQUEST_LINE_MAX_BYTES
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse
-from flockmq.management.view import (
-    ClusterState,
-    LogState,
-    Member,
-    NodeLog,
-    NodeRow,
-    NodeStatus,
-    Sample,
-    ShardStatus,
-)
+from flockmq.management.view import ClusterState, LogState, Member, NodeLog, NodeRow, NodeStatus, ShardStatus
+from flockmq.telemetry.sample import Sample
 from unit.broker.auth.harness import FakeLog
 from unit.broker.management.harness import KEY, managed
 

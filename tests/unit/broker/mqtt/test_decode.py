@@ -15,7 +15,7 @@ from flockmq.bounds import PACKET_MAX_FILTERS
 from flockmq.mqtt import decode, encode, frame
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import V5, V31, V311
-from flockmq.mqtt.packets import Connect, Subscription, Will
+from flockmq.mqtt.packets import Connect, ConnectWill, SubscribeEntry
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.wire import binary
@@ -45,17 +45,17 @@ def fields(packet: object) -> dict[str, object]:
     found: dict[str, object] = {}
     for name in [name for name in dir(packet) if not name.startswith("_")]:
         value = getattr(packet, name)
-        found[name] = fields(value) if isinstance(value, (Will, Properties, Subscription)) else value
+        found[name] = fields(value) if isinstance(value, (ConnectWill, Properties, SubscribeEntry)) else value
     return found
 
 
 @st.composite
-def wills(draw: st.DrawFn, version: int) -> Will:
+def wills(draw: st.DrawFn, version: int) -> ConnectWill:
     own = None
     if version == V5 and draw(st.booleans()):
         own = with_properties()
         own.will_delay_interval = draw(st.integers(0, 2**32 - 1))
-    return Will(draw(texts), draw(st.binary(max_size=30)), draw(st.integers(0, 2)), draw(st.booleans()), own)
+    return ConnectWill(draw(texts), draw(st.binary(max_size=30)), draw(st.integers(0, 2)), draw(st.booleans()), own)
 
 
 @st.composite
@@ -91,7 +91,7 @@ def test_subscribe_is_read_as_it_was_written(
     version: int, packet_id: int, entries: list[tuple[bytes, int]], data: st.DataObject
 ) -> None:
     more = st.integers(0, 11).map(lambda bits: bits << 2) if version == V5 else st.just(0)
-    subscriptions = [Subscription(b"f" + topic_filter, qos | data.draw(more)) for topic_filter, qos in entries]
+    subscriptions = [SubscribeEntry(b"f" + topic_filter, qos | data.draw(more)) for topic_filter, qos in entries]
     own = with_properties() if version == V5 and data.draw(st.booleans()) else None
     encoded = encode.subscribe(version, packet_id, subscriptions, own)
     frame.check_flags(encoded[0], version)
@@ -102,9 +102,9 @@ def test_subscribe_is_read_as_it_was_written(
 
 
 def test_subscription_options() -> None:
-    options = Subscription(b"a", 0b0010_1101)
+    options = SubscribeEntry(b"a", 0b0010_1101)
     assert (options.qos, options.no_local, options.retain_as_published, options.retain_handling) == (1, True, True, 2)
-    options = Subscription(b"a", 0b0001_0010)
+    options = SubscribeEntry(b"a", 0b0001_0010)
     assert (options.qos, options.no_local, options.retain_as_published, options.retain_handling) == (2, False, False, 1)
 
 
@@ -326,7 +326,7 @@ def samples() -> dict[str, tuple[bytes, Callable[[bytes], object]]]:
     own = with_properties()
     auth = with_properties()
     auth.authentication_method = b"m"
-    will = Will(b"will/topic", b"gone", 1, True, None)
+    will = ConnectWill(b"will/topic", b"gone", 1, True, None)
     found: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
         "disconnect 5": (encode.disconnect(V5, 0x04, own), partial(decode.disconnect, V5)),
         "auth": (encode.auth(0x18, auth), decode.auth),
@@ -334,7 +334,7 @@ def samples() -> dict[str, tuple[bytes, Callable[[bytes], object]]]:
     for version in VERSIONS:
         mine = own if version == V5 else None
         connect = Connect(version, b"id", will=will, user_name=b"u", password=b"p", properties=mine)
-        two = [Subscription(b"a/+", 1), Subscription(b"b/#", 2)]
+        two = [SubscribeEntry(b"a/+", 1), SubscribeEntry(b"b/#", 2)]
         found[f"connect {version}"] = (encode.connect(connect), decode.connect)
         found[f"subscribe {version}"] = (
             encode.subscribe(version, 7, two, mine),

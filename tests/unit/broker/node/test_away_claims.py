@@ -7,11 +7,11 @@ import asyncio
 import msgspec
 import pytest
 
-from flockmq.home import wire
-from flockmq.home.port import Attach
 from flockmq.node.away_claims import AwayClaims
-from unit.broker.home.redis import Redis
-from unit.broker.home.rooms import EDGE, ID, SLOT, Home, opening
+from flockmq.session_rpc import messages
+from flockmq.session_rpc.ports import Attach
+from unit.broker.durable.redis import Redis
+from unit.broker.durable.rooms import EDGE, ID, SLOT, Home, opening
 
 FILTER, OTHER = b"$exclusive/a", b"$exclusive/b"
 RULES, OTHER_RULES = b"rules", b"other rules"
@@ -53,7 +53,7 @@ class Part:
     def connect(self, token: int, rules: bytes) -> None:
         asked = msgspec.structs.replace(opening(token), rules=rules, user=b"eve")
         attach = Attach(ID, EDGE, token, asked, lambda _: None, b"eve")
-        assert self.home.residents.open(attach) == wire.ADMITTED
+        assert self.home.residents.open(attach) == messages.ADMITTED
         self.home.disk.commit()
 
     async def held(self) -> list[bytes]:
@@ -94,7 +94,7 @@ async def test_what_was_known_of_a_former_connection_says_nothing_of_the_next(ho
     client = Part(home, RULES)
     home.residents.leave(ID, 1, -1, False)
     client.connect(2, b"its own rules")
-    home.ask(2, wire.Judged([], b"its own rules"))
+    home.ask(2, messages.JudgedQuestion([], b"its own rules"))
     home.disk.commit()
     home.residents.leave(ID, 2, -1, False)
     assert await client.held() == [FILTER, OTHER, b"a"]

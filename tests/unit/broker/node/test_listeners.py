@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from flockmq.config.schema import Config, Listeners, Node, TcpListener
+from flockmq.config.schema import Config, ListenersSettings, NodeSettings, TcpListenerSettings
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse
 from flockmq.node.listeners import Bound, shares
@@ -20,23 +20,23 @@ MIB = 1024 * 1024
 @pytest.mark.parametrize(
     ("node", "memory", "expected"),
     [
-        (Node(), 64 * MIB, (4 * MIB, 4_096)),
-        (Node(), 256 * MIB, (16 * MIB, 16_384)),
-        (Node(), 24 * 1024 * MIB, (24 * MIB, 500_000)),
-        (Node(max_connections=100), 256 * MIB, (16 * MIB, 50)),
-        (Node(max_connections=1), 256 * MIB, (16 * MIB, 1)),
-        (Node(max_unauthenticated_bytes=64 * MIB, max_connections_per_address=7), 256 * MIB, (64 * MIB, 7)),
+        (NodeSettings(), 64 * MIB, (4 * MIB, 4_096)),
+        (NodeSettings(), 256 * MIB, (16 * MIB, 16_384)),
+        (NodeSettings(), 24 * 1024 * MIB, (24 * MIB, 500_000)),
+        (NodeSettings(max_connections=100), 256 * MIB, (16 * MIB, 50)),
+        (NodeSettings(max_connections=1), 256 * MIB, (16 * MIB, 1)),
+        (NodeSettings(max_unauthenticated_bytes=64 * MIB, max_connections_per_address=7), 256 * MIB, (64 * MIB, 7)),
     ],
 )
-def test_what_is_not_configured_follows_the_memory(node: Node, memory: int, expected: tuple[int, int]) -> None:
+def test_what_is_not_configured_follows_the_memory(node: NodeSettings, memory: int, expected: tuple[int, int]) -> None:
     assert shares(node, memory) == expected
 
 
 def test_two_listeners_at_one_address_are_said_before_the_node_joins() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    named = TcpListener(bind=Address("127.0.0.1", port))
-    bound = Bound(Config(listeners=Listeners(tcp={"default": named, "second": named})))
+    named = TcpListenerSettings(bind=Address("127.0.0.1", port))
+    bound = Bound(Config(listeners=ListenersSettings(tcp={"default": named, "second": named})))
     try:
         with pytest.raises(AddressInUse, match=rf"listeners.tcp.second.bind: 127.0.0.1:{port} is in use"):
             bound.bind()
@@ -46,7 +46,9 @@ def test_two_listeners_at_one_address_are_said_before_the_node_joins() -> None:
 
 def test_an_address_that_another_process_has_by_now_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bound, "_listening", Mock())
-    bound = Bound(Config(listeners=Listeners(tcp={"default": TcpListener(bind=Address("127.0.0.1", 0))})))
+    bound = Bound(
+        Config(listeners=ListenersSettings(tcp={"default": TcpListenerSettings(bind=Address("127.0.0.1", 0))}))
+    )
     bound.bind()
     engine = Mock()
     engine.listen.side_effect = OSError(errno.EADDRINUSE, "Address already in use")

@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
-from flockmq.cluster.fitness import Fitness
+from flockmq.membership.readiness import Readiness
 from flockmq.node import rejoin as rejoining
 from flockmq.node.node import Node
 from flockmq.node.rejoin import come_back, come_in, rejoin
@@ -28,7 +28,7 @@ class Purged:
         self.cluster = SimpleNamespace(
             begin_anew=AsyncMock(side_effect=["a@00000001", "a@00000002", "a@00000003"]),
             join=AsyncMock(side_effect=joins),
-            fitness=Fitness(),
+            fitness=Readiness(),
         )
         self.rlog = SimpleNamespace(rejoin=AsyncMock(), write=AsyncMock())
         self.homes = MagicMock()

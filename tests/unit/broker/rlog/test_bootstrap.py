@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq.rlog import bootstrap
-from flockmq.rlog.bootstrap import Framer, Header, LogEntry, Receiver, Slice, Trailer
+from flockmq.rlog.bootstrap import BootstrapReceiver, Framer, Header, LogEntry, Slice, Trailer
 from flockmq.rlog.change import gather
 from flockmq.rlog.entry import (
     BATCH_FIELD,
@@ -68,7 +68,7 @@ async def interleave(shard: str, script: list[tuple[str, object]]) -> None:
     tables, log = Tables(), []
     source = tables.shards[shard]
     fresh = Tables().shards[shard]
-    receiver, sending, received = Receiver(fresh), Framer(), Framer()
+    receiver, sending, received = BootstrapReceiver(fresh), Framer(), Framer()
     stream = bootstrap.messages(tables, shard)
 
     def take(message: bootstrap.Message) -> None:
@@ -129,8 +129,8 @@ async def frames() -> list[bytes]:
     return [frame async for frame in bootstrap.frames(filled(), ROUTE)]
 
 
-async def receive(received: list[bytes]) -> Receiver:
-    receiver, framer = Receiver(Tables().shards[ROUTE]), Framer()
+async def receive(received: list[bytes]) -> BootstrapReceiver:
+    receiver, framer = BootstrapReceiver(Tables().shards[ROUTE]), Framer()
     for frame in received:
         receiver.take(framer.message(frame), apply_entry)
     return receiver
@@ -178,7 +178,7 @@ async def test_tables_that_are_replaced_while_they_are_sent_end_the_stream() -> 
 
 
 def test_tables_that_differ_from_the_senders_are_not_taken() -> None:
-    receiver = Receiver(Tables().shards[ROUTE])
+    receiver = BootstrapReceiver(Tables().shards[ROUTE])
     receiver.take(Header(ROUTE, StreamId(1, 5), {}), apply_entry)
     receiver.take(Trailer(StreamId(1, 5), {"routes": 7}), apply_entry)
     with pytest.raises(LogCorrupt, match="shard route at 1-5 has digests"):

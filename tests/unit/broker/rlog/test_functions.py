@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from flockmq.home import store
+from flockmq.durable import session_store
 from flockmq.rlog import committer
 
 RELEASED: Final = {
@@ -18,7 +18,7 @@ RELEASED: Final = {
 """Of each library that a release had: the SHA-256 of its text."""
 
 
-@pytest.mark.parametrize("text", [committer.FUNCTIONS, store.FUNCTIONS])
+@pytest.mark.parametrize("text", [committer.FUNCTIONS, session_store.FUNCTIONS])
 def test_a_library_that_was_released_stays_as_it_is(text: str) -> None:
     """A core of another release has loaded it under this name. A change needs a copy with the next number: in the
     library's name, in those of its functions, and where they are called."""

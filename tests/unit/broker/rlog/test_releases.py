@@ -28,14 +28,14 @@ from flockmq.rlog.shards import (
     Ban,
     DelayedMessage,
     Import,
-    Members,
     NodeInfo,
     Raised,
     RetainedMessage,
+    SharedMembers,
     User,
 )
-from flockmq.rlog.spec import LATER, NUMBER_MAX, OWNED, TableSpec, join_owned, split_owned, without_later
 from flockmq.rlog.table import RowTable, Table
+from flockmq.rlog.table_spec import LATER, NUMBER_MAX, OWNED, TableSpec, join_owned, split_owned, without_later
 from flockmq.rlog.tables import Shard, Tables
 
 OWNERS: Final = ["a@1", "b@1", "c@1"]
@@ -144,7 +144,7 @@ def test_what_is_of_no_table_of_the_shard_nor_of_a_later_release_is_refused_by_n
 FIRST: Final[list[tuple[TableSpec[Any, Any], Any, list[object]]]] = [
     (NODES, NodeInfo("a", "core", "h", 1, 2, "9"), ["a", "core", "h", 1, 2, "9"]),
     (ALARMS, Alarm(1.0, "text"), [1.0, "text"]),
-    (SHARES, Members(1, 2), [1, 2]),
+    (SHARES, SharedMembers(1, 2), [1, 2]),
     (MESSAGES, RetainedMessage(b"p", 1, b"", 5, 7), [b"p", 1, b"", 5, 7]),
     (DELAYED, DelayedMessage(b"t", b"p", 1, False, b"", 5), [b"t", b"p", 1, False, b"", 5, -1, b""]),
     (USERS, User("hash"), ["hash", "", False]),

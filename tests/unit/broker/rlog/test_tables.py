@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq import bounds
-from flockmq.rlog.authors import author_of
 from flockmq.rlog.change import gather
 from flockmq.rlog.entry import (
     Op,
@@ -19,6 +18,7 @@ from flockmq.rlog.entry import (
     encode_transaction,
 )
 from flockmq.rlog.errors import LogCorrupt
+from flockmq.rlog.retained_authors import author_of
 from flockmq.rlog.shards import (
     CLUSTER,
     MESSAGES,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from flockmq.mqtt.message import packet_of, topic_of
 from flockmq.session.limits import Limits
-from flockmq.session.publish import packet_of, topic_of
+from flockmq.session.local_session import LocalSession
 from flockmq.session.revoked import drop_waiting
-from flockmq.session.session import Session
-from unit.broker.session.harness import Client, Node, publish
+from unit.broker.protocol.harness import Client, Node, publish
 
 
 def waiting(client: Client) -> list[bytes]:
@@ -18,7 +18,7 @@ def waiting(client: Client) -> list[bytes]:
 
 def lost(node: Node, client: Client, *filters: str) -> tuple[int, list[bytes]]:
     session = client.session
-    assert isinstance(session, Session)
+    assert isinstance(session, LocalSession)
     names = [filter.encode() for filter in filters]
     for filter in names:
         subscription = session.remove_subscription(filter)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from flockmq import bounds
-from flockmq.management.view import NodeRow, NodeStatus, Sample, ShardStatus
-from flockmq.session.counters import Counters
+from flockmq.management.scrapes import samples_of
+from flockmq.management.view import NodeRow, NodeStatus, ShardStatus
 from flockmq.telemetry import metrics
+from flockmq.telemetry.counters import Counters
+from flockmq.telemetry.sample import Sample
 
 
 class CountingNode:
@@ -49,7 +52,7 @@ class CountingNode:
 
 
 def scrape(*samples: Sample) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    text = metrics.exposition(metrics.registry(CountingNode(samples))).decode()
+    text = metrics.exposition(metrics.registry(partial(samples_of, CountingNode(samples)))).decode()
     return {
         (found.name, tuple(sorted(found.labels.items()))): found.value
         for family in text_string_to_metric_families(text)

@@ -1,0 +1,91 @@
+"""The shape of `[plugins]`, `[[rewrite]]`, `[[auto_subscribe]]` and `[sys_topics]`, by EMQX's names where it has them.
+
+A rule that can't work raises ValueError here, so that a configuration that was read can be used.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, field
+
+from flockmq.config.values import Kind
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.topics import check_filter, is_shared
+from flockmq.routing.topic_rewrite import CLIENT_ID, HOST, USER_NAME, RewriteRule, RewriteTemplate
+
+Qos = Annotated[int, Meta(ge=0, le=2)]
+Flag = Annotated[int, Meta(ge=0, le=1)]
+Interval = Annotated[float, Meta(ge=0.0, le=86_400.0), Kind.DURATION]
+"""0: never."""
+
+
+class PluginsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`[plugins]`."""
+
+    enabled: tuple[str, ...] = ()
+    """Names of installed entry points of the group `flockmq.plugins`, in the order in which they start."""
+    settings: dict[str, dict[str, object]] = {}
+    """`[plugins.settings.NAME]` is handed to the plugin of this name as it is."""
+
+
+class RewriteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[rewrite]]`: one rule. Of those whose `source_topic` matches, the last one decides."""
+
+    action: Literal["publish", "subscribe", "all"] = "all"
+    source_topic: str
+    re: str
+    """A regular expression of RE2."""
+    dest_topic: str
+    """With `$1`, …, `${clientid}`, `${username}`."""
+
+    def __post_init__(self) -> None:
+        self.rule()
+        if self.action != "subscribe" and ("+" in self.dest_topic or "#" in self.dest_topic):
+            raise ValueError(f"dest_topic {self.dest_topic!r}: a wildcard, and the action is {self.action}")
+
+    def rule(self) -> RewriteRule:
+        return RewriteRule(self.source_topic, self.re, self.dest_topic)
+
+
+class AutoSubscribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[[auto_subscribe]]`: what every client is subscribed to when it connects."""
+
+    topic: str
+    """A filter, with `${clientid}`, `${username}`, `${host}`."""
+    qos: Qos = 0
+    nl: Flag = 0
+    """No Local."""
+    rap: Flag = 0
+    """Retain As Published."""
+    rh: Qos = 0
+    """Retain Handling."""
+
+    def __post_init__(self) -> None:
+        try:
+            check_filter(self.template().fill({CLIENT_ID: "c", USER_NAME: "u", HOST: "h"}))
+        except (ValueError, PacketError) as error:
+            raise ValueError(f"topic {self.topic!r}: {error}") from None
+        if self.nl and is_shared(self.topic.encode()):
+            raise ValueError(f"topic {self.topic!r}: a shared subscription can't have nl = 1")  # [MQTT-3.8.3-4]
+
+    def template(self) -> RewriteTemplate:
+        return RewriteTemplate(self.topic, (CLIENT_ID, USER_NAME, HOST))
+
+
+class EventMessagesSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`[sys_topics.sys_event_messages]`: what is told at once, below `$SYS/brokers/NODE/clients/CLIENT/`."""
+
+    client_connected: bool = True
+    client_disconnected: bool = True
+
+
+class SysTopicsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`[sys_topics]`."""
+
+    sys_msg_interval: Interval = 60.0
+    """Between two rounds of version, statistics and metrics."""
+    sys_heartbeat_interval: Interval = 30.0
+    """Between two rounds of uptime and time."""
+    sys_event_messages: EventMessagesSettings = field(default_factory=EventMessagesSettings)

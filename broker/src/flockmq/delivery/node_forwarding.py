@@ -1,0 +1,210 @@
+"""All messages between this node and the others: a PeerSink for each, and one Inbox for what comes.
+
+Which link carries a peer's messages is decided here: any that is resumed; when it ends another, or the next to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from flockmq import bounds
+from flockmq.delivery.node_sender import NodeReceiver, NodeSender
+from flockmq.membership import frames
+from flockmq.membership.link import Link
+from flockmq.membership.mesh import Mesh
+from flockmq.routing.message_id import process_of
+from flockmq.routing.shared_delivery import SHARED
+from flockmq.routing.sink import Sink
+
+log: Final = logging.getLogger(__name__)
+
+
+class _HeldRun(NamedTuple):
+    link: Link
+    number: int
+    version: int
+    chunk: bytes
+
+
+class NodeForwarding:
+    """`deliver(incarnation, MQTT version, run)` takes what comes; `drained(peer)` is told who flows again;
+    `returned` takes the shared deliveries that a purged node never accepted: (MQTT version, chunk) each. While
+    `may_be_purged` says that this node is such a one, they wait here, and aren't accepted: their sender may have given
+    them to others.
+    """
+
+    def __init__(
+        self,
+        turn: list[Sink],
+        mesh: Mesh,
+        link_wanted: Callable[[str], None],
+        deliver: Callable[[str, int, bytes], None],
+        drained: Callable[[NodeSender], None],
+        returned: Callable[[list[tuple[int, bytes]]], None],
+        is_fenced: Callable[[], bool],
+        may_be_purged: Callable[[], bool],
+    ) -> None:
+        self._turn = turn
+        self._mesh = mesh
+        self._link_wanted = link_wanted
+        self._deliver_to = deliver
+        self._drained = drained
+        self._returned = returned
+        self._is_fenced = is_fenced
+        self._may_be_purged = may_be_purged
+        self._loop = asyncio.get_running_loop()
+        self._peers: dict[str, NodeSender] = {}
+        self._former: dict[str, NodeSender] = {}
+        self._inbox = NodeReceiver()
+        self._held: dict[str, list[_HeldRun]] = {}
+        """By process, shared deliveries that wait for `look`: of each no more than it keeps until they are accepted."""
+        self._accepting: dict[Link, int] = {}
+
+    # --- outgoing ---------------------------------------------------------------------------------------------------
+
+    def peer(self, incarnation: str) -> NodeSender:
+        peer = self._peers.get(incarnation)
+        if peer is None:
+            if incarnation in self._former:
+                peer = self._former.pop(incarnation)
+                peer.come_back()
+            else:
+                peer = self._made(incarnation)
+            self._peers[incarnation] = peer
+            self._use_spare_link(peer)
+        return peer
+
+    def _made(self, incarnation: str) -> NodeSender:
+        peer = NodeSender(self._turn, incarnation, self._link_wanted, self._is_fenced)
+        peer.on_drained = self._drained
+        peer.on_returned = self._returned
+        return peer
+
+    def joined(self, incarnation: str) -> None:
+        """Routes that stayed while its row was away lead to the peer that it had."""
+        if incarnation in self._former:
+            self.peer(incarnation)
+
+    def resume(self, link: Link, accepted: int) -> None:
+        """The other side of a new link said what it accepted."""
+        link.resumed = True
+        peer = self._peers.get(link.peer.incarnation)
+        if peer is not None and peer.link is None:
+            self._use(peer, link, accepted)
+
+    def accepted(self, link: Link, number: int) -> None:
+        if (peer := self._peers.get(link.peer.incarnation)) is not None:
+            peer.accepted(number)
+
+    def link_down(self, link: Link) -> None:
+        self._accepting.pop(link, None)
+        peer = self._peers.get(link.peer.incarnation)
+        if peer is not None and peer.link is link:
+            peer.disconnected()
+            self._use_spare_link(peer)
+            if peer.link is None and peer.resend_messages:  # whoever made that link may want none any more
+                self._link_wanted(peer.incarnation)
+
+    def purge(self, incarnation: str) -> None:
+        """The node is gone: nobody waits for it. Its row may be back without its having been away: this node may have
+        begun again with the tables of a core that was behind."""
+        self._inbox.forget(incarnation)
+        if (peer := self._peers.pop(incarnation, None)) is not None:
+            peer.purge()
+            self._former[incarnation] = peer
+            if len(self._former) > bounds.PEERS_FORMER_MAX:
+                del self._former[next(iter(self._former))]
+
+    def stop(self) -> None:
+        for incarnation, peer in list(self._peers.items()):
+            peer.on_returned = None
+            self.purge(incarnation)
+
+    @property
+    def resend_messages(self) -> int:
+        """QoS ≥ 1 messages that other nodes have not accepted yet."""
+        return sum(peer.resend_messages for peer in self._peers.values())
+
+    def awaited(self) -> list[str]:
+        """Which nodes have not accepted all of them."""
+        return [incarnation for incarnation, peer in self._peers.items() if peer.resend_messages]
+
+    @property
+    def dropped_bytes(self) -> int:
+        """QoS 0 messages that found no room on their way to nodes that are members now."""
+        return sum(peer.dropped for peer in self._peers.values())
+
+    def is_idle(self, incarnation: str, now: float) -> bool:
+        peer = self._peers.get(incarnation)
+        return peer is None or peer.idle(now)
+
+    def _use_spare_link(self, peer: NodeSender) -> None:
+        spare = next((link for link in self._mesh.links_of(peer.incarnation) if link.resumed and link.is_open), None)
+        if spare is not None:
+            self._use(peer, spare, 0)
+
+    def _use(self, peer: NodeSender, link: Link, accepted: int) -> None:
+        link.on_room = peer.room
+        peer.connected(link, accepted)
+
+    # --- incoming ---------------------------------------------------------------------------------------------------
+
+    def last_accepted(self, incarnation: str) -> int:
+        held = self._held.get(process_of(incarnation))
+        return held[0].number - 1 if held else self._inbox.accepted(incarnation)
+
+    def begin_anew(self) -> None:
+        """This node is another incarnation. What others haven't accepted stays, with its numbers."""
+        self._inbox.begin_anew()
+        self._held.clear()
+
+    def look(self) -> None:
+        """Now and then: give out what waited, if this node is a member still."""
+        if not self._held or self._may_be_purged():
+            return
+        held, self._held = self._held, {}
+        for batches in held.values():
+            for batch in batches:
+                self._deliver(batch.link.peer.incarnation, batch.version, batch.chunk)
+            if batches[-1].link.is_open:  # else the next link says it
+                self._accept_soon(batches[-1].link)
+
+    def take_run(self, link: Link, version: int, chunk: bytes) -> None:
+        link.used_at = link.heard_at
+        self._deliver(link.peer.incarnation, version, chunk)
+
+    def take_batch(self, link: Link, number: int, version: int, chunk: bytes) -> None:
+        """Delivered once, accepted always: one answer a turn."""
+        link.used_at = link.heard_at
+        incarnation = link.peer.incarnation
+        try:
+            new = self._inbox.accept(incarnation, number)
+        except ValueError as error:
+            link.close(str(error))
+            return
+        process = process_of(incarnation)
+        if new and version & SHARED and (process in self._held or self._may_be_purged()):
+            self._held.setdefault(process, []).append(_HeldRun(link, number, version, chunk))
+        elif new:
+            self._deliver(incarnation, version, chunk)
+        self._accept_soon(link)
+
+    def _accept_soon(self, link: Link) -> None:
+        if not self._accepting:
+            self._loop.call_soon(self._send_accepted)
+        self._accepting[link] = self.last_accepted(link.peer.incarnation)
+
+    def _send_accepted(self) -> None:
+        accepting, self._accepting = self._accepting, {}
+        for link, number in accepting.items():
+            link.control(frames.Accepted(number))
+
+    def _deliver(self, incarnation: str, version: int, chunk: bytes) -> None:
+        """A run that the engine chokes on would come again and again if it weren't accepted: it is lost, and logged."""
+        try:
+            self._deliver_to(incarnation, version, chunk)
+        except Exception:
+            log.exception("messages of %d bytes from %s could not be delivered", len(chunk), incarnation)

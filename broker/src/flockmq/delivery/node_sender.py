@@ -1,0 +1,336 @@
+"""Messages on their way to one other node, and what came in from it.
+
+`NodeSender` is the outgoing side. QoS 0 runs are flushed once a turn and may be lost with the link. QoS ≥ 1 packets are
+gathered into numbered batches, one a turn and MQTT version. What always holds:
+- Batches are numbered without a gap from this node's incarnation to that one, and sent in that order.
+- A batch stays in memory until the peer accepted its number or was purged; each time a link comes up all that is left
+  goes again, in order. The peer takes each number once: `NodeReceiver`.
+- `on_accepted` is called once for each packet that was taken: on acceptance, or when the peer is purged; where a
+  publisher waits, after FORWARD_WAIT_S in the buffer of a node that isn't fenced.
+- What waits is bounded in bytes and messages: above it QoS 0 is dropped and counted, QoS ≥ 1 refused to the caller.
+- Shared deliveries that a purged peer never accepted are given back (`on_returned`): another member gets them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from flockmq import bounds
+from flockmq.membership.frames import forward_header, numbered_header
+from flockmq.routing.message_id import process_of
+from flockmq.routing.shared_delivery import SHARED
+from flockmq.routing.sink import CONGESTED, FLOWING, NodeTarget, Sink
+
+PACKET_MAX_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES - 64
+"""A longer packet has no frame it fits into."""
+
+
+class DataLink(Protocol):
+    """What forwarding needs of a link."""
+
+    data_bytes: int
+
+    def send_data(self, frame: list[bytes], frame_bytes: int) -> None: ...
+
+
+class NodeBatch:
+    """QoS ≥ 1 packets of one turn: one numbered frame. `callbacks` of publishers that wait, `patient` of all others."""
+
+    __slots__ = ("callbacks", "number", "packets", "patient", "sealed_at", "size_bytes", "version")
+
+    def __init__(self, number: int, version: int, sealed_at: float) -> None:
+        self.number = number
+        self.version = version
+        self.packets: list[bytes] = []
+        self.size_bytes = 0
+        self.sealed_at = sealed_at
+        self.callbacks: list[Callable[[], None]] = []
+        self.patient: list[Callable[[], None]] = []
+
+    def add(self, packet: bytes, on_accepted: Callable[[], None], is_patient: bool) -> None:
+        self.packets.append(packet)
+        self.size_bytes += len(packet)
+        (self.patient if is_patient else self.callbacks).append(on_accepted)
+
+    def release(self) -> None:
+        """Tell publishers that wait; the second time nobody is left."""
+        callbacks, self.callbacks = self.callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def accepted(self) -> None:
+        self.release()
+        patient, self.patient = self.patient, []
+        for callback in patient:
+            callback()
+
+
+def _never() -> bool:
+    return False
+
+
+class NodeSender(NodeTarget):
+    """Messages for one incarnation of another node."""
+
+    def __init__(
+        self,
+        turn: list[Sink],
+        incarnation: str,
+        on_wanted: Callable[[str], None],
+        is_fenced: Callable[[], bool] = _never,
+    ) -> None:
+        super().__init__(turn, 5)
+        self.incarnation = incarnation
+        self.purged = False
+        self.dropped = 0
+        """QoS 0 bytes that were dropped because too much waited."""
+        self.used_at = 0.0
+        self.on_drained: Callable[[NodeSender], None] | None = None
+        """Called when `flow` is FLOWING again."""
+        self.on_returned: Callable[[list[tuple[int, bytes]]], None] | None = None
+        """Called with (version, chunk) of each batch of shared deliveries that a purged peer never accepted."""
+        self._on_wanted = on_wanted
+        self._is_fenced = is_fenced
+        self._loop = asyncio.get_running_loop()
+        self.link: DataLink | None = None
+        self._runs: dict[int, list[bytes]] = {}
+        self._numbered: list[tuple[int, bytes, Callable[[], None], bool]] = []
+        self._resend: deque[NodeBatch] = deque()
+        self._waiting: deque[NodeBatch] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_number = 0
+        self._first_lost = 1
+        self.resend_bytes = 0
+        self.resend_messages = 0
+
+    # --- the turn ---------------------------------------------------------------------------------------------------
+
+    def put_run(self, version: int, chunk: bytes) -> None:
+        """Forward a run of whole QoS 0 PUBLISH packets, encoded for MQTT `version`, or shared deliveries of them, where
+        `version` says so. Never waits.
+        """
+        runs = self._runs.get(version)
+        if runs is None:
+            self._runs[version] = [chunk]
+        else:
+            runs.append(chunk)
+        self.out_bytes += len(chunk)
+        if not self.dirty:
+            self.dirty = True
+            self.turn.append(self)
+
+    def takes(self, packet_bytes: int) -> bool:
+        return self.purged or (
+            self.resend_bytes + packet_bytes <= bounds.PEER_RESEND_MAX_BYTES
+            and self.resend_messages < bounds.PEER_RESEND_MAX_MESSAGES
+            and packet_bytes <= PACKET_MAX_BYTES
+        )
+
+    def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        """Forward one QoS ≥ 1 PUBLISH; False: the buffer is full or the packet too long, and nothing was taken."""
+        return self._put(version, packet, on_accepted, is_patient=False)
+
+    def put_until_accepted(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        return self._put(version, packet, on_accepted, is_patient=True)
+
+    def _put(self, version: int, packet: bytes, on_accepted: Callable[[], None], *, is_patient: bool) -> bool:
+        if self.purged:
+            on_accepted()
+            return True
+        if not self.takes(len(packet)):
+            return False
+        self.resend_bytes += len(packet)
+        self.resend_messages += 1
+        self._numbered.append((version, packet, on_accepted, is_patient))
+        if not self.dirty:
+            self.dirty = True
+            self.turn.append(self)
+        return True
+
+    def flush(self) -> None:
+        """Hand this turn's messages to the link; without one they wait, within bounds, and a link is asked for."""
+        self.dirty = False
+        self.used_at = self._loop.time()
+        if self._numbered:
+            self._seal()
+        if self.link is None:
+            if not self.purged:
+                self._on_wanted(self.incarnation)
+            if self.purged or self.out_bytes > bounds.PEER_FORWARD_MAX_BYTES:
+                self._drop_runs()
+            return
+        if self.out_bytes:
+            self._send_runs(self.link)
+        if self.link.data_bytes > bounds.PEER_BLOCKED_BYTES and self.flow == FLOWING:
+            self.flow = CONGESTED
+
+    # --- the link ---------------------------------------------------------------------------------------------------
+
+    def connected(self, link: DataLink, accepted: int) -> None:
+        """A link is up, and the peer says what it accepted: what is left goes again, in order."""
+        self.link = link
+        self.accepted(accepted)
+        for batch in self._resend:
+            self._send_batch(link, batch)
+        if self.out_bytes:
+            self._send_runs(link)
+
+    def disconnected(self) -> None:
+        self.link = None
+        self.room()
+
+    def accepted(self, number: int) -> None:
+        """The peer has all batches up to `number`."""
+        while self._resend and self._resend[0].number <= number:
+            batch = self._resend.popleft()
+            self.resend_bytes -= batch.size_bytes
+            self.resend_messages -= len(batch.packets)
+            batch.accepted()
+
+    def room(self) -> None:
+        """The link wrote what waited."""
+        if self.flow != FLOWING and (self.link is None or self.link.data_bytes < bounds.PEER_DRAINED_BYTES):
+            self.flow = FLOWING
+            if self.on_drained is not None:
+                self.on_drained(self)
+
+    def purge(self) -> None:
+        """The node is gone: nobody waits for it any longer."""
+        self.purged = True
+        self._seal()
+        self._first_lost = self._resend[0].number if self._resend else self._last_number + 1
+        returned = [(batch.version, b"".join(batch.packets)) for batch in self._resend if batch.version & SHARED]
+        if returned and self.on_returned is not None:
+            self.on_returned(returned)
+        self.accepted(self._last_number)
+        self._drop_runs()
+        self.disconnected()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def come_back(self) -> None:
+        """It isn't gone, nor another incarnation: the batches that it may have missed are empty now."""
+        self.purged = False
+        lost = range(self._first_lost, self._last_number + 1)
+        self._resend.extend(NodeBatch(number, self.protocol_version, 0.0) for number in lost)
+
+    def idle(self, now: float) -> bool:
+        """Whether its link can be closed: nothing waits, and nothing came for PEER_IDLE_S."""
+        return not self._resend and not self.dirty and now - self.used_at > bounds.PEER_IDLE_S
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _send_runs(self, link: DataLink) -> None:
+        if link.data_bytes > bounds.PEER_FORWARD_MAX_BYTES:
+            self._drop_runs()
+            return
+        runs, self._runs, self.out_bytes = self._runs, {}, 0
+        for version, chunks in runs.items():
+            frame: list[bytes] = [b""]
+            frame_bytes = 0
+            for chunk in chunks:
+                if len(chunk) > PACKET_MAX_BYTES:
+                    self.dropped += len(chunk)
+                    continue
+                if frame_bytes and frame_bytes + len(chunk) > bounds.LINK_FORWARD_FRAME_BYTES:
+                    frame[0] = forward_header(version, frame_bytes)
+                    link.send_data(frame, frame_bytes)
+                    frame, frame_bytes = [b""], 0
+                frame.append(chunk)
+                frame_bytes += len(chunk)
+            if frame_bytes:
+                frame[0] = forward_header(version, frame_bytes)
+                link.send_data(frame, frame_bytes)
+
+    def _drop_runs(self) -> None:
+        self.dropped += self.out_bytes
+        self._runs, self.out_bytes = {}, 0
+
+    def _seal(self) -> None:
+        """This turn's QoS ≥ 1 packets become numbered batches, and go if there is a link."""
+        now = self._loop.time()
+        taken, self._numbered = self._numbered, []
+        sealed: list[NodeBatch] = []
+        for version, packet, on_accepted, is_patient in taken:
+            batch = sealed[-1] if sealed else None
+            if (
+                batch is None
+                or batch.version != version
+                or batch.size_bytes + len(packet) > bounds.LINK_FORWARD_FRAME_BYTES
+            ):
+                self._last_number += 1
+                batch = NodeBatch(self._last_number, version, now)
+                sealed.append(batch)
+            batch.add(packet, on_accepted, is_patient)
+        self._resend.extend(sealed)
+        self._waiting.extend(sealed)
+        if self.link is not None:
+            for batch in sealed:
+                self._send_batch(self.link, batch)
+        if sealed and self._timer is None:
+            self._timer = self._loop.call_later(bounds.FORWARD_WAIT_S, self._overdue)
+
+    def _send_batch(self, link: DataLink, batch: NodeBatch) -> None:
+        header = numbered_header(batch.number, batch.version, batch.size_bytes)
+        link.send_data([header, *batch.packets], batch.size_bytes)
+
+    def _overdue(self) -> None:
+        """Publishers have waited FORWARD_WAIT_S: their messages stand in the buffer, that must do. Not where this node
+        may have been purged: others may have moved on."""
+        self._timer = None
+        if self._is_fenced():
+            self._timer = self._loop.call_later(bounds.FORWARD_WAIT_S, self._overdue)
+            return
+        horizon = self._loop.time() - bounds.FORWARD_WAIT_S + 0.001
+        while self._waiting and (self._waiting[0].sealed_at <= horizon or not self._waiting[0].callbacks):
+            self._waiting.popleft().release()
+        if self._waiting:
+            delay = self._waiting[0].sealed_at - horizon
+            self._timer = self._loop.call_later(max(delay, 0.01), self._overdue)
+
+
+class NodeReceiver:
+    """The last number accepted from each node: by its process, because a node that was purged wrongly goes on with its
+    numbers as another incarnation, which may be here before the purge is."""
+
+    def __init__(self) -> None:
+        self._accepted: dict[str, int] = {}
+        self._former: dict[str, int] = {}
+
+    def accepted(self, incarnation: str) -> int:
+        """The last number, before it was purged as well."""
+        return self._last(incarnation) or 0
+
+    def accept(self, incarnation: str, number: int) -> bool:
+        """True: new, deliver it. False: a repeat. Raises ValueError on a gap: the peer always resends from the first
+        number that isn't accepted, so a gap means that one of the two is wrong about the other."""
+        last = self._last(incarnation)
+        if last is not None and number <= last:
+            return False
+        if last is not None and number != last + 1:
+            raise ValueError(f"batch {number} from {incarnation} came after {last}")
+        self._accepted[process_of(incarnation)] = number
+        return True
+
+    def forget(self, incarnation: str) -> None:
+        """It was purged; it may come back."""
+        process = process_of(incarnation)
+        if (last := self._accepted.pop(process, None)) is not None:
+            self._former[process] = last
+            if len(self._former) > bounds.PEERS_FORMER_MAX:
+                del self._former[next(iter(self._former))]
+
+    def begin_anew(self) -> None:
+        """This node is another incarnation: everybody numbers from 1 for it."""
+        self._accepted.clear()
+        self._former.clear()
+
+    def _last(self, incarnation: str) -> int | None:
+        process = process_of(incarnation)
+        if (former := self._former.pop(process, None)) is not None:
+            self._accepted[process] = former
+        return self._accepted.get(process)

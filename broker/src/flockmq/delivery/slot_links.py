@@ -1,0 +1,201 @@
+"""The queues of `slot_sender` on links, what the log says of slots, and what comes for the sessions that run here.
+
+Which link carries a lane is decided here: any to that core; when it ends another, or the next to come. The lane to this
+node itself is a call. Where something waits for the log or a link to go on, it is looked at every COURIER_LOOK_S.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from flockmq import bounds
+from flockmq.delivery.batch_queue import Carrier
+from flockmq.delivery.slot_message import SlotMessage
+from flockmq.delivery.slot_sender import SlotSender
+from flockmq.membership import frames
+from flockmq.membership.link import Link
+from flockmq.membership.mesh import Mesh
+from flockmq.membership.slot_table import SlotTable
+from flockmq.routing.sink import Sink
+
+log: Final = logging.getLogger(__name__)
+
+
+class ReceiverPort(Protocol):
+    """`delivery.slot_receiver.SlotReceiver`, on a core."""
+
+    @property
+    def is_holding(self) -> bool: ...
+    def came(
+        self,
+        sender: str,
+        back: Callable[[int, int, dict[int, int]], None],
+        number: int,
+        epoch: int,
+        letters: Sequence[SlotMessage],
+        size_bytes: int,
+    ) -> None: ...
+    def advance(self) -> None: ...
+    def node_gone(self, incarnation: str) -> None: ...
+    def begin_anew(self) -> None: ...
+    def held_bytes(self, sender: str) -> int: ...
+
+
+class _OnLink:
+    """The carrier to another node."""
+
+    def __init__(self, link: Link, addresses: Callable[[], bool]) -> None:
+        self.link: Final = link
+        self._addresses = addresses
+
+    @property
+    def data_bytes(self) -> int:
+        return self.link.data_bytes
+
+    def send(self, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
+        is_addressed = number and self._addresses()
+        frame = frames.addressed_frame if is_addressed else frames.courier_frame
+        self.link.send_data(frame(number, epoch, letters, size_bytes), size_bytes)
+
+
+class _Here:
+    """The carrier to this node's own sessions."""
+
+    data_bytes = 0
+
+    def __init__(self, take: Callable[[int, int, Sequence[SlotMessage], int], None]) -> None:
+        self.send: Final = take
+
+
+class SlotLinks:
+    """One per node. `lanes` is what the router is given; a core sets `receiver` before it owns slots."""
+
+    def __init__(
+        self,
+        turn: list[Sink],
+        me: str,
+        mesh: Mesh,
+        slots: Mapping[int, str],
+        epoch: Callable[[], int],
+        addresses: Callable[[], bool],
+    ) -> None:
+        """`addresses`: every node understands letters that say for which slots they are."""
+        self.receiver: ReceiverPort | None = None
+        self.on_drained: Callable[[Sink], None] = _ignore
+        """A lane that was congested flows again."""
+        self._me = me
+        self._mesh = mesh
+        self._addresses = addresses
+        self._loop = asyncio.get_running_loop()
+        self.view = SlotTable(slots, epoch, self._loop.call_soon, self._look)
+        self.lanes = SlotSender(turn, me, self._find_carrier, self._drained, self._watch, self._loop.time)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def rename(self, me: str) -> None:
+        """This node is another incarnation, and the same source: what isn't accepted keeps its numbers. What is for
+        slots of the former one waits for whoever gets them: a lane that begins anew numbers its batches from one."""
+        self.lanes.unlinked(self._me)
+        self._me = me
+        if self.receiver is not None:
+            self.receiver.begin_anew()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        self.receiver = None
+
+    # --- links ------------------------------------------------------------------------------------------------------
+
+    def link_up(self, link: Link) -> None:
+        core = link.peer.incarnation
+        if self.lanes.carrier_of(core) is None:
+            self.lanes.linked(core, _OnLink(link, self._addresses))
+
+    def link_down(self, link: Link, is_member: bool) -> None:
+        """`is_member` False: the node was purged, and sends no more, or isn't one yet, and with its next link sends
+        again what wasn't accepted. With another link that is up it doesn't."""
+        core = link.peer.incarnation
+        if not is_member and self.receiver is not None and self._mesh.link_of(core) is None:
+            self.receiver.node_gone(core)
+        carrier = self.lanes.carrier_of(core)
+        if not isinstance(carrier, _OnLink) or carrier.link is not link:
+            return
+        self.lanes.unlinked(core)
+        if (other := self._find_carrier(core)) is not None:
+            self.lanes.linked(core, other)
+
+    def node_gone(self, incarnation: str) -> None:
+        self.lanes.gone(incarnation)
+        if self.receiver is not None:
+            self.receiver.node_gone(incarnation)
+
+    def came(self, link: Link, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
+        """A batch, or runs, from another node's courier."""
+        receiver, sender = self.receiver, link.peer.incarnation
+        if receiver is None:
+            log.error("%s sent messages for sessions to this node, which runs none", sender)
+            return
+        if receiver.held_bytes(sender) > bounds.INTAKE_SENDER_MAX_BYTES:
+            link.close(f"it sent {receiver.held_bytes(sender)} bytes of messages that can't be taken yet")
+            return
+        receiver.came(sender, partial(_answer, link), number, epoch, letters, size_bytes)
+        self._watch()
+
+    def taken(self, link: Link, number: int, view: int, stuck: dict[int, int]) -> None:
+        """Another node's intake accepts."""
+        self._accepted(link.peer.incarnation, number, view, stuck)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _accepted(self, core: str, number: int, view: int, stuck: dict[int, int]) -> None:
+        self.lanes.accepted(core, number, view, stuck)
+        if self.lanes.is_behind():
+            self._look()
+            self._watch()
+
+    def _find_carrier(self, core: str) -> Carrier | None:
+        if core == self._me:
+            return _Here(self._take_here)
+        link = self._mesh.link_of(core)
+        return None if link is None else _OnLink(link, self._addresses)
+
+    def _take_here(self, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
+        if self.receiver is not None:
+            self.receiver.came(self._me, partial(self._accepted, self._me), number, epoch, letters, size_bytes)
+            self._watch()
+
+    def _drained(self, lane: Sink) -> None:
+        self.on_drained(lane)
+
+    def _look(self) -> None:
+        self.lanes.look(self.view.epoch(), self.view.owners)
+
+    def _watch(self) -> None:
+        """Look again soon, if anything waits for what nobody tells."""
+        receiver = self.receiver
+        waits = self.lanes.congested or self.lanes.is_behind() or (receiver is not None and receiver.is_holding)
+        if waits and self._timer is None:
+            self._timer = self._loop.call_later(bounds.COURIER_LOOK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        if self.lanes.is_behind():
+            self._look()
+        if self.lanes.congested:
+            self.lanes.gauge()
+        if self.receiver is not None:
+            self.receiver.advance()
+        self._watch()
+
+
+def _answer(link: Link, number: int, view: int, stuck: dict[int, int]) -> None:
+    link.control(frames.Taken(number, view, tuple(stuck.items())))
+
+
+def _ignore(lane: Sink) -> None:
+    return None

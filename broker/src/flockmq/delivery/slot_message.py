@@ -1,0 +1,45 @@
+"""A message on its way to the homes of sessions that last, with what they must know of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.routing.slots import aged_letter, grows_old
+
+UNADDRESSED: Final[list[int]] = []
+"""Of a letter that came from a node of the first release: for whatever slots its receiver finds."""
+
+
+@mypyc_attr(acyclic=True)
+class SlotMessage:
+    """`source` and `number` are its id (`routing.message_id`); a run of QoS 0 packets has none: b"" and 0. `publisher`
+    is the client id of a 5.0 publisher, for no-local, else b"". `packet` is one whole PUBLISH, or the run, encoded for
+    MQTT `version` (4 or 5). `slots`: those that it is for, others than the receiver's among them.
+    """
+
+    __slots__ = ("number", "packet", "publisher", "slots", "source", "version")
+
+    def __init__(
+        self,
+        source: bytes,
+        number: int,
+        publisher: bytes,
+        version: int,
+        packet: bytes,
+        slots: list[int] = UNADDRESSED,
+    ) -> None:
+        self.source = source
+        self.number = number
+        self.publisher = publisher
+        self.version = version
+        self.packet = packet
+        self.slots: list[int] = slots
+
+    def aged(self, waited_s: int) -> SlotMessage:
+        """The same after it waited for so long: less is left of its expiry."""
+        if not grows_old(self.version) or not self.source:
+            return self
+        packet = aged_letter(self.version, self.packet, waited_s)
+        return SlotMessage(self.source, self.number, self.publisher, self.version, packet, self.slots)

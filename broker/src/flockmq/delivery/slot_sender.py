@@ -1,0 +1,393 @@
+"""Messages on their way to the homes of sessions that last: a lane for each core that owns slots, one for slots without
+an owner (parked, core ""). Pure: links, owners and the place in the log are passed in.
+
+A letter is put once, into the lanes of the cores that own its slots, and its publisher is told when each core has it
+durable at all of its slots. What always holds:
+- What is not accepted stays; nobody is told without.
+- A home sees the letters of a source for a slot in the order of their numbers, but for repeats, which it knows by its
+  mark: the last number that it took from that source for that slot.
+
+Why. Let `epoch` be the place in the log of slots that a lane's letters were put under; every batch says it.
+1. A lane is a queue. Its batches are numbered, only ever upwards, and go in that order; after a lost link all that were
+   not accepted go again from the first on. The core takes none twice. So within a lane nothing is passed.
+2. A lane's epoch changes only in `_renew`: when the owners changed, all letters that are not accepted in any lane that
+   lost or gained slots are taken out and put again, in the order in which they first were, to those among these lanes
+   that own their slots now, under the new epoch, before anything newer is put. So whatever is in a lane under an epoch
+   comes behind all that is older, unaccepted, and meant for the same slots.
+3. The core gained slot N at g. It takes letters for N only from batches whose epoch is ≥ g: put by a sender that knew,
+   hence behind those that were put again when it learnt of it (2). Batches under older epochs count for other slots.
+   It holds batches whose epoch is ahead of what it knows itself. So it passes no letter for N that is still under way.
+4. What the former owner accepted is durable, and so are its marks, which the new owner reads before it takes anything.
+   What the former owner has not made durable, it never will: the slot is fenced.
+5. The core accepts with its `view`, the epoch at which its slots last changed. A batch under an older epoch may have
+   missed a slot: its acceptance means nothing, and once this node's own epoch has reached that view the lane is renewed
+   (2). So a letter that was accepted was taken for every slot that the core had.
+6. A slot may be *stuck*: its home can't make durable what it has for it, or hasn't the slot's sessions yet. The core
+   then accepts batches but for the letters for such slots, from the first on that isn't durable there: those stay in
+   their batches, in their order, as if these alone weren't accepted. It takes a slot's letters in their order, so no
+   number of a source is durable at a slot before a lower one. Where much is stuck, publishers to these slots pause, and
+   what they sent before (COURIER_STUCK_MAX_BYTES) takes no room of what is under way for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Final, cast
+
+from flockmq import bounds
+from flockmq.delivery.batch_queue import LETTER_BYTES, BatchQueue, Carrier, Posted
+from flockmq.delivery.slot_message import SlotMessage
+from flockmq.mqtt.message import NO_EXPIRY, Publish
+from flockmq.routing.filter_index import FilterIndex
+from flockmq.routing.message_id import node_source, number_of, source_of
+from flockmq.routing.sink import CONGESTED, FLOWING, Sink, SlotDispatcher
+from flockmq.routing.slots import grows_old, slot_of
+
+if TYPE_CHECKING:
+    from flockmq.routing.fanout import Fanout
+
+PARKED: Final = ""
+
+
+class Crowd(Sink):
+    """A slot in which more waits for a session than that takes, until its home was silent for too long."""
+
+    def __init__(self, turn: list[Sink], until_s: float) -> None:
+        super().__init__(turn, 5)
+        self.flow = CONGESTED
+        self.until_s = until_s
+
+
+class SlotTakers:
+    """What a slot's home said while Redis is short of memory: `waits` has the filters of sessions for which a message
+    would wait there; `members_take`: it would for none of a shared subscription."""
+
+    def __init__(self, until_s: float, members_take: bool, filters: list[bytes]) -> None:
+        self.until_s = until_s
+        self.members_take = members_take
+        self.waits = FilterIndex()
+        for filter in filters:
+            self.waits.add(filter, True)
+
+
+class SlotSender(SlotDispatcher):
+    """The courier of one node. `find_carrier` gives the link to a core, if there is one; `on_drained` is told which
+    lane flows again, `on_congested` that one doesn't.
+    """
+
+    def __init__(
+        self,
+        turn: list[Sink],
+        me: str,
+        find_carrier: Callable[[str], Carrier | None],
+        on_drained: Callable[[Sink], None],
+        on_congested: Callable[[], None],
+        now_s: Callable[[], float],
+    ) -> None:
+        super().__init__()
+        self.refused = 0
+        """Messages, while it is short."""
+        self.source = node_source(me)
+        self.epoch = 0
+        self._turn = turn
+        self._find_carrier = find_carrier
+        self._on_drained = on_drained
+        self._on_congested = on_congested
+        self._now_s = now_s
+        self._lanes: dict[str, BatchQueue] = {}
+        self._crowds: dict[int, Crowd] = {}
+        self._takers: dict[int, SlotTakers] = {}
+        self._owners = [PARKED] * bounds.SLOTS
+        self._views = 0
+        self._last_number = 0
+        self._last_order = 0
+        self._last_batch = 0
+        """Of all lanes that were there."""
+        self._gone: dict[str, None] = {}
+        self._dropped_bytes = 0
+        self._lane(PARKED)
+
+    # --- for the router ---------------------------------------------------------------------------------------------
+
+    def put_run(self, fan: Fanout, version: int, chunk: bytes, publisher: bytes) -> None:
+        run = SlotMessage(b"", 0, publisher, version, chunk)
+        for lane in self._lanes_of(fan):
+            lane.post_run(run)
+
+    def takes(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
+        if self.is_short and not self._may_put(fan.slots, message.topic, can_be_refused):
+            self.refused += 1
+            return False
+        return self._have_room(fan, message)
+
+    def _have_room(self, fan: Fanout, message: Publish) -> bool:
+        size = LETTER_BYTES + len(message.publisher) + len(message.packet)
+        return all(lane.takes(size) for lane in self._lanes_of(fan))
+
+    def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
+        if not self._have_room(fan, message):
+            return -1
+        if message.origin:
+            source, number = source_of(message.origin), number_of(message.origin)
+        else:
+            source, number = self.source, self._next_number()
+        since_s = self._now_s() if message.expiry_s != NO_EXPIRY and message.version == 5 else 0.0
+        order = self._next_order()
+        letter = Posted(
+            source,
+            number,
+            message.publisher,
+            message.version,
+            message.packet,
+            fan.slots,
+            order,
+            on_accepted,
+            since_s,
+        )
+        for lane in self._lanes_of(fan):
+            lane.post(letter)
+        return 1
+
+    def _may_put(self, slots: list[int], topic: bytes, can_be_refused: bool) -> bool:
+        """Their homes say who would have it wait. One that says nothing may have no memory left."""
+        for slot in slots:
+            takers = self._takers.get(slot)
+            if takers is None or (can_be_refused and takers.waits.match(topic)):
+                return False
+        return True
+
+    def _next_number(self) -> int:
+        self._last_number += 1
+        return self._last_number
+
+    def _next_order(self) -> int:
+        self._last_order += 1
+        return self._last_order
+
+    def slow_lanes(self, fan: Fanout, publisher: bytes) -> list[Sink]:
+        slow: list[Sink] = [lane for lane in self._lanes_of(fan) if lane.flow != FLOWING]
+        if self._crowds:
+            own = slot_of(publisher)
+            slow += [self._crowds[slot] for slot in fan.slots if slot in self._crowds and slot != own]
+        return slow
+
+    def way_to(self, slot: int, publisher: bytes) -> Sink:
+        crowd = self._crowds.get(slot)
+        return self._lane_to(slot) if crowd is None or slot == slot_of(publisher) else crowd
+
+    def _lane_to(self, slot: int) -> BatchQueue:
+        return self._lane(self._owners[slot])
+
+    def put_shared_run(self, slot: int, version: int, chunk: bytes) -> None:
+        self._lane_to(slot).post_run(SlotMessage(b"", 0, b"", version, chunk))
+
+    def takes_shared(self, slot: int, chunk_bytes: int) -> bool:
+        if self.is_short and not (slot in self._takers and self._takers[slot].members_take):
+            return False
+        return self._lane_to(slot).takes(LETTER_BYTES + chunk_bytes)
+
+    def put_shared(
+        self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None], origin: bytes = b""
+    ) -> bool:
+        if not self.takes_shared(slot, len(chunk)):
+            return False
+        since_s = self._now_s() if grows_old(version) else 0.0
+        if origin:
+            source, number = source_of(origin), number_of(origin)
+        else:
+            source, number = self.source, self._next_number()
+        order = self._next_order()
+        self._lane_to(slot).post(Posted(source, number, b"", version, chunk, [slot], order, on_accepted, since_s))
+        return True
+
+    def _lanes_of(self, fan: Fanout) -> list[BatchQueue]:
+        """Kept with the fan-out until some slot moves."""
+        if fan.lanes_view != self._views:
+            fan.lanes = [self._lane(core) for core in self._owners_of(fan.slots)]
+            fan.lanes_view = self._views
+        return cast("list[BatchQueue]", fan.lanes)
+
+    def _owners_of(self, slots: list[int]) -> list[str]:
+        return list(dict.fromkeys(self._owners[slot] for slot in slots))
+
+    # --- what the log says ------------------------------------------------------------------------------------------
+
+    def look(self, epoch: int, owners: Mapping[int, str]) -> None:
+        """Who owns which slot at this place in the log."""
+        moved: dict[str, None] = {}
+        for slot, was in enumerate(self._owners):
+            now = owners.get(slot, PARKED)
+            if now != was:
+                moved[was] = moved[now] = None
+                self._owners[slot] = now
+        self.epoch = epoch
+        if moved:
+            self._views += 1
+        moved.update(dict.fromkeys(core for core, lane in self._lanes.items() if lane.epoch < lane.view <= epoch))
+        if moved:
+            self._renew(moved)
+            self._forget_gone()
+
+    def gone(self, core: str) -> None:
+        """The core was purged; its lane goes when it owns no slot any more."""
+        self._gone[core] = None
+        self._forget_gone()
+
+    def is_behind(self) -> bool:
+        """Some core answered with a view that isn't reached here yet."""
+        return any(lane.epoch < lane.view for lane in self._lanes.values())
+
+    def _renew(self, cores: Collection[str]) -> None:
+        """See 2 above."""
+        copies: list[Posted] = []
+        for core in cores:
+            copies += self._lane(core).renew(self.epoch)
+        for letter in sorted(dict.fromkeys(copies), key=_order):
+            for core in self._owners_of(letter.slots):
+                if core in cores:
+                    self._lanes[core].post(letter)
+        for core in cores:
+            self._lanes[core].send()
+            self._lanes[core].gauge()
+        self._release(copies)
+
+    def _lane(self, core: str) -> BatchQueue:
+        lane = self._lanes.get(core)
+        if lane is None:
+            after = self._last_batch  # a core that is back knows the number that it had last
+            lane = self._lanes[core] = BatchQueue(self._turn, core, self.epoch, self._flow_changed, self._now_s, after)
+            if core != PARKED:
+                lane.carrier = self._find_carrier(core)
+        return lane
+
+    def _forget_gone(self) -> None:
+        for core in [core for core in self._gone if core not in self._owners]:
+            del self._gone[core]
+            if (lane := self._lanes.pop(core, None)) is not None:
+                self._dropped_bytes += lane.dropped_bytes
+                self._last_batch = max(self._last_batch, lane.last_number)
+                lane.disconnected()  # nothing is in it, but its link may be full: whoever was paused for it goes on
+
+    # --- links ------------------------------------------------------------------------------------------------------
+
+    def carrier_of(self, core: str) -> Carrier | None:
+        lane = self._lanes.get(core)
+        return None if lane is None else lane.carrier
+
+    def linked(self, core: str, carrier: Carrier) -> None:
+        if (lane := self._lanes.get(core)) is not None:
+            lane.connected(carrier)
+
+    def unlinked(self, core: str) -> None:
+        if (lane := self._lanes.get(core)) is not None:
+            lane.disconnected()
+
+    def accepted(self, core: str, number: int, view: int, stuck: dict[int, int]) -> None:
+        """The core has all batches of this node up to `number`, durable at all slots that it had since `view`, but for
+        letters for slots that are `stuck`, from the batch on that is named.
+        """
+        lane = self._lanes.get(core)
+        if lane is None:
+            return
+        released = lane.accepted(number, view, stuck)
+        self._crowd_stuck(lane)
+        lane.send()
+        lane.gauge()
+        self._release(released)
+
+    def _release(self, letters: list[Posted]) -> None:
+        """One copy less of each; where it was the last, whoever waits is told, which may put more."""
+        through: list[Posted] = []
+        for letter in letters:
+            letter.copies -= 1
+            if letter.copies == 0:
+                through.append(letter)
+        for letter in through:
+            letter.on_accepted()
+
+    # --- how it flows -----------------------------------------------------------------------------------------------
+
+    def crowd(self, slot: int, is_crowded: bool) -> None:
+        """What the slot's home says, again and again while it is."""
+        crowd = self._crowds.get(slot)
+        if not is_crowded:
+            self._dispersed(slot)
+        elif crowd is not None:
+            crowd.until_s = self._now_s() + bounds.CROWDED_KEPT_S
+        else:
+            self._crowds[slot] = Crowd(self._turn, self._now_s() + bounds.CROWDED_KEPT_S)
+            self.congested += 1
+            self._on_congested()
+
+    def _crowd_stuck(self, lane: BatchQueue) -> None:
+        """Before what is stuck fills the window."""
+        if lane.stuck_bytes > bounds.COURIER_STUCK_BYTES:
+            for slot in lane.stuck:
+                self.crowd(slot, True)
+
+    def take(self, slot: int, members_take: bool, filters: list[bytes]) -> None:
+        """What the slot's home says while Redis is short of memory, again and again."""
+        self._takers[slot] = SlotTakers(self._now_s() + bounds.TAKERS_KEPT_S, members_take, filters)
+
+    def redis_is_short(self, is_short: bool) -> None:
+        """What is known of slots stays as it is until this is said again."""
+        self.is_short = is_short
+        now_s = self._now_s()
+        self._takers = {slot: of for slot, of in self._takers.items() if is_short and of.until_s > now_s}
+
+    def _dispersed(self, slot: int) -> None:
+        crowd = self._crowds.pop(slot, None)
+        if crowd is not None:
+            self.congested -= 1
+            self._on_drained(crowd)
+
+    def gauge(self) -> None:
+        """Look at links that were congested, and at slots of which nothing was heard any more."""
+        for lane in list(self._lanes.values()):
+            if lane.flow != FLOWING:
+                lane.gauge()
+            if lane.stuck:
+                self._crowd_stuck(lane)
+        now_s = self._now_s()
+        for slot in [slot for slot, crowd in self._crowds.items() if crowd.until_s <= now_s]:
+            self._dispersed(slot)
+
+    def _flow_changed(self, lane: BatchQueue) -> None:
+        if lane.flow == FLOWING:
+            self.congested -= 1
+            self._on_drained(lane)
+        else:
+            self.congested += 1
+            self._on_congested()
+
+    @property
+    def crowded_slots(self) -> int:
+        return len(self._crowds)
+
+    @property
+    def waiting_messages(self) -> int:
+        """QoS ≥ 1 messages that some home has not accepted, a copy for each."""
+        return sum(lane.messages for lane in self._lanes.values())
+
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(lane.size_bytes for lane in self._lanes.values())
+
+    @property
+    def stuck_bytes(self) -> int:
+        """Those among them that some home has and can't make durable."""
+        return sum(lane.stuck_bytes for lane in self._lanes.values())
+
+    @property
+    def parked_messages(self) -> int:
+        """Those among them whose slots have no owner."""
+        return self._lanes[PARKED].messages
+
+    @property
+    def dropped_bytes(self) -> int:
+        """QoS 0 messages that found no way, or a congested one."""
+        return self._dropped_bytes + sum(lane.dropped_bytes for lane in self._lanes.values())
+
+
+def _order(letter: Posted) -> int:
+    return letter.order

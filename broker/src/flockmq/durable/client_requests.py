@@ -1,0 +1,151 @@
+"""What a client asks of its session: SUBSCRIBE, UNSUBSCRIBE, and what a QoS 2 message is to be known by.
+
+What always holds: questions of a connection are heard in their order, each behind the one before it, or answered b"":
+the front asks again. What is asked behind a SUBSCRIBE waits while that waits for its claim. Nothing is answered before
+it is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+
+from flockmq import bounds
+from flockmq.durable.ports import HostPort
+from flockmq.durable.proxy_sink import ProxySink
+from flockmq.durable.session import DurableSession
+from flockmq.durable.session_store import SessionStore
+from flockmq.durable.slot_manager import SlotManager
+from flockmq.durable.subscribe_flow import SubscribeFlow
+from flockmq.mqtt.reason import Reason
+from flockmq.routing.sink import Sink
+from flockmq.session_rpc import messages
+from flockmq.session_rpc.client import Answered
+
+
+class ClientRequests:
+    """One per core. `heard` knows the session of a connection, while it runs here."""
+
+    def __init__(
+        self, host: HostPort, holding: SlotManager, store: SessionStore, heard: Callable[[int], DurableSession | None]
+    ) -> None:
+        self._host = host
+        self._holding = holding
+        self._store = store
+        self._heard = heard
+
+    def ask(
+        self, session: DurableSession, place: tuple[int, int], question: messages.Question, answer: Answered
+    ) -> None:
+        """`place`: as in `ports.SessionServicePort`."""
+        sink = session.sink
+        assert isinstance(sink, ProxySink)
+        if not _is_next(sink, *place):
+            answer(b"")
+            return
+        if isinstance(question, messages.ReceiveQuestion):
+            self._holding.now()
+            origin = session.receive(question.packet_id, question.deals)
+            self._holding.seal()
+            self._holding.settle(session.journal.slot, partial(answer, messages.encode(origin)))
+        elif sink.waiting is None:
+            self._change(session, sink, question, answer)
+        elif len(sink.waiting) < bounds.SUBSCRIBES_WAITING_MAX:
+            sink.waiting.append(partial(self._change, session, sink, question, answer))
+        else:
+            sink.heard = 0
+            answer(b"")
+
+    def _change(
+        self,
+        session: DurableSession,
+        sink: ProxySink,
+        question: messages.SubscribeQuestion
+        | messages.UnsubscribeQuestion
+        | messages.StandingQuestion
+        | messages.JudgedQuestion,
+        answer: Answered,
+    ) -> None:
+        """Its subscriptions."""
+        self._holding.now()
+        match question:
+            case messages.StandingQuestion(after):
+                answer(messages.encode(_page(session, after)))
+            case messages.JudgedQuestion(denied, rules):
+                reasons = self._holding.revoke(session, denied)
+                was_held = session.must_be_judged
+                session.judged_by(rules)
+                if was_held:
+                    session.send_again()
+                self._holding.seal()
+                self._holding.settle(session.journal.slot, partial(answer, messages.encode(reasons)))
+                self._host.flush_soon()
+            case messages.UnsubscribeQuestion(filters, nonce):
+                reasons = self._holding.sessions.unsubscribe(session, filters)
+                told_before = session.unsubscribed(nonce)
+                if told_before is None:
+                    session.note_unsubscribed(nonce, reasons)
+                else:
+                    reasons = told_before
+                self._holding.seal()
+                self._holding.settle(session.journal.slot, partial(answer, messages.encode(reasons)))
+            case messages.SubscribeQuestion(wanted=wanted) if self._store.is_short(session.journal.slot):
+                answer(messages.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
+            case messages.SubscribeQuestion():
+                is_there = partial(self._is_there, session, sink.token)
+                settle = partial(self._holding.settle, session.journal.slot)
+                sink.waiting = waiting = list[Callable[[], None]]()
+                placed = partial(self._placed, session, waiting)
+                router = self._holding.router
+                SubscribeFlow(self._host, router, session, is_there, question, settle, answer, placed).start()
+                self._holding.seal()
+
+    def _is_there(self, session: DurableSession, token: int) -> bool:
+        return self._heard(token) is session
+
+    def _placed(self, session: DurableSession, waiting: list[Callable[[], None]]) -> None:
+        sink = session.sink
+        if not isinstance(sink, ProxySink) or sink.waiting is not waiting:
+            return  # another connection has the session by now
+        sink.waiting = None
+        for change in waiting:
+            if not self._is_there(session, sink.token) or session.sink is not sink:
+                return  # it is asked again, on another way to the front
+            if sink.waiting is None:
+                change()
+            else:
+                sink.waiting.append(change)
+
+
+def _page(session: DurableSession, after: int) -> messages.Page:
+    held = session.subscriptions
+    subscriptions = held.values() if isinstance(held, dict) else [] if held is None else [held]
+    page: list[tuple[bytes, bytes, int]] = []
+    size_bytes = 0
+    for subscription in islice(subscriptions, after, None):
+        filter = subscription.filter
+        asked = session.asked_for(filter)
+        page.append((filter, asked, subscription.qos))
+        size_bytes += len(filter) + len(asked) + bounds.STANDING_ROW_BYTES
+        if size_bytes >= bounds.STANDING_PAGE_BYTES:
+            break
+    goes_on = after + len(page) < session.subscription_count()
+    return page, after + len(page) if goes_on else 0
+
+
+def hand_over(former: Sink, sink: Sink) -> None:
+    """What was asked there is asked again, and waits for the same SUBSCRIBE."""
+    assert isinstance(former, ProxySink)
+    assert isinstance(sink, ProxySink)
+    if former.waiting is not None:
+        former.waiting.clear()
+    sink.waiting = former.waiting
+
+
+def _is_next(sink: ProxySink, number: int, behind: int) -> bool:
+    """The question before it was heard here, on this connection, or answered before: none passes another."""
+    if behind not in (0, sink.heard):
+        return False
+    sink.heard = number
+    return True

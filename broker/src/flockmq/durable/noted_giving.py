@@ -1,0 +1,38 @@
+"""How a session that lasts is given what is retained for its new subscriptions, and how far that went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flockmq.durable.session import DurableSession
+from flockmq.mqtt.message import Publish
+from flockmq.publishing.retained_giving import RetainedGiving
+from flockmq.routing.router import Router
+from flockmq.routing.subscription import Subscription
+from flockmq.session.local_session import LocalSession
+
+
+class NotedGiving(RetainedGiving):
+    """To sessions that run here and last. `may_note`: whether every node understands what is noted."""
+
+    def __init__(self, router: Router, may_note: Callable[[], bool]) -> None:
+        super().__init__(router)
+        self._may_note = may_note
+
+    def given(self, subscription: Subscription) -> bytes:
+        return _durable(subscription.session).given_up_to(subscription.filter)
+
+    def give(self, subscription: Subscription, topic: bytes, message: Publish, qos: int) -> None:
+        session = _durable(subscription.session)
+        if qos and self._may_note():
+            session.giving(subscription.filter, topic)
+        super().give(subscription, topic, message, qos)
+        session.gave_one()
+
+    def gave_all(self, subscription: Subscription) -> None:
+        _durable(subscription.session).gave(subscription)
+
+
+def _durable(session: LocalSession) -> DurableSession:
+    assert isinstance(session, DurableSession)
+    return session

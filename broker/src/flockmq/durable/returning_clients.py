@@ -1,0 +1,46 @@
+"""Clients that are back at a session whose former connection isn't known to be gone, or how it ended; and those whose
+session is to begin when other nodes were told of what their user has. Pure.
+
+What always holds: one a client id, the newest; as many as RETURNING_MAX, and RETURNING_MAX_BYTES of what they ask for.
+"""
+
+from __future__ import annotations
+
+from flockmq import bounds
+from flockmq.session_rpc.messages import size_of
+from flockmq.session_rpc.ports import Attach
+
+
+class ReturningClients:
+    def __init__(self) -> None:
+        self.waiting_bytes = 0
+        self._of: dict[bytes, Attach] = {}
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def put(self, attach: Attach) -> bool:
+        """The connection waits until it is taken; False: there is no room for it."""
+        self.take(attach.client_id)
+        size_bytes = size_of(attach.client_id, attach.opening)
+        if len(self._of) >= bounds.RETURNING_MAX or self.waiting_bytes + size_bytes > bounds.RETURNING_MAX_BYTES:
+            return False
+        self._of[attach.client_id] = attach
+        self.waiting_bytes += size_bytes
+        return True
+
+    def take(self, client_id: bytes) -> Attach | None:
+        """The one that waits, if one does."""
+        attach = self._of.pop(client_id, None)
+        if attach is not None:
+            self.waiting_bytes -= size_of(client_id, attach.opening)
+        return attach
+
+    def left(self, client_id: bytes, token: int) -> Attach | None:
+        """This connection is gone; what it had asked for, if it waited."""
+        attach = self._of.get(client_id)
+        return self.take(client_id) if attach is not None and attach.token == token else None
+
+    def node_gone(self, incarnation: str) -> None:
+        for client_id in [client_id for client_id, attach in self._of.items() if attach.incarnation == incarnation]:
+            self.take(client_id)

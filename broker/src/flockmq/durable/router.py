@@ -1,0 +1,167 @@
+"""The router of a home: of the sessions that run there, and of nobody else. Messages reach it as letters.
+
+What always holds: `wanted` counts, slot by slot, the subscriptions of sessions of that slot by filter: what the log
+routes to the slot. Members of shared subscriptions stand slot by slot, for the log has their number by slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flockmq.delivery.slot_message import SlotMessage
+from flockmq.durable.session import DurableSession
+from flockmq.mqtt.frame import remaining_length
+from flockmq.mqtt.message import Publish, parse_publish
+from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.routing.router import Router
+from flockmq.routing.shared_delivery import Item, unwrap
+from flockmq.routing.shared_groups import Group
+from flockmq.routing.slots import SlotPeers
+from flockmq.routing.subscription import Subscription
+
+
+class DurableRouter(Router):
+    """`own` is the router of this node's clients, with which it shares the turn, the counters and who deals out shared
+    messages. `on_count` hears of a slot and share filter whose members changed, `on_missing` of one that got a message
+    without having any.
+    """
+
+    def __init__(self, own: Router, slots: SlotPeers) -> None:
+        super().__init__(own.counters, own.max_packet_size, own.max_topic_levels)
+        self.turn = own.turn
+        self.away4.turn = self.away5.turn = own.turn
+        self.shared = own.shared
+        self.on_count: Callable[[int, bytes], None] = _nobody_listens
+        self.on_missing: Callable[[int, bytes], None] = _nobody_listens
+        self.wanted: dict[tuple[int, bytes], int] = {}
+        self.filters: dict[int, int] = {}
+        """Slot -> how many filters of it are wanted."""
+        self.groups: dict[int, dict[bytes, Group]] = {}
+        """Slot -> share filter -> its members."""
+        self._slots = slots
+
+    def add(self, subscription: Subscription) -> None:
+        if is_shared(subscription.filter):
+            self._join(subscription)
+        else:
+            super().add(subscription)
+            slot = slot_of(subscription)
+            key = (slot, matching(subscription.filter))
+            known = self.wanted.get(key, 0)
+            self.wanted[key] = known + 1
+            if known == 0:
+                self.filters[slot] = self.filters.get(slot, 0) + 1
+
+    def remove(self, subscription: Subscription) -> None:
+        if is_shared(subscription.filter):
+            self._leave(subscription)
+        else:
+            super().remove(subscription)
+            slot = slot_of(subscription)
+            key = (slot, matching(subscription.filter))
+            left = self.wanted.get(key, 0) - 1
+            if left > 0:
+                self.wanted[key] = left
+            elif left == 0:
+                del self.wanted[key]
+                self.filters[slot] -= 1
+                if self.filters[slot] == 0:
+                    del self.filters[slot]
+
+    def is_unwanted(self, subscription: Subscription) -> bool:
+        filter, slot = subscription.filter, slot_of(subscription)
+        if is_shared(filter):
+            return self._group(slot, filter) is None
+        return is_exclusive(filter) or (slot, matching(filter)) not in self.wanted
+
+    def member_moved(self, member: Subscription) -> None:
+        group = self._group(slot_of(member), member.filter)
+        if group is not None:
+            self._place(group, member)
+
+    def give(self, subscription: Subscription, message: Publish) -> None:
+        """One message to one session."""
+        self._deliver(subscription, message, None)
+
+    # Shared subscriptions.
+
+    def count(self, slot: int, share_filter: bytes) -> tuple[int, int]:
+        """Members of the slot: (connected, away)."""
+        group = self._group(slot, share_filter)
+        return (0, 0) if group is None else (len(group.connected), len(group.away))
+
+    def members(self) -> int:
+        """Of all shared subscriptions."""
+        groups = [group for by_filter in self.groups.values() for group in by_filter.values()]
+        return sum(len(group.connected) + len(group.away) for group in groups)
+
+    def deal(self, slot: int, version: int, chunk: bytes) -> list[Item]:
+        """What was dealt out to members of a slot; returns what is to be passed on, for there are none any more. Raises
+        PacketError for what no node of ours sends.
+        """
+        left: list[Item] = []
+        for item in unwrap(chunk):
+            group = self._group(slot, item.filter)
+            if group is None:
+                left.append(item)
+                self.on_missing(slot, item.filter)
+            else:
+                self.shared.deal(group, item, version)
+        return left
+
+    def pass_on(self, slot: int, version: int, items: list[Item]) -> None:
+        """Not to the slot itself. Raises PacketError."""
+        for item in items:
+            self.shared.pass_on(item, version, self._slots.peer(slot))
+
+    def give_up_shared(self, slot: int) -> None:
+        """The slot is another home's: its members of shared subscriptions get nothing more here."""
+        self.groups.pop(slot, None)
+
+    def _group(self, slot: int, share_filter: bytes) -> Group | None:
+        by_filter = self.groups.get(slot)
+        return None if by_filter is None else by_filter.get(share_filter)
+
+    def _join(self, member: Subscription) -> None:
+        slot = slot_of(member)
+        group = self._group(slot, member.filter)
+        if group is None:
+            group = Group(member.filter)
+            self.groups.setdefault(slot, {})[member.filter] = group
+        self._place(group, member)
+
+    def _place(self, group: Group, member: Subscription) -> None:
+        group.place(member)
+        self.on_count(slot_of(member), member.filter)
+
+    def _leave(self, member: Subscription) -> None:
+        slot = slot_of(member)
+        group = self._group(slot, member.filter)
+        if group is None:
+            return
+        group.discard(member)
+        if group.is_empty():
+            by_filter = self.groups[slot]
+            del by_filter[member.filter]
+            if not by_filter:
+                del self.groups[slot]
+        self.on_count(slot, member.filter)
+
+
+def _nobody_listens(slot: int, share_filter: bytes) -> None:
+    """Until there is a log."""
+
+
+def slot_of(subscription: Subscription) -> int:
+    session = subscription.session
+    assert isinstance(session, DurableSession)
+    return session.journal.slot
+
+
+def message_of(letter: SlotMessage) -> Publish:
+    """Raises PacketError for what no node of ours sends."""
+    packet = letter.packet
+    _, body = remaining_length(packet, 1, letter.version)
+    message = parse_publish(packet, 0, body, len(packet), letter.version)
+    message.publisher = letter.publisher
+    return message

@@ -1,0 +1,465 @@
+"""The durable mirror of this core's sessions: puts and deletes, group-committed to Redis behind each slot's fence.
+
+What always holds:
+- What is at one server of a Redis Cluster waits for no other: each has a line of its own.
+- A slot's changes reach Redis in the order in which they were made, in batches, each atomic. What is put while one is
+  under way goes into the next. A barrier is answered when Redis, and `min_replicas`, has all that was put before it.
+- Redis takes a batch only from the slot's owner, and only behind the batch before it (functions.lua). So after an
+  error, when nobody knows what was executed, the same batch is sent again; what comes twice changes nothing.
+- A slot that a higher owner took is let go: its barriers get False. If Redis hasn't the last batch that it answered, it
+  lost data: what is put waits until the slot is taken again.
+- A slot of which a key has a wrong type is told of, and holds up no other.
+- Redis full (`maxmemory`), or nearly: `is_full` says so, and what waits is written nevertheless, for its deletes make
+  room. Well before that `is_short` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from importlib.resources import files
+from itertools import count
+from typing import Final, TypeVar, cast
+
+from redis.exceptions import OutOfMemoryError, ResponseError
+
+from flockmq import bounds, tasks
+from flockmq.durable.pending_writes import PendingWrites
+from flockmq.durable.slot_reader import SlotContents, Spoilt, is_spoilt, read_slots
+from flockmq.durable.write_batch import ServerQueue, SlotKeys, SlotQueue, WriteBatch
+from flockmq.logs import Retrying
+from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
+from flockmq.redis.memory import MemoryRoom, RedisMemory, memory_of
+from flockmq.rlog.errors import LogError, LogUnavailable, RedisUnreachable
+
+log: Final = logging.getLogger(__name__)
+
+FUNCTIONS: Final = files("flockmq.durable").joinpath("functions.lua").read_text()
+TAKE: Final = b"flockmq_home_take_1"
+WRITE: Final = b"flockmq_home_write_1"
+WRITE_FULL: Final = b"flockmq_home_write_full_1"
+"""The same for a Redis that is full: Redis refuses WRITE then."""
+
+
+_T = TypeVar("_T")
+
+
+class StoreFenced(Exception):
+    """A higher owner took the slot; the text is its fence."""
+
+
+class _Server(ServerQueue):
+    """The slots at one server, and what is done there. `turn` is held while what Redis has as the fence of one of them
+    may be another than we think; `reading` while many slots are read.
+    """
+
+    def __init__(self, link: RedisLink) -> None:
+        super().__init__()
+        self.link = link
+        self.turn = asyncio.Lock()
+        self.reading = asyncio.Lock()
+        self.has_work = asyncio.Event()
+        self.is_full = False
+        self.room = MemoryRoom()
+        self.is_unwatched = True
+        """Its connection was made since the last look."""
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def arrived(self) -> None:
+        self.has_work.set()
+
+    def take_turn(self) -> list[SlotQueue]:
+        """Slots whose first batch goes now; those that have more come behind all others."""
+        taken: list[SlotQueue] = []
+        size = 0
+        while self.queue and size < bounds.STORE_TURN_MAX_BYTES:
+            state = self.queue.pop(next(iter(self.queue)))
+            state.queued = False
+            if state.batches:  # else what it was queued for went with the batch before
+                size += state.batches[0].size
+                taken.append(state)
+        return taken
+
+
+class SessionStore(PendingWrites):
+    """`on_fenced` and `on_lost` are told a slot's number, after what waited for it was answered or kept."""
+
+    def __init__(self, redis: RedisConfig) -> None:
+        super().__init__()
+        self.on_fenced: Callable[[int], None] = _ignore
+        self.on_lost: Callable[[int], None] = _ignore
+        self.commits = 0
+        """Batches that became durable."""
+        self.committed_bytes = 0
+        self.retries = 0
+        """Turns that failed and were tried again."""
+        self._links = RedisLinks(redis, self._load_functions)
+        self._servers: dict[RedisLink, _Server] = {}
+        self._parts = 0
+        """Servers that share what may wait: new ones, and those that have slots. A master that is started anew may have
+        another address each time."""
+        self._numbers = count(1)
+        self._is_running = False
+
+    async def start(self) -> None:
+        """Needs no Redis yet: what is put waits for it."""
+        self._is_running = True
+        for server in self._servers.values():
+            self._run_at(server)
+
+    async def stop(self) -> None:
+        """What isn't durable by now never will be: its barriers get False."""
+        self._is_running = False
+        running = [task for server in self._servers.values() for task in server.tasks]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        for slot in list(self._slots):
+            self.release(slot)
+        await self._links.close()
+
+    @property
+    def redis_full(self) -> bool:
+        return any(server.is_full for server in self._servers.values())
+
+    def is_full(self, slot: int) -> bool:
+        """Refuse new messages for the slot. What acknowledges or deletes is always taken."""
+        state = self._slots.get(slot)
+        if state is None:
+            return False
+        server = cast(_Server, state.line)
+        return server.is_full or server.room.is_reserved() or self.is_backed_up(slot)
+
+    def is_short(self, slot: int) -> bool:
+        """Begin nothing new for the slot."""
+        state = self._slots.get(slot)
+        return state is not None and (cast(_Server, state.line).room.is_short or self.is_full(slot))
+
+    def is_any_full(self) -> bool:
+        """Of some slot `is_full` may hold."""
+        is_one_full = any(server.is_full or server.room.is_reserved() for server in self._servers.values())
+        return is_one_full or self.queued_bytes >= self._part_bytes()
+
+    def rooms(self) -> dict[str, MemoryRoom]:
+        """By address, of the servers that have slots of this core."""
+        lines = {state.line for state in self._slots.values()}
+        return {server.link.address: server.room for server in self._servers.values() if server in lines}
+
+    def is_backed_up(self, slot: int) -> bool:
+        """Take nothing for the slot that adds to what waits, but acknowledgements and deletes."""
+        state = self._slots.get(slot)
+        return state is not None and state.line.waiting_bytes >= self._part_bytes()
+
+    def _part_bytes(self) -> int:
+        """What may wait for one server."""
+        return bounds.STORE_QUEUE_MAX_BYTES // max(1, self._parts)
+
+    # --- whose a slot is ----------------------------------------------------------------------------------------------
+
+    async def take(self, slot: int, fence: str, *, again: bool = False) -> SlotContents:
+        """Become the slot's owner and read what it has. `fence`: "generation-sequence incarnation"; again with the same
+        one is harmless. `again`: only if it is ours by this very fence still. Raises StoreFenced if a higher owner took
+        it; Spoilt; RedisUnreachable, LogUnavailable, the latter also if it was released meanwhile."""
+        (server,) = await self._by_server([slot])
+        async with aclosing(self._take_at(server, {slot: fence}, again)) as slots:
+            async for _, taken in slots:
+                if isinstance(taken, SlotContents):
+                    return taken
+                raise taken
+        raise LogUnavailable(f"slot {slot} was released, or taken anew, while it was read")
+
+    async def apart(self, slots: Iterable[int]) -> list[list[int]]:
+        """In groups of which each is at one server. Raises RedisUnreachable."""
+        return [[number for number, _ in group] for group in (await self._by_server(slots)).values()]
+
+    async def take_all(
+        self, fences: Mapping[int, str]
+    ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | Spoilt]]:
+        """As `take`, many slots a round trip, those first that have little. A slot may be written to from when it is
+        yielded; one that is released meanwhile, and was ours before, isn't. Raises RedisUnreachable or LogUnavailable:
+        what wasn't yielded must be taken again."""
+        for server, group in (await self._by_server(fences)).items():
+            slots = self._take_at(server, {number: fences[number] for number, _ in group}, again=False)
+            async with server.reading, aclosing(slots):
+                async for taken in slots:
+                    yield taken
+
+    async def _take_at(
+        self, server: _Server, fences: Mapping[int, str], again: bool
+    ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | Spoilt]]:
+        await self._move_here(server, fences)
+        async with server.turn:
+            taken_now = [(n, fence.encode()) for n, fence in fences.items() if not again or self._is_ours(n, fence)]
+            slots = [self._suspended(number, fence, server) for number, fence in taken_now]
+            ours = {state.number: self._slots.get(state.number) for state in slots}
+            answers = await self._fence(server, slots) if slots else []
+        owned: dict[SlotKeys, SlotQueue] = {}
+        for state, refused in zip(slots, answers, strict=True):
+            if refused is None:
+                owned[state.keys] = state
+            else:
+                if isinstance(refused, StoreFenced):
+                    self.release(state.number)
+                yield state.number, refused
+        async with aclosing(read_slots(server.link, list(owned))) as reading:
+            async for keys, taken in reading:
+                state = owned[keys]
+                if self._slots.get(state.number) is not ours[state.number]:
+                    continue
+                if isinstance(taken, SlotContents):
+                    self._slots[state.number] = state
+                    state.writable = True
+                    self._enqueue(state)
+                yield state.number, taken
+
+    def release(self, slot: int) -> None:
+        """This core doesn't own the slot any more: what waits is let go, barriers get False."""
+        state = self._slots.pop(slot, None)
+        if state is None:
+            return
+        self._suspend(state)
+        for batch in state.batches:
+            self._let_go(state, batch)
+            _answer(batch, durable=False)
+
+    def _is_ours(self, number: int, fence: str) -> bool:
+        state = self._slots.get(number)
+        return state is not None and state.fence == fence.encode()
+
+    def _suspended(self, number: int, fence: bytes, server: _Server) -> SlotQueue:
+        """The slot, not written while it is taken. If it is ours by this fence, what waits for it goes on waiting."""
+        state = self._slots.get(number)
+        if state is not None and state.fence == fence:
+            self._suspend(state)
+            return state
+        self.release(number)
+        return SlotQueue(number, fence, server)
+
+    async def _move_here(self, server: _Server, slots: Iterable[int]) -> None:
+        """Of slots that were at another server nothing is under way there any more."""
+        for number in slots:
+            state = self._slots.get(number)
+            if state is not None and state.line is not server:
+                async with cast(_Server, state.line).turn:
+                    self._move(state, server)
+
+    async def _fence(self, server: _Server, slots: list[SlotQueue]) -> list[StoreFenced | Spoilt | None]:
+        """Set our fence for each, and say where a higher one is."""
+        number = next(self._numbers)
+        takes = [(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots]
+        await self._links.connect(server.link, slots[0].keys.text)
+        replies = await server.link.write(takes, repeats_write=True)
+        answers: list[StoreFenced | Spoilt | None] = []
+        for state, reply in zip(slots, replies, strict=True):
+            if not isinstance(reply, ResponseError):
+                state.before, state.after = b"%b %d" % (state.fence, number), b""
+                answers.append(None)
+            elif str(reply).startswith("FENCED "):
+                answers.append(StoreFenced(str(reply)[7:]))
+            elif is_spoilt(reply):
+                answers.append(Spoilt(f"{state.keys.text}: {reply}"))
+            else:
+                raise LogUnavailable(f"slot {state.number}: Redis: {reply}")
+        return answers
+
+    # --- servers ------------------------------------------------------------------------------------------------------
+
+    def _server_of(self, keys: SlotKeys) -> _Server:
+        """As was last looked up."""
+        link = self._links.find(keys.text)
+        server = self._servers.get(link)
+        if server is None:
+            server = self._servers[link] = _Server(link)
+            self._parts += 1
+            if self._is_running:
+                self._run_at(server)
+        return server
+
+    def _run_at(self, server: _Server) -> None:
+        server.tasks = [
+            tasks.vital(self._run(server), "home-store"),
+            tasks.vital(self._watch(server), "home-store-watch"),
+        ]
+
+    async def _by_server(self, slots: Iterable[int]) -> dict[_Server, list[tuple[int, SlotKeys]]]:
+        """A connection that is lost is asked about: another server may have what it had."""
+        keys = [(number, SlotKeys(number)) for number in slots]
+        if not all(self._links.find(of_slot.text).connected for _, of_slot in keys):
+            await self._links.look_up()
+        groups: dict[_Server, list[tuple[int, SlotKeys]]] = {}
+        for number, of_slot in keys:
+            groups.setdefault(self._server_of(of_slot), []).append((number, of_slot))
+        return groups
+
+    async def _still_at(self, server: _Server, slots: list[SlotQueue]) -> list[SlotQueue]:
+        """Those of the slots that the server has, connected to it; others go to theirs. Raises RedisUnreachable."""
+        if server.link.connected or not slots:
+            return slots
+        await self._links.look_up()
+        for state in (*slots, *server.queue.values()):
+            if (there := self._server_of(state.keys)) is not server and self._slots.get(state.number) is state:
+                self._move(state, there)
+        here = [state for state in slots if state.line is server]
+        if here:
+            await self._links.connect(server.link, here[0].keys.text)
+        return here
+
+    # --- committing ---------------------------------------------------------------------------------------------------
+
+    async def _run(self, server: _Server) -> None:
+        retry_s = bounds.LOG_RETRY_MIN_S
+        trouble = Retrying(log, asyncio.get_running_loop().time)
+        while True:
+            await server.has_work.wait()
+            server.has_work.clear()
+            while server.queue:
+                try:
+                    async with server.turn:
+                        await self._commit(server, server.take_turn())
+                    trouble.worked()
+                    retry_s = bounds.LOG_RETRY_MIN_S
+                except LogError as error:
+                    self.retries += 1
+                    trouble.failed("sessions wait to be durable: %s", error)
+                    await asyncio.sleep(retry_s)
+                    retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+                except Exception:  # all sessions at this server would wait for ever
+                    log.exception("a turn of the store failed; its slots come again")
+                    await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
+
+    async def _commit(self, server: _Server, turn: list[SlotQueue]) -> None:
+        """Raises LogError, for those whose batch must be sent again; they are queued."""
+        try:
+            if here := await self._still_at(server, turn):
+                await self._write(server, here)
+        finally:
+            for state in turn:
+                if self._slots.get(state.number) is state:
+                    self._enqueue(state)
+
+    async def _write(self, server: _Server, group: list[SlotQueue]) -> None:
+        for state in group:
+            state.after = state.after or b"%b %d" % (state.fence, next(self._numbers))
+        function = WRITE_FULL if server.is_full else WRITE
+        replies = await server.link.write(
+            [state.batches[0].call(function, state.keys, state.before, state.after) for state in group],
+            repeats_write=True,
+        )
+        failure = ""
+        for state, reply in zip(group, replies, strict=True):
+            if self._slots.get(state.number) is not state:
+                continue  # released meanwhile
+            if isinstance(reply, ResponseError):
+                failure = self._refused(server, state, reply) or failure
+            else:
+                self._committed(state)
+        if failure:
+            await server.link.close()  # it is prepared anew: its functions may be gone
+            raise LogUnavailable(f"Redis: {failure}")
+
+    def _committed(self, state: SlotQueue) -> None:
+        batch = state.batches.popleft()
+        state.before, state.after = state.after, b""
+        self._let_go(state, batch)
+        self.committed_bytes += batch.size
+        cast(_Server, state.line).room.wrote(batch.size)
+        self.commits += 1
+        _answer(batch, durable=True)
+
+    def _refused(self, server: _Server, state: SlotQueue, error: ResponseError) -> str:
+        """The error, if it is none that we know what to do about."""
+        text = str(error)
+        if text.startswith("FENCED"):
+            self.release(state.number)
+            _tell(self.on_fenced, state.number)
+        elif text.startswith("LOST") or is_spoilt(error):  # a function that ends amid a batch has written a part of it
+            log.debug("slot %d: Redis lost what it had answered, or can't take it: %s", state.number, text)
+            self._suspend(state)
+            _tell(self.on_lost, state.number)
+        elif isinstance(error, OutOfMemoryError):
+            if not server.is_full:
+                log.error(
+                    "Redis at %s is full (maxmemory): sessions that last take no messages until there is room",
+                    server.link.address,
+                )
+            server.is_full = True
+        else:
+            return text
+        return ""
+
+    # --- watching Redis -----------------------------------------------------------------------------------------------
+
+    async def _watch(self, server: _Server) -> None:
+        """Find out, without a change to write, that Redis was replaced or lost data, or has room again; and how many
+        servers have slots."""
+        while True:
+            await asyncio.sleep(bounds.STORE_WATCH_EVERY_S)
+            self._parts = len({state.line for state in self._slots.values()})
+            try:
+                async with server.turn:
+                    await self._look(server)
+            except LogError:
+                pass  # whoever writes says so
+            except Exception:  # nobody else would find it out
+                log.exception("a look at Redis failed")
+
+    async def _look(self, server: _Server) -> None:
+        """Write a batch without changes: for one slot, or for all if the connection is new; ask how full it is."""
+        slots = [state for state in self._slots.values() if state.line is server]
+        sure = [state for state in await self._still_at(server, slots) if state.writable and not state.after]
+        if not sure:
+            return
+        looked_at = sure if server.is_unwatched else sure[:1]
+        function = WRITE
+        calls = []
+        for state in looked_at:
+            calls.append(WriteBatch().call(function, state.keys, state.before, state.before))
+            function = WRITE_FULL
+        is_full = False
+        *replies, info = await server.link.pipeline([*calls, (b"INFO", b"memory")])
+        server.room.looked(_memory_of(info))
+        for state, reply in zip(looked_at, replies, strict=True):
+            if isinstance(reply, ResponseError) and self._slots.get(state.number) is state:
+                is_full = is_full or isinstance(reply, OutOfMemoryError)
+                self._refused(server, state, reply)
+        server.is_unwatched = False
+        if server.is_full and not is_full:
+            server.is_full = False
+            log.warning("Redis at %s has room again", server.link.address)
+
+    async def _load_functions(self, link: RedisLink) -> None:
+        try:
+            await link.call("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
+        except OutOfMemoryError:
+            pass  # a Redis that became full has them from before
+        except ResponseError as error:
+            raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
+        self._servers[link].is_unwatched = True
+
+
+def _memory_of(info: object) -> RedisMemory:
+    """Redis may not let us ask: then it says so when it is full."""
+    try:
+        return memory_of(info) if isinstance(info, bytes) else RedisMemory(0, 0)
+    except (KeyError, ValueError):
+        return RedisMemory(0, 0)
+
+
+def _answer(batch: WriteBatch, *, durable: bool) -> None:
+    for done in batch.barriers:
+        _tell(done, durable)
+
+
+def _tell(listener: Callable[[_T], None], what: _T) -> None:
+    """What a listener fails at is its own affair: the next one is told all the same."""
+    try:
+        listener(what)
+    except Exception:
+        log.exception("a listener of the store failed")
+
+
+def _ignore(_: int) -> None:
+    """Nobody asked to be told."""

@@ -1,0 +1,216 @@
+"""The sessions of one node that outlive their connections: found again, left behind, expired; and wills that wait.
+
+Pure: the clock is passed in, what follows is asked of the port. A session that ends with its connection is never kept
+here; it is only taken out of the router. What always holds: `by_id` has each lasting session once, with its connection
+or away; an away session is in the router, so that what is published for it waits; a will that waits belongs to an away
+session, and is published once: when its delay or its session ends, whichever comes first [MQTT-3.1.3-9].
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import AWAY_SESSIONS_MAX, SESSIONS_EXPIRED_PER_TICK_MAX
+from flockmq.mqtt.message import NEVER_EXPIRES, Will
+from flockmq.mqtt.reason import Reason
+from flockmq.protocol.ports import NodePort
+from flockmq.routing.router import Router
+from flockmq.routing.subscription import Subscription
+from flockmq.session.local_session import LocalSession
+
+_NEVER_S: Final = float("inf")
+
+
+@mypyc_attr(acyclic=True)
+class Absence:
+    """A lasting session without a connection. Times are monotonic seconds."""
+
+    __slots__ = ("expires_s", "session", "will", "will_s")
+
+    def __init__(self, session: LocalSession, expires_s: float, will: Will | None, will_s: float) -> None:
+        self.session = session
+        self.expires_s = expires_s
+        self.will = will
+        self.will_s = will_s
+
+    def next_s(self) -> float:
+        """When something is to be done next."""
+        return self.expires_s if self.will is None else min(self.will_s, self.expires_s)
+
+
+class SessionTable:
+    """One per node; `away_max` sessions may be without their clients."""
+
+    def __init__(self, router: Router, port: NodePort, away_max: int = AWAY_SESSIONS_MAX) -> None:
+        self.by_id: dict[bytes, LocalSession] = {}
+        self.away: dict[bytes, Absence] = {}
+        self._router = router
+        self._port = port
+        self._away_max = away_max
+        self._due: list[tuple[float, int, bytes, Absence]] = []
+        self._count = 0
+
+    def open(self, fresh: LocalSession, clean_start: bool) -> tuple[LocalSession, bool]:
+        """The session of a new connection, and whether it was present: the one that is here, or `fresh`, which the
+        CONNECT made [MQTT-3.1.2-4, MQTT-3.1.2-5]. Nobody else is connected to it any more.
+        """
+        client_id = fresh.client_id
+        known = self.find(client_id)
+        if known is None or clean_start:
+            if known is not None:
+                self.end(known)
+            if fresh.expiry_s:
+                self.by_id[client_id] = fresh
+                fresh.opened()
+            return fresh, False
+        self.come_back(known)
+        known.resume(fresh)
+        self._router.reached_anew(known)
+        self._router.counters.sessions_resumed += 1
+        return known, True
+
+    def find(self, client_id: bytes) -> LocalSession | None:
+        """For who comes back: what is due is done first, whether a tick came to it or not."""
+        absence = self.away.get(client_id)
+        if absence is not None and absence.next_s() <= self._router.now_s:
+            self._act(absence, self._router.now_s)
+        return self.by_id.get(client_id)
+
+    def come_back(self, session: LocalSession) -> None:
+        """It isn't away any more; a will that waits is not published."""
+        if self.away.pop(session.client_id, None) is not None:
+            self._router.counters.sessions_away -= 1
+
+    def leave(self, session: LocalSession, will: Will | None, now_s: float) -> bool:
+        """Its connection ended; True if the session lasts. A will without a delay is published at once."""
+        delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
+        if will is not None and delay_s == 0:
+            self._port.publish(will, session)
+            will = None
+        if session.expiry_s == 0:
+            self.end(session)
+            return False
+        session.leave(self._router.away5 if session.sink.protocol_version == 5 else self._router.away4, will)
+        self._router.reached_anew(session)
+        self.by_id[session.client_id] = session
+        self._keep_away(session, will, now_s, now_s + delay_s)
+        return True
+
+    def _keep_away(self, session: LocalSession, will: Will | None, left_s: float, will_s: float) -> None:
+        expires_s = _NEVER_S if session.expiry_s == NEVER_EXPIRES else left_s + session.expiry_s
+        absence = Absence(session, expires_s, will, will_s)
+        self.away[session.client_id] = absence
+        self._router.counters.sessions_away += 1
+        self._schedule(absence)
+        if len(self.away) > self._away_max:
+            self.end(self._first_due().session)
+
+    def restore(self, session: LocalSession, will: Will | None, left_s: float) -> None:
+        """A session that ran elsewhere, and waits for its connection. Its client left at `left_s`, or will have by then
+        if it hasn't come back.
+        """
+        for subscription in session.all_subscriptions():
+            self._router.add(subscription)
+            self._router.began(subscription)
+        self.by_id[session.client_id] = session
+        delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
+        self._keep_away(session, will, left_s, left_s + delay_s)
+
+    def depart(self, session: LocalSession) -> None:
+        """It goes on elsewhere: nothing of it is kept here, and no will is published."""
+        client_id = session.client_id
+        if self.by_id.get(client_id) is session:
+            del self.by_id[client_id]
+            if self.away.pop(client_id, None) is not None:
+                self._router.counters.sessions_away -= 1
+        for subscription in session.all_subscriptions():
+            self._router.remove(subscription)
+            self._router.ended(subscription)
+        session.abandon()
+
+    def end(self, session: LocalSession) -> None:
+        """For good: its subscriptions go; a will that waits is published now."""
+        if self.by_id.get(session.client_id) is session:
+            del self.by_id[session.client_id]
+            absence = self.away.pop(session.client_id, None)
+            if absence is not None:
+                self._router.counters.sessions_away -= 1
+                if absence.will is not None:
+                    self._port.publish(absence.will, session)
+                    absence.will = None
+        unrouted: list[bytes] = []
+        for subscription in session.all_subscriptions():
+            self._drop(subscription, unrouted)
+        session.subscriptions = None
+        self._port.session_ended(session)
+        session.forget()
+        if unrouted:  # behind its end: a session that a crash brings back still has its routes
+            self._port.unrouted(session, unrouted)
+
+    def unsubscribe(self, session: LocalSession, filters: list[bytes]) -> list[int]:
+        """For each filter the reason code of UNSUBACK."""
+        reasons: list[int] = []
+        unrouted: list[bytes] = []
+        for filter in filters:
+            subscription = session.remove_subscription(filter)
+            if subscription is None:
+                reasons.append(Reason.NO_SUBSCRIPTION_EXISTED)
+            else:
+                reasons.append(Reason.SUCCESS)
+                self._drop(subscription, unrouted)
+        if unrouted:
+            self._port.unrouted(session, unrouted)
+        return reasons
+
+    def tick(self, now_s: float) -> None:
+        """Publish wills that are due, end sessions that expired, so many a tick."""
+        for _ in range(SESSIONS_EXPIRED_PER_TICK_MAX):
+            if not self._due or self._due[0][0] > now_s:
+                break
+            _, _, client_id, absence = heappop(self._due)
+            if self.away.get(client_id) is not absence:
+                continue  # it came back, or ended
+            if not self._act(absence, now_s):
+                self._schedule(absence)
+
+    def _act(self, absence: Absence, now_s: float) -> bool:
+        """True: the session expired."""
+        if absence.expires_s <= now_s:
+            self._router.counters.sessions_expired += 1
+            self.end(absence.session)
+            return True
+        if absence.will is not None and absence.will_s <= now_s:
+            self._port.publish(absence.will, absence.session)
+            absence.will = None
+            absence.session.will_published()
+        return False
+
+    def _drop(self, subscription: Subscription, unrouted: list[bytes]) -> None:
+        router = self._router
+        router.remove(subscription)
+        router.ended(subscription)
+        if router.is_unwanted(subscription):
+            unrouted.append(subscription.filter)
+
+    def _first_due(self) -> Absence:
+        """Of the sessions that are away the one with which something is to be done first, or which left first."""
+        due = self._due
+        while due:
+            absence = due[0][3]
+            if self.away.get(absence.session.client_id) is absence:
+                return absence
+            heappop(due)
+        return next(iter(self.away.values()))
+
+    def _schedule(self, absence: Absence) -> None:
+        next_s = absence.next_s()
+        if next_s == _NEVER_S:
+            return
+        if len(self._due) > 2 * len(self.away) + 1024:  # most of them came back long ago
+            self._due = [due for due in self._due if self.away.get(due[2]) is due[3]]
+            heapify(self._due)
+        self._count += 1
+        heappush(self._due, (next_s, self._count, absence.session.client_id, absence))

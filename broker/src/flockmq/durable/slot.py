@@ -1,0 +1,60 @@
+"""One slot that this core holds: how it stands, and what of it can't be read. Pure."""
+
+from __future__ import annotations
+
+from flockmq.delivery.deduplicator import Deduplicator
+from flockmq.durable.due_wills import HASH as WILLS
+from flockmq.durable.due_wills import DueWills
+from flockmq.durable.proxy_sink import SlotJournal
+
+
+class OwnedSlot:
+    """`gained_at`: the epoch at which it became ours, at the latest; `fence` names it in the store. `is_lost`: another
+    core took it, as our own table is about to say. `clients`: whose sessions are here; `unread`: whose can't be
+    restored here, and why; `unread_users`: whose client ids those are, if that can be read. `was_emptied`: Redis lost
+    data while they came. `spoilt`: why the slot can't be read, as it was looked at last, before `looked_at_s`.
+    """
+
+    __slots__ = (
+        "clients", "fence", "gained_at", "is_lost", "journal", "loaded", "looked_at_s", "lost_s", "marks", "number",
+        "spoilt", "unread", "unread_users", "was_emptied", "wills",
+    )  # fmt: skip
+
+    def __init__(self, number: int, gained_at: int, fence: str, journal: SlotJournal, wills: DueWills) -> None:
+        self.number = number
+        self.gained_at = gained_at
+        self.fence = fence
+        self.journal = journal
+        self.wills = wills
+        self.marks = Deduplicator()
+        self.clients: dict[bytes, None] = {}
+        self.unread: dict[bytes, str] = {}
+        self.unread_users: dict[bytes, bytes] = {}
+        self.spoilt = ""
+        self.looked_at_s = 0.0
+        self.loaded = False
+        self.is_lost = False
+        self.lost_s = 0.0
+        self.was_emptied = False
+
+    def is_blank(self) -> bool:
+        return not self.loaded and not self.is_lost
+
+    def unreadable(self) -> str:
+        """What somebody must see to; "": nothing."""
+        if self.spoilt:
+            return f"slot {self.number} of sessions can't be read, its clients wait: {self.spoilt}"
+        if not self.unread:
+            return ""
+        client_id, why = next(iter(self.unread.items()))
+        what = repr(client_id.decode(errors="backslashreplace")) if client_id != WILLS else "a will"
+        number = len(self.unread)
+        if number == 1:
+            return f"a session of slot {self.number} can't be read, and is kept: {what} ({why})"
+        said = f"{number} sessions of slot {self.number} can't be read, and are kept"
+        return f"{said}: {what} ({why}), and {number - 1} more"
+
+    def lose(self, now_s: float) -> None:
+        self.loaded = False
+        self.is_lost = True
+        self.lost_s = now_s

@@ -1,0 +1,64 @@
+"""Sessions here for which more waits than they take, slot by slot: nodes pause whoever publishes to such a slot.
+
+What always holds: `say` hears when a slot's first session is crowded, when its last isn't any more, and now and then
+between, for what a node heard it forgets after CROWDED_KEPT_S. A session that makes no progress, or too little for too
+long, pauses nobody until it has drained (`HomeSink.judge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flockmq.bounds import CROWDED_KEPT_S
+from flockmq.durable.proxy_sink import ProxySink
+from flockmq.durable.session import DurableSession
+from flockmq.routing.sink import CONGESTED
+from flockmq.routing.slots import slot_of
+
+
+class SlotCongestion:
+    """One per core. `session_of` knows the session of a sink while that is its way to the client."""
+
+    def __init__(
+        self, session_of: Callable[[ProxySink], DurableSession | None], say: Callable[[int, bool], None]
+    ) -> None:
+        self._session_of = session_of
+        self._say = say
+        self._slots: dict[int, dict[ProxySink, None]] = {}
+        self._said_s = 0.0
+
+    def __len__(self) -> int:
+        """Sessions whose publishers are paused."""
+        return sum(map(len, self._slots.values()))
+
+    def flow_changed(self, sink: ProxySink) -> None:
+        if sink.flow == CONGESTED:
+            slot = slot_of(sink.client_id)
+            crowded = self._slots.setdefault(slot, {})
+            crowded[sink] = None
+            if len(crowded) == 1:
+                self._say(slot, True)
+        else:
+            self.gone(sink)
+
+    def gone(self, sink: ProxySink) -> None:
+        """It flows, lags, or is nobody's way any more."""
+        slot = slot_of(sink.client_id)
+        crowded = self._slots.get(slot)
+        if crowded is not None and sink in crowded:
+            del crowded[sink]
+            if not crowded:
+                del self._slots[slot]
+                self._say(slot, False)
+
+    def beat(self, now_s: float) -> None:
+        for sink in [sink for crowded in self._slots.values() for sink in crowded]:
+            session = self._session_of(sink)
+            if session is None:
+                self.gone(sink)
+            else:
+                sink.judge(session.is_held_up())
+        if now_s - self._said_s >= CROWDED_KEPT_S / 4:
+            self._said_s = now_s
+            for slot in self._slots:
+                self._say(slot, True)

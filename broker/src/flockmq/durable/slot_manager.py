@@ -1,0 +1,534 @@
+"""The slots that this core holds, with the sessions of each: taken over, used, let go of.
+
+Their sessions live in a router of their own (`DurableRouter`) and in `SessionTable`, as the clients' of a node do; all
+of them that lasts is mirrored in the store. What always holds:
+- A slot is used when it was taken in the store, behind this core's fence, and all its sessions are here.
+- A session that can't be read stays as it is in Redis, and an alarm says so, until it is deleted. Of a slot that can't
+  be read that goes for the whole slot.
+- A slot that another core took is let go of: its sessions stop here at once, and go on there. They leave the router in
+  slices; if the slot comes back before they are all out, it is taken when they are.
+- `view` rises with each slot that came or went, before anything is taken without it or for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from struct import error as StructError
+from typing import Final, Protocol
+
+from flockmq import bounds
+from flockmq.clock import Clock
+from flockmq.delivery.commit_barriers import All, if_durable
+from flockmq.delivery.deduplicator import number_bytes
+from flockmq.durable.departed_sources import DepartedSources
+from flockmq.durable.due_wills import HASH as WILLS
+from flockmq.durable.due_wills import DueWills
+from flockmq.durable.ports import HostPort
+from flockmq.durable.proxy_sink import SlotJournal
+from flockmq.durable.router import DurableRouter
+from flockmq.durable.session import DurableSession, restored
+from flockmq.durable.session_record import USER, Ledger
+from flockmq.durable.session_store import SessionStore, StoreFenced
+from flockmq.durable.session_table import SessionTable
+from flockmq.durable.slot import OwnedSlot
+from flockmq.durable.slot_loader import SlotLoader
+from flockmq.durable.slot_reader import SlotContents, Spoilt
+from flockmq.durable.time_slices import TimeSlices
+from flockmq.logs import Retrying
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.message import StoredMessage, Will
+from flockmq.mqtt.reason import Reason
+from flockmq.protocol.ports import NodePort
+from flockmq.rlog.entry import StreamId
+from flockmq.rlog.errors import LogError
+from flockmq.rlog.retained_authors import author_of
+from flockmq.routing.message_id import node_source
+from flockmq.routing.slots import slot_of
+from flockmq.session.local_session import LocalSession
+from flockmq.session.revoked import drop_waiting
+from flockmq.session_rpc.clean_session_wills import Left
+
+log: Final = logging.getLogger(__name__)
+
+
+class SessionConnections(Protocol):
+    """Those of the sessions, at their nodes."""
+
+    def slot_loaded(self, slot: int) -> None: ...
+
+    def slot_left(self, slot: int) -> None: ...
+
+    def slot_retaken(self, slot: int) -> None:
+        """It wasn't ours for a while, and no node may have seen that it is again."""
+        ...
+
+    def came(self, session: DurableSession, returns_by_s: float) -> None:
+        """A session whose client was connected when its last home put it down; it should be back by then."""
+        ...
+
+    def went(self, session: DurableSession) -> None:
+        """It goes on at another home."""
+        ...
+
+
+class SlotManager:
+    """One per core."""
+
+    def __init__(
+        self,
+        host: HostPort,
+        store: SessionStore,
+        router: DurableRouter,
+        connections: SessionConnections,
+        slices: TimeSlices,
+        clock: Clock,
+    ) -> None:
+        self.router = router
+        self.sessions = SessionTable(router, _Port(self))
+        self.ledger = Ledger(clock.wall() - clock.monotonic())
+        self.slots: dict[int, OwnedSlot] = {}
+        self.view = 0
+        self._clock = clock
+        self._host = host
+        self._store = store
+        self._connections = connections
+        self._unloaded: set[int] = set()
+        """Those among them that aren't `loaded`."""
+        self._leaving: dict[int, OwnedSlot] = {}
+        """Slots that were let go of, some of whose sessions are still in the router."""
+        self._slices = slices
+        self._gained: set[int] = set()
+        self._noticed = False
+        self._stopped = False
+        self._dealt_at = 0
+        self._loading = SlotLoader(store, self._blank, self._take_over, host.changed, clock.monotonic)
+        self._trouble = Retrying(log, clock.monotonic)
+        self._rewriting: dict[asyncio.Task[None], None] = {}
+        self._strangers = DepartedSources()
+        self._sealing = False
+        self._noted: dict[str, list[int]] = {}
+        store.on_fenced = self._fenced
+        store.on_lost = self._data_lost
+
+    async def stop(self) -> None:
+        """Nothing is taken any more."""
+        self._stopped = True
+        await self._loading.stop()
+        for task in self._rewriting:
+            task.cancel()
+        await asyncio.gather(*self._rewriting, return_exceptions=True)
+
+    async def durable(self) -> None:
+        """Returns when all that was put is durable, or never will be."""
+        self.seal()
+        done = asyncio.Event()
+        waits = All(len(self.slots) + 1, lambda _: done.set())
+        for slot in self.slots:
+            self._store.barrier(slot, waits.one)
+        waits.one(True)
+        await done.wait()
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def now(self) -> None:
+        """What follows happens now."""
+        self.router.now_s = self._clock.monotonic()
+        self.ledger.wall_offset_s = self._clock.wall() - self.router.now_s
+
+    def seal(self) -> None:
+        """What was put is to be durable."""
+        self._sealing = False
+        self.ledger.seal()
+
+    def settle(self, slot: int, then: Callable[[], None]) -> None:
+        """Call `then` when all that was put for the slot is durable."""
+        self._store.barrier(slot, partial(if_durable, then))
+
+    def _unsealed(self) -> None:
+        if not self._sealing:
+            self._sealing = True
+            self._host.soon(self.seal)
+
+    # --- which are ours -----------------------------------------------------------------------------------------------
+
+    def own(self, slot: int) -> None:
+        self._gained.add(slot)
+        self._notice()
+
+    def disown(self, slot: int) -> None:
+        """At once: whatever it would still do here would be refused."""
+        self._gained.discard(slot)
+        self._let_go(slot)
+        self._notice()
+
+    def has_loaded(self, slot: int) -> bool:
+        held = self.slots.get(slot)
+        return held is not None and held.loaded
+
+    def holds(self, session: DurableSession) -> bool:
+        """It runs here, and isn't on its way out, nor another core's already."""
+        held = self.slots.get(session.journal.slot)
+        return held is not None and held.journal is session.journal and not held.is_lost
+
+    def epoch(self) -> int:
+        return self._dealt_at if self._noticed else self._host.slots_epoch()
+
+    def is_loading(self) -> bool:
+        return self.is_changing() or bool(self._unloaded)
+
+    def is_changing(self) -> bool:
+        """A slot was let go, or lost, which isn't in the view yet: what is taken without it must not be accepted."""
+        return self._noticed or self._stopped or any(self.slots[number].is_lost for number in self._unloaded)
+
+    def unloaded(self) -> set[int]:
+        """Slots whose sessions aren't here yet."""
+        return self._unloaded.copy()
+
+    def _notice(self) -> None:
+        if not self._noticed:
+            self._noticed = True
+            self._host.soon(self._deal)
+
+    def _deal(self) -> None:
+        """With the changes of slots that were noticed amid an entry of the log, when it is applied."""
+        self._noticed = False
+        self._dealt_at = self.view = self._host.slots_epoch()
+        place = StreamId(self._dealt_at >> 48, self._dealt_at & (1 << 48) - 1)
+        for slot in self._gained:
+            journal = SlotJournal(slot, self._store, self._unsealed, self._host.flush_soon)
+            wills = DueWills(journal, self.ledger, self._host.publish, self._host.has_authors)
+            self.slots[slot] = OwnedSlot(slot, self._dealt_at, f"{place} {self._host.incarnation}", journal, wills)
+            self._unloaded.add(slot)
+        self._gained.clear()
+        self._loading.look()
+        self._host.changed()
+
+    # --- taking over --------------------------------------------------------------------------------------------------
+
+    def _blank(self) -> dict[int, str]:
+        """Slots to be taken now, and their fences."""
+        slots, now_s = self.slots, self._clock.monotonic()
+        return {
+            number: slots[number].fence
+            for number in self._unloaded
+            if number not in self._leaving and slots[number].is_blank() and slots[number].looked_at_s <= now_s
+        }
+
+    async def _take_over(self, number: int, fence: str, taken: SlotContents | StoreFenced | Spoilt) -> None:
+        slot = self.slots.get(number)
+        if slot is None:  # another core's meanwhile
+            self._store.release(number)
+        elif slot.fence != fence or number in self._leaving:
+            return  # it went and came back meanwhile: it is taken once more
+        elif isinstance(taken, StoreFenced):
+            self._note("another core took them before their sessions were here", number)
+            slot.lose(self._clock.monotonic())
+        elif isinstance(taken, Spoilt):
+            slot.looked_at_s = self._clock.monotonic() + bounds.SLOT_SPOILT_RETRY_S
+            self._spoil(slot, str(taken))
+        elif not slot.loaded and await self._load(slot, taken) and not slot.is_lost:
+            slot.loaded = True
+            slot.spoilt = ""
+            self._unloaded.discard(number)
+            if slot.was_emptied:
+                self._data_lost(number)
+            self._connections.slot_loaded(number)
+            self._host.alarm(number, slot.unreadable())
+
+    def _spoil(self, slot: OwnedSlot, why: str) -> None:
+        if why != slot.spoilt:
+            log.error("slot %d of sessions can't be read; it is looked at again: %s", slot.number, why)
+            slot.spoilt = why
+            self._host.alarm(slot.number, slot.unreadable())
+
+    async def _load(self, slot: OwnedSlot, taken: SlotContents) -> bool:
+        """Its sessions, as they were when their last home put them down; False: it went while they came."""
+        self.now()
+        for source in slot.marks.restore(taken.marks):
+            self._store.unmark(slot.number, source)
+        self._strangers.found(slot.marks.strangers(self._sources_of_members()), self.router.now_s)
+        slot.unread.update(taken.unread)
+        for client_id, fields in taken.sessions.items():
+            if client_id in self.sessions.by_id:
+                continue  # taken again after Redis lost data: what is here is newer
+            try:
+                if client_id == WILLS:
+                    slot.wills.restore(fields, self.router.now_s)
+                else:
+                    self._restore(slot, client_id, fields)
+            except (ValueError, IndexError, StructError, PacketError) as error:
+                self._cannot_read(slot, client_id, fields, str(error) or repr(error))
+            except Exception as error:  # the others, and the other slots, have no part in it
+                log.exception("the session of %r can't be restored", client_id)
+                self._cannot_read(slot, client_id, fields, repr(error))
+            if self._clock.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
+                self.seal()
+                await asyncio.sleep(0)
+                self.now()
+                if self.slots.get(slot.number) is not slot:
+                    return False
+        self.seal()
+        for client_id, why in slot.unread.items():
+            log.error("the session of %r can't be restored, it is left in Redis: %s", client_id, why)
+        return True
+
+    def _restore(self, slot: OwnedSlot, client_id: bytes, fields: dict[bytes, bytes]) -> None:
+        session = restored(slot.journal, self.ledger, client_id, fields, self.router, self._host.limits)
+        meta = session.meta
+        now_s = self.router.now_s
+        left_s = self.ledger.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
+        if meta.will is not None:  # of a connection of before
+            meta.will.message.author = author_of(client_id, self._host.floor(slot.number), is_will=True)
+        session.usage = self._host.usage(session.user)
+        self.sessions.restore(session, meta.will, left_s)
+        session.count_in()
+        slot.clients[client_id] = None
+        if not meta.left_ms:
+            self._connections.came(session, left_s)
+        subscriptions = session.all_subscriptions()
+        self._host.came_with(slot.number, client_id, [subscription.filter for subscription in subscriptions])
+        if owed := [subscription for subscription in subscriptions if session.is_owed(subscription.filter)]:
+            self._host.owe(owed, saw_all=False)
+
+    # --- letting go ---------------------------------------------------------------------------------------------------
+
+    def _let_go(self, number: int) -> None:
+        slot = self.slots.pop(number, None)
+        if slot is None:
+            return
+        self._unloaded.discard(number)
+        self._host.alarm(number, "", is_ours=False)
+        self._store.release(number)
+        self._connections.slot_left(number)
+        slot.wills.let_go()
+        self.router.give_up_shared(number)
+        slot.journal.close()
+        self._host.slot_gone(number)
+        if number not in self._leaving:  # else it was never taken
+            self._leaving[number] = slot
+            self._slices.add(self._departures(slot))
+
+    def _departures(self, slot: OwnedSlot) -> Iterator[Callable[[], None]]:
+        while slot.clients:
+            session = self.sessions.by_id.get(slot.clients.popitem()[0])
+            if isinstance(session, DurableSession):
+                yield partial(self.depart, session)
+        del self._leaving[slot.number]
+        self._loading.look()
+
+    def depart(self, session: DurableSession) -> None:
+        """Of a slot that was let go of."""
+        self._connections.went(session)
+        self.sessions.depart(session)
+
+    def tick(self) -> None:
+        """Publish wills that are due, end sessions that expired; of sessions on their way out that is for another home,
+        which may be behind in it for as long as they are here.
+        """
+        if not self._leaving:
+            self.sessions.tick(self.router.now_s)
+        self._loading.look()
+        self._take_what_is_lost_and_ours()
+
+    def _take_what_is_lost_and_ours(self) -> None:
+        """Another core took it, and our own table says still that it is ours: it was given back in entries of the log
+        that were skipped with a bootstrap. Where our table is only behind, our fence is the lower one: nothing changes.
+        """
+        since_s = self.router.now_s - bounds.SLOT_LOST_MAX_S
+        for number in list(self._unloaded):
+            slot = self.slots[number]
+            if slot.is_lost and slot.lost_s <= since_s:
+                self.disown(number)
+                self.own(number)
+                self._connections.slot_retaken(number)
+
+    def _sessions_of(self, slot: OwnedSlot) -> list[DurableSession]:
+        sessions = [self.sessions.by_id.get(client_id) for client_id in slot.clients]
+        return [session for session in sessions if isinstance(session, DurableSession)]
+
+    def _fenced(self, number: int) -> None:
+        """Another core took it, as this core's own table is about to say: until then nothing is taken for any slot, or
+        letters for this one would be accepted, and be nowhere.
+        """
+        slot = self.slots.get(number)
+        if slot is not None and not slot.is_lost:
+            self._note("another core took them, what they have here stops", number)
+            slot.lose(self._clock.monotonic())
+            self._unloaded.add(number)
+
+    # --- Redis lost data ----------------------------------------------------------------------------------------------
+
+    def _data_lost(self, number: int) -> None:
+        """Redis hasn't what it had acknowledged: take the slot again, and write what is here anew."""
+        slot = self.slots.get(number)
+        if slot is not None and not slot.loaded:
+            slot.was_emptied = True
+        elif slot is not None:
+            slot.was_emptied = False
+            self._note("Redis lost what it had of their sessions, or a part; it is written anew from memory", number)
+            task = asyncio.ensure_future(self._take_again(slot))
+            self._rewriting[task] = None
+            task.add_done_callback(self._rewriting.pop)
+
+    async def _take_again(self, slot: OwnedSlot) -> None:
+        retry_s = bounds.LOG_RETRY_MIN_S
+        while self.slots.get(slot.number) is slot and not slot.is_lost:
+            try:
+                taken = await self._store.take(slot.number, slot.fence, again=True)
+                self._trouble.worked()
+                if self.slots.get(slot.number) is slot:  # else its sessions left, and are no more here to be compared
+                    self._write_again(slot, taken)
+                    if slot.spoilt:
+                        slot.spoilt = ""
+                        self._host.alarm(slot.number, slot.unreadable())
+                return
+            except StoreFenced:
+                if self.slots.get(slot.number) is slot:
+                    self._fenced(slot.number)
+                return
+            except Spoilt as spoilt:
+                if self.slots.get(slot.number) is slot:
+                    self._spoil(slot, str(spoilt))
+                await asyncio.sleep(bounds.SLOT_SPOILT_RETRY_S)
+            except LogError as error:
+                self._trouble.failed("slots of sessions that Redis lost wait for it: %s", error)
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+            except Exception:  # nothing of the slot would be durable any more
+                log.exception("slot %d of sessions could not be taken again, trying on", slot.number)
+                await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
+
+    def _write_again(self, slot: OwnedSlot, taken: SlotContents) -> None:
+        self._store.begin_anew(slot.number)
+        here = self._sessions_of(slot)
+        known = {session.client_id for session in here} | slot.unread.keys()
+        for client_id in [client_id for client_id in (*taken.sessions, *taken.unread) if client_id not in known]:
+            self._store.drop(slot.number, client_id)
+        for session in here:
+            session.write_again()
+        slot.wills.write_again()
+        for source, number in slot.marks.items():
+            self._store.mark(slot.number, source, number_bytes(number))
+        self.seal()
+
+    # --- sessions that can't be read ----------------------------------------------------------------------------------
+
+    def _cannot_read(self, slot: OwnedSlot, client_id: bytes, fields: dict[bytes, bytes], why: str) -> None:
+        slot.unread[client_id] = why
+        if USER in fields:
+            slot.unread_users[client_id] = fields[USER]
+
+    def is_unread(self, client_id: bytes, slot: int) -> bool:
+        """Redis has a session of this client that can't be restored here."""
+        held = self.slots.get(slot)
+        return held is not None and client_id in held.unread
+
+    def may_drop_unread(self, client_id: bytes, slot: int, user: bytes | None) -> bool:
+        """It is this user's, or client ids are nobody's (None). Where it can't be read whose it is, it is no user's."""
+        return user is None or self.slots[slot].unread_users.get(client_id) == user
+
+    def why_unread(self, client_id: bytes) -> str:
+        """Empty: nothing of this client is kept that can't be restored."""
+        held = self.slots.get(slot_of(client_id))
+        return "" if held is None else held.unread.get(client_id, "")
+
+    def drop_unread(self, client_id: bytes, slot: int) -> bool:
+        """Its client, or an operator, wants it no more. Returns whether there was one."""
+        held = self.slots.get(slot)
+        if held is None or held.unread.pop(client_id, None) is None:
+            return False
+        held.unread_users.pop(client_id, None)
+        held.journal.drop(client_id)
+        self._host.alarm(slot, held.unreadable())
+        return True
+
+    # --- marks of nodes that went -------------------------------------------------------------------------------------
+
+    def node_gone(self, incarnation: str) -> None:
+        self._strangers.went(node_source(incarnation), self.router.now_s)
+
+    def forget_strangers(self) -> None:
+        """Nodes that went long enough ago; those that are back aren't any."""
+        if due := self._strangers.take_due(self.router.now_s):
+            members = self._sources_of_members()
+            for source in due:
+                if source not in members:
+                    self._forget(source)
+
+    def _sources_of_members(self) -> set[bytes]:
+        return {node_source(member) for member in self._host.members()}
+
+    def _forget(self, source: bytes) -> None:
+        for slot in self.slots.values():
+            if slot.loaded and slot.marks.forget(source):
+                self._store.unmark(slot.number, source)
+
+    # --- notes --------------------------------------------------------------------------------------------------------
+
+    def _note(self, what: str, slot: int) -> None:
+        """One line for all slots that it happens to at once."""
+        if not self._noted:
+            self._host.soon(self._tell_noted)
+        self._noted.setdefault(what, []).append(slot)
+
+    def _tell_noted(self) -> None:
+        noted, self._noted = self._noted, {}
+        for what, slots in noted.items():
+            log.warning("%d slots of sessions, the first of them %d: %s", len(slots), slots[0], what)
+
+    # --- what ends ----------------------------------------------------------------------------------------------------
+
+    def published(self, will: Will, session: DurableSession) -> None:
+        if self.holds(session):
+            will.message.origin = session.will_origin()
+            left = Left(session.client_id, session.user, will)
+            self.slots[session.journal.slot].wills.publish(left, self.router.now_s)
+
+    def unwanted(self, session: DurableSession, filters: list[bytes]) -> None:
+        slot = session.journal.slot
+        self.settle(slot, partial(self._host.unrouted_slot, slot, session.client_id, filters))
+
+    def revoke(self, session: DurableSession, filters: list[bytes]) -> list[int]:
+        """These subscriptions end, and what waits by them alone: first, for that isn't judged again once they are gone.
+        Returns the reason codes of UNSUBACK."""
+        dropped, left = drop_waiting(session, filters)
+        self.router.counters.dropped_revoked += dropped
+        reasons = self.sessions.unsubscribe(session, filters)
+        self.router.counters.subscriptions_revoked += reasons.count(Reason.SUCCESS)
+        self._redispatch(session, left)
+        return reasons
+
+    def _redispatch(self, session: DurableSession, left: list[StoredMessage]) -> None:
+        """Behind what was put for the session: else it may go on elsewhere."""
+        if left:
+            redispatch = partial(if_durable, partial(self.router.shared.redispatch, left))
+            self._host.soon(partial(session.journal.barrier, redispatch))
+
+    def ended(self, session: DurableSession) -> None:
+        slot = self.slots.get(session.journal.slot)
+        if slot is not None:
+            slot.clients.pop(session.client_id, None)
+        self._redispatch(session, self.router.shared.left_by(session))
+        self._host.session_ended(session)
+
+
+class _Port(NodePort):
+    """What `SessionTable` asks of its node."""
+
+    def __init__(self, holding: SlotManager) -> None:
+        self._holding = holding
+
+    def publish(self, will: Will, session: LocalSession) -> None:
+        assert isinstance(session, DurableSession)
+        self._holding.published(will, session)
+
+    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
+        assert isinstance(session, DurableSession)
+        self._holding.unwanted(session, filters)
+
+    def session_ended(self, session: LocalSession) -> None:
+        assert isinstance(session, DurableSession)
+        self._holding.ended(session)

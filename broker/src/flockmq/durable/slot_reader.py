@@ -1,0 +1,179 @@
+"""What a slot has in Redis, read by its owner once nobody else can write it: in pieces, many keys a round trip.
+
+What always holds: slots that have little come first, and what was read and isn't taken over is bounded; a slot with
+more than is read for it at a time is put back, and read later with fewer others. A key of a wrong type spoils its
+session, or, where it is the slot's own, the slot; others come all the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from redis.exceptions import ResponseError
+
+from flockmq import bounds
+from flockmq.durable.write_batch import SlotKeys
+from flockmq.redis.link import RedisLink, Reply
+from flockmq.rlog.errors import LogUnavailable
+
+START: Final = b"0"
+_GROWTH: Final = 8
+_FIELDS_FIRST: Final = 4
+"""Of a session, before it is known how large they are."""
+
+
+@dataclass(slots=True)
+class SlotContents:
+    """What a slot has. Client id -> field -> value; source of messages -> its mark; client id -> why its session can't
+    be read.
+    """
+
+    sessions: dict[bytes, dict[bytes, bytes]] = field(default_factory=dict)
+    marks: dict[bytes, bytes] = field(default_factory=dict)
+    unread: dict[bytes, str] = field(default_factory=dict)
+
+
+class Spoilt(Exception):
+    """What Redis has of a slot can't be read, or written; the text names the key, and says why."""
+
+
+def is_spoilt(error: ResponseError) -> bool:
+    """Of a key that has a wrong type, alone or within a function."""
+    return "WRONGTYPE" in str(error)
+
+
+async def read_slots(
+    link: RedisLink, slots: Sequence[SlotKeys]
+) -> AsyncGenerator[tuple[SlotKeys, SlotContents | Spoilt]]:
+    """Of slots that one server has. Raises RedisUnreachable, LogUnavailable."""
+    waiting, budget = deque(slots), bounds.STORE_SLOT_SMALL_BYTES
+    while waiting:
+        later: deque[SlotKeys] = deque()
+        together = max(1, min(bounds.STORE_TAKE_SLOTS, bounds.STORE_READ_MAX_BYTES // budget))
+        while waiting:
+            some = [_Slot(waiting.popleft()) for _ in range(min(len(waiting), together))]
+            async for slot in _read(link, some, budget if together > 1 else 0):
+                if slot.is_large:
+                    later.append(slot.keys)
+                else:
+                    yield slot.keys, slot.outcome()
+        waiting, budget = later, budget * _GROWTH
+
+
+class _Scan:
+    """One key, read by a cursor. Members may come twice while Redis rehashes."""
+
+    __slots__ = ("command", "cursor", "error", "fields", "found", "key")
+
+    def __init__(self, command: bytes, key: bytes, fields: int) -> None:
+        """`fields`: how many are asked for at first."""
+        self.command = command
+        self.key = key
+        self.cursor = START
+        self.fields = fields
+        self.found: list[bytes] = []
+        self.error = ""
+
+    def pairs(self) -> dict[bytes, bytes]:
+        fields = iter(self.found)
+        return dict(zip(fields, fields, strict=True))
+
+    def take(self, reply: Reply | ResponseError) -> int:
+        """A page; how many bytes. Raises LogUnavailable."""
+        match reply:
+            case [bytes(cursor), list(found)]:
+                self.cursor = cursor
+                self.found += cast(list[bytes], found)  # members, fields and values
+                size = sum(map(len, cast(list[bytes], found)))
+                room = bounds.STORE_READ_BYTES // 4 // max(1, size // self.fields)
+                self.fields = max(1, min(8 * self.fields, room, bounds.STORE_READ_FIELDS))
+                return size
+            case ResponseError() if is_spoilt(reply):
+                self.error = f"{self.key!r}: {reply}"
+                self.cursor = START
+                return 0
+        raise LogUnavailable(f"{self.key!r} can't be read: {reply!r}")
+
+
+class _Slot:
+    """A slot that is being read: first which sessions it has, and its marks, then those."""
+
+    __slots__ = ("ids", "is_large", "keys", "marks", "sessions", "size", "under_way")
+
+    def __init__(self, keys: SlotKeys) -> None:
+        self.keys = keys
+        self.ids = _Scan(b"SSCAN", keys.ids, bounds.STORE_READ_FIELDS)
+        self.marks = _Scan(b"HSCAN", keys.marks, bounds.STORE_READ_FIELDS)
+        self.sessions: dict[bytes, _Scan] | None = None
+        self.under_way = 2
+        """Scans that aren't complete."""
+        self.size = 0
+        self.is_large = False
+
+    def next_scans(self) -> list[_Scan]:
+        """What is to be read behind what is complete: nothing, when all of it is."""
+        if self.sessions is not None or self.ids.error or self.marks.error:
+            return []
+        prefix = self.keys.sessions
+        self.sessions = {client_id: _Scan(b"HSCAN", prefix + client_id, _FIELDS_FIRST) for client_id in self.ids.found}
+        return list(self.sessions.values())
+
+    def outcome(self) -> SlotContents | Spoilt:
+        if error := self.ids.error or self.marks.error:
+            return Spoilt(error)
+        scans = (self.sessions or {}).items()
+        return SlotContents(
+            {client_id: scan.pairs() for client_id, scan in scans if not scan.error},
+            self.marks.pairs(),
+            {client_id: scan.error for client_id, scan in scans if scan.error},
+        )
+
+
+async def _read(link: RedisLink, slots: Sequence[_Slot], budget: int) -> AsyncGenerator[_Slot]:
+    """Each when it is complete, or `is_large`: it has more bytes than `budget`; 0: none has."""
+    heads = deque((slot, scan) for slot in slots for scan in (slot.ids, slot.marks))
+    sessions: deque[tuple[_Slot, _Scan]] = deque()
+    for waiting, keys in ((heads, bounds.STORE_READ_KEYS), (sessions, bounds.STORE_READ_KEYS // 8)):
+        async for slot in _read_all(link, waiting, keys, budget):
+            if slot.is_large or not (scans := slot.next_scans()):
+                yield slot
+            else:
+                slot.under_way = len(scans)
+                sessions.extend((slot, scan) for scan in scans)
+
+
+async def _read_all(
+    link: RedisLink, waiting: deque[tuple[_Slot, _Scan]], keys: int, budget: int
+) -> AsyncGenerator[_Slot]:
+    """Slots whose scans are complete, or that are large. `keys`: in one round trip, at first."""
+    while waiting:
+        some = list(_first(waiting, keys))
+        replies = await link.pipeline([(s.command, s.key, s.cursor, b"COUNT", s.fields) for _, s in some])
+        came = 0
+        for (slot, scan), reply in zip(some, replies, strict=True):
+            size = scan.take(reply)
+            came += size
+            slot.size += size
+            if slot.is_large:
+                continue
+            if scan.cursor != START:
+                waiting.append((slot, scan))
+            else:
+                slot.under_way -= 1
+            slot.is_large = 0 < budget < slot.size
+            if slot.is_large or slot.under_way == 0:
+                yield slot
+        room = keys * bounds.STORE_READ_BYTES // max(1, came)
+        keys = max(1, min(2 * keys, room, bounds.STORE_READ_KEYS))
+
+
+def _first(waiting: deque[tuple[_Slot, _Scan]], count: int) -> Iterator[tuple[_Slot, _Scan]]:
+    """Taken out; not those of slots that were put back."""
+    while waiting and count:
+        slot, scan = waiting.popleft()
+        if not slot.is_large:
+            count -= 1
+            yield slot, scan

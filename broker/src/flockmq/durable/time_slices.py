@@ -1,0 +1,47 @@
+"""Work on many sessions, a slice a turn of the event loop: what is added is done in its order, to its end."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from flockmq import bounds
+from flockmq.clock import Clock
+
+log: Final = logging.getLogger(__name__)
+
+
+class TimeSlices:
+    """`soon` runs a call after this turn."""
+
+    def __init__(self, soon: Callable[[Callable[[], None]], object], clock: Clock) -> None:
+        self._soon = soon
+        self._clock = clock
+        self._work: deque[Iterator[Callable[[], None]]] = deque()
+
+    def add(self, steps: Iterator[Callable[[], None]]) -> None:
+        """Each step is a session's part, which may fail alone. It begins after this turn."""
+        if not self._work:
+            self._soon(self._go_on)
+        self._work.append(steps)
+
+    def stop(self) -> None:
+        self._work.clear()
+
+    def _go_on(self) -> None:
+        ends_s = self._clock.monotonic() + bounds.HOME_TURN_MAX_S
+        while self._work:
+            step = next(self._work[0], None)
+            if step is None:
+                self._work.popleft()
+                continue
+            try:
+                step()
+            except Exception:  # the other sessions have no part in it
+                log.exception("a session could not be dealt with")
+            if self._clock.monotonic() >= ends_s:
+                break
+        if self._work:
+            self._soon(self._go_on)

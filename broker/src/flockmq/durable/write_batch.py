@@ -1,0 +1,153 @@
+"""Changes of one slot's sessions that become durable together, as one call of a Redis function. Pure.
+
+What always holds: of all changes of one field the last one counts, and dropping a session takes its changes along. Puts
+and deletes are absolute and a batch is atomic, so their order within it doesn't matter. A session is listed among its
+slot's when its field META is put: whoever begins one puts that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from itertools import chain
+from typing import Final, cast
+
+from mypy_extensions import mypyc_attr
+
+from flockmq import bounds
+from flockmq.redis.link import Argument
+
+Done = Callable[[bool], None]
+Fields = dict[bytes, bytes | None]
+"""Field -> value; None: the field is deleted."""
+
+META: Final = b"m"
+
+GOES_ON: Final = b"K"
+BEGINS: Final = b"B"
+ENDS: Final = b"E"
+BEGINS_ANEW: Final = b"R"
+
+
+class SlotKeys:
+    """The keys of a slot in Redis; they share the hash tag `{sN}`."""
+
+    __slots__ = ("fence", "ids", "marks", "sessions", "text")
+
+    def __init__(self, slot: int) -> None:
+        prefix = b"flockmq:{s%d}:" % slot
+        self.fence = prefix + b"fence"
+        self.ids = prefix + b"ids"
+        self.marks = prefix + b"marks"
+        self.sessions = prefix + b"c:"
+        """What a client id is appended to."""
+        self.text = self.fence.decode()
+
+
+class WriteBatch:
+    """A session's changes are put into `sessions`, the marks' into `marks`. `size`: bytes that were handed in."""
+
+    __slots__ = ("_dropped", "barriers", "marks", "sessions", "size")
+
+    def __init__(self) -> None:
+        self.sessions: dict[bytes, Fields] = {}
+        self.marks: Fields = {}
+        self.barriers: list[Done] = []
+        self.size = 0
+        self._dropped: set[bytes] = set()
+
+    def drop(self, client_id: bytes) -> None:
+        """End the session; what is put for it from here on begins another."""
+        self.sessions[client_id] = {}
+        self._dropped.add(client_id)
+
+    def drops(self, client_id: bytes) -> bool:
+        """It ends a session of this client."""
+        return client_id in self._dropped
+
+    def call(self, function: bytes, keys: SlotKeys, before: bytes, after: bytes) -> list[Argument]:
+        """The command that makes this batch durable, if the fence is `before`, and leaves the fence `after`."""
+        hashes: list[Argument] = []
+        arguments: list[Argument] = [before, after]
+        for client_id, fields in self.sessions.items():
+            hashes.append(keys.sessions + client_id)
+            arguments.append(self._verb(client_id, fields))
+            _extend(arguments, fields)
+        if self.marks:
+            hashes.append(keys.marks)
+            arguments.append(GOES_ON)
+            _extend(arguments, self.marks)
+        return [b"FCALL", function, 2 + len(hashes), keys.fence, keys.ids, *hashes, *arguments]
+
+    def _verb(self, client_id: bytes, fields: Fields) -> bytes:
+        if client_id in self._dropped:
+            return BEGINS_ANEW if META in fields else ENDS
+        return BEGINS if META in fields else GOES_ON
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ServerQueue:
+    """The slots at one server. `queue`: those that have something to be written, in the order in which they came;
+    `waiting_bytes`: all that waits at them.
+    """
+
+    def __init__(self) -> None:
+        self.queue: dict[int, SlotQueue] = {}
+        self.waiting_bytes: int = 0
+
+    def arrived(self) -> None:
+        """A slot came into `queue`."""
+        raise NotImplementedError(type(self).__name__)
+
+
+class SlotQueue:
+    """A slot that this core owns. Its batches wait in their order; the first one is `sealed` when it was sent."""
+
+    __slots__ = (
+        "after",
+        "batches",
+        "before",
+        "fence",
+        "is_amid_letter",
+        "keys",
+        "line",
+        "number",
+        "queued",
+        "writable",
+    )
+
+    def __init__(self, number: int, fence: bytes, line: ServerQueue) -> None:
+        self.number = number
+        self.keys = SlotKeys(number)
+        self.fence = fence
+        self.line = line
+        self.before = b""
+        """What Redis must have as the fence."""
+        self.after = b""
+        """What the first batch leaves as the fence; empty: it wasn't sent yet, and may still grow."""
+        self.batches: deque[WriteBatch] = deque()
+        self.is_amid_letter = False
+        """What is put goes into the batch in which the letter began."""
+        self.queued = False
+        self.writable = False
+
+    def open_batch(self) -> WriteBatch:
+        """The batch that takes what is put now."""
+        batches = self.batches
+        most = bounds.STORE_LETTER_MAX_BYTES if self.is_amid_letter else bounds.STORE_BATCH_MAX_BYTES
+        if not batches or (self.after and len(batches) == 1) or batches[-1].size >= most:
+            batches.append(WriteBatch())
+        return batches[-1]
+
+
+def _extend(arguments: list[Argument], fields: Fields) -> None:
+    """How many arguments are put and how many fields deleted, then both."""
+    deletes = [field for field, value in fields.items() if value is None]
+    arguments += 2 * (len(fields) - len(deletes)), len(deletes)
+    if deletes:
+        for field, value in fields.items():
+            if value is not None:
+                arguments += field, value
+        arguments += deletes
+    else:
+        arguments.extend(chain.from_iterable(cast(dict[bytes, bytes], fields).items()))

@@ -1,0 +1,181 @@
+"""Connection and lag events on their way to the nightly report: best effort, bounded, shed first.
+
+Every node gathers; cores append to one Redis stream a kind, other nodes hand theirs to a core. What can't be handed
+over at a flush is lost and counted: no client ever waits for an event.
+
+What always holds: a stream takes no more of Redis' memory than EVENTS_STREAM_MAX_BYTES, or its share of it, and what
+cores append between two looks at it, EVENTS_LOOK_BYTES each. A core looks at its first append, too: it may have
+appended before it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from flockmq import bounds
+from flockmq.logs import Retrying
+from flockmq.membership.link import Link
+from flockmq.redis.link import RedisLink, RedisLinks, RedisUnreachable
+from flockmq.redis.memory import share_of
+
+log: Final = logging.getLogger(__name__)
+
+KINDS: Final = ("connections", "lag")
+NOTE: Final = "events"
+Event = Sequence[object]
+
+AWAY: Final = "away"
+"""There was no core, or no Redis, to hand it to, or it was refused."""
+NO_ROOM: Final = "no_room"
+"""Too much waited on this core."""
+STREAM_FULL: Final = "stream_full"
+"""The oldest of a stream went."""
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_note: Final[msgspec.msgpack.Decoder[tuple[str, bytes]]] = msgspec.msgpack.Decoder(tuple[str, bytes])
+
+
+class EventBuffer:
+    """What happened since the last flush."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        """Events that found no room."""
+        self._waiting: dict[str, list[Event]] = {kind: [] for kind in KINDS}
+
+    def add(self, kind: str, events: Sequence[Event]) -> None:
+        """Raises KeyError for a kind that isn't one of KINDS."""
+        waiting = self._waiting[kind]
+        room = bounds.EVENTS_MAX - len(waiting)
+        if len(events) > room:
+            self.dropped += len(events) - room
+            events = events[:room]
+        waiting.extend(events)
+
+    def take(self) -> list[tuple[str, bytes]]:
+        """(kind, msgpack array of at most EVENTS_ENTRY_MAX events) of all that waits."""
+        taken: list[tuple[str, bytes]] = []
+        for kind, waiting in self._waiting.items():
+            for start in range(0, len(waiting), bounds.EVENTS_ENTRY_MAX):
+                taken.append((kind, _encode(waiting[start : start + bounds.EVENTS_ENTRY_MAX])))
+            waiting.clear()
+        return taken
+
+
+class EventRelay:
+    """From the buffer to Redis: on a core directly (`redis` is set), elsewhere by way of a core."""
+
+    def __init__(self, choose_core: Callable[[], Link | None], now_s: Callable[[], float]) -> None:
+        self.buffer = EventBuffer()
+        self.redis: RedisLinks | None = None
+        self.lost_bytes: Counter[str] = Counter(dict.fromkeys((AWAY, NO_ROOM, STREAM_FULL), 0))
+        self._choose_core = choose_core
+        self._came: deque[tuple[str, bytes]] = deque()
+        self._redis_bytes = 0
+        self._away = Retrying(log, now_s)
+        self._unlooked_bytes = dict.fromkeys(KINDS, bounds.EVENTS_LOOK_BYTES)
+        """Appended to each stream since it was looked at."""
+
+    def limit(self, redis_bytes: int) -> None:
+        """How much memory Redis has; 0: no bound is known."""
+        self._redis_bytes = redis_bytes
+
+    @property
+    def _stream_max_bytes(self) -> int:
+        return share_of(self._redis_bytes, bounds.EVENTS_STREAM_MAX_BYTES)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(bounds.EVENTS_FLUSH_S)
+            await self.flush()
+
+    def leave(self) -> None:
+        """This node says goodbye: what it can't hand over any more is nothing to look at."""
+        self._away.leave()
+
+    async def flush(self) -> None:
+        """Hand over what waits; what can't be is lost."""
+        taken = self.buffer.take()
+        if self.redis is not None:
+            taken.extend(self._came)
+            self._came.clear()
+            await self._append_all(self.redis, taken)
+        elif (core := self._choose_core()) is not None:
+            for note in taken:
+                core.note(NOTE, _encode(note))
+        else:
+            self._lose(AWAY, taken)
+
+    def came(self, incarnation: str, body: bytes) -> None:
+        """Another node's events, for this core. Raises msgspec.MsgspecError."""
+        kind, encoded = _note.decode(body)
+        if kind in KINDS:
+            self._came.append((kind, encoded))
+            if len(self._came) > bounds.EVENTS_NOTES_MAX:
+                self._lose(NO_ROOM, [self._came.popleft()])
+
+    async def _append_all(self, redis: RedisLinks, taken: Sequence[tuple[str, bytes]]) -> None:
+        """Where Redis is away nobody waits for it more than once, least of all a node that stops."""
+        for count, (kind, encoded) in enumerate(taken):
+            try:
+                link = await redis.of(stream_of(kind))
+                await link.call("XADD", stream_of(kind), "*", "events", encoded)
+            except RedisUnreachable as error:
+                self._away.failed("events for the report are lost, as flockmq_events_lost_bytes says: %s", error)
+                self._lose(AWAY, taken[count:])
+                return
+            except Exception as error:
+                log.warning("%d bytes of %s events were lost: %s", len(encoded), kind, error)
+                self._lose(AWAY, [(kind, encoded)])
+                continue
+            self._away.worked()
+            self._unlooked_bytes[kind] += len(encoded)
+            if self._unlooked_bytes[kind] >= min(bounds.EVENTS_LOOK_BYTES, self._stream_max_bytes // 8):
+                await self._look(link, kind)
+
+    async def _look(self, link: RedisLink, kind: str) -> None:
+        """Cut a stream that is above its bound, the oldest entries first. What fails is done at the next flush."""
+        try:
+            went_bytes = await _cut(link, stream_of(kind), self._stream_max_bytes)
+        except Exception as error:
+            self._away.failed("nobody knows how much of Redis' memory %s events take: %s", kind, error)
+            return
+        self._unlooked_bytes[kind] = 0
+        if went_bytes:
+            self.lost_bytes[STREAM_FULL] += went_bytes
+            log.warning(
+                "%s events took more of Redis' memory than they may: the oldest %d bytes went", kind, went_bytes
+            )
+
+    def _lose(self, why: str, batches: Sequence[tuple[str, bytes]]) -> None:
+        self.lost_bytes[why] += sum(len(encoded) for _, encoded in batches)
+
+
+async def _cut(link: RedisLink, stream: str, max_bytes: int) -> int:
+    """To nine tenths of the bound: how many bytes went. Entries are of any size, so it is measured again."""
+    was_bytes = used_bytes = await _used_bytes(link, stream)
+    while used_bytes > max_bytes:
+        entries = await link.call("XLEN", stream)
+        if not isinstance(entries, int) or entries == 0:
+            break
+        keep = entries * max_bytes * 9 // (used_bytes * 10)
+        await link.call("XTRIM", stream, "MAXLEN", keep)
+        used_bytes = await _used_bytes(link, stream)
+    return was_bytes - used_bytes
+
+
+async def _used_bytes(link: RedisLink, stream: str) -> int:
+    """All of it: by a sample of the oldest entries, which may be small, Redis says a tenth of what it is."""
+    used_bytes = await link.call("MEMORY", "USAGE", stream, "SAMPLES", 0)
+    return used_bytes if isinstance(used_bytes, int) else 0
+
+
+def stream_of(kind: str) -> str:
+    return f"flockmq:events:{kind}"

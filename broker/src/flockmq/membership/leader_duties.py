@@ -1,0 +1,213 @@
+"""What the leader does at each of its beats: purge who is gone, give each slot an owner, raise the cluster's version,
+trim the log, check it, raise an alarm for each node that doesn't reach Redis.
+
+Each duty looks at what is and writes what should be, so a beat that failed half-way, or under another leader, is made
+good by the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Final
+
+from flockmq import bounds
+from flockmq.membership.cluster_version import FIRST, Rollout
+from flockmq.membership.heartbeats import Heartbeats
+from flockmq.membership.members import Members
+from flockmq.membership.reachability import Reachability, condemned, electorate, may_lead, name_of, outvoted
+from flockmq.membership.serving_cores import ServingCores
+from flockmq.membership.slot_assignment import reassign
+from flockmq.rlog.core import Core
+from flockmq.rlog.entry import START
+from flockmq.rlog.rlog import LOST_DATA, Rlog
+from flockmq.rlog.row_dict import RowDict
+from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, SLOTS, VERSIONS, Alarm, Raised
+from flockmq.rlog.term import reached_by_majority
+
+log: Final = logging.getLogger(__name__)
+
+_CUT_OFF: Final = "redis-unreachable/"
+_CUT_OFF_TEXT: Final = (
+    "{} doesn't reach Redis, which other nodes reach: it isn't ready, and owns no slots; "
+    "look at the network between the two"
+)
+
+
+class LeaderDuties:
+    """`cores`: how many cores are configured, 0 for as many as the members' table has. `spoken`: of each linked
+    incarnation the highest cluster version that it speaks."""
+
+    def __init__(
+        self,
+        rlog: Rlog,
+        core: Core,
+        members: Reachability,
+        nodes: Members,
+        slots: Mapping[int, str],
+        beats: Heartbeats,
+        cores: int,
+        rollout: Rollout,
+        spoken: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._rlog = rlog
+        self._core = core
+        self._members = members
+        self._nodes = nodes
+        self._slots = slots
+        self._beats = beats
+        self._configured = cores
+        self._rollout = rollout
+        self._spoken = spoken
+        self._met_older = False
+        self._fence = 0
+        self._serving = ServingCores()
+        self._lost_data_at = -inf
+        """When this core heard that Redis had lost data: by its own clock, for the alarm's is another node's."""
+        alarms: RowDict[str, Alarm] = RowDict(self._alarm_raised, lambda _: None)
+        rlog.on_change(ALARMS.name, alarms)
+        self._trimmed_at = 0.0
+        self._checkpoint_at = 0.0
+
+    def _alarm_raised(self, name: str, _: Alarm) -> None:
+        if name.startswith(LOST_DATA):
+            self._lost_data_at = asyncio.get_running_loop().time()
+
+    def unreachable(self, now: float) -> set[str]:
+        """The members, and others that are registered in the log, that this node can't reach: its vote. A purge that
+        failed half-way leaves such others, and so does a node that ended before it was a member.
+        """
+        replicants = self._nodes.keys() - self._nodes.cores
+        unreachable = self._members.unreachable(replicants, self._other_cores(), now)
+        registered = set[str]().union(*(self._rlog.tables.shards[shard].sequences for shard in SHARDS))
+        return unreachable | self._members.missing(registered - self._nodes.keys() - {self._rlog.incarnation}, now)
+
+    def is_new(self) -> bool:
+        """This core began the cluster's log, and has met no older release since: there is none to go back to."""
+        self._met_older |= any(speaks < self._rollout.newest for speaks in self._spoken().values())
+        return self._core.has_begun(CLUSTER) and not self._met_older
+
+    def voices(self, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> tuple[int, int]:
+        """How many cores this one heard lately, itself included, and how many there are."""
+        heard = [core for core in self._other_cores() if self._beats.is_heard(core, now, within_s)]
+        return 1 + len(heard), electorate(self._configured, {*self._nodes.cores, self._rlog.incarnation})
+
+    def may_lead(self, now: float) -> bool:
+        return may_lead(*self.voices(now))
+
+    def is_outvoted(self, incarnation: str, now: float) -> bool:
+        """Whether a majority of the cores can't reach it."""
+        mine = self.unreachable(now) & {incarnation}
+        return bool(mine and outvoted(mine, self._votes(now), self.voices(now)[1]))
+
+    async def run(self, now: float, fence: int) -> None:
+        """One beat of the leader with this fence. Raises LogError; what is left is done at the next."""
+        if fence != self._fence:
+            self._fence = fence
+            self._rollout.begin()
+        purged = await self._purge(now, fence)
+        self._serving.look(now, {node: self._hears_redis(node) for node in self._nodes if node not in purged})
+        await self._assign_slots(now, purged)
+        await self._raise_version(now)
+        await self._tell_who_is_cut_off()
+        if now - self._trimmed_at > bounds.TRIM_EVERY_S:
+            self._trimmed_at = now
+            await self._trim(now, fence)
+        if now - self._checkpoint_at > bounds.LOG_CHECKPOINT_EVERY_S:
+            self._checkpoint_at = now
+            for shard in SHARDS:
+                await self._core.checkpoint(shard, fence)
+
+    async def _purge(self, now: float, fence: int) -> set[str]:
+        mine = self.unreachable(now)
+        gone = {incarnation for incarnation in mine & self._nodes.keys() if self._members.is_gone(incarnation)}
+        purged = condemned(mine, gone, self._votes(now), self.voices(now)[1])
+        for incarnation in sorted(purged):
+            self._say(incarnation, incarnation in gone)
+            await self._core.purge(incarnation, fence)
+        return purged
+
+    def _say(self, incarnation: str, is_gone: bool) -> None:
+        if self._members.has_left(incarnation):
+            log.info("purging %s: it left", incarnation)
+        elif is_gone:
+            log.info("purging %s: it was started anew", incarnation)
+        else:
+            log.warning("purging %s: it can't be reached", incarnation)
+
+    async def _assign_slots(self, now: float, purged: set[str]) -> None:
+        """A core that is unreachable but isn't purged keeps what it has: its link may be back in a moment. So does one
+        that Redis is away for, for a while; if it is so for all that are there, it is no matter who has them. While
+        homes write anew what Redis lost, no slot leaves one that can: the next one would find nothing."""
+        owners = set(self._slots.values())
+        there = [
+            core for core in self._other_cores() if core not in purged and (core in owners or self._is_linked(core))
+        ]
+        draining = {core for core in there if self._beats.of(core).draining}
+        if self._rlog.incarnation in self._nodes:
+            there.append(self._rlog.incarnation)
+            if self._beats.is_draining:
+                draining.add(self._rlog.incarnation)
+        staying = [core for core in there if core not in draining] or there
+        able = [core for core in staying if not self._serving.is_deaf(core)] or staying
+        unable = {core for core in there if self._serving.is_unable(core)}
+        keeping = [core for core in staying if core not in unable]
+        moves = reassign(self._slots, able, bounds.SLOTS, keeping)
+        if now - self._lost_data_at < bounds.SLOTS_WRITTEN_ANEW_S:
+            writing = {core for core in there if core not in unable}
+            moves = {slot: owner for slot, owner in moves.items() if self._slots.get(slot) not in writing}
+        if moves:
+            log.info("%d slots of client ids go to %s", len(moves), ", ".join(sorted(set(moves.values()))))
+            await self._rlog.write(CLUSTER, [SLOTS.put(slot, owner) for slot, owner in sorted(moves.items())])
+
+    async def _raise_version(self, now: float) -> None:
+        """By a row that no node meets that doesn't speak it."""
+        spoken = self._spoken()
+        cores = [name_of(core) for core in (*self._other_cores(), self._rlog.incarnation)]
+        away = self._nodes.keys() - spoken.keys() - {self._rlog.incarnation}
+        missing = bool(away) or len(set(cores)) < electorate(self._configured, cores)
+        raised = self._rlog.tables.versions.get("cluster")
+        logged = FIRST if raised is None else raised.version  # what this node knows may have been lost with Redis
+        is_new = self.is_new() or any(self._beats.of(core).is_new for core in self._other_cores())
+        version = self._rollout.judge(now, logged, spoken.values(), missing, is_new=is_new)
+        if version:
+            await self._rlog.write(CLUSTER, [VERSIONS.put("cluster", Raised(version))])
+
+    async def _tell_who_is_cut_off(self) -> None:
+        """An alarm each. It ends, whoever raised it, when that node says that it hears Redis, or is no member."""
+        raised = [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(_CUT_OFF)]
+        deaf = {f"{_CUT_OFF}{name_of(node)}": node for node in self._nodes if self._serving.is_deaf(node)}
+        for name, node in deaf.items():
+            if name not in raised and self._serving.is_unable(node):
+                self._rlog.raise_alarm(name, _CUT_OFF_TEXT.format(name_of(node)))
+        for name in raised:
+            if name not in deaf:
+                await self._rlog.end_alarm(name)
+
+    async def _trim(self, now: float, fence: int) -> None:
+        """Up to what a majority of the cores has on disk, and no bootstrap under way needs."""
+        there_last = sorted(self._other_cores(), key=self._is_linked)
+        others = {name_of(core): self._beats.of(core) for core in there_last}
+        cores = self.voices(now)[1]
+        for shard in SHARDS:
+            places = [self._core.durable(shard), *(said.durable.get(shard, START) for said in others.values())]
+            sending = [said.sending[shard] for said in others.values() if shard in said.sending]
+            await self._core.trim(shard, min([reached_by_majority(places, cores), *sending]), fence)
+
+    def _votes(self, now: float) -> dict[str, tuple[str, ...]]:
+        return {
+            core: self._beats.of(core).unreachable for core in self._other_cores() if self._beats.is_heard(core, now)
+        }
+
+    def _hears_redis(self, node: str) -> bool | None:
+        """As it says itself; None: it doesn't."""
+        return self._rlog.hears_redis() if node == self._rlog.incarnation else self._beats.of(node).hears_redis
+
+    def _other_cores(self) -> list[str]:
+        """The other cores that are members."""
+        return [core for core in self._nodes.cores if core != self._rlog.incarnation]
+
+    def _is_linked(self, incarnation: str) -> bool:
+        return self._members.is_linked(incarnation)

@@ -1,0 +1,166 @@
+"""The leader's lease: one key in Redis, held by at most one core at a time.
+
+A core takes the key when it is free, with a new fence (a number that only grows), and renews it every LEASE_RENEW_S.
+It believes in its lease until LEASE_TTL_S after it *sent* the last renewal that succeeded, by its own monotonic
+clock, so it steps down before Redis gives the key to another; duties that last longer are broken off. A core that was
+restarted takes over the lease of its former self at once. Redis away means no leader, and nothing else.
+
+A core that doesn't hear half of the cores gives the lease back and doesn't run for it. A holder that a majority can't
+reach is deposed before its lease runs out: it hears no majority either, so it doesn't lead any more by its own rule,
+and no majority votes with it meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from redis.exceptions import ResponseError
+
+from flockmq import bounds
+from flockmq.logs import Retrying
+from flockmq.membership.reachability import name_of
+from flockmq.redis.link import RedisLink, Reply
+from flockmq.rlog.errors import LogError
+
+log: Final = logging.getLogger(__name__)
+
+LEASE_KEY: Final = "flockmq:{cluster}:leader"
+FENCE_KEY: Final = "flockmq:{cluster}:leader:fence"
+
+_FULL_OR_NOT: Final = "#!lua flags=allow-oom"
+"""Somebody leads where Redis has no room, too."""
+_TAKE_OR_RENEW: Final = f"""{_FULL_OR_NOT}
+local held = redis.call('GET', KEYS[1])
+local function is_of(name) return held and name ~= '' and string.sub(held, 1, #name) == name end
+if is_of(ARGV[1] .. '|') then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  return held
+end
+if held and not is_of(ARGV[3]) and not is_of(ARGV[4]) then return held end
+local taken = ARGV[1] .. '|' .. redis.call('INCR', KEYS[2])
+redis.call('SET', KEYS[1], taken, 'PX', ARGV[2])
+return taken
+"""
+_RELEASE: Final = f"""{_FULL_OR_NOT}
+if redis.call('GET', KEYS[1]) == ARGV[1] .. '|' .. ARGV[2] then return redis.call('DEL', KEYS[1]) end
+return 0
+"""
+
+
+class Lease:
+    """`fence` is 0 when this node doesn't lead; `holder` is who did when Redis was asked last."""
+
+    def __init__(self, redis: RedisLink, incarnation: str, clock: Callable[[], float]) -> None:
+        self._redis = redis
+        self._incarnation = incarnation
+        self._clock = clock
+        self.holder = ""
+        self._fence = 0
+        self._until = 0.0
+        self._predecessor = f"{name_of(incarnation)}@"
+        """Whose lease is taken over at the first try: this node's own, from before it was restarted."""
+
+    @property
+    def remaining_s(self) -> float:
+        return max(0.0, self._until - self._clock())
+
+    @property
+    def fence(self) -> int:
+        return self._fence if self._clock() < self._until else 0
+
+    async def take_or_renew(self, deposed: str = "") -> int:
+        """The fence, 0 when another core leads. `deposed`: the holder whose lease is no obstacle.
+
+        Raises what the Redis client raises; the lease then runs out.
+        """
+        asked_at = self._clock()
+        ttl_ms = str(int(bounds.LEASE_TTL_S * 1000))
+        obstacle = f"{deposed}|" if deposed else ""
+        answer = await self._eval(_TAKE_OR_RENEW, ttl_ms, self._predecessor, obstacle)
+        if not isinstance(answer, bytes):
+            raise TypeError(f"Redis answered the leader's script with {type(answer).__name__}, not a lease")
+        self.holder, _, fence = answer.decode().rpartition("|")
+        self._predecessor = ""
+        self._fence = int(fence) if self.holder == self._incarnation else 0
+        self._until = asked_at + bounds.LEASE_TTL_S if self._fence else 0.0
+        return self.fence
+
+    async def release(self) -> None:
+        """Let another core lead at once."""
+        fence, self._fence, self._until = self._fence, 0, 0.0
+        if fence:
+            await self._eval(_RELEASE, str(fence))
+
+    async def _eval(self, script: str, *args: str) -> Reply:
+        """A lease counts when it outlives a failover, so it waits for replicas as any write does: who gets it has
+        written it, the first time or again."""
+        call: list[str | int] = ["EVAL", script, 2, LEASE_KEY, FENCE_KEY, self._incarnation, *args]
+        (reply,) = await self._redis.write([call], repeats_write=True)
+        if isinstance(reply, ResponseError):
+            raise reply
+        return reply
+
+
+class LeaderLease:
+    """Runs for the lease and, while it is held, the leader's duties.
+
+    `may_lead`: whether this core isn't in a minority; `is_outvoted`: whether a majority can't reach that incarnation.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        may_lead: Callable[[], bool],
+        is_outvoted: Callable[[str], bool],
+        duties: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.lease = lease
+        self._may_lead = may_lead
+        self._is_outvoted = is_outvoted
+        self._duties = duties
+        self._led = 0
+
+    async def run(self) -> None:
+        """Until cancelled. A duty that fails is logged and tried again at the next beat."""
+        waiting = Retrying(log, asyncio.get_running_loop().time)
+        while True:
+            try:
+                await self._beat()
+                waiting.worked()
+            except (LogError, ResponseError, TimeoutError) as error:
+                why = str(error) or type(error).__name__
+                waiting.failed("the leader's beat failed, next one in %s s: %s", bounds.LEASE_RENEW_S, why)
+            except Exception:
+                log.exception("the leader's beat failed, next one in %s s", bounds.LEASE_RENEW_S)
+            await asyncio.sleep(bounds.LEASE_RENEW_S)
+
+    async def _beat(self) -> None:
+        if not self._may_lead():
+            if self.lease.fence:
+                log.warning("this node hears too few of the cores: it doesn't lead any more")
+                async with asyncio.timeout(bounds.LEASE_TTL_S):
+                    await self.lease.release()
+            self._led = 0
+            return
+        holder = self.lease.holder
+        async with asyncio.timeout(bounds.LEASE_TTL_S):
+            fence = await self.lease.take_or_renew(holder if self._is_outvoted(holder) else "")
+        if fence and fence != self._led:
+            log.info("this node leads the cluster (fence %d)", fence)
+        elif self._led and not fence:
+            log.warning("another core leads the cluster now")
+        self._led = fence
+        if fence:
+            async with asyncio.timeout(self.lease.remaining_s):
+                await self._duties()
+
+    async def release(self) -> None:
+        """Let another core lead at once; best effort."""
+        try:
+            async with asyncio.timeout(1.0):
+                await self.lease.release()
+        except Exception as error:
+            log.info("could not give the lease back, it runs out in %s s: %s", bounds.LEASE_TTL_S, error)

@@ -1,0 +1,532 @@
+"""One connection between two nodes: first the handshake, then frames both ways.
+
+Requests with replies, one-way notes, streams with credit, and runs of messages share it. What always holds:
+- A link tells the peer who this node is now: one whose handshake began as another incarnation doesn't come up.
+- Nothing is believed before the peer proved the cluster key; until then it may cost LINK_GREETING_MAX_BYTES a frame
+  and LINK_HANDSHAKE_MAX_S, no more.
+- It is always read. Control overtakes data: what is written goes through two queues here, and no more than
+  LINK_TRANSPORT_HIGH_BYTES is in the transport, where nothing can be overtaken.
+- All that is queued in one turn of the loop is one write. Frames go by reference: a run of messages is not copied.
+- A goodbye is the last that is said on it. Who says it reads on, and ignores what comes; the peer, which has read
+  everything by then, closes: closed by this end, what the peer still sends would cost it what it hasn't read.
+- When it ends, `LinkOwner.link_down` is called once, and each pending request and stream raises LinkLost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final, Protocol, cast
+
+from flockmq import bounds
+from flockmq.delivery.slot_message import SlotMessage
+from flockmq.membership import frames
+from flockmq.membership.frames import FrameError, FrameReader
+from flockmq.membership.handshake import (
+    HandshakeDialer,
+    HandshakeError,
+    HandshakeListener,
+    Identity,
+    check_role,
+    refusal,
+)
+from flockmq.membership.link_certificates import roles_in
+from flockmq.pem_files import reason
+
+log: Final = logging.getLogger(__name__)
+
+PEER_CLOSED: Final = "the peer closed it"
+"""Without a word."""
+
+
+class LinkLost(ConnectionError):
+    """The link ended before the answer came: it may or may not have been done."""
+
+
+class Refusal(Exception):
+    """The peer answered that it can't or won't. `code` is one word for the program."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class LinkOwner(Protocol):
+    """What a node does with its links. All but the two coroutine makers are called synchronously while reading."""
+
+    incarnation: str
+
+    def link_up(self, link: Link) -> None: ...
+    def link_down(self, link: Link, reason: str) -> None: ...
+    def link_heartbeat(self, link: Link, status: frames.Status) -> None: ...
+    def link_note(self, link: Link, method: str, body: bytes) -> None: ...
+    def link_request(self, link: Link, method: str, body: bytes) -> Awaitable[bytes]: ...
+    def link_stream(self, link: Link, method: str, body: bytes) -> AsyncGenerator[bytes, None]: ...
+    def link_forward(self, link: Link, version: int, chunk: bytes) -> None: ...
+    def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None: ...
+    def link_delivery(self, link: Link, body: bytes) -> None: ...
+    def link_courier(
+        self, link: Link, number: int, epoch: int, letters: list[SlotMessage], size_bytes: int
+    ) -> None: ...
+    def link_taken(self, link: Link, number: int, view: int, stuck: dict[int, int]) -> None: ...
+    def link_resume(self, link: Link, accepted: int) -> None: ...
+    def link_accepted(self, link: Link, number: int) -> None: ...
+    def link_goodbye(self, link: Link) -> None: ...
+    def link_tunnel(
+        self, link: Link, message: frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose
+    ) -> None: ...
+    def link_tunnelled(self, link: Link, tunnel_id: int, chunk: bytes) -> None: ...
+
+
+class Link(asyncio.Protocol):
+    """Made by `dial` or by a listener; in `LinkOwner.link_up` it is authenticated and `peer` is set."""
+
+    def __init__(
+        self, owner: LinkOwner, handshake: HandshakeDialer | HandshakeListener, on_handshake: Callable[[Link], None]
+    ) -> None:
+        self.peer = Identity("", "")
+        self.speaks = 0
+        """The highest cluster version that the peer speaks."""
+        self.address = "?"
+        self.through = ""
+        """The core that passes on what goes over it; "" for a connection of its own."""
+        self.heard_at = 0.0
+        self.answered_at = 0.0
+        """When the peer last said that it hears this node."""
+        self.up_at = 0.0
+        self.used_at = 0.0
+        """When the last message came on it."""
+        self.resumed = False
+        """The peer said what it accepted: numbered messages may go."""
+        self.data_bytes = 0
+        self.control_bytes = 0
+        self.tunnelled_bytes = 0
+        """Of tunnels, that wait here."""
+        self.sent_bytes = 0
+        self.received_bytes = 0
+        self.on_room: Callable[[], None] | None = None
+        """Called when data was written and fewer than PEER_DRAINED_BYTES wait."""
+        self.closed: asyncio.Future[str]
+        """Set to the reason, a sentence, when the link has ended; never an exception."""
+        self.dialled = isinstance(handshake, HandshakeDialer)
+        self.up = False
+        self._owner = owner
+        self._handshake = handshake
+        self._on_handshake = on_handshake
+        self._loop = asyncio.get_running_loop()
+        self.closed = self._loop.create_future()
+        self._reader = FrameReader(bounds.LINK_GREETING_MAX_BYTES)
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+        self._pumping = False
+        self._control: list[bytes] = []
+        self._data: deque[tuple[int, list[bytes]]] = deque()
+        self._tunnelled: deque[tuple[int, list[bytes]]] = deque()
+        self._last_id = 0
+        self._requests: dict[int, asyncio.Future[bytes]] = {}
+        self._readers: dict[int, _StreamReader] = {}
+        self._serving: dict[asyncio.Task[None], None] = {}
+        self._senders: dict[int, _StreamSender] = {}
+        self._deadline: asyncio.TimerHandle | None = None
+        self._why = ""
+        self._leaving = False
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, a sentence; empty while it lives."""
+        return self._why
+
+    @property
+    def is_open(self) -> bool:
+        """It takes what is to be sent: it is up, and neither end is about to end it."""
+        return self.up and not self._why
+
+    # --- asking and telling -----------------------------------------------------------------------------------------
+
+    def note(self, method: str, body: bytes) -> None:
+        """Tell, without an answer. Lost when the link is lost."""
+        self._send_control(frames.control(frames.Note(method, body)))
+
+    def control(self, message: frames.Control) -> None:
+        self._send_control(frames.control(message))
+
+    def send(self, encoded: bytes) -> None:
+        """A control frame that was encoded once for many links."""
+        self._send_control(encoded)
+
+    async def request(self, method: str, body: bytes) -> bytes:
+        """The peer's answer. Raises LinkLost, or Refusal when the peer's handler failed."""
+        if not self.up or len(self._requests) >= bounds.LINK_REQUESTS_MAX:
+            raise LinkLost(self._why or f"{len(self._requests)} requests wait on the link to {self.peer.incarnation}")
+        self._last_id += 1
+        request_id = self._last_id
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+        self._requests[request_id] = answer
+        self._send_control(frames.control(frames.Request(request_id, method, body)))
+        try:
+            return await answer
+        finally:
+            self._requests.pop(request_id, None)
+
+    async def stream(self, method: str, body: bytes) -> AsyncGenerator[bytes, None]:
+        """Items of the peer's stream, at most LINK_STREAM_CREDIT_ITEMS in memory. Raises LinkLost, Refusal."""
+        if not self.up or len(self._readers) >= bounds.LINK_STREAMS_MAX:
+            raise LinkLost(self._why or f"{bounds.LINK_STREAMS_MAX} streams are open on the link")
+        self._last_id += 1
+        stream_id = self._last_id
+        reader = self._readers[stream_id] = _StreamReader()
+        self.control(frames.StreamOpen(stream_id, method, body, bounds.LINK_STREAM_CREDIT_ITEMS))
+        complete = False
+        try:
+            while True:
+                item = await reader.items.get()
+                if isinstance(item, Exception):
+                    complete = True
+                    raise item
+                if item is None:
+                    complete = True
+                    return
+                yield item
+                self.control(frames.StreamCredit(stream_id, 1))
+        finally:
+            self._readers.pop(stream_id, None)
+            if not complete and self.up:
+                self.control(frames.StreamCancel(stream_id))
+
+    def send_data(self, frame: list[bytes], frame_bytes: int) -> None:
+        """Queue one frame of messages: its header and its chunks, taken over by reference."""
+        if not self.is_open:
+            return
+        self._data.append((frame_bytes, frame))
+        self.data_bytes += frame_bytes
+        self._schedule()
+
+    def send_tunnelled(self, frame: list[bytes], frame_bytes: int) -> None:
+        """Queue one frame of a tunnel: these and frames of messages take turns."""
+        if not self.is_open:
+            return
+        self._tunnelled.append((frame_bytes, frame))
+        self.tunnelled_bytes += frame_bytes
+        self._schedule()
+
+    def close(self, reason: str) -> None:
+        """End it, once; `reason` is a sentence for the log."""
+        if not self._why:
+            self._why = reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    def leave(self) -> None:
+        """End it for good: the peer is told, behind all that waits, that this incarnation won't be back, and closes."""
+        self._why = self._why or "this node leaves"
+        if self._transport is not None and not self._transport.is_closing():
+            self._leaving = True
+            self._paused = False
+            self._pump(all_of_it=True)
+            self._transport.write(frames.control(frames.Goodbye()))
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def _send_control(self, encoded: bytes) -> None:
+        if not self.is_open:
+            return
+        self._control.append(encoded)
+        self.control_bytes += len(encoded)
+        if self.control_bytes > bounds.LINK_CONTROL_MAX_BYTES:
+            self.close(f"it left {self.control_bytes} bytes of control frames unread")
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._pumping and not self._paused:
+            self._pumping = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self, all_of_it: bool = False) -> None:
+        self._pumping = False
+        transport = self._transport
+        while transport is not None and not transport.is_closing() and not self._paused:
+            batch = self._control
+            self._control, self.control_bytes = [], 0
+            room = bounds.LINK_TRANSPORT_HIGH_BYTES
+            while (self._data or self._tunnelled) and (room > 0 or all_of_it):
+                if self._data:
+                    frame_bytes, frame = self._data.popleft()
+                    batch.extend(frame)
+                    room -= frame_bytes
+                    self.data_bytes -= frame_bytes
+                if self._tunnelled:
+                    frame_bytes, frame = self._tunnelled.popleft()
+                    batch.extend(frame)
+                    room -= frame_bytes
+                    self.tunnelled_bytes -= frame_bytes
+            if not batch:
+                return
+            self.sent_bytes += sum(map(len, batch))
+            transport.writelines(batch)
+            if room < bounds.LINK_TRANSPORT_HIGH_BYTES and self.on_room and self.data_bytes < bounds.PEER_DRAINED_BYTES:
+                self.on_room()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._pump()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """By TLS, once its handshake is over."""
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        transport.set_write_buffer_limits(high=bounds.LINK_TRANSPORT_HIGH_BYTES)
+        peername = transport.get_extra_info("peername")
+        self.through = transport.get_extra_info("through") or ""
+        self.address = f"{peername[0]}:{peername[1]}" if peername else f"through {self.through}"
+        self._deadline = self._loop.call_later(
+            bounds.LINK_HANDSHAKE_MAX_S, self.close, f"no handshake within {bounds.LINK_HANDSHAKE_MAX_S} s"
+        )
+        if isinstance(self._handshake, HandshakeDialer):
+            transport.write(self._handshake.hello())
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._loop.time()
+        self.received_bytes += len(data)
+        try:
+            for kind, body in self._reader.feed(data):
+                if self._leaving:
+                    self._await_goodbye(kind, body)
+                elif self._why:
+                    return
+                elif self.up:
+                    self._receive(kind, body)
+                else:
+                    self._greet(kind, body)
+        except HandshakeError as error:
+            self._refuse(str(error))
+        except FrameError as error:
+            self._refuse(f"it sent {error}") if not self.up else self.close(f"it sent {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = self._why or (because(exc) if exc else PEER_CLOSED)
+        self._why = reason
+        if self._deadline is not None:
+            self._deadline.cancel()
+        was_up, self.up = self.up, False
+        self._transport = None
+        self._data.clear()
+        self._tunnelled.clear()
+        self._control.clear()
+        self.data_bytes = self.tunnelled_bytes = self.control_bytes = 0
+        lost = LinkLost(f"link to {self.peer.incarnation or self.address}: {reason}")
+        for answer in self._requests.values():
+            if not answer.done():
+                answer.set_exception(lost)
+        for reader in self._readers.values():
+            reader.items.put_nowait(lost)
+        for task in self._serving:
+            task.cancel()
+        if not self.closed.done():
+            self.closed.set_result(reason)
+        if was_up:
+            self._owner.link_down(self, reason)
+        else:
+            self._on_handshake(self)
+
+    def _refuse(self, reason: str) -> None:
+        if not self._why and self._transport is not None:
+            self._why = reason
+            if not isinstance(self._handshake, HandshakeDialer) or not self._handshake.itself:
+                self._transport.write(refusal(reason))
+            self._transport.close()
+
+    def _greet(self, kind: int, body: bytes) -> None:
+        if kind != frames.GREETING:
+            raise HandshakeError("it doesn't speak the cluster protocol")
+        answer = self._handshake.receive(body)
+        if self._handshake.me.incarnation != self._owner.incarnation:
+            raise HandshakeError(f"this node goes on as {self._owner.incarnation}")
+        assert self._transport is not None
+        if self._handshake.peer is not None:
+            check_role(self._handshake.peer, self._roles_shown())
+        if answer:
+            self._transport.write(answer)
+        if self._handshake.peer is not None:
+            self.peer, self.speaks = self._handshake.peer, self._handshake.newest
+            self._reader.max_body_bytes = bounds.LINK_FRAME_MAX_BYTES
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self.up = True
+            self.up_at = self.answered_at = self.heard_at
+            self._on_handshake(self)
+            self._owner.link_up(self)
+
+    def _roles_shown(self) -> frozenset[str]:
+        """What is known of the peer's roles beside what it says; empty: nothing."""
+        assert self._transport is not None
+        if self.through:
+            role = self._transport.get_extra_info("role")
+            return frozenset((role,) if role else ())
+        return roles_in(self._transport.get_extra_info("peercert"))
+
+    def _await_goodbye(self, kind: int, body: bytes) -> None:
+        """Where both ends leave neither reads what the other said: nobody need wait."""
+        if kind == frames.CONTROL and isinstance(frames.parse_control(body), frames.Goodbye):
+            self.close("it leaves the cluster")
+
+    def _receive(self, kind: int, body: bytes) -> None:
+        if kind == frames.FORWARD:
+            self._owner.link_forward(self, *frames.parse_forward(body))
+        elif kind == frames.NUMBERED:
+            self._owner.link_numbered(self, *frames.parse_numbered(body))
+        elif kind == frames.DELIVERY:
+            self._owner.link_delivery(self, body)
+        elif kind == frames.COURIER:
+            self._owner.link_courier(self, *frames.parse_courier(body), len(body))
+        elif kind == frames.ADDRESSED:
+            self._owner.link_courier(self, *frames.parse_addressed(body), len(body))
+        elif kind == frames.ITEM:
+            stream_id, item = frames.parse_item(body)
+            self._receive_item(stream_id, item)
+        elif kind == frames.TUNNEL:
+            self._owner.link_tunnelled(self, *frames.parse_tunnel(body))
+        elif kind == frames.CONTROL:
+            self._receive_control(frames.parse_control(body))
+        else:
+            raise FrameError(f"a frame of kind {kind}")
+
+    def _receive_control(self, message: frames.Control) -> None:
+        match message:
+            case frames.Heartbeat(status):
+                self.control(_HEARD)
+                self._owner.link_heartbeat(self, status)
+            case frames.Heard():
+                self.answered_at = self.heard_at
+            case frames.Note(method, body):
+                self._owner.link_note(self, method, body)
+            case frames.Accepted(number):
+                self._owner.link_accepted(self, number)
+            case frames.Taken(number, view, stuck):
+                self._owner.link_taken(self, number, view, dict(stuck))
+            case frames.Request(request_id, method, body):
+                self._serve(self._answer(request_id, method, body), request_id)
+            case frames.Reply(request_id, body):
+                if (answer := self._requests.get(request_id)) is not None and not answer.done():
+                    answer.set_result(body)
+            case frames.Failure(request_id, code, text):
+                if (answer := self._requests.get(request_id)) is not None and not answer.done():
+                    answer.set_exception(Refusal(code, text))
+            case frames.Resume(accepted):
+                self._owner.link_resume(self, accepted)
+            case frames.TunnelOpen() | frames.TunnelCredit() | frames.TunnelClose():
+                self._owner.link_tunnel(self, message)
+            case frames.Goodbye():
+                self._owner.link_goodbye(self)
+                self.close("it leaves the cluster")
+            case _:
+                self._receive_stream_control(message)
+
+    # --- streams ----------------------------------------------------------------------------------------------------
+
+    def _receive_item(self, stream_id: int, item: bytes) -> None:
+        if (reader := self._readers.get(stream_id)) is not None:
+            if reader.items.qsize() > bounds.LINK_STREAM_CREDIT_ITEMS:
+                raise FrameError("more items of a stream than it had credit for")
+            reader.items.put_nowait(item)
+
+    def _receive_stream_control(self, message: frames.Control) -> None:
+        match message:
+            case frames.StreamOpen(stream_id, method, body, credit):
+                if stream_id in self._senders:
+                    raise FrameError(f"a second stream {stream_id}")
+                sender = self._senders[stream_id] = _StreamSender(credit)
+                self._serve(self._send_stream(stream_id, sender, method, body), stream_id)
+            case frames.StreamCredit(stream_id, items):
+                if (open_sender := self._senders.get(stream_id)) is not None:
+                    open_sender.grant(items)
+            case frames.StreamEnd(stream_id, code, text):
+                if (reader := self._readers.get(stream_id)) is not None:
+                    reader.items.put_nowait(Refusal(code, text) if code else None)
+            case frames.StreamCancel(stream_id):
+                if (open_sender := self._senders.get(stream_id)) is not None and open_sender.task is not None:
+                    open_sender.task.cancel()
+
+    async def _send_stream(self, stream_id: int, sender: _StreamSender, method: str, body: bytes) -> None:
+        sender.task = asyncio.current_task()
+        items = self._owner.link_stream(self, method, body)
+        code, text = "", ""
+        try:
+            async for item in items:
+                await sender.take_credit()
+                self.send_data([frames.item_header(stream_id, len(item)), item], len(item))
+        except Refusal as refused:
+            code, text = refused.code, str(refused)
+        except Exception as error:
+            log.exception("stream %s for %s failed", method, self.peer.incarnation)
+            code, text = "failed", f"{type(error).__name__}: {error}"
+        finally:
+            del self._senders[stream_id]
+            await items.aclose()
+        self.send_data([frames.control(frames.StreamEnd(stream_id, code, text))], 0)
+
+    # --- serving requests -------------------------------------------------------------------------------------------
+
+    def _serve(self, work: Awaitable[None], request_id: int) -> None:
+        if len(self._serving) >= bounds.LINK_REQUESTS_MAX:
+            raise FrameError(f"more than {bounds.LINK_REQUESTS_MAX} requests at once")
+        task = asyncio.ensure_future(work)
+        self._serving[task] = None
+        task.add_done_callback(self._serving.pop)
+
+    async def _answer(self, request_id: int, method: str, body: bytes) -> None:
+        try:
+            answer = await self._owner.link_request(self, method, body)
+        except Refusal as refused:
+            self.control(frames.Failure(request_id, refused.code, str(refused)))
+        except Exception as error:
+            log.exception("request %s of %s failed", method, self.peer.incarnation)
+            self.control(frames.Failure(request_id, "failed", f"{type(error).__name__}: {error}"))
+        else:
+            self.control(frames.Reply(request_id, answer))
+
+
+_HEARD: Final = frames.Heard()
+
+
+def because(error: BaseException) -> str:
+    """A connection's error, in a few words for the log."""
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {reason(error)}"
+    return str(error) or type(error).__name__
+
+
+class _StreamReader:
+    """Items that came and weren't taken yet; None ends the stream. Bounded by the credit that was given."""
+
+    __slots__ = ("items",)
+
+    def __init__(self) -> None:
+        self.items: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+
+
+class _StreamSender:
+    """How many items the reader has room for."""
+
+    __slots__ = ("_credit", "_waiter", "task")
+
+    def __init__(self, credit: int) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._credit = credit
+        self._waiter = asyncio.Event()
+
+    def grant(self, items: int) -> None:
+        self._credit += items
+        self._waiter.set()
+
+    async def take_credit(self) -> None:
+        while self._credit <= 0:
+            self._waiter.clear()
+            await self._waiter.wait()
+        self._credit -= 1

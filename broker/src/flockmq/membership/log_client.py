@@ -1,0 +1,178 @@
+"""How a node reaches the log on another node: over the link to one core.
+
+`LogClient` stays with one core as long as there is a link to it and it can do what it is asked, so that what it wrote
+first arrives first, or until it is told to move (replicant_balance.py), when nothing is under way. When the link is
+lost, or the core doesn't reach Redis, the caller hears LogUnavailable and its next call goes to another core, if there
+is one: the log knows a repeat by its number. `serve` and `serve_bootstrap` are the other end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from flockmq import bounds
+from flockmq.membership.handshake import Identity
+from flockmq.membership.link import Link, LinkLost, Refusal
+from flockmq.membership.reachability import CORE_ROLES
+from flockmq.rlog.core import Core
+from flockmq.rlog.entry import PURGE, PUT, StreamId, decode_batch, encode_batch
+from flockmq.rlog.errors import LogError, LogUnavailable, LogUntried, from_code
+from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, VERSIONS
+
+REGISTER: Final = "log.register"
+APPEND: Final = "log.append"
+BOOTSTRAP: Final = "log.bootstrap"
+
+
+WRITTEN_BY_CORES: Final = frozenset((SLOTS.number, VERSIONS.number))
+
+
+class Register(msgspec.Struct, array_like=True, frozen=True):
+    shard: str
+    incarnation: str
+
+
+class Append(msgspec.Struct, array_like=True, frozen=True):
+    shard: str
+    incarnation: str
+    first: int
+    transactions: Sequence[bytes]
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_register: Final[msgspec.msgpack.Decoder[Register]] = msgspec.msgpack.Decoder(Register)
+_append: Final[msgspec.msgpack.Decoder[Append]] = msgspec.msgpack.Decoder(Append)
+_stream_id: Final[msgspec.msgpack.Decoder[tuple[int, int]]] = msgspec.msgpack.Decoder(tuple[int, int])
+
+
+class LogClient:
+    """An rlog.port.CorePort. `choose_core(unable)` gives the link to the core with the least weight, if there is one;
+    to the one that was unable to do what it was asked only if there is no other."""
+
+    def __init__(self, choose_core: Callable[[Link | None], Link | None]) -> None:
+        self._choose_core = choose_core
+        self._link: Link | None = None
+        self._unable: Link | None = None
+        self._unable_at = 0.0
+        self._next: Link | None = None
+        self._under_way = 0
+
+    @property
+    def core(self) -> str:
+        """The incarnation of the core that is written through; "" for none."""
+        return self._link.peer.incarnation if self._link is not None and self._link.up else ""
+
+    def move(self, link: Link) -> None:
+        """Write through this core instead, once nothing is under way; not if it was unable a moment ago."""
+        if link is self._unable and asyncio.get_running_loop().time() - self._unable_at < bounds.CORE_UNABLE_S:
+            return
+        self._next = link
+        self._change_over()
+
+    async def register(self, shard: str, incarnation: str) -> StreamId:
+        """Make the incarnation known to the shard. Raises LogError."""
+        return await self._ask(REGISTER, _encode(Register(shard, incarnation)))
+
+    async def append(self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]) -> StreamId:
+        """The Stream ID of the last transaction. Raises LogError; LogUnavailable when no core answers."""
+        return await self._ask(APPEND, _encode(Append(shard, incarnation, first, transactions)))
+
+    async def bootstrap(self, shard: str) -> AsyncGenerator[bytes, None]:
+        """The slices of a core's copy of a shard. Raises LogError."""
+        link = await self._core()
+        try:
+            async for piece in link.stream(BOOTSTRAP, shard.encode()):
+                yield piece
+        except LinkLost as error:
+            raise LogUnavailable(str(error)) from None
+        except Refusal as refused:
+            raise self._refused(link, refused) from None
+
+    async def _ask(self, method: str, body: bytes) -> StreamId:
+        link = await self._core()
+        self._under_way += 1
+        try:
+            return StreamId(*_stream_id.decode(await link.request(method, body)))
+        except LinkLost as error:
+            raise LogUnavailable(str(error)) from None
+        except Refusal as refused:
+            raise self._refused(link, refused) from None
+        finally:
+            self._under_way -= 1
+            self._change_over()
+
+    def _refused(self, link: Link, refused: Refusal) -> LogError:
+        """Another core may reach what this one doesn't."""
+        error = from_code(refused.code, str(refused))
+        if isinstance(error, LogUnavailable) and self._link is link:
+            self._link, self._unable, self._unable_at = None, link, asyncio.get_running_loop().time()
+        return error
+
+    def _change_over(self) -> None:
+        if self._next is not None and self._under_way == 0:
+            self._link, self._next = self._next, None
+
+    async def _core(self) -> Link:
+        """Raises LogUnavailable when there is none within CORE_WAIT_MAX_S."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + bounds.CORE_WAIT_MAX_S
+        while self._link is None or not self._link.up:
+            self._link = self._choose_core(self._unable)
+            if self._link is None:
+                if loop.time() >= deadline:
+                    raise LogUntried("no core of the cluster is linked to this node")
+                await asyncio.sleep(bounds.CORE_RETRY_S)
+        return self._link
+
+
+def check_replicants(append: Append) -> None:
+    """A replicant joins as one, moves no slots, raises no version and purges nobody. Raises Refusal."""
+    if append.shard != CLUSTER:
+        return
+    for _, _, runs in decode_batch(encode_batch(append.transactions)):
+        for table, kind, _, _, values in runs:
+            joining = values if (table, kind) == (NODES.number, PUT) else ()
+            joins_as_core = any(NODES.decode(value).role in CORE_ROLES for value in joining)
+            if kind == PURGE or table in WRITTEN_BY_CORES or joins_as_core:
+                raise Refusal("refused", "a replicant doesn't write what is cores' to write")
+
+
+async def serve(
+    core: Core,
+    method: str,
+    body: bytes,
+    peer: Identity,
+    note_head: Callable[[str, StreamId], None],
+    is_untried_known: Callable[[], bool],
+) -> bytes:
+    """Answers a `REGISTER` or `APPEND` request; `note_head` hears how far the log reaches by it; `is_untried_known`:
+    all nodes know the code of LogUntried. Raises Refusal."""
+    try:
+        if method == REGISTER:
+            registering = _register.decode(body)
+            return _encode(await core.register(registering.shard, registering.incarnation))
+        append = _append.decode(body)
+        if peer.role not in CORE_ROLES:
+            check_replicants(append)
+        appended = await core.append(append.shard, append.incarnation, append.first, append.transactions)
+        note_head(append.shard, appended)
+        return _encode(appended)
+    except LogUntried as error:
+        raise Refusal(error.code if is_untried_known() else LogUnavailable.code, str(error)) from None
+    except LogError as error:
+        raise Refusal(error.code, str(error)) from None
+    except msgspec.MsgspecError as error:
+        raise Refusal("corrupt", str(error)) from None
+
+
+async def serve_bootstrap(core: Core, body: bytes) -> AsyncGenerator[bytes, None]:
+    """Answers a `BOOTSTRAP` stream. Raises Refusal."""
+    try:
+        async for piece in core.bootstrap(body.decode(errors="replace")):
+            yield piece
+    except LogError as error:
+        raise Refusal(error.code, str(error)) from None

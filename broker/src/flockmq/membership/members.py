@@ -1,0 +1,34 @@
+"""The members of the cluster, as this node's tables have them."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from flockmq.membership.reachability import CORE_ROLES
+from flockmq.rlog.row_dict import RowDict
+from flockmq.rlog.shards import NodeInfo
+
+
+class Members(RowDict[str, NodeInfo]):
+    """By incarnation."""
+
+    _cores: tuple[str, ...] | None = None
+    """Asked for many times a second, and seldom others."""
+
+    @property
+    def cores(self) -> tuple[str, ...]:
+        if self._cores is None:
+            self._cores = tuple(incarnation for incarnation, info in self.items() if info.role in CORE_ROLES)
+        return self._cores
+
+    def put(self, key: str, value: NodeInfo, old: NodeInfo | None) -> None:
+        self._cores = None
+        super().put(key, value, old)
+
+    def delete(self, key: str, old: NodeInfo) -> None:
+        self._cores = None
+        super().delete(key, old)
+
+    def swap(self, fresh: Self) -> None:
+        self._cores = None
+        super().swap(fresh)

@@ -1,0 +1,415 @@
+"""Keeps this node linked: listens, and dials the addresses it is told, again and again.
+
+Seeds are names of cores; each may resolve to many addresses and is resolved every SEED_RESOLVE_S. Other targets come
+and go with `want` and `release`. An address whose node is linked already, by whoever dialled, is left alone. Strangers
+on the listening port cost themselves only: at most LINK_HANDSHAKES_MAX unproven connections are kept, the oldest goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final, Literal, NamedTuple, TypedDict
+
+from flockmq import bounds, tasks
+from flockmq.entropy import SYSTEM, Entropy
+from flockmq.logs import Retrying
+from flockmq.membership.cluster_version import ClusterVersion
+from flockmq.membership.handshake import HandshakeDialer, HandshakeListener, Identity
+from flockmq.membership.link import PEER_CLOSED, Link, LinkOwner, because
+from flockmq.membership.link_certificates import LinkCertificates
+from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.reachability import CORE_ROLES
+from flockmq.membership.tunnel import Tunnel
+from flockmq.membership.tunnels import Tunnels
+
+log: Final = logging.getLogger(__name__)
+SHUTDOWN_MAX_S: Final = 1.0
+"""How long a link that is closed in order waits for the other side's close_notify."""
+
+Address = tuple[str, int]
+
+
+class Through(NamedTuple):
+    """To a node by any core that is linked to it."""
+
+    incarnation: str
+
+
+Way = Address | Through
+Bind = Callable[[str, int], Awaitable[socket.socket]]
+"""A listening socket at an address. Raises OSError."""
+
+
+class _Secured(TypedDict, total=False):
+    """What `create_connection` is told of TLS."""
+
+    ssl: ssl.SSLContext
+    ssl_handshake_timeout: float
+    ssl_shutdown_timeout: float
+
+
+class _NoLink(NamedTuple):
+    """Dialling came to nothing."""
+
+    reason: str
+    is_away: bool
+    """Nobody is there, or nobody answers: as of a node that is about to start, or to end."""
+
+
+class _Target:
+    """One address that is kept linked, or one node by way of a core."""
+
+    def __init__(self) -> None:
+        self.incarnation = ""
+        """Who answered there last."""
+        self.wanted_by: dict[str, None] = {}
+        self.is_seed = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class Mesh:
+    """All links of this node. `link_of` says which link to use for an incarnation."""
+
+    def __init__(
+        self,
+        owner: LinkOwner,
+        me: Identity,
+        keys: LinkKeys,
+        version: ClusterVersion,
+        seeds: Sequence[Address],
+        certificates: LinkCertificates | None = None,
+        bind: Bind | None = None,
+        entropy: Entropy = SYSTEM,
+    ) -> None:
+        self.port = 0
+        """Where it listens; 0: nowhere."""
+        self.is_leaving = False
+        """Goodbye is said on every link: each of them drains, and ends by itself."""
+        self._owner = owner
+        self._me = me
+        self._keys = keys
+        self._version = version
+        self._seeds = seeds
+        self._certificates = certificates
+        self._bind = bind or bound
+        self._entropy = entropy
+        self._links: dict[str, list[Link]] = {}
+        self._targets: dict[Way, _Target] = {}
+        self._unproven: dict[Link, asyncio.Task[None]] = {}
+        self._listening: socket.socket | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._refused = 0
+        self._refusal_logged_at = -1.0
+        self.tunnels = Tunnels(lambda: self._me, self.links, self._welcome_tunnel, entropy.random)
+
+    # --- links ------------------------------------------------------------------------------------------------------
+
+    def add(self, link: Link) -> None:
+        links = self._links.setdefault(link.peer.incarnation, [])
+        links.append(link)
+        if not all(link.through for link in links):
+            for superfluous in [link for link in links if link.through]:
+                superfluous.close("there is a link without a core in between")
+
+    def remove(self, link: Link) -> None:
+        self.tunnels.link_down(link)
+        links = self._links[link.peer.incarnation]
+        links.remove(link)
+        if not links:
+            del self._links[link.peer.incarnation]
+
+    def link_of(self, incarnation: str) -> Link | None:
+        """Rather one that isn't about to end, and one without a core in between."""
+        links = self._links.get(incarnation)
+        if links is None:
+            return None
+        return links[0] if len(links) == 1 else min(links, key=_disadvantages)
+
+    def links_of(self, incarnation: str) -> list[Link]:
+        return self._links.get(incarnation, [])
+
+    def links(self) -> list[Link]:
+        return [link for links in self._links.values() for link in links]
+
+    def one_of_each(self) -> list[Link]:
+        """A link to everybody there is one to, as `link_of`."""
+        return [link for incarnation in self._links if (link := self.link_of(incarnation)) is not None]
+
+    def linked_cores(self) -> list[str]:
+        """The incarnations of cores that there is a link to."""
+        return [incarnation for incarnation, links in self._links.items() if links[0].peer.role in CORE_ROLES]
+
+    def linked(self) -> dict[str, Identity]:
+        """Incarnation → identity of everybody there is a link to."""
+        return {incarnation: links[0].peer for incarnation, links in self._links.items()}
+
+    def spoken(self) -> dict[str, int]:
+        """Incarnation → the highest cluster version that it speaks, of everybody there is a link to."""
+        return {incarnation: links[0].speaks for incarnation, links in self._links.items()}
+
+    @property
+    def unproven(self) -> int:
+        """Accepted connections whose handshake isn't over."""
+        return len(self._unproven)
+
+    # --- coming and going -------------------------------------------------------------------------------------------
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept links; returns the port. Raises OSError when it can't be bound."""
+        self._listening = await self._bind(host, port)
+        self.port = int(self._listening.getsockname()[1])
+        self._tasks.append(tasks.vital(self._accept(self._listening), "cluster-accept"))
+        return self.port
+
+    def start(self) -> None:
+        if self._seeds:
+            self._tasks.append(tasks.begun_anew(self._resolve_seeds, "cluster-seeds"))
+        if self._keys.file is not None or self._certificates is not None:
+            self._tasks.append(tasks.begun_anew(self._refresh, "cluster-keys"))
+
+    async def stop(self) -> None:
+        """Take leave of every peer and close."""
+        tasks = [target.task for target in self._targets.values() if target.task is not None]
+        tasks.extend(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listening is not None:
+            self._listening.close()
+        for link in list(self._unproven):
+            self._turn_away(link, "this node leaves")
+        self.is_leaving = True
+        await _leave([link for link in self.links() if link.through])  # while what carries them is read
+        await _leave(self.links())
+
+    def rename(self, me: Identity) -> None:
+        """This node is another incarnation: every link begins anew."""
+        self._me = me
+        for link in self.links():
+            link.close(f"this node goes on as {me.incarnation}")
+
+    def want(self, incarnation: str, way: Way) -> None:
+        """Keep a link to this node, which listens there, or which cores are linked to."""
+        target = self._targets.setdefault(way, _Target())
+        target.wanted_by[incarnation] = None
+        self._keep(way, target)
+
+    def release(self, incarnation: str) -> None:
+        """No link to this node is needed any more; one that is up stays until it ends."""
+        for way, target in list(self._targets.items()):
+            target.wanted_by.pop(incarnation, None)
+            self._drop_unwanted(way, target)
+
+    # --- dialling ---------------------------------------------------------------------------------------------------
+
+    def _keep(self, way: Way, target: _Target) -> None:
+        if target.task is None:
+            target.task = tasks.vital(self._keep_linked(way, target), f"cluster-link-{_named(way)}")
+
+    def _drop_unwanted(self, way: Way, target: _Target) -> None:
+        if not target.wanted_by and not target.is_seed:
+            if target.task is not None:
+                target.task.cancel()
+            self._targets.pop(way, None)
+
+    async def _keep_linked(self, way: Way, target: _Target) -> None:
+        delay = bounds.LINK_REDIAL_MIN_S
+        logged = ""
+        away = Retrying(log, asyncio.get_running_loop().time)
+        alone_since = asyncio.get_running_loop().time()
+        while True:
+            link = self._link_there(way, target) or await self._dial(way, target)
+            if isinstance(link, _NoLink):
+                if target.incarnation == self._me.incarnation:
+                    return
+                if link.is_away:
+                    away.failed("no cluster link to %s, trying on: %s", _named(way), link.reason)
+                elif link.reason != logged:
+                    log.warning("no cluster link to %s, trying on: %s", _named(way), link.reason)
+                    logged = link.reason
+                if asyncio.get_running_loop().time() - alone_since > bounds.TUNNEL_AFTER_S:
+                    for incarnation in target.wanted_by:
+                        self.want(incarnation, Through(incarnation))
+            else:
+                away.worked()
+                up_since = asyncio.get_running_loop().time()
+                logged = await asyncio.shield(link.closed)
+                alone_since = asyncio.get_running_loop().time()
+                if alone_since - up_since > bounds.LINK_REDIAL_MAX_S:
+                    delay = bounds.LINK_REDIAL_MIN_S
+            await asyncio.sleep(delay * self._entropy.random.uniform(0.5, 1.0))
+            delay = min(delay * 2, bounds.LINK_REDIAL_MAX_S)
+
+    def _link_there(self, way: Way, target: _Target) -> Link | None:
+        """Whoever has only a way through a core goes on trying the short one."""
+        for incarnation in (*target.wanted_by, target.incarnation):
+            for link in self.links_of(incarnation):
+                if isinstance(way, Through) or not link.through:
+                    return link
+        return None
+
+    async def _dial(self, way: Way, target: _Target) -> Link | _NoLink:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Link] = loop.create_future()
+        dialer = HandshakeDialer(self._keys.own, self._me, self._version, self._entropy)
+
+        def finish(link: Link) -> None:
+            if not done.done():
+                done.set_result(link)
+
+        link: Link | None = None
+        try:
+            async with asyncio.timeout(bounds.LINK_HANDSHAKE_MAX_S):
+                if isinstance(way, Through):
+                    link = Link(self._owner, dialer, finish)
+                    self.tunnels.dial(link, way.incarnation)
+                else:
+                    _, link = await loop.create_connection(
+                        lambda: Link(self._owner, dialer, finish), *way, **self._secured("dialling")
+                    )
+                await done
+        except TimeoutError:
+            return _NoLink(f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s", is_away=True)
+        except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
+            return _NoLink(because(error), is_away=not isinstance(error, ssl.SSLError))
+        finally:
+            if link is not None and not link.up:
+                link.close("no handshake in time")
+        if dialer.itself:
+            target.incarnation = self._me.incarnation
+        if not link.up:
+            return _NoLink(link.reason, is_away=link.reason == PEER_CLOSED or isinstance(way, Through))
+        target.incarnation = link.peer.incarnation
+        return link
+
+    def _secured(self, side: Literal["listening", "dialling"]) -> _Secured:
+        if self._certificates is None:
+            return {}
+        secured: _Secured = {
+            "ssl": self._certificates.listening if side == "listening" else self._certificates.dialling,
+            "ssl_handshake_timeout": bounds.LINK_HANDSHAKE_MAX_S,
+            "ssl_shutdown_timeout": SHUTDOWN_MAX_S,
+        }
+        return secured
+
+    async def _refresh(self) -> None:
+        while True:
+            await asyncio.sleep(bounds.TLS_REFRESH_S)
+            self._keys.refresh()
+            if self._certificates is not None:
+                self._certificates.refresh()
+
+    async def _resolve_seeds(self) -> None:
+        loop = asyncio.get_running_loop()
+        unresolved: dict[Address, Retrying] = {}
+        while True:
+            found: dict[Way, None] = {}
+            for host, port in self._seeds:
+                try:
+                    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                    found.update(((str(info[4][0]), port), None) for info in infos[: bounds.SEED_ADDRESSES_MAX])
+                    unresolved.pop((host, port), None)
+                except (OSError, UnicodeError) as error:
+                    found.update((address, None) for address, target in self._targets.items() if target.is_seed)
+                    trouble = unresolved.setdefault((host, port), Retrying(log, loop.time))
+                    trouble.failed("can't resolve the seed %s: %s", host, error)
+            for address in found:
+                target = self._targets.setdefault(address, _Target())
+                target.is_seed = True
+                self._keep(address, target)
+            for address, target in list(self._targets.items()):
+                if target.is_seed and address not in found:
+                    target.is_seed = False
+                    self._drop_unwanted(address, target)
+            await asyncio.sleep(bounds.SEED_RESOLVE_S * self._entropy.random.uniform(0.8, 1.2))
+
+    # --- accepting --------------------------------------------------------------------------------------------------
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, address = await loop.sock_accept(listening)
+            except OSError as error:
+                log.warning("a cluster link couldn't be accepted: %s", error)
+                await asyncio.sleep(bounds.LINK_REDIAL_MIN_S)
+                continue
+            if len(self._unproven) >= bounds.LINK_HANDSHAKES_MAX:
+                oldest = next(iter(self._unproven))
+                self._turn_away(oldest, f"more than {bounds.LINK_HANDSHAKES_MAX} handshakes at once")
+            link = self._accepted()
+            link.address = f"{address[0]}:{address[1]}"
+            self._unproven[link] = asyncio.create_task(self._welcome(link, connection))
+
+    async def _welcome(self, link: Link, connection: socket.socket) -> None:
+        """TLS, if links have it, before anything else; what a stranger may cost is a place and its time."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: link, connection, **self._secured("listening")
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            if not link.closed.done():
+                link.close(because(error))
+                link.connection_lost(None)
+
+    def _welcome_tunnel(self, tunnel: Tunnel) -> None:
+        """Through a node that is proven, which bounds how many there are."""
+        tunnel.start(self._accepted())
+
+    def _accepted(self) -> Link:
+        return Link(
+            self._owner, HandshakeListener(self._keys.all, self._me, self._version, self._entropy), self._handshake_over
+        )
+
+    def _turn_away(self, link: Link, reason: str) -> None:
+        link.close(reason)
+        self._unproven[link].cancel()
+
+    def _handshake_over(self, link: Link) -> None:
+        self._unproven.pop(link, None)
+        if link.up:
+            return
+        if link.reason == PEER_CLOSED or self.is_leaving:
+            log.info("no cluster link from %s: %s", link.address, link.reason)  # this node itself, or a probe
+            return
+        self._refused += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._refusal_logged_at >= 1.0:
+            log.warning("refused %d cluster link(s), the last from %s: %s", self._refused, link.address, link.reason)
+            self._refused, self._refusal_logged_at = 0, now
+
+
+async def _leave(links: Collection[Link]) -> None:
+    """Returns when their peers have read everything and closed them, or LINK_LEAVE_MAX_S later."""
+    for link in links:
+        link.leave()
+    if links:
+        await asyncio.wait([link.closed for link in links], timeout=bounds.LINK_LEAVE_MAX_S)
+    for link in links:
+        link.close("this node leaves")
+
+
+def _disadvantages(link: Link) -> tuple[bool, bool]:
+    return not link.is_open, bool(link.through)
+
+
+def _named(way: Way) -> str:
+    return f"{way.incarnation} through a core" if isinstance(way, Through) else f"{way[0]}:{way[1]}"
+
+
+async def bound(host: str, port: int) -> socket.socket:
+    """A listening socket; no host: on all addresses. Raises OSError."""
+    if host:
+        infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, _, _, _, address = infos[0]
+        listening = socket.create_server(address[:2], family=family)
+    elif socket.has_dualstack_ipv6():
+        listening = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    else:
+        listening = socket.create_server(("", port))
+    listening.setblocking(False)
+    return listening

@@ -1,0 +1,178 @@
+"""All tunnels that end at this node, and on a core those that it passes on from one link to another.
+
+A tunnel is opened on a link to a core for a third node; the core opens the other half on its own link to that node. Ids
+are of one link: odd ones of the side that dialled it, even ones of the other, none used twice. What always holds:
+- A core looks at nothing that it passes on. For each tunnel and direction it holds TUNNEL_WINDOW_BYTES at most: whoever
+  sends more than it had credit for, or gives credit for more than came, loses the link.
+- It says to both ends which role the other one has, by its own link to it: a tunnel shows no certificate.
+- Tunnels go over plain links only, through one core: no way through a core is made of others.
+- A tunnel whose one half is lost loses the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from flockmq import bounds
+from flockmq.membership import frames
+from flockmq.membership.frames import FrameError
+from flockmq.membership.handshake import Identity
+from flockmq.membership.link import Link
+from flockmq.membership.reachability import CORE_ROLES
+from flockmq.membership.tunnel import Tunnel
+
+
+class End(Protocol):
+    """What stands behind an id on a link: this node's end of a tunnel, or the way on to another node."""
+
+    def came(self, chunk: bytes) -> None: ...
+    def granted(self, size_bytes: int, role: str) -> None: ...
+    def ended(self, reason: str) -> None: ...
+
+
+class Tunnels:
+    """`links` are this node's, `me` says who it is now; `welcome` takes a tunnel that somebody else dialled."""
+
+    def __init__(
+        self,
+        me: Callable[[], Identity],
+        links: Callable[[], Iterable[Link]],
+        welcome: Callable[[Tunnel], None],
+        random: Random,
+    ) -> None:
+        self.relayed = 0
+        """Tunnels between two other nodes that this core passes on."""
+        self.relayed_bytes = 0
+        """What it passed on so far."""
+        self._me = me
+        self._links = links
+        self._welcome = welcome
+        self._random = random
+        self._ends: dict[Link, dict[int, End]] = {}
+        self._last_ids: dict[Link, int] = {}
+
+    def dial(self, link: Link, incarnation: str) -> None:
+        """Begin `link` on a tunnel to that node, through any core. Raises ConnectionError."""
+        carriers = [
+            carrier
+            for carrier in self._links()
+            if not carrier.through and carrier.peer.role in CORE_ROLES and carrier.peer.incarnation != incarnation
+        ]
+        if not carriers:
+            raise ConnectionError("there is no link to a core to go through")
+        carrier = self._random.choice(carriers)
+        if len(self._ends.get(carrier, ())) >= bounds.TUNNELS_MAX:
+            raise ConnectionError(f"{bounds.TUNNELS_MAX} tunnels go through {carrier.peer.incarnation}")
+        tunnel_id = self._next_id(carrier)
+        carrier.control(frames.TunnelOpen(tunnel_id, incarnation))
+        self._make_end(carrier, tunnel_id, "").start(link)
+
+    # --- what comes on a link ---------------------------------------------------------------------------------------
+
+    def take(self, link: Link, message: frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose) -> None:
+        """Raises FrameError."""
+        end = self._ends.get(link, {}).get(message.id)
+        match message:
+            case frames.TunnelOpen(tunnel_id, target, role):
+                if end is not None or tunnel_id % 2 == link.dialled:
+                    raise FrameError(f"a second tunnel {tunnel_id}")
+                if reason := self._open(link, tunnel_id, target, role):
+                    link.control(frames.TunnelClose(tunnel_id, reason))
+            case frames.TunnelCredit(_, size_bytes, role):
+                if end is not None:
+                    end.granted(size_bytes, role)
+            case frames.TunnelClose(tunnel_id, reason):
+                if end is not None:
+                    end.ended(reason)
+
+    def came(self, link: Link, tunnel_id: int, chunk: bytes) -> None:
+        """What comes behind the end of a tunnel was on its way. Raises FrameError."""
+        if (end := self._ends.get(link, {}).get(tunnel_id)) is not None:
+            end.came(chunk)
+
+    def link_down(self, link: Link) -> None:
+        self._last_ids.pop(link, None)
+        for end in list(self._ends.get(link, {}).values()):
+            end.ended(f"the link between {self._me().incarnation} and {link.peer.incarnation} was lost")
+        self._ends.pop(link, None)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _open(self, link: Link, tunnel_id: int, target: str, role: str) -> str:
+        """Why not, whichever core it was: that is logged once. Empty: done. Only cores know another's `role`."""
+        me = self._me()
+        if link.through or len(self._ends.get(link, ())) >= bounds.TUNNELS_MAX:
+            return "the core that was asked has no room for another tunnel"
+        if target == me.incarnation:
+            of_dialler = role if link.peer.role in CORE_ROLES else link.peer.role
+            self._welcome(self._make_end(link, tunnel_id, of_dialler))
+            return ""
+        if me.role not in CORE_ROLES:
+            return "what was asked is no core"
+        onto = next((other for other in self._links() if other.peer.incarnation == target and not other.through), None)
+        if onto is None or onto.peer == link.peer or len(self._ends.get(onto, ())) >= bounds.TUNNELS_MAX:
+            return f"the core that was asked has no link to {target}"
+        self._pass_on(link, tunnel_id, onto)
+        return ""
+
+    def _make_end(self, link: Link, tunnel_id: int, role: str) -> Tunnel:
+        tunnel = Tunnel(link, tunnel_id, role, partial(self._forget, link, tunnel_id))
+        self._ends.setdefault(link, {})[tunnel_id] = tunnel
+        return tunnel
+
+    def _pass_on(self, link: Link, tunnel_id: int, onto: Link) -> None:
+        onto_id = self._next_id(onto)
+        there, back = _Hop(self, onto, onto_id), _Hop(self, link, tunnel_id)
+        there.opposite, back.opposite = back, there
+        self._ends.setdefault(link, {})[tunnel_id] = there
+        self._ends.setdefault(onto, {})[onto_id] = back
+        self.relayed += 1
+        onto.control(frames.TunnelOpen(onto_id, onto.peer.incarnation, link.peer.role))
+        link.control(frames.TunnelCredit(tunnel_id, 0, onto.peer.role))
+
+    def _next_id(self, link: Link) -> int:
+        self._last_ids[link] = self._last_ids.get(link, -1 if link.dialled else 0) + 2
+        return self._last_ids[link]
+
+    def _forget(self, link: Link, tunnel_id: int) -> None:
+        self._ends.get(link, {}).pop(tunnel_id, None)
+
+    def _forget_hops(self, *hops: _Hop) -> None:
+        self.relayed -= 1
+        for hop in hops:
+            self._forget(hop.link, hop.id)
+
+
+class _Hop:
+    """A core's way on, one direction of a tunnel: what came on the opposite's link goes out on this one's."""
+
+    __slots__ = ("_tunnels", "id", "link", "opposite", "room_bytes")
+
+    def __init__(self, tunnels: Tunnels, link: Link, tunnel_id: int) -> None:
+        self.link = link
+        self.id = tunnel_id
+        self.room_bytes = bounds.TUNNEL_WINDOW_BYTES
+        """What may still come, before the far end gives credit for more."""
+        self.opposite: _Hop
+        self._tunnels = tunnels
+
+    def came(self, chunk: bytes) -> None:
+        self.room_bytes -= len(chunk)
+        if self.room_bytes < 0:
+            raise FrameError("more bytes of a tunnel than it had credit for")
+        self._tunnels.relayed_bytes += len(chunk)
+        self.link.send_tunnelled([frames.tunnel_header(self.id, len(chunk)), chunk], len(chunk))
+
+    def granted(self, size_bytes: int, role: str) -> None:
+        """Who gives it has read so much of what comes the other way."""
+        self.opposite.room_bytes += size_bytes
+        if self.opposite.room_bytes > bounds.TUNNEL_WINDOW_BYTES:
+            raise FrameError("credit for more bytes of a tunnel than came")
+        self.link.control(frames.TunnelCredit(self.id, size_bytes))
+
+    def ended(self, reason: str) -> None:
+        self._tunnels._forget_hops(self, self.opposite)
+        self.link.send_tunnelled([frames.control(frames.TunnelClose(self.id, reason))], 0)

@@ -1,0 +1,76 @@
+"""What a cluster is told and tells about itself: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from flockmq.membership.cluster_version import NEWEST
+from flockmq.membership.link_certificates import LinkCertificates
+from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.mesh import Address
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """What a node is told about itself and its cluster."""
+
+    name: str
+    role: str
+    host: str
+    """The address others reach this node at."""
+    mqtt_port: int
+    version: str
+    keys: LinkKeys
+    """Unused when it neither listens nor dials."""
+    listen: Address | None = None
+    """None: no links, as for a single node. Port 0: any free one."""
+    seeds: tuple[Address, ...] = ()
+    cores: int = 0
+    """How many cores are configured, which majorities are of; 0: as many as the members' table has."""
+    max_stale_s: float = 0.5
+    """How old tables may be that acknowledged messages are matched by."""
+    via_core: bool = False
+    """Replicants send one another messages through a core, and never dial each other."""
+    speaks: int = NEWEST
+    """The highest cluster version that this node speaks."""
+    version_settle_s: float = 0.0
+    """For how long all nodes must have spoken a version before the leader raises the cluster to it."""
+    certificates: LinkCertificates | None = None
+    """None: links without TLS."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStatus:
+    """What the rest of the node says about itself for heartbeats and `nodes`."""
+
+    connections: int = 0
+    routes: int = 0
+    ready: bool = False
+    draining: bool = False
+
+
+class Traffic(NamedTuple):
+    """With one other node, since its links came up."""
+
+    sent_bytes: int
+    received_bytes: int
+    queue_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One member, as this node knows it; the last six are -1/False while nothing was heard from it."""
+
+    name: str
+    incarnation: str
+    role: str
+    host: str
+    mqtt_port: int
+    version: str
+    connections: int
+    routes: int
+    lag_entries: int
+    ready: bool
+    draining: bool
+    leader: bool

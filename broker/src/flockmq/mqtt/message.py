@@ -1,0 +1,377 @@
+"""One PUBLISH on its way, and the forms in which it leaves.
+
+A message is kept as the packet it came in and taken apart by offset. A subscriber of the same protocol version and QoS
+gets those very bytes; every other form is encoded once, whatever the number of its receivers.
+
+What always holds: `packet` is one whole, valid PUBLISH with DUP 0; topic aliases are resolved before it is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.mqtt import decode, encode, frame, properties
+from flockmq.mqtt.errors import PacketError, malformed, protocol_error
+from flockmq.mqtt.frame import remaining_length, varint
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_delayed
+
+if TYPE_CHECKING:
+    from flockmq.mqtt.topic_aliases import IncomingAliases
+
+NO_EXPIRY: Final = -1
+
+
+def packet_id_offset(packet: bytes) -> int:
+    """Where the packet id of a QoS ≥ 1 PUBLISH stands (for QoS 0: where properties or payload begin)."""
+    at = 1
+    while packet[at] & 0x80:
+        at += 1
+    return at + 3 + (packet[at + 1] << 8 | packet[at + 2])
+
+
+def with_packet_id(packet: bytes, packet_id: int) -> bytes:
+    """The same QoS ≥ 1 PUBLISH under another packet id."""
+    at = packet_id_offset(packet)
+    return packet[:at] + bytes((packet_id >> 8, packet_id & 0xFF)) + packet[at + 2 :]
+
+
+def as_duplicate(packet: bytes) -> bytes:
+    """The same QoS ≥ 1 PUBLISH, sent again [MQTT-3.3.1-1]."""
+    return bytes((packet[0] | 8,)) + packet[1:]
+
+
+@mypyc_attr(acyclic=True)
+class StoredMessage:
+    """A packet that waits, and what must be known of it: when it expires (`expires_s`, monotonic; 0: never), and the
+    shared subscription (`$share/group/filter`) that it came by, b"" for an ordinary one. `version` is the packet's.
+    """
+
+    __slots__ = ("expires_s", "packet", "share", "version")
+
+    def __init__(self, packet: bytes, version: int, expires_s: float, share: bytes = b"") -> None:
+        self.packet = packet
+        self.version = version
+        self.expires_s = expires_s
+        self.share = share
+
+    def under(self, packet: bytes) -> StoredMessage:
+        """The same, under another packet id."""
+        return self if packet is self.packet else StoredMessage(packet, self.version, self.expires_s, self.share)
+
+    def now(self, now_s: float) -> bytes:
+        """The packet with what is left of its expiry [MQTT-3.3.2-6]; b"": it has expired [MQTT-3.3.2-5]."""
+        if self.expires_s != 0.0 and self.expires_s <= now_s:
+            return b""
+        return self.started(now_s)
+
+    def started(self, now_s: float) -> bytes:
+        """The same for a packet whose delivery began before: it doesn't expire any more."""
+        if self.expires_s == 0.0 or self.version != 5:
+            return self.packet
+        return with_expiry(self.packet, max(0.0, self.expires_s - now_s))
+
+
+def in_version(entry: StoredMessage | bytes, from_version: int, to_version: int) -> StoredMessage | bytes:
+    """The same for a session whose client came back with another protocol version."""
+    if not isinstance(entry, StoredMessage):
+        return transcode(entry, from_version, to_version)
+    return StoredMessage(transcode(entry.packet, from_version, to_version), to_version, entry.expires_s, entry.share)
+
+
+def packet_of(entry: StoredMessage | bytes) -> bytes:
+    return entry.packet if isinstance(entry, StoredMessage) else entry
+
+
+def topic_of(packet: bytes) -> bytes:
+    """Of a whole PUBLISH."""
+    _, body = remaining_length(packet, 1, 0)
+    return packet[body + 2 : body + 2 + (packet[body] << 8 | packet[body + 1])]
+
+
+def with_expiry(packet: bytes, left_s: float) -> bytes:
+    """A PUBLISH whose Message Expiry Interval, if it has one, is `left_s` rounded up."""
+    at = properties.expiry_offset(packet, packet_id_offset(packet) + (2 if packet[0] & 6 else 0))
+    if at == 0:
+        return packet
+    seconds = int(left_s)
+    if seconds < left_s:
+        seconds += 1
+    return packet[:at] + seconds.to_bytes(4, "big") + packet[at + 4 :]
+
+
+def aged(packet: bytes, waited_s: int) -> bytes:
+    """A version 5 PUBLISH that waited for so long: its Message Expiry Interval, if it has one, is less by that
+    [MQTT-3.3.2-6]; 0: it has expired.
+    """
+    at = properties.expiry_offset(packet, packet_id_offset(packet) + (2 if packet[0] & 6 else 0))
+    if at == 0:
+        return packet
+    left_s = int.from_bytes(packet[at : at + 4], "big") - waited_s
+    return packet[:at] + max(0, left_s).to_bytes(4, "big") + packet[at + 4 :]
+
+
+@mypyc_attr(acyclic=True)
+class Publish:
+    """A message: `version` is that of `packet` (4 stands for 3.1 and 3.1.1 too); `properties` without their length; the
+    payload is what stands in `packet` from `payload_at` on; `expiry_s` is the Message Expiry Interval or NO_EXPIRY.
+    `origin`: its id where it has one from its publisher's session (`routing.message_id`), `deals`: to whom it goes then
+    of shared subscriptions, where that is kept (`routing.shared_deals`), and `publisher`: the client id that no-local
+    asks for, where its connection isn't here; else b"". `author`: of one that is retained, where it has one
+    (`rlog.retained_authors`); `user`: whose quota it takes if it is retained, None where nobody has one.
+    """
+
+    __slots__ = (
+        "_forms",
+        "author",
+        "deals",
+        "expiry_s",
+        "origin",
+        "packet",
+        "packet_id",
+        "payload_at",
+        "properties",
+        "publisher",
+        "qos",
+        "retain",
+        "topic",
+        "user",
+        "version",
+    )
+
+    def __init__(
+        self,
+        packet: bytes,
+        version: int,
+        qos: int,
+        retain: bool,
+        topic: bytes,
+        packet_id: int,
+        properties: bytes,
+        payload_at: int,
+        expiry_s: int = NO_EXPIRY,
+    ) -> None:
+        self.packet = packet
+        self.version = version
+        self.qos = qos
+        self.retain = retain
+        self.topic = topic
+        self.packet_id = packet_id
+        self.properties = properties
+        self.payload_at = payload_at
+        self.expiry_s = expiry_s
+        self.origin: bytes = b""
+        self.deals: bytes = b""
+        self.publisher: bytes = b""
+        self.author: bytes = b""
+        self.user: bytes | None = None
+        self._forms: dict[int, bytes] | None = None
+
+    def payload(self) -> bytes:
+        return self.packet[self.payload_at :]
+
+    def must_be_logged(self) -> bool:
+        """It is acknowledged when the log has it: retained, or delayed."""
+        return self.retain or is_delayed(self.topic)
+
+    def form(self, version: int, qos: int, retain: bool) -> bytes:
+        """The packet for a receiver of this version, QoS and RETAIN flag, under the publisher's packet id."""
+        if version == self.version and qos == self.qos and retain == self.retain:
+            return self.packet
+        key = version << 3 | qos << 1 | (1 if retain else 0)
+        forms = self._forms
+        if forms is None:
+            self._forms = forms = {}
+        form = forms.get(key)
+        if form is None:
+            form = self._encode(version, qos, retain, self.properties)
+            forms[key] = form
+        return form
+
+    def form_with(self, qos: int, retain: bool, identifiers: bytes) -> bytes:
+        """The version 5 packet for one receiver that gave subscription identifiers [MQTT-3.3.4-3]."""
+        return self._encode(5, qos, retain, identifiers + self.properties)
+
+    def _encode(self, version: int, qos: int, retain: bool, properties: bytes) -> bytes:
+        return encode.publish(
+            version,
+            self.topic,
+            self.payload(),
+            qos=qos,
+            retain=retain,
+            packet_id=self.packet_id or 1,
+            encoded_properties=properties,
+        )
+
+
+def publication(
+    version: int, qos: int, retain: bool, topic: bytes, payload: bytes, encoded: bytes, expiry_s: int = NO_EXPIRY
+) -> Publish:
+    """A message that comes from no PUBLISH of a client: a will, a retained row. `encoded` are its properties."""
+    packet_id = 1 if qos else 0
+    packet = encode.publish(
+        version, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=encoded
+    )
+    return Publish(packet, version, qos, retain, topic, packet_id, encoded, len(packet) - len(payload), expiry_s)
+
+
+def waited(message: Publish, waited_s: int) -> Publish | None:
+    """The message after it waited for so long; None: it has expired [MQTT-3.3.2-5]."""
+    if message.expiry_s == NO_EXPIRY or waited_s <= 0:
+        return message
+    left_s = message.expiry_s - waited_s
+    if left_s <= 0:
+        return None
+    packet = aged(message.packet, waited_s) if message.version == 5 else message.packet
+    encoded = packet[message.payload_at - len(message.properties) : message.payload_at]
+    left = Publish(
+        packet,
+        message.version,
+        message.qos,
+        message.retain,
+        message.topic,
+        message.packet_id,
+        encoded,
+        message.payload_at,
+        left_s,
+    )
+    left.origin, left.publisher, left.author = message.origin, message.publisher, message.author
+    left.user = message.user
+    return left
+
+
+def parse_publish(
+    data: bytes, at: int, body: int, end: int, version: int, aliases: IncomingAliases | None = None
+) -> Publish:
+    """The PUBLISH from `at` to `end`, whose variable header begins at `body`. Raises PacketError.
+
+    The topic is not checked; flags are (`frame.check_flags`). `aliases` None: the sender may use none.
+    """
+    first = data[at]
+    topic_end = body + 2
+    if topic_end <= end:
+        topic_end += data[body] << 8 | data[body + 1]
+    if topic_end > end:
+        raise malformed("PUBLISH ends within its topic name")
+    qos = first >> 1 & 3
+    packet_id = 0
+    payload_at = topic_end
+    if qos:
+        payload_at += 2
+        if payload_at > end:
+            raise malformed("PUBLISH ends within its packet id")
+        packet_id = data[topic_end] << 8 | data[topic_end + 1]
+        if packet_id == 0:
+            raise malformed("PUBLISH with packet id 0", "MQTT-2.2.1-3")
+    topic = data[body + 2 : topic_end]
+    retain = first & 1 == 1
+    if version == 5 and (payload_at >= end or data[payload_at] != 0):
+        return _with_properties(data, payload_at, end, first, qos, retain, topic, packet_id, at, aliases)
+    if version == 5:
+        payload_at += 1
+        if not topic:
+            raise protocol_error("PUBLISH with neither a topic name nor a topic alias", "section 3.3.2.1")
+    packet = data[at:end]
+    payload_at -= at
+    if first & 8:  # DUP says something about the publisher's attempt only [MQTT-3.3.1-3]
+        packet = bytes((first & 0xF7,)) + packet[1:]
+    if body - at > 2 and data[body - 1] == 0:  # a padded Remaining Length, which 3.1.1 allows
+        payload = packet[payload_at:]
+        packet = encode.publish(4, topic, payload, qos=qos, retain=retain, packet_id=packet_id)
+        payload_at = len(packet) - len(payload)
+    return Publish(packet, version, qos, retain, topic, packet_id, b"", payload_at)
+
+
+def _with_properties(
+    data: bytes,
+    properties_at: int,
+    end: int,
+    first: int,
+    qos: int,
+    retain: bool,
+    topic: bytes,
+    packet_id: int,
+    at: int,
+    aliases: IncomingAliases | None,
+) -> Publish:
+    """A version 5 PUBLISH: all its properties are passed on, but its topic alias, which is resolved [MQTT-3.3.2-17]."""
+    own, payload_at = decode.publish_properties(data, properties_at, end)
+    assert own is not None
+    expiry_s = NO_EXPIRY if own.message_expiry_interval is None else own.message_expiry_interval
+    alias = own.topic_alias
+    if alias is None:
+        if not topic:
+            raise protocol_error("PUBLISH with neither a topic name nor a topic alias", "section 3.3.2.1")
+        _, encoded_at = remaining_length(data, properties_at)
+        packet = data[at:end]
+        if first & 8:
+            packet = bytes((first & 0xF7,)) + packet[1:]
+        encoded = data[encoded_at:payload_at]
+        return Publish(packet, 5, qos, retain, topic, packet_id, encoded, payload_at - at, expiry_s)
+    if aliases is None:
+        raise PacketError(Reason.TOPIC_ALIAS_INVALID, "MQTT-3.3.2-9", "topic alias above the maximum, which is 0")
+    topic = aliases.resolve(alias, topic)
+    own.topic_alias = None
+    encoded = properties.encode(frame.PUBLISH, own)
+    payload = data[payload_at:end]
+    packet = encode.publish(5, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=encoded)
+    return Publish(packet, 5, qos, retain, topic, packet_id, encoded, len(packet) - len(payload), expiry_s)
+
+
+def transcode(packet: bytes, from_version: int, to_version: int) -> bytes:
+    """One PUBLISH, of any QoS and with its packet id, in the other protocol version."""
+    _, body = remaining_length(packet, 1, 0)
+    message = parse_publish(packet, 0, body, len(packet), from_version)
+    return message.form(to_version, message.qos, message.retain)
+
+
+def transcode_run(chunk: bytes, to_version: int) -> bytes:
+    """A run of QoS 0 PUBLISH packets without properties, from version 4 to 5 or from 5 to 4."""
+    parts: list[bytes] = []
+    at = 0
+    end = len(chunk)
+    while at < end:
+        length = 0
+        shift = 0
+        body = at + 1
+        while True:
+            byte = chunk[body]
+            body += 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        after_topic = body + 2 + (chunk[body] << 8 | chunk[body + 1])
+        next_packet = body + length
+        parts.append(chunk[at : at + 1])
+        if to_version == 5:
+            parts.append(varint(length + 1))
+            parts.append(chunk[body:after_topic])
+            parts.append(b"\0")
+            parts.append(chunk[after_topic:next_packet])
+        else:
+            parts.append(varint(length - 1))
+            parts.append(chunk[body:after_topic])
+            parts.append(chunk[after_topic + 1 : next_packet])
+        at = next_packet
+    return b"".join(parts)
+
+
+NEVER_EXPIRES: Final = 0xFFFF_FFFF
+
+
+@mypyc_attr(acyclic=True)
+class Will:
+    """The message that is published `delay_s` after the connection ends, if nothing prevents it [MQTT-3.1.2-8].
+
+    `warrant`: why its client might publish it; opaque here, b"" where nobody knows.
+    """
+
+    __slots__ = ("delay_s", "message", "warrant")
+
+    def __init__(self, message: Publish, delay_s: int, warrant: bytes = b"") -> None:
+        self.message = message
+        self.delay_s = delay_s
+        self.warrant = warrant

@@ -1,0 +1,381 @@
+"""Where a node's clients meet its authentication, authorization and bans.
+
+    CONNECT ─▶ bans ─▶ plugins ─▶ chain, or exchange of AUTH packets ─▶ bans of what it found ─▶ clients.authenticated
+
+What always holds: who isn't let in heard why, by the code that the specification has for it; a ban reaches who is
+connected already; a client whose right ran out is sent away within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Set
+from functools import partial
+from typing import Final, Protocol
+
+from flockmq.auth.attempt import Attempt
+from flockmq.auth.bans import Key, one_client
+from flockmq.auth.built_in import ScramExchange
+from flockmq.auth.chain import Outcome
+from flockmq.auth.expiring import Expiring
+from flockmq.auth.service import AuthService
+from flockmq.auth.warrants import Said, Warrant, decoded
+from flockmq.bounds import AUTH_EXCHANGE_MAX_BYTES, KICK_SLICE_CLIENTS
+from flockmq.clock import Clock
+from flockmq.mqtt.message import Will
+from flockmq.mqtt.packets import Auth as AuthPacket
+from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.properties import Properties
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import unwrap
+from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
+from flockmq.protocol.peer import UNKNOWN
+from flockmq.protocol.ports import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE
+from flockmq.protocol.principal import Principal
+from flockmq.protocol.publisher import Publisher
+
+log: Final = logging.getLogger(__name__)
+
+EXPIRY_CHECK_S: Final = 1.0
+NOT_THE_CLIENTS_DOING: Final = frozenset(
+    (
+        *(Reason.SERVER_SHUTTING_DOWN, Reason.USE_ANOTHER_SERVER, Reason.SERVER_MOVED, Reason.ADMINISTRATIVE_ACTION),
+        Reason.QUOTA_EXCEEDED,
+    )
+)
+"""Ends of connections that don't count as coming and going: others can bring them about, too."""
+
+
+class AccessHooks(Protocol):
+    """What plugins say; see `node.plugin_hooks`."""
+
+    def connecting(self, channel: Channel, connect: Connect) -> int: ...
+    def must_authenticate(self) -> bool: ...
+    def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None: ...
+    def must_authorize(self) -> bool: ...
+    def authorize(
+        self, channel: Publisher, action: int, prefix: bytes, topic: bytes, qos: int, retain: bool
+    ) -> int | None: ...
+
+
+Admit = Callable[[Channel, Connect, Principal, Properties | None], None]
+
+
+class AccessControl:
+    """`find`: the connection of a client id; `connections`: those of this node, as they are now; `flush`: have written
+    what was put outside a turn.
+    """
+
+    def __init__(
+        self,
+        auth: AuthService,
+        hooks: AccessHooks,
+        admit: Admit,
+        find: Callable[[bytes], Channel | None],
+        connections: Callable[[], Iterable[Channel | None]],
+        flush: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self.auth: Final = auth
+        self._hooks = hooks
+        self._admit = admit
+        self._find = find
+        self._connections = connections
+        self._flush = flush
+        self._clock = clock
+        self._exchanges: dict[Channel, tuple[ScramExchange, Connect | None]] = {}
+        """With the CONNECT that waits for it; None: a re-authentication."""
+        self._hosts: dict[Channel, str] = {}
+        """Where clients come from, while flapping is minded: of who is gone nobody can say any more."""
+        self._expiring: Expiring[Channel] = Expiring()
+        self._banned: dict[Key | None, None] = {}
+        self._revoked: set[bytes | None] = set()
+        """Users of the log that lost something; None: any may have."""
+        self._kicking: asyncio.Task[None] | None = None
+        self.on_principal: Callable[[Channel], None] = _nobody_stands
+        """This client was found to be another, with what it may do now."""
+        auth.bans.on_ban = self._on_ban
+        auth.users.on_revoked = self._on_revoked
+
+    async def watch(self) -> None:
+        """Send away those whose right ran out, for as long as the node lives."""
+        while True:
+            await asyncio.sleep(EXPIRY_CHECK_S)
+            for channel in self._expiring.due(self._clock.wall()):
+                log.info("client %r is sent away: what it was granted ran out", channel.client_id().decode())
+                channel.close(Reason.MAXIMUM_CONNECT_TIME)
+                self._flush()
+
+    def identifies(self) -> bool:
+        """Clients are asked who they are."""
+        return self.auth.chain.identifies or self._hooks.must_authenticate()
+
+    # Connecting.
+
+    def admit(self, channel: Channel, connect: Connect) -> None:
+        """Find out who the client is; then it is admitted, challenged, or refused."""
+        peer = channel.peer()
+        if peer.host == UNKNOWN:  # nobody is there to be let in, and whose words these are can't be told
+            channel.lost()
+            return
+        if self.auth.minds_flapping:
+            self._hosts[channel] = peer.host
+        if self.auth.bans.banned(connect.client_id, connect.user_name, peer.host):
+            self._refuse(channel, Reason.BANNED)
+            return
+        refusal = self._hooks.connecting(channel, connect)
+        known = self._hooks.authenticate(channel, connect) if refusal == Reason.SUCCESS else refusal
+        if isinstance(known, int):
+            self._refuse(channel, known)
+        elif known is not None:
+            self._admitted(channel, connect, Outcome(Reason.SUCCESS, known))
+        elif channel.authentication_method is not None:
+            self._begin(channel, connect, channel.authentication_method)
+        else:
+            attempt = Attempt(connect.client_id, connect.user_name, connect.password, peer, channel.has_ended)
+            self.auth.chain.authenticate(attempt, partial(self._decided, channel, connect))
+
+    def _begin(self, channel: Channel, connect: Connect, method: bytes) -> None:
+        exchange = self.auth.chain.exchange(method, Attempt(connect.client_id, None, None, channel.peer()))
+        if exchange is None:
+            self._refuse(channel, Reason.BAD_AUTHENTICATION_METHOD)  # [MQTT-4.12.0-1]
+            return
+        self._exchanges[channel] = (exchange, connect)
+        self._feed(channel, None if connect.properties is None else connect.properties.authentication_data)
+
+    def continued(self, channel: Channel, packet: AuthPacket) -> None:
+        """The next step of an exchange, or the first of a re-authentication [MQTT-4.12.1]."""
+        method = channel.authentication_method
+        assert method is not None, "the channel refuses AUTH without a method"
+        if packet.reason == Reason.RE_AUTHENTICATE and channel.state == CONNECTED:
+            exchange = self.auth.chain.exchange(method, Attempt(channel.client_id(), None, None, channel.peer()))
+            if exchange is None:  # a plugin let it in, and knows nothing of this
+                channel.close(Reason.PROTOCOL_ERROR)
+                return
+            self._exchanges[channel] = (exchange, None)
+        if channel not in self._exchanges or packet.reason == Reason.SUCCESS:
+            channel.close(Reason.PROTOCOL_ERROR)
+            return
+        self._feed(channel, None if packet.properties is None else packet.properties.authentication_data)
+
+    def _feed(self, channel: Channel, data: bytes | None) -> None:
+        exchange, connect = self._exchanges[channel]
+        answer = self.auth.chain.feed(exchange, (data or b"")[: AUTH_EXCHANGE_MAX_BYTES + 1])
+        if isinstance(answer, bytes):
+            channel.challenged(answer)
+            return
+        del self._exchanges[channel]
+        if connect is None:
+            self._reauthenticated(channel, answer)
+        else:
+            self._decided(channel, connect, answer)
+
+    def _decided(self, channel: Channel, connect: Connect, outcome: Outcome) -> None:
+        if channel.state != ADMITTING:
+            return
+        if outcome.principal is None:
+            self._refuse(channel, outcome.reason)
+        else:
+            self._admitted(channel, connect, outcome)
+        self._flush()
+
+    def _admitted(self, channel: Channel, connect: Connect, outcome: Outcome) -> None:
+        principal, session = outcome.principal, channel.session
+        assert principal is not None
+        assert session is not None
+        if self._is_banned(channel, principal.username, outcome.client_id or connect.client_id):
+            self._refuse(channel, Reason.BANNED)  # by the name that was found out, or since it was asked about
+            return
+        extra = None
+        if outcome.client_id is not None and not connect.client_id:
+            connect.client_id = session.client_id = outcome.client_id
+            extra = Properties()
+            extra.assigned_client_identifier = outcome.client_id  # [MQTT-3.2.2-16]
+        if channel.authentication_method is not None:
+            extra = extra or Properties()
+            extra.authentication_method = channel.authentication_method
+            extra.authentication_data = outcome.data or None
+        self._admit(channel, connect, principal, extra)
+
+    def connected(self, channel: Channel) -> None:
+        """CONNACK is on its way: who was banned meanwhile, or deleted, goes at once."""
+        self._note_expiry(channel, channel.principal)
+        self._kick_if_banned(channel)
+        self._kick_if_revoked(channel)
+
+    def _reauthenticated(self, channel: Channel, outcome: Outcome) -> None:
+        """The same user, with what it may do now; anybody else is sent away [MQTT-4.12.1-2]."""
+        principal = outcome.principal
+        if principal is None or principal.username != channel.principal.username:
+            channel.close(Reason.NOT_AUTHORIZED)
+            return
+        self._expiring.remove(channel.client_id(), channel)
+        self.auth.authorizer.forget(channel.client_id(), channel.principal)
+        channel.principal = principal
+        channel.must_be_asked_about(self.must_authorize(principal))
+        self._note_expiry(channel, principal)
+        channel.reauthenticated(outcome.data)
+        self.on_principal(channel)
+
+    def _refuse(self, channel: Channel, reason: int) -> None:
+        if reason == Reason.BANNED:
+            self.auth.chain.results["banned"] += 1
+        channel.refuse(reason)
+
+    def _note_expiry(self, channel: Channel, principal: Principal) -> None:
+        if principal.expires_at_s and not channel.has_ended():
+            self._expiring.add(channel.client_id(), principal.expires_at_s, channel)
+
+    def gone(self, channel: Channel, client_id: bytes) -> None:
+        """A connection ended, whether it was let in or not."""
+        self._exchanges.pop(channel, None)
+        self._expiring.remove(client_id, channel)
+        self.auth.authorizer.forget(client_id, channel.principal)
+        self.auth.authorizer.gone(channel)
+        host = self._hosts.pop(channel, None)
+        if host is not None and channel.admitted_once and self._is_its_doing(channel):
+            self.auth.disconnected(channel.principal.username, client_id, host)
+
+    def _is_its_doing(self, channel: Channel) -> bool:
+        if channel.close_reason == Reason.SESSION_TAKEN_OVER:  # whoever did that is the same user, if it is one
+            return bool(channel.principal.username) and channel.limits.binds_client_ids(self.identifies())
+        return channel.close_reason not in NOT_THE_CLIENTS_DOING
+
+    # What a client may do.
+
+    def must_authorize(self, principal: Principal) -> bool:
+        return not principal.superuser and (self._hooks.must_authorize() or self.auth.authorizer.must_check(principal))
+
+    def fingerprint(self, channel: Channel) -> bytes | None:
+        """As `Authorizer.fingerprint`: plugins may say anything, too."""
+        if self._hooks.must_authorize() and not channel.principal.superuser:
+            return b""
+        return self.auth.authorizer.fingerprint(channel.client_id(), channel.principal, channel.peer)
+
+    def authorize(
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+    ) -> int:
+        """As `NodePort.authorize`: what stands behind `$share/group/` and the like is judged."""
+        prefix, topic = unwrap(topic)
+        verdict = self._hooks.authorize(channel, action, prefix, topic, qos, retain)
+        if verdict is not None:
+            return verdict
+        client_id, principal, peer = channel.client_id(), channel.principal, channel.peer
+        authorizer = self.auth.authorizer
+        verdict = authorizer.check(client_id, principal, peer, action, topic, qos, retain)
+        if verdict == ASKED:
+            answered = partial(self._answered, done)
+            authorizer.ask(client_id, principal, peer, action, topic, qos, retain, channel, answered)
+        return verdict
+
+    def _answered(self, done: Callable[[int], None], verdict: int) -> None:
+        done(verdict)
+        self._flush()
+
+    # What a client that is away may do, of whom names are known.
+
+    def rules_by_name(self, client_id: bytes, user: bytes) -> bytes:
+        return b"" if self._hooks.must_authorize() else self.auth.authorizer.fingerprint_by_name(client_id, user)
+
+    def is_denied_by_name(self, client_id: bytes, user: bytes, filter: bytes, qos: int) -> bool:
+        return self.auth.authorizer.is_denied_by_name(client_id, user, SUBSCRIBE, unwrap(filter)[1], qos)
+
+    def is_gone(self, user: bytes) -> bool:
+        return not self._hooks.must_authenticate() and self.auth.is_gone(user)
+
+    # What is published when its client is gone.
+
+    def warrant(self, channel: Publisher, said: Said, published: bytes = b"") -> Warrant:
+        """Why the client may publish what it said, of which a message to the topic `published` is made."""
+        client_id, principal, peer = channel.client_id(), channel.principal, channel.peer()
+        by_plugin = self._said_by_plugins(channel, said) == ALLOWED
+        return self.auth.warrants.made(client_id, principal, peer, said, published, by_plugin=by_plugin)
+
+    def may_leave(self, channel: Publisher, will: Will) -> bool:
+        """The connection ended: whether its client could have this will now. Other services are asked when it is due,
+        if they are."""
+        client_id, principal, message = channel.client_id(), channel.principal, will.message
+        warrant = decoded(will.warrant, client_id, principal.username)
+        said = warrant.said(message.topic, message.qos, message.retain)
+        verdict = self._said_by_plugins(channel, said)
+        if verdict is None:
+            topic = unwrap(said.topic)[1]
+            check = self.auth.authorizer.check
+            verdict = check(client_id, principal, warrant.peer, PUBLISH, topic, said.qos, said.retain)
+        return verdict != DENIED
+
+    def _said_by_plugins(self, channel: Publisher, said: Said) -> int | None:
+        if channel.principal.superuser or not self._hooks.must_authorize():
+            return None
+        prefix, topic = unwrap(said.topic)
+        return self._hooks.authorize(channel, PUBLISH, prefix, topic, said.qos, said.retain)
+
+    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
+        """As `NodePort.denied`."""
+        log.debug("client %r may not do %d to %r", channel.client_id().decode(), action, topic.decode())
+        return self.auth.authorizer.disconnects
+
+    # Bans of clients that are here, and users that are no longer what they were.
+
+    def _is_banned(self, channel: Channel, username: bytes, client_id: bytes) -> bool:
+        return not self.auth.bans.is_empty() and self.auth.bans.banned(client_id, username, channel.peer().host)
+
+    def _on_ban(self, key: Key | None) -> None:
+        """In a turn of its own: the table is amid a change."""
+        self._banned[key] = None
+        self._kick_soon()
+
+    def _on_revoked(self, user_id: bytes | None) -> None:
+        self._revoked.add(user_id)
+        self._kick_soon()
+
+    def _kick_soon(self) -> None:
+        if self._kicking is None or self._kicking.done():
+            self._kicking = asyncio.ensure_future(self._kick())
+
+    async def _kick(self) -> None:
+        """One client id is looked up; for anything else all clients are gone through, a slice a turn."""
+        while self._banned or self._revoked:
+            await asyncio.sleep(0)
+            banned, self._banned = self._banned, {}
+            revoked, self._revoked = self._revoked, set()
+            client_ids = [None if key is None else one_client(key) for key in banned]
+            for client_id in client_ids:
+                channel = None if client_id is None else self._find(client_id)
+                if channel is not None:
+                    self._kick_if_banned(channel)
+            if None in client_ids or revoked:
+                await self._go_through(None in client_ids, revoked)
+            self._flush()
+
+    async def _go_through(self, bans: bool, revoked: Set[bytes | None]) -> None:
+        for place, channel in enumerate(list(self._connections()), start=1):
+            if channel is not None and bans:
+                self._kick_if_banned(channel)
+            if channel is not None and (None in revoked or channel.principal.user_id in revoked):
+                self._kick_if_revoked(channel)
+            if place % KICK_SLICE_CLIENTS == 0:
+                self._flush()
+                await asyncio.sleep(0)
+
+    def _kick_if_banned(self, channel: Channel) -> None:
+        if channel.state == CONNECTED and self._is_banned(channel, channel.principal.username, channel.client_id()):
+            log.info("client %r is banned, and sent away", channel.client_id().decode())
+            self._send_away(channel)
+
+    def _kick_if_revoked(self, channel: Channel) -> None:
+        if channel.state == CONNECTED and self.auth.users.is_revoked(channel.principal):
+            log.info("client %r is sent away: its user was deleted or changed", channel.client_id().decode())
+            self._send_away(channel)
+
+    def _send_away(self, channel: Channel) -> None:
+        """Without its will."""
+        if channel.will is not None:
+            channel.will = None
+            channel.router.counters.dropped_revoked += 1
+        channel.close(Reason.NOT_AUTHORIZED)  # 0x8A isn't one of DISCONNECT's codes
+
+
+def _nobody_stands(channel: Channel) -> None:
+    """Until the node is put together."""

@@ -1,0 +1,361 @@
+"""The clients and sessions of the whole cluster, as any of its nodes can show and end them.
+
+    this node ─▶ a core ─▶ all homes ─▶ nodes of the connections    a page
+    this node ─▶ the home of its client id ─▶ its node              one of them
+
+Homes know who is connected where, and have the sessions that last; the rest of a connection its node knows. All of it
+travels as the JSON that is shown. What always holds: long lists don't hold the loop, they are made in slices; a list
+that lacks something says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from flockmq.auth.rules import glob
+from flockmq.bounds import DIRECTORY_SLICE_ROWS, OVERVIEW_WAIT_S, SLOTS
+from flockmq.clock import Clock
+from flockmq.durable.due_wills import HASH as WILLS
+from flockmq.durable.session_service import SessionService
+from flockmq.management.rows import ClientRow, ClientsWanted, Listing, SessionRow, SessionsWanted, ShownSession
+from flockmq.management.view import Unavailable
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.link import LinkLost, Refusal
+from flockmq.membership.reachability import name_of
+from flockmq.membership.slot_assignment import count_by_owner
+from flockmq.node.listing_order import START, Part, Placed, PlacedRow, in_order, merged, part_of, sliced
+from flockmq.node.listing_rows import asks_the_node, client_row, matching_clients, session_row, shown_session
+from flockmq.protocol.channel import Channel
+from flockmq.routing.slots import slot_of
+from flockmq.session.remote_session import RemoteSession
+from flockmq.session_rpc import messages
+from flockmq.session_rpc.client_registry import ClientRegistry, Holder
+
+A = TypeVar("A")
+
+TOGETHER: Final = 1000
+"""Client ids that nodes are asked about at once, where it is they who say which are wanted."""
+
+Shown = tuple[bytes, bytes]
+"""A client id, and its row."""
+
+_json: Final = msgspec.json.Encoder().encode
+_pack: Final = msgspec.msgpack.Encoder().encode
+
+
+class OneSession(msgspec.Struct, frozen=True, array_like=True):
+    """Without the first `after` of its subscriptions, and at most `limit` of the others."""
+
+    client_id: bytes
+    after: int
+    limit: int
+
+
+class ConnectionsPage(msgspec.Struct, frozen=True, array_like=True):
+    """Those that their node is to show, as far as they are wanted."""
+
+    client_ids: list[bytes]
+    wanted: ClientsWanted
+
+
+class HeldConnection(msgspec.Struct, frozen=True, array_like=True):
+    """A connection, by its token."""
+
+    client_id: bytes
+    token: bytes
+
+
+class DirectoryHomes(Protocol):
+    registry: ClientRegistry
+
+    def owner(self, slot: int) -> str: ...
+
+
+class DirectoryClients(Protocol):
+    by_id: dict[bytes, Channel]
+
+    def send_away(self, client_id: bytes, token: int) -> bool:
+        """False: this connection isn't there any more."""
+        ...
+
+
+class _DirectoryQuestion:
+    """One kind: what is asked of which other node, and what it answers."""
+
+    def __init__(self, method: str, answer: Any) -> None:
+        self.method = f"directory.{method}"
+        self.decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(answer).decode
+        self.handler: Callable[[Any], Awaitable[object]]
+
+
+class ClientDirectory:
+    """`teller`: the core that is asked for pages; `residents` None: no sessions that last run here."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        teller: Callable[[], str],
+        homes: DirectoryHomes,
+        clients: DirectoryClients,
+        residents: SessionService | None,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._teller = teller
+        self._homes = homes
+        self._clients = clients
+        self._residents = residents
+        self._clock = clock
+        self._clients_page = self._question("clients", ClientsWanted, bytes, self._tell_clients)
+        self._sessions_page = self._question("sessions", SessionsWanted, bytes, self._tell_sessions)
+        self._home_clients = self._question("home_clients", ClientsWanted, Part, self._clients_of_home)
+        self._home_sessions = self._question("home_sessions", SessionsWanted, Part, self._sessions_of_home)
+        self._one_client = self._question("client", bytes, bytes, self._client_of_home)
+        self._one_session = self._question("session", OneSession, bytes, self._session_of_home)
+        self._kick = self._question("kick", bytes, bool, self._kick_of_home)
+        self._node_clients = self._question("node_clients", ConnectionsPage, list[Shown], self._clients_of_node)
+        self._node_session = self._question("node_session", OneSession, bytes, self._session_of_node)
+        self._close = self._question("close", HeldConnection, bool, self._close_of_node)
+
+    # What management asks. All raise Unavailable.
+
+    async def clients(self, wanted: ClientsWanted) -> bytes:
+        """Raises ValueError for what can't be meant."""
+        matching_clients(wanted)
+        _after(wanted)
+        return bytes(await self._surely(self._teller(), self._clients_page, wanted))
+
+    async def sessions(self, wanted: SessionsWanted) -> bytes:
+        """Raises ValueError for what can't be meant."""
+        _after(wanted)
+        return bytes(await self._surely(self._teller(), self._sessions_page, wanted))
+
+    async def client(self, client_id: str) -> bytes:
+        """Empty: it isn't connected."""
+        raw = client_id.encode()
+        return bytes(await self._of_home(raw, self._one_client, raw))
+
+    async def session(self, client_id: str, after: int, limit: int) -> bytes:
+        """Of those that end with their connections, too. Empty: there is none."""
+        raw = client_id.encode()
+        return bytes(await self._of_home(raw, self._one_session, OneSession(raw, after, limit)))
+
+    async def kick(self, client_id: str) -> bool:
+        """End its connection; False: there is none."""
+        raw = client_id.encode()
+        return bool(await self._of_home(raw, self._kick, raw))
+
+    async def _of_home(self, client_id: bytes, question: _DirectoryQuestion, asked: object) -> Any:
+        home = self._homes.owner(slot_of(client_id))
+        if not home:
+            raise Unavailable("the client id has no home at the moment")
+        return await self._surely(home, question, asked)
+
+    async def _surely(self, node: str, question: _DirectoryQuestion, asked: object) -> Any:
+        try:
+            return await self._ask(node, question, asked, 3 * OVERVIEW_WAIT_S)
+        except (LinkLost, TimeoutError):
+            raise Unavailable(f"{name_of(node) or 'a core'} doesn't answer") from None
+        except Refusal as refused:
+            raise Unavailable(str(refused)) from None
+
+    # As the core that tells.
+
+    async def _tell_clients(self, wanted: ClientsWanted) -> bytes:
+        page = await self._page(self._home_clients, wanted)
+        shown = await self._of_nodes(page, wanted)
+        fitting = [row._replace(told=shown[row.client_id]) for row in page.rows if row.client_id in shown]
+        return _json(page.listing(fitting, wanted.limit))
+
+    async def _tell_sessions(self, wanted: SessionsWanted) -> bytes:
+        page = await self._page(self._home_sessions, wanted)
+        return _json(page.listing(page.rows, wanted.limit))
+
+    async def _page(self, question: _DirectoryQuestion, wanted: ClientsWanted | SessionsWanted) -> _Page:
+        slots = count_by_owner(self._cluster.slots)
+        homes = sorted(filter(None, slots))
+        parts = await asyncio.gather(*(self._or_none(home, question, wanted) for home in homes))
+        missing = [f"{name_of(home)} doesn't answer" for home, part in zip(homes, parts, strict=True) if part is None]
+        if homeless := SLOTS - sum(slots[home] for home in homes):
+            missing.append(f"{homeless} of {SLOTS} slots of client ids have no home at the moment")
+        heard = [part for part in parts if part is not None]
+        rows, go_on = merged(heard, _most(wanted))
+        return _Page(rows, go_on, sum(part.count for part in heard), missing)
+
+    async def _of_nodes(self, page: _Page, wanted: ClientsWanted) -> dict[bytes, bytes]:
+        by_node: dict[str, list[bytes]] = {}
+        for row in page.rows:
+            by_node.setdefault(row.told.decode(), []).append(row.client_id)
+        told = await asyncio.gather(*(self._of_node(node, ids, wanted) for node, ids in by_node.items()))
+        page.missing += [
+            f"{name_of(node)} doesn't answer" for node, rows in zip(by_node, told, strict=True) if rows is None
+        ]
+        return {client_id: shown for rows in told for client_id, shown in rows or ()}
+
+    async def _of_node(self, node: str, client_ids: list[bytes], wanted: ClientsWanted) -> list[Shown] | None:
+        """None: it doesn't answer, and nobody else can tell which of them are wanted."""
+        rows: list[Shown] | None = await self._or_none(node, self._node_clients, ConnectionsPage(client_ids, wanted))
+        if rows is not None or asks_the_node(wanted):
+            return rows
+        unheard = (ClientRow(client_id=one.decode(), node=name_of(node), heard=False) for one in client_ids)
+        return [(row.client_id.encode(), _json(row)) for row in unheard]
+
+    # As the home of client ids. What is asked of one of them raises Refusal.
+
+    async def _clients_of_home(self, wanted: ClientsWanted) -> Part:
+        registry, fits = self._homes.registry, _fitting(wanted.clientid)
+
+        async def rows_of(some: list[Placed]) -> AsyncIterator[PlacedRow]:
+            async for place, client_id in sliced(some):
+                holder = registry.holder(client_id)
+                if holder is not None and wanted.node in (None, name_of(holder[0])) and fits(client_id):
+                    yield PlacedRow(place, client_id, holder[0].encode())
+
+        ids = in_order(registry.slots(), registry.client_ids, _after(wanted), DIRECTORY_SLICE_ROWS)
+        return await part_of(ids, rows_of, _most(wanted), len(registry))
+
+    async def _sessions_of_home(self, wanted: SessionsWanted) -> Part:
+        residents, fits = self._residents, _fitting(wanted.clientid)
+        if residents is None:
+            return Part([], None, 0)
+
+        def ids_of(slot: int) -> Collection[bytes]:
+            held = residents.holding.slots.get(slot)
+            return () if held is None else (held.clients.keys() | held.unread.keys()) - {WILLS}
+
+        async def rows_of(some: list[Placed]) -> AsyncIterator[PlacedRow]:
+            async for place, client_id in sliced(some):
+                row = self._session_row(residents, client_id) if fits(client_id) else None
+                if row is not None and wanted.connected in (None, row.node is not None):
+                    yield PlacedRow(place, client_id, _json(row))
+
+        ids = in_order(list(residents.holding.slots), ids_of, _after(wanted), DIRECTORY_SLICE_ROWS)
+        return await part_of(ids, rows_of, wanted.limit, len(residents))
+
+    def _session_row(self, residents: SessionService, client_id: bytes) -> SessionRow | None:
+        session, home = residents.sessions.by_id.get(client_id), self._cluster.settings.name
+        if session is not None:
+            return session_row(session, home)
+        why = residents.holding.why_unread(client_id)
+        return SessionRow(client_id=client_id.decode(), home=home, unreadable=why) if why else None
+
+    async def _client_of_home(self, client_id: bytes) -> bytes:
+        holder = self._holder(client_id)
+        rows = [] if holder is None else await self._of_node(holder[0], [client_id], ClientsWanted())
+        return rows[0][1] if rows else b""
+
+    async def _session_of_home(self, asked: OneSession) -> bytes:
+        holder, residents, home = self._holder(asked.client_id), self._residents, self._cluster.settings.name
+        if residents is not None:
+            session = residents.sessions.by_id.get(asked.client_id)
+            if session is not None:
+                return _json(shown_session(session, home, asked.after, asked.limit))
+            if why := residents.holding.why_unread(asked.client_id):
+                return _json(ShownSession(client_id=asked.client_id.decode(), home=home, unreadable=why))
+        return b"" if holder is None else bytes(await self._of_holder(holder, self._node_session, asked))
+
+    async def _kick_of_home(self, client_id: bytes) -> bool:
+        holder = self._holder(client_id)
+        if holder is None:
+            return False
+        return bool(
+            await self._of_holder(holder, self._close, HeldConnection(client_id, messages.pack_token(holder[1])))
+        )
+
+    async def _of_holder(self, holder: Holder, question: _DirectoryQuestion, asked: object) -> Any:
+        try:
+            return await self._ask(holder[0], question, asked, OVERVIEW_WAIT_S)
+        except (LinkLost, TimeoutError):
+            why = f"{name_of(holder[0])}, where the client is connected, doesn't answer"
+            raise Refusal("unavailable", why) from None
+
+    def _holder(self, client_id: bytes) -> Holder | None:
+        slot, residents = slot_of(client_id), self._residents
+        if not self._homes.registry.owns(slot) or residents is None or not residents.has_loaded(slot):
+            raise Refusal("unavailable", f"the client id is on its way to its new home {self._cluster.settings.name}")
+        return self._homes.registry.holder(client_id)
+
+    # As the node of connections.
+
+    async def _clients_of_node(self, asked: ConnectionsPage) -> list[Shown]:
+        fits, node = matching_clients(asked.wanted), self._cluster.settings.name
+        rows: list[Shown] = []
+        now_s, wall_s = self._clock.monotonic(), self._clock.wall()
+        async for client_id in sliced(asked.client_ids):
+            channel = self._clients.by_id.get(client_id)
+            if channel is not None and fits(channel):
+                rows.append((client_id, _json(client_row(channel, node, now_s, wall_s))))
+        return rows
+
+    async def _session_of_node(self, asked: OneSession) -> bytes:
+        channel = self._clients.by_id.get(asked.client_id)
+        session = None if channel is None else channel.session
+        if session is None or isinstance(session, RemoteSession):
+            return b""
+        return _json(shown_session(session, self._cluster.settings.name, asked.after, asked.limit))
+
+    async def _close_of_node(self, held: HeldConnection) -> bool:
+        return self._clients.send_away(held.client_id, messages.unpack_token(held.token))
+
+    # Asking.
+
+    def _question(
+        self, method: str, asked: type[A], answer: Any, handler: Callable[[A], Awaitable[object]]
+    ) -> _DirectoryQuestion:
+        question, decode = _DirectoryQuestion(method, answer), msgspec.msgpack.Decoder(asked).decode
+        question.handler = handler
+
+        async def serve(body: bytes) -> bytes:
+            return _pack(await handler(decode(body)))
+
+        self._cluster.on_request(question.method, serve)
+        return question
+
+    async def _or_none(self, node: str, question: _DirectoryQuestion, asked: object) -> Any:
+        """None: it doesn't answer."""
+        try:
+            return await self._ask(node, question, asked, OVERVIEW_WAIT_S)
+        except (LinkLost, Refusal, TimeoutError):
+            return None
+
+    async def _ask(self, node: str, question: _DirectoryQuestion, asked: object, within_s: float) -> Any:
+        """Raises LinkLost, Refusal, TimeoutError."""
+        async with asyncio.timeout(within_s):
+            if node == self._cluster.incarnation:
+                return await question.handler(asked)
+            return question.decode(await self._cluster.ask(node, question.method, _pack(asked)))
+
+
+class _Page:
+    def __init__(self, rows: list[PlacedRow], go_on: bytes | None, count: int, missing: list[str]) -> None:
+        self.rows = rows
+        self._go_on = go_on
+        self._count = count
+        self.missing = missing
+
+    def listing(self, shown: list[PlacedRow], limit: int) -> Listing:
+        go_on = shown[limit - 1].place if len(shown) > limit else self._go_on
+        data = [msgspec.Raw(row.told) for row in shown[:limit]]
+        return Listing(data=data, count=self._count, next=None if go_on is None else go_on.hex(), missing=self.missing)
+
+
+def _most(wanted: ClientsWanted | SessionsWanted) -> int:
+    """What only nodes can tell may fit few of those that they are asked about."""
+    asks_nodes = isinstance(wanted, ClientsWanted) and asks_the_node(wanted)
+    return max(wanted.limit, TOGETHER) if asks_nodes else wanted.limit
+
+
+def _after(wanted: ClientsWanted | SessionsWanted) -> bytes:
+    """Raises ValueError."""
+    return START if wanted.after is None else bytes.fromhex(wanted.after)
+
+
+def _fitting(pattern: str | None) -> Callable[[bytes], bool]:
+    if pattern is None:
+        return lambda client_id: True
+    fits = glob(pattern)
+    return lambda client_id: fits(client_id.decode())

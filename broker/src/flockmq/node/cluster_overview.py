@@ -1,0 +1,138 @@
+"""The whole cluster as any of its nodes can tell it: a core asks every node over its link, others ask a core.
+
+A core is linked with every node, so what it has heard and is answered is all there is to know, unless its tables may be
+old: then another core is asked. A replicant that reaches no core tells what it knows itself. Nodes that don't answer
+within OVERVIEW_WAIT_S are in the answer without their log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from flockmq.bounds import OVERVIEW_WAIT_S, SLOTS
+from flockmq.management.view import ClusterState, LogState, Member, NodeLog
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.link import LinkLost, Refusal
+from flockmq.membership.reachability import CORE_ROLES, name_of
+from flockmq.membership.slot_assignment import count_by_owner
+from flockmq.rlog.shards import NodeInfo
+
+LOG: Final = "overview.log"
+LOGS: Final = "overview.logs"
+MEMBERS: Final = "overview.members"
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_log: Final = msgspec.msgpack.Decoder(dict[str, LogState])
+_logs: Final = msgspec.msgpack.Decoder(list[NodeLog])
+_members: Final = msgspec.msgpack.Decoder(ClusterState)
+
+
+class ClusterOverview:
+    """`log` tells this node's own."""
+
+    def __init__(self, cluster: Cluster, log: Callable[[], Mapping[str, LogState]]) -> None:
+        self._cluster = cluster
+        self._log = log
+        cluster.on_request(LOG, self._serve_log)
+        if cluster.is_core:
+            cluster.on_request(LOGS, self._serve_logs)
+            cluster.on_request(MEMBERS, self._serve_members)
+
+    async def logs(self) -> list[NodeLog]:
+        """Every node's log, by name."""
+        answer = await self._asked_core(LOGS)
+        return await self._gathered() if answer is None else _logs.decode(answer)
+
+    async def members(self) -> ClusterState:
+        answer = await self._asked_core(MEMBERS)
+        return self._known() if answer is None else _members.decode(answer)
+
+    async def _serve_log(self, body: bytes) -> bytes:
+        return _encode(self._log())
+
+    async def _serve_logs(self, body: bytes) -> bytes:
+        return _encode(await self._gathered())
+
+    async def _serve_members(self, body: bytes) -> bytes:
+        return _encode(self._known())
+
+    async def _asked_core(self, method: str) -> bytes | None:
+        """What a core says; None: this one is to say it, or none answers."""
+        teller = self.teller()
+        return None if teller == self._cluster.incarnation else await self._answer(teller, method, 2 * OVERVIEW_WAIT_S)
+
+    def teller(self) -> str:
+        """This core, or the one that this node writes through; another one if that one's tables may be old."""
+        cluster = self._cluster
+        nearest = cluster.incarnation if cluster.is_core else cluster.core_port.core
+        others = (core for core, info in cluster.nodes_table.items() if info.role in CORE_ROLES)
+        return next((core for core in (nearest, *others) if self._is_up_to_date(core)), nearest)
+
+    def _is_up_to_date(self, core: str) -> bool:
+        status = self._cluster.status_of(core)
+        return status is not None and not status.stale and status.hears_redis is not False
+
+    async def _answer(self, incarnation: str, method: str, within_s: float) -> bytes | None:
+        try:
+            async with asyncio.timeout(within_s):
+                return await self._cluster.ask(incarnation, method, b"")
+        except (LinkLost, Refusal, TimeoutError):
+            return None
+
+    async def _gathered(self) -> list[NodeLog]:
+        nodes = sorted(self._cluster.nodes_table.items(), key=lambda row: (row[1].name, row[0]))
+        return list(await asyncio.gather(*(self._log_of(incarnation, info) for incarnation, info in nodes)))
+
+    async def _log_of(self, incarnation: str, info: NodeInfo) -> NodeLog:
+        if incarnation == self._cluster.incarnation:
+            shards: Mapping[str, LogState] | None = self._log()
+        else:
+            answer = await self._answer(incarnation, LOG, OVERVIEW_WAIT_S)
+            shards = None if answer is None else _log.decode(answer)
+        return NodeLog(name=info.name, incarnation=incarnation, role=info.role, shards=shards)
+
+    def _known(self) -> ClusterState:
+        cluster = self._cluster
+        slots = count_by_owner(cluster.slots)
+        members = [
+            self._member(incarnation, info, slots.get(incarnation, 0))
+            for incarnation, info in sorted(cluster.nodes_table.items(), key=lambda row: (row[1].name, row[0]))
+        ]
+        return ClusterState(
+            told_by=cluster.settings.name,
+            stale=cluster.freshness.is_stale,
+            leader=next((member.name for member in members if member.leads), None),
+            slots_without_owner=SLOTS - sum(member.slots for member in members),
+            nodes=members,
+        )
+
+    def _member(self, incarnation: str, info: NodeInfo, slots: int) -> Member:
+        status = self._cluster.status_of(incarnation)
+        about = Member(
+            name=info.name,
+            incarnation=incarnation,
+            role=info.role,
+            version=info.version,
+            host=info.host,
+            slots=slots,
+            heard=status is not None,
+        )
+        if status is None:
+            return about
+        return msgspec.structs.replace(
+            about,
+            leads=status.leads,
+            ready=status.ready,
+            draining=status.draining,
+            stale=status.stale,
+            hears_redis=status.hears_redis,
+            connections=status.connections,
+            lag_entries=status.lag_entries,
+            writes_through=name_of(status.core) if info.role not in CORE_ROLES and status.core else None,
+            replicants=status.replicants,
+            unreachable=[name_of(other) for other in status.unreachable],
+        )

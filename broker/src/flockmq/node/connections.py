@@ -1,0 +1,458 @@
+"""This node's connections by client id: admission, takeover, the end. One connection per client id, cluster-wide.
+
+    CONNECT ─▶ authenticated ─▶ the client id's home (closes an older connection, wherever it is) ─▶ CONNACK
+
+A session that ends with its connection is here; one that lasts runs at its home, and here is only its front
+(`remote_sessions`). Client ids that the broker assigns are like any other [MQTT-3.1.3-7].
+
+What always holds: `by_id` has exactly the connections that hold a token. The will of a session that is here is kept by
+its client id's home, too, for the case that this node dies.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from flockmq.bounds import REFUSALS_LOGGED_PER_S
+from flockmq.clock import Clock
+from flockmq.durable.session_table import SessionTable
+from flockmq.logs import Sparing
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.message import Publish, Will
+from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.properties import Properties
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_unpublishable
+from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
+from flockmq.protocol.ports import ALLOWED, ASKED, PUBLISH, UNTOLD
+from flockmq.protocol.principal import Principal
+from flockmq.publishing.delayed import check_publishable
+from flockmq.quotas import Usage
+from flockmq.rlog.retained_authors import author_of
+from flockmq.session.local_session import LocalSession
+from flockmq.session.remote_session import RemoteSession
+from flockmq.session_rpc.clean_session_wills import will_origin
+from flockmq.session_rpc.client import Admission, Anothers, AttachError, Done, OverQuota, Registration
+from flockmq.session_rpc.client_registry import are_others
+from flockmq.session_rpc.messages import Opening, WillRow, nonce_of
+from flockmq.session_rpc.remote_sessions import RemoteSessions
+from flockmq.telemetry.counters import Counters
+
+log: Final = logging.getLogger(__name__)
+
+OnEvent = Callable[[str, bytes, int, int], None]
+"""(kind, client id, reason code, protocol version) of a connection event."""
+
+
+class ConnectionHomes(Protocol):
+    def attach(self, client_id: bytes, opening: Opening | None, done: Done) -> None: ...
+    def detach(
+        self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
+    ) -> None: ...
+
+
+class Watcher(Protocol):
+    """Who wants to know of every connection."""
+
+    def connected(self, channel: Channel, connect: Connect, session: LocalSession, is_present: bool) -> None:
+        """CONNACK is on its way; the session was there before, or not."""
+        ...
+
+    def disconnected(self, channel: Channel, session: LocalSession) -> None: ...
+
+    def taken_over(self, client_id: bytes) -> None: ...
+
+    def will_of(self, channel: Channel) -> Will | None:
+        """The will that the client leaves behind, as it is to be published."""
+        ...
+
+
+class Connections:
+    """`flush` has what was put outside a turn written; `must_authorize` says whether a client is to be asked about."""
+
+    def __init__(
+        self,
+        sessions: SessionTable,
+        fronts: RemoteSessions,
+        counters: Counters,
+        flush: Callable[[], None],
+        on_event: OnEvent,
+        clock: Clock,
+        token_bytes: Callable[[int], bytes],
+    ) -> None:
+        self.by_id: dict[bytes, Channel] = {}
+        self.homes: ConnectionHomes | None = None
+        self.watcher: Watcher | None = None
+        self.must_authorize: Callable[[Principal], bool] = _no_rules
+        self.refuses: Callable[[bytes], bool] = is_unpublishable
+        """Nobody's will goes to this topic."""
+        self.warrant: Callable[[Channel, Publish], bytes] = _nobody_knows
+        """Why a client might have its will, as `Will` has it."""
+        self.identifies: Callable[[], bool] = _nobody_is_asked
+        """Clients are asked who they are."""
+        self.usage: Callable[[bytes], Usage | None] = _nobody_counts
+        """What a user has."""
+        self.rules_of: Callable[[Channel], bytes | None] = _no_rules_hold
+        """What stands for the rules that hold for a client, as in `Opening`."""
+        self.on_unjudged: Callable[[Channel], None] = _nobody_judges
+        """The subscriptions of this client are to be judged by the rules that hold now."""
+        self.homes_keep_wills: Callable[[], bool] = _not_yet
+        """All nodes know that homes keep the wills of sessions that are here, and whose these are."""
+        self._sessions = sessions
+        self._fronts = fronts
+        self._counters = counters
+        self._flush = flush
+        self._on_event = on_event
+        self._clock = clock
+        self._token_bytes = token_bytes
+        self._guests: dict[int, Opening] = {}
+        """By token: openings of those whose homes have their wills."""
+        self._violations = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
+
+    # What a connection asks of its node.
+
+    def authenticated(
+        self, channel: Channel, connect: Connect, principal: Principal, extra: Properties | None = None
+    ) -> None:
+        """The client is who it says, or may be anonymous: attach it at its home."""
+        if channel.state != ADMITTING:
+            return
+        session = channel.session
+        assert session is not None
+        channel.principal = principal
+        channel.must_be_asked_about(self.must_authorize(principal))
+        if not session.client_id:
+            session.client_id = b"auto-" + self._token_bytes(10).hex().encode()
+        session.usage = self.usage(principal.username)
+        will = channel.will
+        if will is not None:
+            if not self._may_be_published(channel, will):
+                return
+            will.warrant = self.warrant(channel, will.message)
+        verdict = ALLOWED
+        if will is not None and channel.must_authorize:
+            message = will.message
+            decided = partial(self._will_judged, channel, connect, extra)
+            verdict = channel.port.authorize(channel, PUBLISH, message.topic, message.qos, message.retain, decided)
+        if verdict == ALLOWED:
+            self._attach(channel, connect, extra)
+        elif verdict != ASKED:
+            channel.refuse(Reason.NOT_AUTHORIZED, "the will's topic")
+
+    def _may_be_published(self, channel: Channel, will: Will) -> bool:
+        """0x90 is said of the Will Topic [section 3.2.2.2]; before 5.0 "not authorized" comes nearest."""
+        try:
+            check_publishable(will.message.topic, self._clock.wall(), self.refuses)
+        except ValueError as error:
+            reason = Reason.TOPIC_NAME_INVALID if channel.protocol_version == 5 else Reason.NOT_AUTHORIZED
+            channel.refuse(reason, f"the will's topic: {error}")
+            self._flush()
+            return False
+        return True
+
+    def _will_judged(self, channel: Channel, connect: Connect, extra: Properties | None, verdict: int) -> None:
+        if channel.state == ADMITTING:
+            if verdict == ALLOWED:
+                self._attach(channel, connect, extra)
+            elif verdict == UNTOLD:
+                channel.refuse(Reason.SERVER_UNAVAILABLE, "nobody can say whether it may have its will")
+            else:
+                channel.refuse(Reason.NOT_AUTHORIZED, "the will's topic")
+            self._flush()
+
+    def _attach(self, channel: Channel, connect: Connect, extra: Properties | None) -> None:
+        session = channel.session
+        assert session is not None
+        if self._is_anothers_here(channel, session):  # its home may be new, and may not have heard of that one yet
+            channel.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID)
+            return
+        if channel.will is not None and not session.expiry_s and not _may_keep(session, channel.will):
+            channel.refuse(Reason.QUOTA_EXCEEDED, "its user has no room for its will")
+            self._flush()
+            return
+        opening = self._opening(channel, connect, session)
+        answered = partial(self._answered, channel, session, connect, opening, extra)
+        self._home().attach(session.client_id, opening, answered)
+
+    def _opening(self, channel: Channel, connect: Connect, session: LocalSession) -> Opening | None:
+        """What its home is to know; None where the session starts and ends with this connection, has no will, and is
+        nobody's."""
+        is_guest = connect.clean_start and not session.expiry_s
+        if is_guest and not self.homes_keep_wills():
+            return None
+        if is_guest and channel.will is None:
+            return self._owned(channel, session)
+        will = channel.will if self.watcher is None else self.watcher.will_of(channel)
+        channel.will = will
+        return Opening(
+            channel.protocol_version,
+            connect.clean_start,
+            session.expiry_s,
+            session.window,
+            session.max_packet_bytes,
+            session.limits.name,
+            self._token_bytes(8),
+            None if will is None else _row(will),
+            self._user(channel, session),
+            self.rules_of(channel) if not is_guest and self.homes_keep_wills() else None,
+        )
+
+    def _user(self, channel: Channel, session: LocalSession) -> bytes | None:
+        """Whose the client id is from now on."""
+        return channel.principal.username if session.limits.binds_client_ids(self.identifies()) else None
+
+    def _is_anothers_here(self, channel: Channel, session: LocalSession) -> bool:
+        older = self.by_id.get(session.client_id)
+        if older is None or older.session is None:
+            return False
+        return are_others(self._user(channel, session), self._user(older, older.session))
+
+    def _owned(self, channel: Channel, session: LocalSession) -> Opening | None:
+        """Of a session that starts and ends with its connection, and has no will, its home knows the user."""
+        user = self._user(channel, session)
+        return None if user is None else Opening(channel.protocol_version, True, 0, 0, 0, "", b"", None, user)
+
+    def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
+        client_id = session.client_id
+        token = channel.token
+        if isinstance(token, int):
+            if self.by_id.get(client_id) is channel:
+                del self.by_id[client_id]
+            if isinstance(session, RemoteSession):
+                nonce = nonce_of(self._fronts.opening(token))
+                self._fronts.remove(token)
+                self._home().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
+            else:
+                guest = self._guests.pop(token, None)
+                if guest is not None:
+                    _count(session, guest, -1)
+                if guest is not None and will is not None:
+                    will.message.origin = will_origin(guest.nonce)
+                self._home().detach(client_id, token)
+        if channel.admitted_once:
+            if not isinstance(session, RemoteSession):
+                if will is not None and isinstance(token, int):
+                    will.message.author = author_of(client_id, token, is_will=True)
+                self._sessions.leave(session, will, self._clock.monotonic())
+            self._on_event("disconnected", client_id, channel.close_reason, channel.protocol_version)
+            if self.watcher is not None:
+                self.watcher.disconnected(channel, session)
+
+    def violated(self, channel: Channel, error: PacketError) -> None:
+        """One line, and not too many of them: a hostile client must not fill the log."""
+        address, client_id = channel.address(), channel.client_id().decode()
+        if client_id:
+            said = "client %r from %s: %s; closed with 0x%02X"
+            self._violations.warning(said, client_id, address, error, error.reason)
+        else:
+            self._violations.warning("before CONNECT, from %s: %s; closed with 0x%02X", address, error, error.reason)
+
+    # What homes ask of this node.
+
+    def kick(self, client_id: bytes, token: int) -> bool:
+        channel = self._holder(client_id, token)
+        if channel is None:
+            return False
+        self._take_over(client_id, channel)
+        self._flush()
+        return True
+
+    def overflow(self, client_id: bytes, token: int) -> None:
+        channel = self._holder(client_id, token)
+        if channel is not None:
+            channel.overflow()
+            self._flush()
+
+    def connections(self) -> Iterator[Registration]:
+        for client_id, channel in list(self.by_id.items()):
+            if isinstance(channel.token, int):
+                opening = self._fronts.opening(channel.token) or self._guest(channel, channel.token)
+                yield Registration(client_id, channel.token, opening)
+
+    def _guest(self, channel: Channel, token: int) -> Opening | None:
+        """What the home is to know of a session that is here; of one that came before homes kept wills, too."""
+        session = channel.session
+        if session is None or isinstance(session, RemoteSession) or not self.homes_keep_wills():
+            return None
+        guest = self._guests.get(token)
+        if guest is None and channel.will is not None:
+            will = channel.will = channel.will if self.watcher is None else self.watcher.will_of(channel)
+            if will is not None:
+                zone, user = session.limits.name, self._user(channel, session)
+                guest = Opening(channel.protocol_version, True, 0, 0, 0, zone, self._token_bytes(8), _row(will), user)
+                self._keep(token, session, guest)
+        return guest or self._owned(channel, session)
+
+    def _keep(self, token: int, session: LocalSession, guest: Opening) -> None:
+        self._guests[token] = guest
+        _count(session, guest, 1)
+
+    def has_will_at_home(self, client_id: bytes) -> bool:
+        """Its home publishes its will when this node is purged."""
+        channel = self.by_id.get(client_id)
+        if channel is None:
+            return False
+        return self.is_will_at_home(channel.token) or (
+            isinstance(channel.session, RemoteSession) and channel.will is not None
+        )
+
+    def is_will_at_home(self, token: object) -> bool:
+        """The home of this connection's client id has its will, as it is to be published."""
+        return token in self._guests
+
+    def holds(self, client_id: bytes, token: int) -> bool:
+        return self._holder(client_id, token) is not None
+
+    def delivered(self, home: str, token: int, packets: bytes) -> None:
+        self._fronts.delivered(home, token, packets)
+
+    def unsettled(self, token: int) -> bytes:
+        return self._fronts.unsettled(token)
+
+    def close(self, client_id: bytes, reason: int, *, ends_session: bool = True) -> bool:
+        """End this client's connection; False if it isn't here."""
+        channel = self.by_id.get(client_id)
+        if channel is None:
+            return False
+        if channel.session is not None and ends_session:
+            channel.session.expiry_s = 0
+        channel.close(reason)
+        self._flush()
+        return True
+
+    def send_away(self, client_id: bytes, token: int) -> bool:
+        """Whoever manages the cluster wants its connection to end; False: it has."""
+        channel = self._holder(client_id, token)
+        if channel is None or channel.state != CONNECTED:
+            return False
+        log.info("client %r is sent away by the management", client_id.decode())
+        channel.close(Reason.ADMINISTRATIVE_ACTION)
+        self._flush()
+        return True
+
+    # Inside.
+
+    def _holder(self, client_id: bytes, token: int) -> Channel | None:
+        channel = self.by_id.get(client_id)
+        return channel if channel is not None and channel.token == token else None
+
+    def _take_over(self, client_id: bytes, older: Channel) -> None:
+        self._counters.takeovers += 1
+        if self.watcher is not None:
+            self.watcher.taken_over(client_id)
+        if older.state == ADMITTING:  # its session is on its way here
+            older.refuse(Reason.SERVER_UNAVAILABLE)
+        else:
+            older.close(Reason.SESSION_TAKEN_OVER)
+
+    def _answered(
+        self,
+        channel: Channel,
+        session: LocalSession,
+        connect: Connect,
+        opening: Opening | None,
+        extra: Properties | None,
+        answer: Admission | AttachError,
+    ) -> None:
+        if isinstance(answer, AttachError):
+            log.info("client %r isn't admitted: %s", session.client_id, answer)
+            channel.refuse(_reason_of(answer))
+        elif channel.state != ADMITTING:
+            expiry_s = 0 if answer.begins else session.expiry_s
+            nonce = nonce_of(opening)
+            self._home().detach(session.client_id, answer.token, expiry_s, with_will=False, nonce=nonce)
+        else:
+            older = self.by_id.get(session.client_id)
+            if older is not None:  # its home is new and hasn't heard of it yet
+                self._take_over(session.client_id, older)
+            self.by_id[session.client_id] = channel
+            channel.token = answer.token
+            self._admitted(channel, session, connect, opening, extra, answer)
+        self._flush()
+
+    def _admitted(
+        self,
+        channel: Channel,
+        session: LocalSession,
+        connect: Connect,
+        opening: Opening | None,
+        extra: Properties | None,
+        admission: Admission,
+    ) -> None:
+        if admission.lasts:
+            assert opening is not None
+            session = self._fronts.add(channel, session, admission.token, opening, admission.unjudged)
+        elif opening is not None and opening.will is not None and self.homes_keep_wills():
+            self._keep(admission.token, session, msgspec.structs.replace(opening, clean_start=True, expiry_s=0))
+        self._counters.connects += 1
+        channel.admitted(connect, admission.token, session, admission.present, extra)
+        self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
+        if self.watcher is not None:
+            self.watcher.connected(channel, connect, session, admission.present)
+        if opening is not None and admission.lasts and self.homes_keep_wills():
+            self._have_judged(channel, opening, admission)
+
+    def _have_judged(self, channel: Channel, opening: Opening, admission: Admission) -> None:
+        """If its home waits for that, or the rules changed since it was asked."""
+        if admission.unjudged or opening.rules != self.rules_of(channel):
+            self.on_unjudged(channel)
+
+    def _home(self) -> ConnectionHomes:
+        assert self.homes is not None, "clients come after the homes are there"
+        return self.homes
+
+
+def _reason_of(error: AttachError) -> int:
+    """There is no code for "superseded" in CONNACK."""
+    if isinstance(error, Anothers):
+        return Reason.CLIENT_IDENTIFIER_NOT_VALID
+    return Reason.QUOTA_EXCEEDED if isinstance(error, OverQuota) else Reason.SERVER_UNAVAILABLE
+
+
+def _may_keep(session: LocalSession, will: Will) -> bool:
+    """Of a session that ends with its connection."""
+    usage = session.usage
+    return usage is None or usage.may_queue(len(session.client_id) + len(will.message.packet), is_away=False)
+
+
+def _count(session: LocalSession, guest: Opening, sign: int) -> None:
+    """As what waits for its user."""
+    if session.usage is not None and guest.will is not None:
+        session.usage.queued(sign * (len(session.client_id) + len(guest.will.packet)))
+
+
+def _no_rules_hold(channel: Channel) -> bytes | None:
+    return None
+
+
+def _nobody_judges(channel: Channel) -> None:
+    """Until the node is put together."""
+
+
+def _not_yet() -> bool:
+    return False
+
+
+def _nobody_counts(user: bytes) -> Usage | None:
+    return None
+
+
+def _nobody_knows(channel: Channel, message: Publish) -> bytes:
+    return b""
+
+
+def _row(will: Will) -> WillRow:
+    return WillRow(will.delay_s, will.message.version, will.message.packet, will.warrant)
+
+
+def _nobody_is_asked() -> bool:
+    return False
+
+
+def _no_rules(principal: Principal) -> bool:
+    return False

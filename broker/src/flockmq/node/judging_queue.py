@@ -1,0 +1,76 @@
+"""Clients for whom enough was judged in this turn: the rest of a SUBSCRIBE, and their next packets, have a later one.
+
+What always holds: who waits is paused, so its packets keep their order; a SUBSCRIBE that was judged under rules which
+changed meanwhile is judged as one that stands, as soon as it does. Of whom left no more of a SUBSCRIBE is judged; what
+it sent behind that is still done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from flockmq.node.judging_turns import JudgingTurns
+from flockmq.node.standing_subscriptions import StandingSubscriptions
+from flockmq.protocol.channel import CONNECTED, Channel
+from flockmq.protocol.ports import PUBLISH
+from flockmq.protocol.publisher import Publisher
+from flockmq.protocol.subscribe import SubscribeRequest
+from flockmq.transport.reactor import Reactor
+
+
+class JudgingQueue:
+    """One per node."""
+
+    def __init__(self, judging: JudgingTurns, standing: StandingSubscriptions, reactor: Reactor) -> None:
+        self._judging = judging
+        self._standing = standing
+        self._reactor = reactor
+        self._begun_under: dict[Channel, int] = {}
+        """Whose SUBSCRIBE waits, and how often rules had changed when it began to."""
+
+    def authorize(
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+    ) -> int:
+        """As `NodePort.authorize`."""
+        verdict = self._judging.authorize(channel, action, topic, qos, retain, done)
+        if action == PUBLISH and isinstance(channel, Channel) and channel.state == CONNECTED:
+            self._have_rest(channel)
+        return verdict
+
+    def _have_rest(self, publisher: Channel) -> None:
+        if self._judging.is_enough():
+            publisher.pause()
+            self._judging.wait(publisher, partial(self._go_on, publisher), _user(publisher))
+
+    def _go_on(self, publisher: Channel) -> None:
+        if not publisher.has_ended():
+            publisher.unpause()
+            self._reactor.soon()
+
+    def rests(self, subscribing: SubscribeRequest) -> bool:
+        """As `NodePort.rests`."""
+        if not self._judging.is_enough():
+            return False
+        self._begun_under.setdefault(subscribing.channel, self._standing.changes)
+        self._judging.wait(subscribing.channel, partial(self._judge, subscribing), _user(subscribing.channel))
+        return True
+
+    def _judge(self, subscribing: SubscribeRequest) -> None:
+        channel = subscribing.channel
+        try:
+            if not channel.has_ended():
+                if subscribing.packet.packet_id and channel.has_left():
+                    subscribing.leave_off()
+                else:
+                    subscribing.judge()
+                self._reactor.soon()
+        except Exception:
+            self._reactor.failed(channel)
+        if not self._judging.is_waiting(channel) and self._begun_under.pop(channel) != self._standing.changes:
+            self._standing.judge_now(channel)
+
+
+def _user(channel: Channel) -> bytes:
+    """Who shares its turns with it; of whom nobody knows who they are, each is one."""
+    return channel.principal.username or channel.client_id()

@@ -1,0 +1,366 @@
+"""Where a node's clients meet what its configuration and its plugins make of them: rewriting, auto-subscription, hooks.
+
+The node calls this at each point; here an event is made of a channel and handed to `plugins.hooks`, if anybody is
+hooked. What always holds: the router's `intercepts` are the topics of publish rules and of handlers of message.publish
+that are in place, and no others; a topic is rewritten first, and its handlers are those of the new topic; rules and
+handlers see what stands behind `$share/group/` and the like; of what comes from the node itself, auto-subscriptions and
+plugins' own messages, no handler is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from flockmq.bounds import AUTO_SUBSCRIPTIONS_MAX, REWRITE_RULES_MAX
+from flockmq.config.plugin_settings import AutoSubscribeSettings, RewriteSettings
+from flockmq.errors import ConfigError
+from flockmq.management.view import PluginRow
+from flockmq.mqtt import decode, encode, frame
+from flockmq.mqtt import properties as mqtt_properties
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.message import NO_EXPIRY, Publish, Will
+from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_HANDLING_SHIFT, Connect, Subscribe
+from flockmq.mqtt.packets import SubscribeEntry as Request
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import check_filter, is_unpublishable, unwrap
+from flockmq.plugins import points
+from flockmq.plugins.hooks import Handler, Record
+from flockmq.plugins.points import Allow, Client, Deny
+from flockmq.plugins.running import Plugins
+from flockmq.protocol.channel import Channel
+from flockmq.protocol.ports import ALLOWED, DENIED, PUBLISH
+from flockmq.protocol.principal import Principal
+from flockmq.protocol.publisher import Publisher
+from flockmq.protocol.subscribe import SubscribeRequest
+from flockmq.routing.filter_index import FilterIndex
+from flockmq.routing.router import Router
+from flockmq.routing.topic_rewrite import CLIENT_ID, HOST, USER_NAME, RewriteRules, RewriteTemplate
+from flockmq.session.local_session import LocalSession
+from flockmq.telemetry.sample import Sample
+
+
+class PluginHooks:
+    """One per node."""
+
+    def __init__(
+        self,
+        router: Router,
+        plugins: Plugins,
+        rewrite: Sequence[RewriteSettings] = (),
+        auto: Sequence[AutoSubscribeSettings] = (),
+    ) -> None:
+        """Raises ConfigError for more rules than a node takes."""
+        if len(rewrite) > REWRITE_RULES_MAX:
+            raise ConfigError(f"rewrite: {len(rewrite)} rules; {REWRITE_RULES_MAX} are the most")
+        if len(auto) > AUTO_SUBSCRIPTIONS_MAX:
+            raise ConfigError(f"auto_subscribe: {len(auto)} subscriptions; {AUTO_SUBSCRIPTIONS_MAX} are the most")
+        self.plugins = plugins
+        self.hooks = plugins.hooks
+        self._placed = plugins.hooks.placed
+        self._router = router
+        self._publishes = RewriteRules([rule.rule() for rule in rewrite if rule.action != "subscribe"])
+        self._subscribes = RewriteRules([rule.rule() for rule in rewrite if rule.action != "publish"])
+        self._auto: list[tuple[RewriteTemplate, int]] = [(wanted.template(), _options(wanted)) for wanted in auto]
+        self._handlers = FilterIndex()
+        self.on_change: Callable[[], None] = _nothing
+        """Other handlers are in place: clients may have to be asked about, or no longer."""
+        self.hooks.on_change = self._changed
+        self._place()
+
+    def _changed(self) -> None:
+        self._place()
+        self.on_change()
+
+    def _place(self) -> None:
+        """Have the router send here what a rule or a handler is for."""
+        filters = dict.fromkeys(self._publishes.sources())
+        handlers = FilterIndex()
+        for handler in self.hooks.at(points.MESSAGE_PUBLISH):
+            for filter in handler.filters:
+                handlers.add(filter, handler)
+                filters[filter] = None
+        router = self._router
+        router.intercepts = FilterIndex()
+        router.intercept(list(filters))
+        self._handlers = handlers
+        hooked = (
+            points.CLIENT_SUBSCRIBE in self._placed
+            or points.CLIENT_UNSUBSCRIBE in self._placed
+            or points.SESSION_SUBSCRIBED in self._placed
+        )
+        router.intercepts_subscriptions = hooked or len(self._subscribes) > 0
+
+    # Connections.
+
+    def connecting(self, channel: Channel, connect: Connect) -> int:
+        """Before authentication: a reason code, SUCCESS to go on."""
+        if points.CLIENT_CONNECT not in self._placed:
+            return Reason.SUCCESS
+        answer = self.hooks.ask(points.CLIENT_CONNECT, client_of(channel, connect.user_name or b""))
+        return answer.reason if isinstance(answer, Deny) else Reason.SUCCESS
+
+    def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None:
+        """Who the client is, a reason code if it may not be, or None: others are to be asked."""
+        if not self.must_authenticate():
+            return None
+        client = client_of(channel, connect.user_name or b"")
+        asked = points.Credentials(client=client, password=connect.password)
+        answer = self.hooks.ask(points.CLIENT_AUTHENTICATE, asked)
+        if isinstance(answer, Deny):
+            return answer.reason
+        if isinstance(answer, Allow):
+            username = client.username if answer.username is None else answer.username
+            return Principal(username.encode(), superuser=answer.superuser)
+        return None
+
+    def must_authenticate(self) -> bool:
+        return points.CLIENT_AUTHENTICATE in self._placed
+
+    def must_authorize(self) -> bool:
+        return points.CLIENT_AUTHORIZE in self._placed
+
+    def authorize(
+        self, channel: Publisher, action: int, prefix: bytes, topic: bytes, qos: int, retain: bool
+    ) -> int | None:
+        """ALLOWED, DENIED, or None: others are to be asked."""
+        if points.CLIENT_AUTHORIZE not in self._placed:
+            return None
+        said: Literal["publish", "subscribe"] = "publish" if action == PUBLISH else "subscribe"
+        asked = points.Access(
+            client=client_of(channel),
+            action=said,
+            topic=topic.decode(),
+            qos=qos,
+            retain=retain,
+            prefix=prefix.decode(),
+        )
+        answer = self.hooks.ask(points.CLIENT_AUTHORIZE, asked)
+        if isinstance(answer, Deny):
+            return DENIED
+        return ALLOWED if isinstance(answer, Allow) else None
+
+    def refused(self, channel: Channel, reason: int) -> None:
+        """CONNACK says no."""
+        if points.CLIENT_CONNACK in self._placed:
+            self.hooks.tell(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=reason))
+
+    def connected(self, channel: Channel, session: LocalSession, is_present: bool) -> None:
+        """The client has its session, and hears of it: subscribe it to what every client gets."""
+        hooks = self.hooks
+        event = points.SESSION_RESUMED if is_present else points.SESSION_CREATED
+        if event in self._placed:
+            hooks.tell(event, points.Session(client_id=session.client_id.decode()))
+        if points.CLIENT_CONNACK in self._placed:
+            hooks.tell(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=Reason.SUCCESS))
+        if points.CLIENT_CONNECTED in self._placed:
+            hooks.tell(points.CLIENT_CONNECTED, client_of(channel))
+        if self._auto and not channel.has_ended():
+            self._subscribe_automatically(channel, session)
+
+    def leaving(self, channel: Channel, will: Will | None) -> Will | None:
+        """The will that a client leaves behind, as it is to be published."""
+        if will is None or self._router.refuses(will.message.topic):
+            return None
+        if self._router.is_intercepted(will.message.topic):
+            replaced = self.intercept(channel, will.message)
+            return None if isinstance(replaced, int) else Will(replaced, will.delay_s, will.warrant)
+        return will
+
+    def disconnected(self, channel: Channel) -> None:
+        if points.CLIENT_DISCONNECTED in self._placed:
+            event = points.Disconnected(client=client_of(channel), reason=channel.close_reason)
+            self.hooks.tell(points.CLIENT_DISCONNECTED, event)
+
+    def taken_over(self, client_id: bytes) -> None:
+        if points.SESSION_TAKENOVER in self._placed:
+            self.hooks.tell(points.SESSION_TAKENOVER, points.Session(client_id=client_id.decode()))
+
+    def session_ended(self, client_id: bytes) -> None:
+        if points.SESSION_TERMINATED in self._placed:
+            self.hooks.tell(points.SESSION_TERMINATED, points.Session(client_id=client_id.decode()))
+
+    # Subscriptions.
+
+    def subscribing(self, channel: Channel, request: Request) -> bytes:
+        """The filter in the place of the one asked for; b"": refused."""
+        username = channel.principal.username
+        filter = self._subscribes.filter(request.filter, channel.client_id(), username)
+        if not filter or points.CLIENT_SUBSCRIBE not in self._placed:
+            return filter
+        prefix, inner = unwrap(filter)
+        client = client_of(channel)
+        asked = points.Subscription(client=client, filter=inner.decode(), qos=request.qos, prefix=prefix.decode())
+        answer = self.hooks.ask(points.CLIENT_SUBSCRIBE, asked)
+        if isinstance(answer, Deny):
+            return b""
+        return filter if isinstance(answer, Allow) else prefix + answer.filter.encode()
+
+    def rewrites(self, channel: Channel, filter: bytes) -> bool:
+        """Rules make another of a filter that the client asks for."""
+        return self._subscribes.filter(filter, channel.client_id(), channel.principal.username) != filter
+
+    def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
+        if points.SESSION_SUBSCRIBED in self._placed:
+            prefix, inner = unwrap(filter)
+            client = client_of(channel)
+            event = points.Subscription(client=client, filter=inner.decode(), qos=qos, prefix=prefix.decode())
+            self.hooks.tell(points.SESSION_SUBSCRIBED, event)
+
+    def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
+        """The filter in the place of the one that UNSUBSCRIBE says: where it says none, its own."""
+        rewritten = self._subscribes.filter(filter, channel.client_id(), channel.principal.username) or filter
+        if points.CLIENT_UNSUBSCRIBE not in self._placed:
+            return rewritten
+        asked = _unsubscription(channel, rewritten)
+        answer = self.hooks.ask(points.CLIENT_UNSUBSCRIBE, asked)
+        said = answer if isinstance(answer, points.Unsubscription) else asked
+        return (asked.prefix + said.filter).encode()
+
+    def unsubscribed(self, channel: Channel, filter: bytes) -> None:
+        if points.SESSION_UNSUBSCRIBED in self._placed:
+            self.hooks.tell(points.SESSION_UNSUBSCRIBED, _unsubscription(channel, filter))
+
+    def _subscribe_automatically(self, channel: Channel, session: LocalSession) -> None:
+        values = {
+            CLIENT_ID: session.client_id.decode(),
+            USER_NAME: channel.principal.username.decode(),
+            HOST: channel.peer().host,
+        }
+        requests = []
+        for template, options in self._auto:
+            filter = template.fill(values)
+            try:
+                check_filter(filter)
+            except PacketError:
+                continue  # a name of this client's can't stand in a topic
+            requests.append(Request(filter, options))
+        if requests:
+            SubscribeRequest(channel, session, Subscribe(0, requests, None)).judge()
+
+    # Messages.
+
+    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
+        """A message on one of the router's `intercepts`: what is to be published in its place, or the reason code
+        with which it goes nowhere."""
+        if len(self._publishes):
+            topic = self._publishes.topic(message.topic, channel.client_id(), channel.principal.username)
+            if not topic or self._router.refuses(topic):
+                return Reason.TOPIC_NAME_INVALID
+            if topic != message.topic:
+                encoded, expiry_s = message.properties, message.expiry_s
+                message = _remade(message, message.version, topic, message.payload(), message.retain, encoded, expiry_s)
+        prefix, inner = unwrap(message.topic)
+        handlers = {handler for handler in self._handlers.match(inner) if isinstance(handler, Handler)}
+        replaced = self._handled(channel, message, prefix, inner, handlers) if handlers else message
+        if isinstance(replaced, Publish) and is_unpublishable(replaced.topic):
+            return Reason.TOPIC_NAME_INVALID
+        return replaced
+
+    def _handled(
+        self, channel: Publisher, message: Publish, prefix: bytes, topic: bytes, handlers: set[Handler]
+    ) -> Publish | int:
+        """What these handlers make of a message to `topic`, which its client said behind `prefix`; as `intercept`."""
+        asked = points.Message(
+            client=client_of(channel),
+            topic=topic.decode(),
+            payload=message.payload(),
+            qos=message.qos,
+            retain=message.retain,
+            properties=_decoded(message.properties),
+            prefix=prefix.decode(),
+        )
+        answer = self.hooks.ask_all(sorted(handlers, key=_order), asked)
+        if isinstance(answer, Deny):
+            return answer.reason
+        if isinstance(answer, Allow) or answer is asked:
+            return message
+        encoded = mqtt_properties.encode(frame.PUBLISH, answer.properties)
+        version = 5 if encoded else message.version
+        expiry = None if answer.properties is None else answer.properties.message_expiry_interval
+        expiry_s = NO_EXPIRY if expiry is None else expiry
+        topic = prefix + answer.topic.encode()
+        return _remade(message, version, topic, answer.payload, answer.retain, encoded, expiry_s)
+
+    # What is seen of it from outside.
+
+    def rows(self) -> list[PluginRow]:
+        return [self._row(record) for record in self.hooks.plugins.values()]
+
+    def enable(self, name: str) -> PluginRow | None:
+        """Take a plugin's fence away; None: there is no such plugin."""
+        return self._row(self.hooks.plugins[name]) if self.hooks.enable(name) else None
+
+    def samples(self) -> Iterator[Sample]:
+        for record in self.hooks.plugins.values():
+            plugin = (record.name,)
+            yield Sample("flockmq_plugin_running", record.state == "running", plugin)
+            yield Sample("flockmq_plugin_calls", record.calls, plugin)
+            yield Sample("flockmq_plugin_seconds", record.seconds, plugin)
+            yield Sample("flockmq_plugin_failures", record.failures, plugin)
+
+    def _row(self, record: Record) -> PluginRow:
+        return PluginRow(
+            name=record.name,
+            version=record.version,
+            state=record.state,
+            points=self.hooks.points_of(record),
+            calls=record.calls,
+            seconds=record.seconds,
+            failures=record.failures,
+            last_failure=record.last_failure,
+        )
+
+
+def client_of(channel: Publisher, username: bytes | None = None) -> Client:
+    """A connection, as plugins see it. `username`: what a client says that isn't authenticated yet."""
+    peer = channel.peer()
+    return Client(
+        client_id=channel.client_id().decode(),
+        username=(channel.principal.username if username is None else username).decode(),
+        host=peer.host,
+        port=peer.port,
+        listener=peer.listener,
+        protocol=channel.protocol_version,
+    )
+
+
+def _remade(
+    message: Publish,
+    version: int,
+    topic: bytes,
+    payload: bytes,
+    retain: bool,
+    encoded: bytes,
+    expiry_s: int,
+) -> Publish:
+    """The publisher's message with another content; its QoS and packet id stay."""
+    packet_id, qos = message.packet_id, message.qos
+    packet = encode.publish(
+        version, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=encoded
+    )
+    return Publish(packet, version, qos, retain, topic, packet_id, encoded, len(packet) - len(payload), expiry_s)
+
+
+def _unsubscription(channel: Channel, filter: bytes) -> points.Unsubscription:
+    prefix, inner = unwrap(filter)
+    return points.Unsubscription(client=client_of(channel), filter=inner.decode(), prefix=prefix.decode())
+
+
+def _decoded(encoded: bytes) -> mqtt_properties.Properties | None:
+    block = frame.varint(len(encoded)) + encoded
+    return decode.publish_properties(block, 0, len(block))[0]
+
+
+def _nothing() -> None:
+    """Nobody wants to know yet."""
+
+
+def _order(handler: Handler) -> tuple[int, int]:
+    return handler.order
+
+
+def _options(wanted: AutoSubscribeSettings) -> int:
+    """The options byte of a SUBSCRIBE (section 3.8.3.1)."""
+    flags = (NO_LOCAL if wanted.nl else 0) | (RETAIN_AS_PUBLISHED if wanted.rap else 0)
+    return wanted.qos | flags | wanted.rh << RETAIN_HANDLING_SHIFT

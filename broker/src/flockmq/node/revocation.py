@@ -1,0 +1,102 @@
+"""Ends subscriptions that rules no longer allow: of sessions that end with their connections here, of those that last
+at their homes.
+
+What always holds: a subscription that was made anew since it was judged stays; what waited by the one that ended, and
+by no other of the session, goes nowhere, but for what is for another member of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from flockmq.node.access_control import AccessControl
+from flockmq.node.judging_turns import JudgingTurns
+from flockmq.protocol.channel import Channel
+from flockmq.routing.router import Router
+from flockmq.session.local_session import LocalSession
+from flockmq.session.remote_session import RemoteSession
+from flockmq.session.revoked import drop_waiting
+from flockmq.session_rpc.ports import Held, Judge
+from flockmq.session_rpc.remote_sessions import RemoteSessions
+
+
+class EndSubscription(Protocol):
+    def __call__(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
+        """As by UNSUBSCRIBE."""
+        ...
+
+
+class Revocation:
+    """What `Standing` asks of the node."""
+
+    def __init__(
+        self,
+        router: Router,
+        access: AccessControl,
+        judging: JudgingTurns,
+        connections: Callable[[], Sequence[Channel | None]],
+        find: Callable[[bytes], Channel | None],
+        unsubscribe: EndSubscription,
+        fronts: RemoteSessions,
+        homes_judge: Callable[[], bool],
+        rewrites: Callable[[Channel, bytes], bool],
+        flush_soon: Callable[[], None],
+    ) -> None:
+        """`homes_judge`: all nodes know what this asks of homes; `rewrites`: a client that asks for this filter gets
+        another."""
+        self.connections = connections
+        self.find = find
+        self.authorize = judging.authorize
+        self.rest = judging.rest
+        self.flush_soon = flush_soon
+        self._router = router
+        self._access = access
+        self._fronts = fronts
+        self._homes_judge = homes_judge
+        self._rewrites = rewrites
+        self._unsubscribe = unsubscribe
+
+    def must_judge(self, channel: Channel) -> bool:
+        session = channel.session
+        if session is None:
+            return False
+        may_have_some = self._homes_judge() if isinstance(session, RemoteSession) else session.subscription_count() > 0
+        return may_have_some and self._access.must_authorize(channel.principal)
+
+    async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
+        session = channel.session
+        assert session is not None
+        if isinstance(session, RemoteSession):
+            assert isinstance(channel.token, int)
+            rules = partial(self._rules, channel)
+            return await self._fronts.judge(channel, channel.token, _OfKnown(judge, self._rewrites), rules)
+        stand = {held.filter: held for held in session.all_subscriptions()}
+        asked = {filter: (session.asked_for(filter), held.qos) for filter, held in stand.items()}
+        denied = await judge.denied(channel, asked)
+        ended = [filter for filter in denied if session.subscription(filter) is stand[filter]]
+        if not ended or channel.has_ended():
+            return []
+        dropped, left = drop_waiting(session, ended)
+        self._unsubscribe(channel, session, ended)
+        self._router.counters.dropped_revoked += dropped
+        self._router.counters.subscriptions_revoked += len(ended)
+        self._router.shared.redispatch(left)
+        return ended
+
+    def _rules(self, channel: Channel) -> bytes:
+        """As a session keeps them that is judged."""
+        return self._access.fingerprint(channel) or b""
+
+
+class _OfKnown(Judge):
+    """But for filters of which nobody knows what was asked for: their home had them before it was told."""
+
+    def __init__(self, judge: Judge, rewrites: Callable[[Channel, bytes], bool]) -> None:
+        self._judge = judge
+        self._rewrites = rewrites
+
+    async def denied(self, channel: Channel, held: dict[bytes, Held]) -> list[bytes]:
+        known = {f: (asked, qos) for f, (asked, qos) in held.items() if f != asked or not self._rewrites(channel, f)}
+        return await self._judge.denied(channel, known)

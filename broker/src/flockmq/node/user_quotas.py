@@ -1,0 +1,338 @@
+"""How a node's quotas of users come to hold in the whole cluster, and who is told of users that are over one.
+
+    node ─ what its largest users have ─▶ every core ─ what they have elsewhere ─▶ replicants
+
+What always holds: a node decides by what it has itself and what those said last that it has links to; an alarm
+`user-over-quota/NAME` stands while a user has used up a quota, for at most QUOTA_ALARMS_MAX users. Where nobody is
+asked who they are, and client ids aren't bound to user names, there are no users, and no quotas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
+from typing import Final, Self
+
+import msgspec
+
+from flockmq import bounds
+from flockmq.config.schema import QuotasSettings as Settings
+from flockmq.durable.session_store import SessionStore
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.reachability import CORE_ROLES
+from flockmq.publishing.pending_storage import PendingStorage
+from flockmq.quotas import (
+    INFINITE,
+    KINDS,
+    NOTHING,
+    UNLIMITED,
+    Held,
+    MaxMemory,
+    Quotas,
+    StoredBytes,
+    Usage,
+    default_limits,
+    most,
+    over,
+)
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import DelayedMessage
+
+log: Final = logging.getLogger(__name__)
+
+HELD: Final = "quota.held"
+ELSEWHERE: Final = "quota.elsewhere"
+PREFIX: Final = "user-over-quota/"
+_ANONYMOUS: Final = "(anonymous)"
+_UNITS: Final = ((1024 * 1024, "MiB"), (1024, "KiB"))
+
+
+class UserUsage(msgspec.Struct, frozen=True, array_like=True):
+    """What a user has at one node, or at all others."""
+
+    user: bytes
+    sessions: int
+    queued_bytes: int
+    subscriptions: int
+    subscription_bytes: int
+
+    def held(self) -> Held:
+        return Held(self.sessions, self.queued_bytes, self.subscriptions, self.subscription_bytes)
+
+
+class QuotaNote(msgspec.Struct, frozen=True, array_like=True):
+    """`redis_bytes`: the least `maxmemory` of the Redis servers that a core sees; INFINITE for none, 0: not known."""
+
+    redis_bytes: int
+    users: list[UserUsage]
+    is_urgent: bool = False
+    """A user has much more than a moment ago."""
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(QuotaNote).decode
+
+
+class UserQuotas:
+    """`store`: a core's. `have_users`: clients are asked who they are, or what they say of that is taken for true."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        rlog: Rlog,
+        store: SessionStore | None,
+        have_users: Callable[[], bool],
+        now_s: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._rlog = rlog
+        self._store = store
+        self._have_users = have_users
+        self._now_s = now_s
+        self._heard: dict[str, QuotaNote] = {}
+        """By incarnation, what it said last, as long as there is a link to it."""
+        self._is_urgent = False
+        self._soon: asyncio.TimerHandle | None = None
+        self._looked_s = 0.0
+        self._maxmemory = MaxMemory()
+        self.quotas = Quotas(self._limits())
+        self.quotas.on_growth = self._grew
+        self.quotas.tells = self._tells
+        self._on_its_way = PendingStorage(self.quotas)
+        cluster.on_link_lost.append(self._link_lost)
+        for method in (HELD, ELSEWHERE):
+            cluster.on_note(method, partial(self._hear, method))
+
+    def whose(self, user: bytes | None) -> bytes | None:
+        """None: nobody is asked who it is."""
+        return user if self._have_users() else None
+
+    def usage(self, user: bytes | None) -> Usage | None:
+        return None if user is None or not self._have_users() else self.quotas.of(user)
+
+    async def watch(self) -> None:
+        """For as long as the node lives."""
+        while True:
+            await asyncio.sleep(bounds.QUOTA_TOLD_EVERY_S)
+            before = self.quotas.limits
+            self.look()
+            if self.quotas.limits != before:
+                await self._note_all()
+
+    async def _note_all(self) -> None:
+        """Whoever has much, by what is much now."""
+        usages = self.quotas.usages()
+        for first in range(0, len(usages), bounds.QUOTA_SLICE_USERS):
+            for reference in usages[first : first + bounds.QUOTA_SLICE_USERS]:
+                if (usage := reference()) is not None:
+                    usage.note()
+            await asyncio.sleep(0)
+
+    def look(self) -> None:
+        self._looked_s = self._now_s()
+        self._heard = {who: note for who, note in self._heard.items() if self._cluster.is_linked(who)}
+        self._maxmemory.look(self._seen_redis_bytes(), self._looked_s)
+        self.quotas.limit(self._limits())
+        self._add_up()
+        if self._tells():
+            self._tell()
+        self.quotas.were_told()
+        if self._cluster.is_leader:
+            self._look_at_alarms()
+
+    def _tells(self) -> bool:
+        """There are others, and they understand it."""
+        return self._cluster.version.at_least(2) and len(self._cluster.nodes_table) > 1
+
+    def _add_up(self) -> None:
+        together = _sum if self._cluster.is_core else _most
+        self.quotas.elsewhere = together(note.users for note in self._heard.values())
+
+    def users(self) -> dict[bytes, Held]:
+        """Those who use most of a quota, in the whole cluster."""
+        known = dict.fromkeys((*self.quotas.elsewhere, *self.quotas.noted, *self._storing()))
+        return most({user: self.quotas.total(user) for user in known}, self.quotas.limits)
+
+    def _storing(self) -> list[bytes]:
+        return sorted(self.quotas.retained.large | self.quotas.delayed.large)
+
+    def storing(self, user: bytes | None, more_bytes: int) -> AbstractAsyncContextManager[bool]:
+        """Whether the log may keep so much more of this user; it counts until the log has it."""
+        if user is None or not self._have_users():
+            return nullcontext(True)
+        return self._on_its_way.take(user, more_bytes)
+
+    # --- what others have ---------------------------------------------------------------------------------------------
+
+    def _hear(self, method: str, incarnation: str, body: bytes) -> None:
+        note = _decode(body)
+        if (method == HELD) != self._cluster.is_core:
+            return
+        before = self._heard.get(incarnation, _SILENT)
+        self._heard[incarnation] = note
+        if method == ELSEWHERE:  # of a few cores
+            self._add_up()
+            return
+        elsewhere, former = self.quotas.elsewhere, {row.user: row.held() for row in before.users}
+        for row in note.users:
+            known = elsewhere.get(row.user, NOTHING)
+            elsewhere[row.user] = known.plus(row.held()).minus(former.get(row.user, NOTHING))
+        if note.is_urgent:  # replicants hear it, too
+            self._look_soon()
+
+    def _link_lost(self, incarnation: str) -> None:
+        """Its clients come back at other nodes: what they had there doesn't count twice."""
+        if incarnation in self._heard and not self._cluster.is_linked(incarnation):
+            self._look_soon()
+
+    def _grew(self) -> None:
+        self._is_urgent = True
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._soon is None:
+            after_s = max(0.0, self._looked_s + bounds.QUOTA_TOLD_SOON_S - self._now_s())
+            self._soon = asyncio.get_running_loop().call_later(after_s, self._look_now)
+
+    def _look_now(self) -> None:
+        self._soon = None
+        self.look()
+
+    def _tell(self) -> None:
+        redis_bytes, here = self._maxmemory.size_bytes, self.quotas.largest()
+        held = _encode(QuotaNote(redis_bytes, _rows(here), self._is_urgent))
+        self._is_urgent = False
+        total = {user: had.plus(here.get(user, NOTHING)) for user, had in self.quotas.elsewhere.items()} | {
+            user: had for user, had in here.items() if user not in self.quotas.elsewhere
+        }
+        largest = most(total, self.quotas.limits)
+        for link in self._cluster.mesh.one_of_each():
+            if link.peer.role in CORE_ROLES:
+                link.note(HELD, held)
+            elif self._cluster.is_core:
+                its = {row.user: row.held() for row in self._heard.get(link.peer.incarnation, _SILENT).users}
+                rest = {user: had.minus(its.get(user, NOTHING)) for user, had in largest.items()}
+                link.note(ELSEWHERE, _encode(QuotaNote(redis_bytes, _rows(rest))))
+
+    def _redis_bytes(self) -> int:
+        """What others say isn't said on, or it would go round for ever. The largest counts: a node that has just
+        started doesn't know for how long what it sees has stood."""
+        return max(self._maxmemory.size_bytes, *(note.redis_bytes for note in self._heard.values()), 0)
+
+    def _seen_redis_bytes(self) -> int:
+        rooms = {} if self._store is None else self._store.rooms()
+        seen = [room.memory for room in rooms.values() if room.memory.used]
+        return min((memory.limit or INFINITE for memory in seen), default=0)
+
+    def _limits(self) -> Held:
+        if not self._have_users():
+            return UNLIMITED
+        defaults = default_limits(self._redis_bytes())
+        settings = [getattr(self._settings, f"max_{kind}") for kind in KINDS]
+        return Held(*(default if said is None else said for said, default in zip(settings, defaults, strict=True)))
+
+    # --- alarms -------------------------------------------------------------------------------------------------------
+
+    def _look_at_alarms(self) -> None:
+        users, limits = self.users(), self.quotas.limits
+        standing = [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(PREFIX)]
+        still: set[str] = set()
+        for user, held in users.items():
+            name = PREFIX + name_of(user)
+            if name in standing and over(held, limits, slack_percent=10):
+                still.add(name)
+            elif name not in standing and len(standing) < bounds.QUOTA_ALARMS_MAX and over(held, limits):
+                what = _used_up(held, limits)
+                text = f"user {name_of(user)!r} has used up {what}: more is refused (0x97) or dropped"
+                log.error("%s", text)
+                self._rlog.raise_alarm(name, text)
+                standing.append(name)
+                still.add(name)
+        for name in standing:
+            if name not in still:
+                self._rlog.clear_alarm(name)
+
+
+class DelayedBytes:
+    """Listens to `delayed`: what users have there."""
+
+    def __init__(self, stored: StoredBytes) -> None:
+        self._stored = stored
+
+    def put(self, key: bytes, value: DelayedMessage, old: DelayedMessage | None) -> None:
+        if old is not None:
+            self.delete(key, old)
+        if value.client_id or value.user:
+            self._stored.change(value.user, delayed_bytes(value))
+
+    def delete(self, key: bytes, old: DelayedMessage) -> None:
+        if old.client_id or old.user:
+            self._stored.change(old.user, -delayed_bytes(old))
+
+    def fresh(self) -> Self:
+        fresh = StoredBytes()
+        fresh.shown_bytes = self._stored.shown_bytes
+        return type(self)(fresh)
+
+    def swap(self, fresh: Self) -> None:
+        self._stored.swap(fresh._stored)
+
+
+def delayed_bytes(row: DelayedMessage) -> int:
+    return bounds.RETAINED_MESSAGE_BYTES + len(row.topic) + len(row.payload) + len(row.properties)
+
+
+_SILENT: Final = QuotaNote(0, [])
+
+
+def name_of(user: bytes) -> str:
+    """For people."""
+    name = user.decode(errors="backslashreplace")
+    return name[: bounds.LOGGED_MAX_CHARACTERS] if name else _ANONYMOUS
+
+
+def _used_up(held: Held, limits: Held) -> str:
+    rows = zip(KINDS, held, limits, strict=True)
+    amounts = {kind: (amount, limit) for kind, amount, limit in rows}
+    return ", ".join(_amount(kind, *amounts[kind]) for kind in over(held, limits))
+
+
+def _amount(kind: str, amount: int, limit: int) -> str:
+    if kind.endswith("_bytes"):
+        return f"its {kind} ({_sizes(amount, limit)})"
+    return f"its {kind} ({amount} of {limit})"
+
+
+def _sizes(amount_bytes: int, limit_bytes: int) -> str:
+    """In the largest unit of which the limit has one."""
+    for size, unit in _UNITS:
+        if limit_bytes >= size:
+            return f"{amount_bytes / size:.1f} of {limit_bytes / size:.1f} {unit}"
+    return f"{amount_bytes} of {limit_bytes} bytes"
+
+
+def _rows(users: dict[bytes, Held]) -> list[UserUsage]:
+    return [UserUsage(user, *held[:4]) for user, held in users.items()]
+
+
+def _sum(said: Iterable[list[UserUsage]]) -> dict[bytes, Held]:
+    total: dict[bytes, Held] = {}
+    for rows in said:
+        for row in rows:
+            total[row.user] = total.get(row.user, NOTHING).plus(row.held())
+    return total
+
+
+def _most(said: Iterable[list[UserUsage]]) -> dict[bytes, Held]:
+    """Of several who say the same, one perhaps later than the other."""
+    found: dict[bytes, Held] = {}
+    for rows in said:
+        for row in rows:
+            known = found.get(row.user, NOTHING)
+            found[row.user] = Held(*map(max, known, row.held()))
+    return found

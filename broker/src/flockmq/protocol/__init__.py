@@ -1,0 +1,1 @@
+"""What one client says and hears: CONNECT, publishes in their order, SUBSCRIBE, acknowledgements. Pure."""

@@ -1,0 +1,155 @@
+"""What a connection asks of its node. Answers come back as calls on the channel, at once or in a later turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import mypyc_attr
+
+if TYPE_CHECKING:
+    from flockmq.mqtt.errors import PacketError
+    from flockmq.mqtt.message import Publish, Will
+    from flockmq.mqtt.packets import Auth, Connect
+    from flockmq.mqtt.packets import SubscribeEntry as Request
+    from flockmq.protocol.channel import Channel
+    from flockmq.protocol.publish_queue import Inbound
+    from flockmq.protocol.publisher import Publisher
+    from flockmq.protocol.subscribe import SubscribeRequest
+    from flockmq.routing.subscription import Subscription
+    from flockmq.session.local_session import LocalSession
+
+
+DENIED: Final = 0
+ALLOWED: Final = 1
+ASKED: Final = 2
+UNTOLD: Final = 3
+"""Nobody can say now: it is refused, but not as what the client may not do."""
+
+PUBLISH: Final = 1
+SUBSCRIBE: Final = 2
+"""What a client may be allowed to do to a topic."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class NodePort:
+    """Implemented by the node; nothing here may block."""
+
+    def admit(self, channel: Channel, connect: Connect) -> None:
+        """Authenticate, and make this the one connection of its client id: `channel.admitted` or `channel.refuse`."""
+        raise NotImplementedError
+
+    def refused(self, channel: Channel, reason: int) -> None:
+        """CONNACK says no: nothing is to be done."""
+
+    def continued(self, channel: Channel, packet: Auth) -> None:
+        """An AUTH packet, of the exchange that CONNECT began or of a re-authentication: `channel.challenged`, and in
+        the end `channel.admitted`, `channel.reauthenticated`, `channel.refuse` or `channel.close`.
+        """
+        raise NotImplementedError
+
+    def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
+        """A connection ended: its session ends or waits, and its will is published, now or later."""
+        raise NotImplementedError
+
+    def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
+        """Drop the subscriptions with these filters; for each the reason code of UNSUBACK."""
+        raise NotImplementedError
+
+    # What a client may do, and what becomes of it.
+
+    def authorize(
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+    ) -> int:
+        """DENIED, ALLOWED, or ASKED: then `done` is called once, in a later turn, with DENIED, ALLOWED or UNTOLD.
+        Asked for clients that `must_authorize`.
+        """
+        raise NotImplementedError
+
+    def rests(self, subscribing: SubscribeRequest) -> bool:
+        """Enough was judged in this turn: `subscribing.judge` is called in a later one."""
+        raise NotImplementedError
+
+    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
+        """The client tried what it may not; True: it is to be disconnected for it."""
+        raise NotImplementedError
+
+    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
+        """A message on one of the router's `intercepts`: what is to be published instead, or the reason code with
+        which it goes nowhere.
+        """
+        raise NotImplementedError
+
+    def subscribing(self, channel: Channel, request: Request) -> bytes:
+        """The filter that is subscribed to in the place of the one asked for, which is allowed; b"": refused. Called,
+        as are the next two, while `router.intercepts_subscriptions`.
+        """
+        raise NotImplementedError
+
+    def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
+        """The client has this subscription, and is about to hear of it."""
+        raise NotImplementedError
+
+    def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
+        """The filter that is dropped in the place of the one that UNSUBSCRIBE says."""
+        raise NotImplementedError
+
+    def claim(self, subscribing: SubscribeRequest, filters: list[bytes]) -> None:
+        """Have the cluster say whether the client may have these exclusive filters, alone: `subscribing.claimed`."""
+        raise NotImplementedError
+
+    def routed(self, subscribing: SubscribeRequest) -> None:
+        """Have the cluster route `subscribing.filters` to this node, and, where `subscribing.retained` are owed
+        something, see all that is retained by then (`saw_retained`); then `subscribing.finish`.
+        """
+        raise NotImplementedError
+
+    def subscribe_at_home(self, subscribing: SubscribeRequest) -> None:
+        """The session runs elsewhere: have what is `subscribing.wanted()` subscribed there, then `told`."""
+        raise NotImplementedError
+
+    def unsubscribe_at_home(self, channel: Channel, packet_id: int, filters: list[bytes]) -> None:
+        """The same for UNSUBSCRIBE: then `channel.unsubscribed`."""
+        raise NotImplementedError
+
+    def is_routed(self, filter: bytes) -> bool:
+        """This node's own table routes by the filter to this node."""
+        raise NotImplementedError
+
+    def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        """Give new subscriptions of one session what is retained, as fast as their client reads. `saw_all`: this node
+        has it; what it hears of from now on is delivered live.
+        """
+        raise NotImplementedError
+
+    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
+        """Nobody wants these filters any more but other nodes' clients; the session was the last."""
+        raise NotImplementedError
+
+    def remember(self, inbound: Inbound) -> None:
+        """Have the home of its session remember the packet id of a QoS 2 message: then `inbound.remembered`, or
+        `inbound.logged` with a reason why not. It is told of those of one connection in their order.
+        """
+        raise NotImplementedError
+
+    def log(self, inbound: Inbound) -> None:
+        """Write a message that must be in the log before it is delivered, then `inbound.logged`: a retained one (having
+        seen all earlier routes), or one for `$delayed/…`.
+        """
+        raise NotImplementedError
+
+    def publish(self, will: Will, session: LocalSession) -> None:
+        """No connection waits for the will of this session's client, which is due."""
+        raise NotImplementedError
+
+    def session_ended(self, session: LocalSession) -> None:
+        """A session is gone for good, its subscriptions are out of the router."""
+        raise NotImplementedError
+
+    def flush_soon(self) -> None:
+        """Something was put outside a turn: have it written."""
+        raise NotImplementedError
+
+    def violated(self, channel: Channel, error: PacketError) -> None:
+        """The client broke the protocol and is being closed: say so in the log."""
+        raise NotImplementedError

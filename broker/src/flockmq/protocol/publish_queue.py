@@ -1,0 +1,292 @@
+"""Publishes of one client that can't be answered at once, in the order in which they came [MQTT-4.6.0].
+
+A message may wait for its authorization; one of QoS 2 until the home of its session remembers it, and says under which
+origin it is; a retained or delayed one waits until the log has it; a QoS ≥ 1 message that other nodes want waits until
+they accepted it. While the node's tables are stale no QoS ≥ 1 message is matched by them: it waits until they are new
+enough. What comes behind waits too, so that messages and acknowledgements keep their order. What a client left behind
+is given up meanwhile if its session lasts, for it sends it again, or if too much waits.
+
+    CHECKING → PERMITTED → ASKING → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
+
+Each step may be left out, but the last. Answers may come in any order; no message passes another: it is given to the
+log, and delivered, when all before it were. Where one is refused whose client will send it again, because it is gone or
+is told so by the end of its connection, none behind it is delivered either, nor is any before its client was told: of
+those that have an origin subscribers take none below the last that they took.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import INBOUND_BYTES, INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
+from flockmq.mqtt.message import Publish
+from flockmq.mqtt.reason import Reason
+from flockmq.protocol.ports import ALLOWED, DENIED
+
+if TYPE_CHECKING:
+    from flockmq.protocol.publisher import Publisher
+    from flockmq.session.local_session import LocalSession
+
+CHECKING: Final = 0
+PERMITTED: Final = 1
+ASKING: Final = 2
+LOGGING: Final = 3
+READY: Final = 4
+FORWARDED: Final = 5
+DONE: Final = 6
+_FOR_GOOD: Final = (int(Reason.NOT_AUTHORIZED), int(Reason.TOPIC_NAME_INVALID))
+"""What is refused so is refused the next time, too."""
+
+
+class Inbound:
+    """One PUBLISH that waits. `reason` is what its acknowledgement will say, `size_bytes` what it counts for; `said` is
+    what the client said, where plugins or rules made another `message` of it.
+    """
+
+    __slots__ = ("channel", "message", "reason", "said", "session", "size_bytes", "state", "waits")
+
+    def __init__(self, channel: Publisher, message: Publish, state: int) -> None:
+        self.channel = channel
+        self.session: LocalSession | None = channel.session
+        self.message = message
+        self.said = message
+        self.size_bytes: int = len(message.packet)
+        self.state = state
+        self.waits: int = 0
+        self.reason: int = Reason.SUCCESS
+
+    def decided(self, verdict: int) -> None:
+        """The client may publish it, or may not, or nobody can say; its message counts even if it is gone by now."""
+        if verdict == ALLOWED:
+            self.state = PERMITTED
+        else:
+            # what nobody can judge isn't acknowledged, not even where a denial is [MQTT-3.3.5-2]
+            is_denied = verdict == DENIED
+            self.reason = self.channel.denial(self.message) if is_denied else Reason.IMPLEMENTATION_SPECIFIC_ERROR
+            self.state = DONE
+        self._moved()
+
+    def remembered(self) -> None:
+        """The home of its session knows of it."""
+        self.state = LOGGING if self.message.must_be_logged() else READY
+        self._moved()
+
+    def logged(self, reason: int, deliver: bool = True) -> None:
+        """The log has the message, or refused it with a reason ≥ 0x80. `deliver` False: that was all: it is delayed,
+        or its client's next connection has overtaken it."""
+        # who may not publish to a topic may not the next time either
+        self.reason = self.channel.sayable(reason) if reason == Reason.TOPIC_NAME_INVALID else reason
+        self.state = READY if reason < 0x80 and deliver else DONE
+        self._moved()
+
+    def accepted(self) -> None:
+        """One of the nodes that were asked has the message."""
+        self.waits -= 1
+        if self.waits == 0 and self.state == FORWARDED:
+            self.state = DONE
+            self._moved()
+
+    def _moved(self) -> None:
+        """Answers come between turns: what is put now must not wait for the next event."""
+        line = self.channel.line
+        if line is not None:
+            line.advance()
+        self.channel.port.flush_soon()
+
+
+@mypyc_attr(acyclic=True)
+class PublishQueue:
+    """The publishes of one client that wait; the client is told in their order. A message goes through four queues:
+    from the first that is CHECKING on, from the first that is ASKING on, from the first that is LOGGING on, and those
+    that were delivered.
+    """
+
+    __slots__ = (
+        "_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_is_superseded", "_logging", "_untold",
+        "channel", "is_held",
+    )  # fmt: skip
+
+    def __init__(self, channel: Publisher) -> None:
+        self.channel = channel
+        self._checking: deque[Inbound] = deque()
+        self._asking: deque[Inbound] = deque()
+        self._logging: deque[Inbound] = deque()
+        self._delivered: deque[Inbound] = deque()
+        self._bytes: int = 0
+        self._is_broken: bool = False
+        """A message was refused that its client will send again."""
+        self._is_superseded: bool = False
+        """Its client publishes elsewhere already."""
+        self._untold: Inbound | None = None
+        """The last that was refused so that its client, if it is gone before it is told, sends it again."""
+        self.is_held: bool = False
+        """It waits for newer tables, and the router counts its bytes."""
+
+    def __len__(self) -> int:
+        return len(self._checking) + len(self._asking) + len(self._logging) + len(self._delivered)
+
+    def join(self, inbound: Inbound) -> None:
+        """`advance` afterwards."""
+        self._checking.append(inbound)
+        self._bytes += inbound.size_bytes
+        if self.is_held:
+            self.channel.router.held.bytes += inbound.size_bytes + INBOUND_BYTES
+
+    def size_bytes(self) -> int:
+        return self._bytes + INBOUND_BYTES * len(self)
+
+    def is_logged(self) -> bool:
+        """The log has one of them, or was given it."""
+        return any(inbound.message.must_be_logged() for inbound in self._logging)
+
+    def give_up(self) -> None:
+        """Its client is gone, and was told of none of these."""
+        if not self.channel.repeats:
+            self.channel.router.counters.dropped_left += self._unanswered()
+        self._is_broken = True
+        self.advance()
+
+    def supersede(self) -> None:
+        """A newer connection took its client over. What waits here at QoS 0 would come behind what that one publishes:
+        it is dropped, but for what the log keeps. The rest it sends again, or the log and origins know its place."""
+        self._is_superseded = True
+        waiting = (self._checking, self._asking, self._logging)
+        dropped = sum([self._is_dropped(inbound.message) for queue in waiting for inbound in queue])
+        self.channel.router.counters.dropped_left += dropped
+
+    def _is_dropped(self, message: Publish) -> bool:
+        return self._is_superseded and message.qos == 0 and not message.must_be_logged()
+
+    def _unanswered(self) -> int:
+        waiting = (self._checking, self._asking, self._logging)
+        return sum([inbound.message.qos > 0 for queue in waiting for inbound in queue])
+
+    def is_full(self) -> bool:
+        return len(self) >= INBOUND_LINE_MAX or self._bytes >= INBOUND_LINE_MAX_BYTES
+
+    def has_room(self) -> bool:
+        return len(self) * 2 <= INBOUND_LINE_MAX and self._bytes * 2 <= INBOUND_LINE_MAX_BYTES
+
+    def holds(self, packet_id: int) -> bool:
+        """A QoS 2 message with this packet id waits."""
+        for queue in (self._checking, self._asking, self._logging, self._delivered):
+            for inbound in queue:
+                if inbound.message.packet_id == packet_id and inbound.message.qos == 2:
+                    return True
+        return False
+
+    def advance(self) -> None:
+        """Have remembered and logged what must be, deliver what may be, acknowledge what is done."""
+        channel = self.channel
+        checking, asking, logging, delivered = self._checking, self._asking, self._logging, self._delivered
+        while checking and checking[0].state != CHECKING:
+            inbound = checking.popleft()
+            asking.append(inbound)
+            if self._refuses(inbound):
+                _refuse(inbound)
+            if inbound.state == PERMITTED:
+                channel.permitted(inbound)
+            if inbound.state == ASKING:
+                channel.port.remember(inbound)
+            self._note_refusal(inbound)
+        while asking and asking[0].state != ASKING:
+            inbound = asking.popleft()
+            logging.append(inbound)
+            if inbound.state == LOGGING and self._refuses(inbound):
+                _refuse(inbound)
+            if inbound.state == LOGGING:
+                channel.port.log(inbound)
+            self._note_refusal(inbound)
+        while logging and logging[0].state != LOGGING:
+            inbound = logging[0]
+            if channel.router.stale and inbound.state == READY and inbound.message.qos and not self._is_broken:
+                channel.router.held.put(self)
+                break
+            logging.popleft()
+            delivered.append(inbound)
+            if inbound.state == READY:
+                self._deliver(inbound)
+            self._note_refusal(inbound)
+        while delivered and delivered[0].state == DONE:
+            self._acknowledge(delivered.popleft())
+        channel.line_moved()
+
+    def _note_refusal(self, inbound: Inbound) -> None:
+        """Who is gone hears of none; before 5.0 it can't be said, but by the end of the connection."""
+        reason, channel = inbound.reason, self.channel
+        if reason < 0x80 or not inbound.message.qos:
+            return
+        if channel.protocol_version != 5 or (reason not in _FOR_GOOD and not channel.can_answer()):
+            self._is_broken = True
+        elif reason not in _FOR_GOOD:
+            self._untold = inbound
+
+    def _refuses(self, inbound: Inbound) -> bool:
+        """Behind what is sent again nothing is delivered that would come before it then."""
+        if inbound.message.qos == 0:
+            return self._is_dropped(inbound.message)
+        return self._is_broken or self._is_long_untold()
+
+    def _is_long_untold(self) -> bool:
+        """Who was refused is told behind what came before, and that waits."""
+        if self._untold is None:
+            return False
+        for queue in (self._delivered, self._logging, self._asking):
+            for inbound in queue:
+                if inbound is self._untold:
+                    return False
+                if inbound.state != DONE:
+                    return True
+        return False
+
+    def _acknowledge(self, inbound: Inbound) -> None:
+        self._bytes -= inbound.size_bytes
+        if self.is_held:
+            self.channel.router.held.bytes -= inbound.size_bytes + INBOUND_BYTES
+        message, reason = inbound.message, inbound.reason
+        if reason >= 0x80:
+            _forget(inbound)
+        if inbound is self._untold:
+            self._untold = None
+        self.channel.acknowledge(message.qos, message.packet_id, reason)
+
+    def _deliver(self, inbound: Inbound) -> None:
+        router = self.channel.router
+        message = inbound.message
+        if self._refuses(inbound):
+            _refuse(inbound)
+            return
+        if router.may_refuse(message):
+            fan = router.fanout_with_room(message, self.channel)
+        else:
+            fan = router.route(message.topic).fanout
+        if fan is None:
+            _refuse(inbound)
+            return
+        asked = router.forward(fan, message, inbound.accepted, self.channel)
+        if asked < 0:
+            _refuse(inbound)
+            return
+        router.deliver(fan, message, self.channel)
+        if fan.reaches_nobody():
+            inbound.reason = Reason.NO_MATCHING_SUBSCRIBERS
+        inbound.waits += asked  # those who answered at once were taken off already
+        inbound.state = FORWARDED if inbound.waits else DONE
+
+
+def _refuse(inbound: Inbound) -> None:
+    inbound.reason = Reason.QUOTA_EXCEEDED
+    inbound.state = DONE
+    _forget(inbound)
+
+
+def _forget(inbound: Inbound) -> None:
+    """Whoever comes back to the session may send it again: as another message, behind those that were delivered since.
+    So it is forgotten before one is, not when the client is told, which may be gone by then.
+    """
+    session, inbound.session = inbound.session, None
+    if session is not None and inbound.message.qos == 2:
+        session.unremember(inbound.message.packet_id)

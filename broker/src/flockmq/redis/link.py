@@ -1,0 +1,231 @@
+"""Links to Redis, whatever kind of Redis it is: one server, a primary behind sentinels, a cluster.
+
+A link is one connection to the server that counts. Which one that is, it asks at each connect (topology.py), so a
+failover is a lost connection like any other. A server that turns out to be the wrong one (a demoted primary, a node
+that gave a hash slot away) or can't serve now (loading, cluster down) ends the connection as a crash would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    NoPermissionError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+
+from flockmq import bounds
+from flockmq.redis.connection import Argument, RedisConfig, RedisConnection, Reply, unreachable
+from flockmq.redis.topology import SlotMap, open_primary, slot_map
+from flockmq.redis.url import RedisServer
+from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
+
+__all__ = ["Argument", "RedisConfig", "RedisLink", "RedisLinks", "RedisUnreachable", "Reply"]
+
+_WRONG_SERVER: Final = (AskError, TryAgainError, ClusterDownError, ReadOnlyError, NoPermissionError)
+"""To redis-py MOVED is a kind of ASK, and MASTERDOWN of CLUSTERDOWN."""
+_SET_BARRIER: Final = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '')"
+"""What a Redis that is full accepts is to be acknowledged, too."""
+
+
+class RedisLink:
+    """A connection that one caller at a time uses. After any error it is closed, and the next command makes it anew;
+    unless `by_hand`: then only `connect` does, for owners that must prepare a new connection first.
+
+    `key` is any key with the hash tag that the link is for: in a cluster it leads to the master that has it.
+    """
+
+    def __init__(self, config: RedisConfig, key: str = "", *, by_hand: bool = False) -> None:
+        self.config = config
+        self.key = key
+        self._by_hand = by_hand
+        self._connection: RedisConnection | None = None
+        self._server: RedisServer | None = None
+        self._moved_to: RedisServer | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None
+
+    @property
+    def address(self) -> str:
+        """For messages."""
+        return str(self._server or self.config.address)
+
+    async def connect(self, server: RedisServer | None = None) -> None:
+        """To that server, or else to the one that counts now. Raises RedisUnreachable."""
+        await self.close()
+        self._server, self._connection = await self._open(server)
+
+    async def call(self, *command: Argument, timeout_s: float = bounds.LOG_REPLY_MAX_S) -> Reply:
+        """One command, connecting if need be. Raises RedisUnreachable, or ResponseError for what Redis refuses."""
+        reply = (await self.pipeline([command], timeout_s))[0]
+        if isinstance(reply, ResponseError):
+            raise reply
+        return reply
+
+    async def pipeline(
+        self, commands: Sequence[Sequence[Argument]], timeout_s: float = bounds.LOG_REPLY_MAX_S
+    ) -> list[Reply | ResponseError]:
+        """All commands in one round trip. Raises RedisUnreachable; then it is unknown which of them were executed."""
+        async with self._lock:
+            if self._connection is None:
+                if self._by_hand:
+                    raise RedisUnreachable(f"Redis at {self.address}: the connection was lost")
+                await self.connect()
+            connection, server = self._connection, self._server
+            assert connection is not None
+            assert server is not None
+            try:
+                async with asyncio.timeout(timeout_s):
+                    replies = await connection.exchange(commands)
+                for reply in replies:
+                    if isinstance(reply, ResponseError) and _is_over(reply):
+                        raise reply
+            except (RedisError, OSError, TimeoutError) as error:
+                if isinstance(error, MovedError) and error.host:
+                    self._moved_to = RedisServer(error.host, error.port)
+                await self.close()
+                raise unreachable(server, error) from None
+            except BaseException:
+                await self.close()
+                raise
+            return replies
+
+    async def write(
+        self,
+        commands: Sequence[Sequence[Argument]],
+        timeout_s: float = bounds.LOG_REPLY_MAX_S,
+        *,
+        repeats_write: bool = False,
+    ) -> list[Reply | ResponseError]:
+        """`pipeline`, for what is acknowledged to anybody: it returns when `min_replicas` have all that was written
+        before, too, so the answer to a repeat that wrote nothing counts as well. `repeats_write`: whichever of these is
+        accepted writes something, a repeat too; then nothing else is written.
+        Raises LogUnavailable if too few of them have it in time: the commands were executed, and may be sent again."""
+        wanted = self.config.min_replicas
+        if not wanted:
+            return await self.pipeline(commands, timeout_s)
+        wait_s = self.config.wait_timeout_s
+        # WAIT is for what this connection wrote last, and a repeat may write nothing: so something always is written.
+        barrier: list[Sequence[Argument]] = [("WAIT", wanted, int(wait_s * 1000))]
+        if not repeats_write:
+            barrier.insert(0, ("EVAL", _SET_BARRIER, 1, _barrier_key(self.key)))
+        replies = await self.pipeline([*commands, *barrier], timeout_s + wait_s)
+        for reply in replies[len(commands) :]:
+            if isinstance(reply, ResponseError):
+                raise LogUnavailable(f"Redis at {self._server}: {reply}")
+        replicas = replies[-1]
+        assert isinstance(replicas, int)
+        if replicas < wanted:
+            if self.config.place.kind == "sentinel":  # it may have been replaced, and not know it: they are asked again
+                await self.close()
+            raise LogUnavailable(
+                f"Redis at {self._server}: {replicas} of the {wanted} replicas that redis.min_replicas asks for had "
+                f"the write within {wait_s:g} s"
+            )
+        return replies[: len(commands)]
+
+    async def replicated(self) -> None:
+        """Returns when `min_replicas` have all that this server was given before. Raises LogUnavailable."""
+        await self.write([])
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            await connection.close()
+
+    async def _open(self, server: RedisServer | None) -> tuple[RedisServer, RedisConnection]:
+        place = self.config.place
+        moved_to, self._moved_to = self._moved_to, None
+        if server is None and place.kind == "sentinel":
+            return await open_primary(self.config)
+        if server is None and place.kind == "cluster":
+            server = moved_to or (await slot_map(self.config)).master_of(self.key)
+        server = server or place.servers[0]
+        return server, await self.config.open(server)
+
+
+class RedisLinks:
+    """Links by hash tag: one in all, or one to each master of a cluster. Several callers may share them.
+
+    What always holds: a master that is away holds up only who asks for its own keys.
+    """
+
+    def __init__(self, config: RedisConfig, prepare: Callable[[RedisLink], Awaitable[None]] | None = None) -> None:
+        self._config = config
+        self._is_cluster = config.place.kind == "cluster"
+        self._prepare = prepare
+        self._slots = SlotMap(())
+        self._links: dict[RedisServer | None, RedisLink] = {}
+        self._connecting: dict[RedisLink, tuple[RedisServer | None, asyncio.Lock]] = {}
+
+    async def of(self, key: str) -> RedisLink:
+        """The link to the server that has the key now, connected and prepared. Ask anew for each pipeline: a failover
+        or a hash slot that moved shows as RedisUnreachable on the link, and then here. Raises RedisUnreachable."""
+        link = self.find(key)
+        if not link.connected:
+            await self.look_up()
+            link = self.find(key)
+            await self.connect(link, key)
+        return link
+
+    async def look_up(self) -> None:
+        """Ask a cluster which master has which keys now. Raises RedisUnreachable."""
+        if self._is_cluster:
+            self._slots = await slot_map(self._config)
+
+    def find(self, key: str) -> RedisLink:
+        """The link to the server that had the key when that was looked up, connected or not. Of keys that no master has
+        it is one that can't be connected."""
+        server = self._slots.find(key) if self._is_cluster else None
+        link = self._links.get(server)
+        if link is None:
+            link = self._links[server] = RedisLink(self._config, by_hand=True)
+            self._connecting[link] = server, asyncio.Lock()
+        return link
+
+    async def connect(self, link: RedisLink, key: str) -> None:
+        """Have a link that was found for the key connected and prepared. Raises RedisUnreachable."""
+        server, turn = self._connecting[link]
+        async with turn:
+            if link.connected:
+                return
+            link.key = key
+            await link.connect(server)
+            try:
+                if self._prepare is not None:
+                    await self._prepare(link)
+            except BaseException:
+                await link.close()
+                raise
+
+    async def close(self) -> None:
+        for link in self._links.values():
+            await link.close()
+        self._links.clear()
+        self._connecting.clear()
+
+
+def _is_over(error: ResponseError) -> bool:
+    """No command on this connection can do better: another server counts now, this one can't serve, or it has to be
+    given the functions anew: they are of another version, or it was full when the connection was made."""
+    text = str(error)
+    return isinstance(error, _WRONG_SERVER) or text.startswith("UNBLOCKED") or text.endswith("Function not found")
+
+
+def _barrier_key(key: str) -> str:
+    """A key on the same server as `key`."""
+    start = key.find("{") + 1
+    end = key.find("}", start)
+    tag = key[start:end] if start and end > start else key
+    return f"flockmq:{{{tag}}}:barrier"

@@ -1,0 +1,134 @@
+"""Exclusive subscriptions, `$exclusive/filter`, of the clients of this node whose sessions end with their connections.
+
+The node's claims go with it: a purge takes them away. Sessions that last have claims of their own (`lasting_claims`),
+but while a node of version 1 is a member: then their homes claim here, too.
+
+What always holds: one client of this node at most has a claim of a filter here; the same client may have one on two
+nodes. What no session here uses is given back, whyever nobody said so: when its session, which moved, has claimed it at
+its new home; else when two looks in a row saw that, by which time it would have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from flockmq.bounds import REJOIN_SLICE_FILTERS
+from flockmq.mqtt.reason import Reason
+from flockmq.rlog.entry import StreamId
+from flockmq.rlog.rlog import ReasonOf
+from flockmq.rlog.shards import CLAIMS
+from flockmq.routes.claims import Bids, Done, Key, Submit, filter_of
+
+InUse = Callable[[bytes, bytes], bool]
+"""The client (its id) has a session here that has the filter by a claim of this node."""
+IsHere = Callable[[bytes], bool]
+"""The client (its id) has a session here, or this is the home of one that lasts."""
+
+
+class ExclusiveClaims:
+    """This node's claims. `reason` says what a write came to."""
+
+    def __init__(self, me: str, submit: Submit, reason: ReasonOf, in_use: InUse, is_here: IsHere) -> None:
+        self.bids = Bids(submit, reason, self._heard)
+        self.claims = self.bids.claims
+        self._me = me
+        self._submit = submit
+        self._reason = reason
+        self._in_use = in_use
+        self._is_here = is_here
+        self._own: dict[bytes, bytes] = {}
+        """Filter → client id, of what was granted, or asked for."""
+        self._in_doubt: dict[bytes, None] = {}
+        self._unused: set[bytes] = set()
+        """At the latest look."""
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def held(self) -> list[tuple[bytes, bytes]]:
+        """(filter, client id) of what was granted."""
+        return [(filter, client_id) for filter, client_id in self._own.items() if not self._is_asked(filter)]
+
+    def rename(self, me: str) -> list[tuple[bytes, bytes]]:
+        """This node is another incarnation, without claims: what (filter, client id) must be claimed again."""
+        held = self.held()
+        self._me = me
+        self._own.clear()
+        self._in_doubt.clear()
+        self.bids.void()
+        return held
+
+    def claim(self, filter: bytes, client_id: bytes, done: Done) -> None:
+        owner, key = self._own.get(filter), (filter, self._me)
+        if owner == client_id:
+            if not self.bids.join(key, done):
+                done(Reason.SUCCESS)
+        elif owner is not None or self.claims.is_contested(filter, client_id):
+            done(Reason.QUOTA_EXCEEDED)
+        else:
+            self._own[filter] = client_id
+            self.bids.make(key, filter, client_id, done, partial(self._claimed, key))
+
+    def release(self, filter: bytes) -> None:
+        """A client gave it back, or its session ended; another one may have the filter by now."""
+        client_id = self._own.get(filter)
+        if client_id is not None and not self._in_use(client_id, filter):
+            self._give_back(filter)
+
+    async def look(self) -> None:
+        """Give back what nobody here uses."""
+        unused: list[bytes] = []
+        for count, (filter, client_id) in enumerate(self.held(), start=1):
+            if not self._in_use(client_id, filter):
+                unused.append(filter)
+            if count % REJOIN_SLICE_FILTERS == 0:
+                await asyncio.sleep(0)
+        known = [filter for filter in unused if filter in self._unused]
+        self._unused = set(unused).difference(known)
+        for filter in known:
+            self.release(filter)
+
+    def release_again(self) -> None:
+        """What may still stand in the log though nobody has it."""
+        for filter in [filter for filter in self._in_doubt if filter not in self._own]:
+            self._delete(filter)
+
+    def _is_asked(self, filter: bytes) -> bool:
+        return (filter, self._me) in self.bids
+
+    def _heard(self, key: Key, client_id: bytes) -> None:
+        """Amid an entry, of each claim of the cluster."""
+        filter, owner = filter_of(key), key[1]
+        if owner != self._me and self._own.get(filter) == client_id:
+            asyncio.get_running_loop().call_soon(self._leave, filter, client_id)
+
+    def _leave(self, filter: bytes, client_id: bytes) -> None:
+        """To the node that has a claim for the same client, if its session went on there."""
+        stands = self.claims.stands_elsewhere(filter, client_id, self._me)
+        is_ours = self._own.get(filter) == client_id and not self._is_asked(filter)
+        if is_ours and stands and not self._is_here(client_id):
+            self._give_back(filter)
+
+    def _claimed(self, key: Key, reason: int, is_released: bool) -> None:
+        filter, me = key
+        if me != self._me:
+            return  # the claim went with the former incarnation
+        if reason >= 0x80:
+            self._give_back(filter)
+        elif is_released:
+            self.release(filter)
+
+    def _give_back(self, filter: bytes) -> None:
+        if not self.bids.release((filter, self._me)) and self._own.pop(filter, None) is not None:
+            self._delete(filter)
+
+    def _delete(self, filter: bytes) -> None:
+        self._submit([CLAIMS.delete((filter, self._me))]).add_done_callback(partial(self._deleted, filter))
+
+    def _deleted(self, filter: bytes, written: asyncio.Future[StreamId]) -> None:
+        if self._reason(written) >= 0x80:
+            self._in_doubt[filter] = None
+        else:
+            self._in_doubt.pop(filter, None)

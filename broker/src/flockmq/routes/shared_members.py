@@ -1,0 +1,199 @@
+"""Shared subscriptions in the log: how many members each node and each slot has, and the counts of those here.
+
+A row is owned by an incarnation, or by `#N`, slot N, whoever is its home, so that a slot that moves changes nothing
+here. What always holds: `RemoteShares` has what the `shares` table has of others; a group counts as routed only while
+the table has the owner's row and no delete of it may still come; counts follow within SHARED_COUNTS_S and a write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Self
+
+from flockmq.bounds import SHARED_COUNTS_S, SHARED_RETRY_S
+from flockmq.mqtt.topics import matching
+from flockmq.rlog.entry import Op, StreamId
+from flockmq.rlog.shards import SHARES, SharedMembers
+from flockmq.routes.own_routes import Worst, in_pieces
+from flockmq.routes.remote_routes import slot_of_owner
+from flockmq.routing.filter_index import FilterIndex
+from flockmq.routing.router import Router
+from flockmq.routing.shared_groups import Elsewhere
+
+Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
+Reason = Callable[["asyncio.Future[StreamId]"], int]
+
+
+class RemoteShares:
+    """Listens to `shares`. `on_slot_row` is told which slot's row of a filter says something new, or went; but for a
+    bootstrap, when all of them may.
+    """
+
+    def __init__(self, router: Router, me: str, on_slot_row: Callable[[int, bytes], None] | None = None) -> None:
+        self._router = router
+        self._me = me
+        self._on_slot_row = on_slot_row
+        self._index = FilterIndex()
+        self._elsewhere: dict[bytes, Elsewhere] = {}
+        self._live = False
+
+    def rename(self, me: str) -> None:
+        """This node is another incarnation."""
+        self._me = me
+
+    def go_live(self) -> None:
+        """From now on the router picks by these rows."""
+        self._live = True
+        self._router.replace_shared(self._index, self._elsewhere)
+
+    def put(self, key: tuple[bytes, str], value: SharedMembers, old: SharedMembers | None) -> None:
+        share_filter, incarnation = key
+        if incarnation == self._me:
+            return
+        others = self._elsewhere.get(share_filter)
+        if others is None:
+            others = self._elsewhere[share_filter] = Elsewhere(share_filter)
+            self._index.add(matching(share_filter), others)
+            self._changed(share_filter)
+        others.nodes[incarnation] = (value.connected, value.away)
+        self._counted(share_filter, incarnation)
+
+    def delete(self, key: tuple[bytes, str], old: SharedMembers) -> None:
+        share_filter, incarnation = key
+        others = self._elsewhere.get(share_filter)
+        if others is None or others.nodes.pop(incarnation, None) is None:
+            return
+        if not others.nodes:
+            del self._elsewhere[share_filter]
+            self._index.remove(matching(share_filter), others)
+            self._changed(share_filter)
+        self._counted(share_filter, incarnation)
+
+    def count(self, share_filter: bytes, owner: str) -> tuple[int, int]:
+        """What the table says of an owner that isn't this node: (connected, away)."""
+        others = self._elsewhere.get(share_filter)
+        return (0, 0) if others is None else others.nodes.get(owner, (0, 0))
+
+    def fresh(self) -> Self:
+        return type(self)(self._router, self._me)
+
+    def swap(self, fresh: Self) -> None:
+        self._index, self._elsewhere = fresh._index, fresh._elsewhere
+        self.go_live()
+
+    def _counted(self, share_filter: bytes, owner: str) -> None:
+        if self._live:
+            self._router.shared.others_changed()
+            if self._on_slot_row is not None and (slot := slot_of_owner(owner)) >= 0:
+                self._on_slot_row(slot, share_filter)
+
+    def _changed(self, share_filter: bytes) -> None:
+        if self._live:
+            self._router.changed(matching(share_filter))
+
+
+class OwnShares:
+    """The rows of one owner, a node or a slot. `count` gives (connected, away) of a group here; `reason` what a write
+    came to.
+    """
+
+    def __init__(self, me: str, submit: Submit, count: Callable[[bytes], tuple[int, int]], reason: Reason) -> None:
+        self._me = me
+        self._submit = submit
+        self._count = count
+        self._reason = reason
+        self._loop = asyncio.get_running_loop()
+        self._routed: set[bytes] = set()
+        self._written: dict[bytes, tuple[int, int] | None] = {}  # None: nobody knows
+        self._latest: dict[bytes, int] = {}
+        self._serial = 0
+        self._dirty: dict[bytes, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+
+    def rename(self, me: str) -> None:
+        """This node is another incarnation, without rows."""
+        self._me = me
+        self._routed.clear()
+        self._written.clear()
+        self._latest.clear()
+
+    def stop(self) -> None:
+        """The rows are written by another from now on."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def has(self, share_filter: bytes) -> bool:
+        return share_filter in self._routed
+
+    def doubt(self, share_filter: bytes) -> None:
+        """The table may have another count, written by whoever wrote these rows before."""
+        self._routed.discard(share_filter)
+        self._written[share_filter] = None
+        self.changed(share_filter)
+
+    def put(self, share_filters: list[bytes], done: Callable[[int], None]) -> None:
+        """Write the counts now; `done` gets the reason code once this node's table has them, or won't."""
+        self._write(share_filters, done)
+
+    def changed(self, share_filter: bytes) -> None:
+        """Members came, went or left for a while: it is written soon, together with what else changes until then."""
+        self._dirty[share_filter] = None
+        self._write_in(SHARED_COUNTS_S)
+
+    def _write_in(self, seconds: float) -> None:
+        if self._timer is None and not self._is_stopped:
+            self._timer = self._loop.call_later(seconds, self._write_dirty)
+
+    def _write_dirty(self) -> None:
+        self._timer = None
+        dirty, self._dirty = self._dirty, {}
+        stale = [name for name in dirty if self._written.get(name, (0, 0)) != self._count(name)]
+        if stale:
+            self._write(stale, None)
+
+    def _write(self, share_filters: list[bytes], done: Callable[[int], None] | None) -> None:
+        pieces = list(in_pieces(share_filters))
+        worst = None if done is None else Worst(len(pieces), done)
+        for piece in pieces:
+            self._write_piece(piece, None if worst is None else worst.done)
+
+    def _write_piece(self, share_filters: list[bytes], done: Callable[[int], None] | None) -> None:
+        self._serial += 1
+        ops: list[Op] = []
+        for name in share_filters:
+            counts = self._count(name)
+            if counts == (0, 0):
+                ops.append(SHARES.delete((name, self._me)))
+                self._routed.discard(name)
+            else:
+                ops.append(SHARES.put((name, self._me), SharedMembers(*counts)))
+            self._written[name] = counts
+            self._latest[name] = self._serial
+        self._submit(ops).add_done_callback(partial(self._done, share_filters, self._serial, done))
+
+    def _done(
+        self,
+        share_filters: list[bytes],
+        serial: int,
+        done: Callable[[int], None] | None,
+        written: asyncio.Future[StreamId],
+    ) -> None:
+        reason = self._reason(written)
+        for name in share_filters:
+            if self._latest.get(name) != serial:
+                continue  # a later write says what holds
+            if reason >= 0x80:
+                self._routed.discard(name)
+                self._written[name] = None
+                self._dirty[name] = None
+                self._write_in(SHARED_RETRY_S)
+            elif self._written[name] == (0, 0):
+                del self._written[name], self._latest[name]
+            else:
+                self._routed.add(name)
+        if done is not None:
+            done(reason)

@@ -1,0 +1,99 @@
+"""Who gets a message: what a topic matched, sorted once so that the hot path only walks lists.
+
+A fan-out is made when a topic is first seen and shared by all topics that matched the same subscriptions, which lets
+the ingress hand a whole run of packets of different topics to their one fan-out as one chunk.
+
+What always holds: a session stands in a fan-out once, with the highest QoS and all the identifiers of its matching
+subscriptions [MQTT-3.3.4-2, MQTT-3.3.4-3].
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.routing.shared_groups import Group
+from flockmq.routing.sink import NodeTarget, Sink, SlotTarget
+from flockmq.routing.subscription import Subscription
+from flockmq.session.local_session import LocalSession
+
+
+@mypyc_attr(acyclic=True)
+class Fanout:
+    """`sinks4`, `sinks5`: those whom a QoS 0 run reaches as it is; `special`: those who need a form of their own;
+    `deliveries`: all local subscribers, `special` among them; `peers`: other nodes that have subscribers;
+    `groups`: shared subscriptions, of each of which one member gets it; `slots`: where sessions that last want it;
+    `lanes`: the courier's way there, as it was at its `lanes_view`; `crosses`: it may go to other nodes, or to homes.
+    `sessions4`, `sessions5`: everybody, where a QoS 1 packet of that version reaches all as it is; else None.
+    """
+
+    __slots__ = (
+        "crosses", "deliveries", "groups", "lanes", "lanes_view", "peers", "sessions4", "sessions5", "sinks4", "sinks5",
+        "slots", "special",
+    )  # fmt: skip
+
+    def __init__(
+        self, deliveries: list[Subscription], peers: list[NodeTarget], groups: list[Group], slots: list[int]
+    ) -> None:
+        self.deliveries = deliveries
+        self.peers = peers
+        self.groups = groups
+        self.slots = slots
+        self.lanes: list[Sink] = []
+        self.lanes_view: int = -1
+        self.crosses: bool = len(peers) > 0 or len(slots) > 0
+        self.sinks4: list[Sink] = []
+        self.sinks5: list[Sink] = []
+        self.special: list[Subscription] = []
+        for subscription in deliveries:
+            sink = subscription.session.sink
+            if not subscription.is_plain():
+                self.special.append(subscription)
+            elif sink.protocol_version == 5:
+                self.sinks5.append(sink)
+            else:
+                self.sinks4.append(sink)
+        self.sessions4 = self._all_sessions(4)
+        self.sessions5 = self._all_sessions(5)
+
+    def reaches_nobody(self) -> bool:
+        return not self.deliveries and not self.peers and not self.groups and not self.slots
+
+    def _all_sessions(self, version: int) -> list[LocalSession] | None:
+        if self.crosses or self.groups or self.special:
+            return None
+        if version == 5 and not self.deliveries:  # which PUBACK says [section 3.4.2.1]
+            return None
+        for subscription in self.deliveries:
+            if subscription.qos == 0 or subscription.session.sink.protocol_version != version:
+                return None
+        return [subscription.session for subscription in self.deliveries]
+
+
+def build(matched: list[object]) -> Fanout:
+    """The fan-out of what the indexes matched: local subscriptions, peers, groups and slots, in any order."""
+    peers: list[NodeTarget] = []
+    groups: list[Group] = []
+    slots: dict[int, None] = {}
+    by_session: dict[LocalSession, Subscription] = {}
+    for target in matched:
+        if isinstance(target, Subscription):
+            known = by_session.get(target.session)
+            by_session[target.session] = target if known is None else _merged(known, target)
+        elif isinstance(target, NodeTarget) and target not in peers:
+            peers.append(target)
+        elif isinstance(target, SlotTarget):
+            slots[target.number] = None
+        elif isinstance(target, Group):
+            groups.append(target)
+    return Fanout(list(by_session.values()), peers, groups, list(slots))
+
+
+def _merged(one: Subscription, other: Subscription) -> Subscription:
+    return Subscription(
+        one.session,
+        one.filter,
+        max(one.qos, other.qos),
+        one.no_local and other.no_local,
+        one.retain_as_published or other.retain_as_published,
+        one.identifiers + other.identifiers,
+    )

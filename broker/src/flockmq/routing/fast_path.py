@@ -1,0 +1,173 @@
+"""The fast road: runs of QoS 0, or of QoS 1, PUBLISH packets without RETAIN, DUP and properties.
+
+Bytes are read once, by offset. A packet whose head is known costs one slice and one look-up; consecutive QoS 0 packets
+with the same fan-out leave as one chunk, verbatim. Whatever isn't plain is left for the caller's ordinary road, which
+also names what is wrong with it.
+
+What always holds: only whole, valid packets are emitted, in the order in which they came; and of a client that must be
+authorized only those whose head it was allowed before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.frame import remaining_length
+from flockmq.mqtt.topics import check_topic_name
+from flockmq.routing.fanout import Fanout
+from flockmq.routing.router import Head, Router
+from flockmq.routing.sink import CONGESTED
+
+if TYPE_CHECKING:
+    from flockmq.protocol.publisher import Publisher
+
+
+def scan(router: Router, data: bytes, at: int, version: int, publisher: Publisher | None) -> int:
+    """Emit the run of plain packets that starts at `at`; where the first other or incomplete one starts.
+
+    `publisher` None: the packets were forwarded by another node, and go to local subscribers only.
+    """
+    heads = router.heads5 if version == 5 else router.heads4
+    allowed = None if publisher is None else publisher.allowed
+    size = 0
+    run: Fanout | None = None
+    run_at = at
+    count = 0
+    end = len(data)
+    while at < end:
+        key = data[at : at + size]
+        head = heads.get(key)
+        if head is None:
+            size = head_size(data, at, end, 0x30, version)
+            if size == 0:
+                break
+            key = data[at : at + size]
+            head = _known(router, heads, key, 1 if version == 5 else 0)
+            if head is None:
+                break
+        if at + head.length > end or (allowed is not None and key not in allowed):
+            break
+        if head.fanout is not run:
+            if run is not None:
+                router.emit(run, data[run_at:at], version, count, publisher)
+                run_at = at
+                count = 0
+            run = head.fanout
+        count += 1
+        at += head.length
+    if run is not None and count:
+        router.emit(run, data[run_at:at], version, count, publisher)
+    return at
+
+
+def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Publisher) -> int:
+    """Deliver and acknowledge the run of plain QoS 1 packets that starts at `at`; where the first other one starts.
+
+    Only those that reach everybody at once as they are: other nodes' acceptance is waited for on the ordinary road.
+    """
+    version = publisher.protocol_version
+    heads = router.acknowledged_heads5 if version == 5 else router.acknowledged_heads4
+    tail = 3 if version == 5 else 2
+    allowed = publisher.allowed
+    size = 0
+    end = len(data)
+    acknowledged: list[bytes] = []
+    while at < end:
+        key = data[at : at + size]
+        head = heads.get(key)
+        if head is None:
+            size = head_size(data, at, end, 0x32, 4)
+            if size == 0:
+                break
+            key = data[at : at + size]
+            head = _known(router, heads, key, 0)
+            if head is None:
+                break
+        fan = head.fanout
+        sessions = fan.sessions5 if version == 5 else fan.sessions4
+        id_at = at + size
+        next_at = at + head.length
+        if allowed is not None and key not in allowed:
+            break
+        if sessions is None or next_at > end or id_at + tail > next_at or (version == 5 and data[id_at + 2] != 0):
+            break
+        packet_id = data[id_at] << 8 | data[id_at + 1]
+        if packet_id == 0:
+            break
+        packet = data[at:next_at]
+        for session in sessions:
+            router.acknowledged_send(session, packet, packet_id, 1)
+            if session.sink.flow == CONGESTED:
+                router.pause(session.sink, publisher)
+        acknowledged.append(data[id_at : id_at + 2])
+        at = next_at
+        if publisher.paused:
+            break
+    if acknowledged:
+        counters = router.counters
+        counters.messages_received += len(acknowledged)
+        counters.messages_received_qos1 += len(acknowledged)
+        if not publisher.has_ended():
+            publisher.put(b"\x40\x02" + b"\x40\x02".join(acknowledged))
+    return at
+
+
+def head_size(data: bytes, at: int, end: int, first: int, version: int) -> int:
+    """The length of the head at `at` whose first byte is `first`; 0: incomplete, not plain, or not valid."""
+    if end - at < 4 or data[at] != first:
+        return 0
+    body = at + 2
+    length = data[at + 1]
+    if length >= 0x80:
+        length &= 0x7F
+        shift = 7
+        while True:
+            if body >= end or shift > 21:
+                return 0
+            byte = data[body]
+            body += 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        if byte == 0:  # padded: the ordinary road refuses it, or writes it anew
+            return 0
+    if body + 2 > end:
+        return 0
+    head_end = body + 2 + (data[body] << 8 | data[body + 1])
+    if version == 5:
+        if head_end >= end or data[head_end] != 0:
+            return 0
+        head_end += 1
+    if head_end > end or head_end > body + length:
+        return 0
+    return head_end - at
+
+
+def head_of(data: bytes, at: int, end: int, version: int) -> bytes:
+    """The head of the PUBLISH at `at`; b"" where it isn't plain."""
+    first = data[at]
+    if first not in (0x30, 0x32):
+        return b""
+    size = head_size(data, at, end, first, version if first == 0x30 else 4)
+    return data[at : at + size]
+
+
+def _known(router: Router, heads: dict[bytes, Head], head: bytes, after_topic: int) -> Head | None:
+    """What a head says; None if its topic or length isn't valid. `after_topic`: bytes of it that follow the topic."""
+    known = heads.get(head)
+    if known is not None:
+        return known
+    length, body = remaining_length(head, 1, 0)
+    topic = head[body + 2 : len(head) - after_topic]
+    if body + length > router.max_packet_size or topic.count(b"/") >= router.max_topic_levels:
+        return None
+    if topic[:1] == b"$" or router.is_intercepted(topic):
+        return None
+    if not router.knows(topic):
+        try:
+            check_topic_name(topic)
+        except PacketError:
+            return None
+    return router.recognise(heads, head, topic, body + length)

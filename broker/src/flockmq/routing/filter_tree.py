@@ -1,0 +1,262 @@
+"""Filters whose shape few others have: a radix tree of their levels.
+
+A topic goes down by its own levels and by `+`, so a match costs what the tree has on its way, however many filters and
+shapes there are elsewhere. A branch stands only where filters part, and knows how many levels those below it have: a
+topic that is too short or too long for all of them turns back.
+
+    a/+/c, a/+/d/#, a/+/d/e     Branch a/+/ ┬ c ── Leaf a/+/c
+                                            └ d ── Branch ┬ # ── Leaf a/+/d/#
+                                                          └ e ── Leaf a/+/d/e
+
+What always holds: a branch has two children at least, so there are fewer branches than filters; the same filters make
+the same tree, but for what branches remember of filters that went.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flockmq.routing.filter_values import collect
+
+_PLUS: Final = b"+"
+_HASH: Final = b"#"
+_END: Final = b"/"
+"""Behind the last level of a filter without `#`; no level has it."""
+_NONE: Final = 1 << 30
+
+
+class TreeNode:
+    """A branch or a leaf."""
+
+    __slots__ = ()
+
+
+class Planted:
+    """Filters, of which some are in the tree, with what stands under each (`routing.filter_values`). Those in the tree
+    match nothing unless it `counts`.
+    """
+
+    __slots__ = ("counts", "held")
+
+    def __init__(self) -> None:
+        self.held: dict[bytes, object] = {}
+        self.counts: bool = True
+
+
+class Leaf(TreeNode):
+    """A filter, and with whom it stands."""
+
+    __slots__ = ("filter", "owner")
+
+    def __init__(self, topic_filter: bytes, owner: Planted) -> None:
+        self.filter = topic_filter
+        self.owner = owner
+
+    def collect(self, found: list[object]) -> None:
+        if self.owner.counts:
+            collect(self.owner.held[self.filter], found)
+
+
+class Branch(TreeNode):
+    """`skip`: levels that all filters below have here; `children`: by the level behind them. `depths`: bit N stands for
+    filters of N levels; `least`: the fewest levels before a `#`.
+    """
+
+    __slots__ = ("children", "depths", "least", "skip")
+
+    def __init__(self, skip: list[bytes]) -> None:
+        self.skip = skip
+        self.children: dict[bytes, TreeNode] = {}
+        self.depths: int = 0
+        self.least: int = _NONE
+
+    def note(self, levels: list[bytes]) -> None:
+        """A filter of these levels is below."""
+        if levels[-1] == _END:
+            self.depths |= 1 << len(levels) - 1
+        else:
+            self.least = min(self.least, len(levels) - 1)
+
+
+class FilterTree:
+    """Valid filters, each once. `_ends`: how many have so many levels; `_hashes`: so many before a `#`; `_depths` and
+    `_least` are theirs as of a branch, but exact.
+    """
+
+    __slots__ = ("_depths", "_ends", "_hashes", "_least", "_root")
+
+    def __init__(self) -> None:
+        self._root: TreeNode | None = None
+        self._ends: dict[int, int] = {}
+        self._hashes: dict[int, int] = {}
+        self._depths: int = 0
+        self._least: int = _NONE
+
+    def is_empty(self) -> bool:
+        return self._root is None
+
+    def insert(self, topic_filter: bytes, owner: Planted) -> None:
+        """A filter that may be here already, by the same owner."""
+        levels = _levels(topic_filter)
+        leaf = Leaf(topic_filter, owner)
+        parent: Branch | None = None
+        node, start = self._root, 0
+        while isinstance(node, Branch):
+            same = _same(node.skip, 0, levels, start)
+            if same < len(node.skip):
+                break
+            node.note(levels)
+            start += same
+            parent, node = node, node.children.get(levels[start])
+            start += 1
+        if isinstance(node, Leaf) and node.filter == topic_filter:
+            return
+        if node is not None:
+            node = _parted(node, leaf, levels, start)
+        self._place(parent, levels[start - 1], leaf if node is None else node)
+        self._count(levels, 1)
+
+    def delete(self, topic_filter: bytes) -> None:
+        """A filter that may not be here."""
+        levels = _levels(topic_filter)
+        above: Branch | None = None
+        parent: Branch | None = None
+        node, start, above_at = self._root, 0, 0
+        while isinstance(node, Branch):
+            above, above_at, parent = parent, start - 1, node
+            start += len(node.skip)
+            if start >= len(levels):
+                return
+            node = node.children.get(levels[start])
+            start += 1
+        if not isinstance(node, Leaf) or node.filter != topic_filter:
+            return
+        self._count(levels, -1)
+        if parent is None:
+            self._root = None
+            return
+        del parent.children[levels[start - 1]]
+        if len(parent.children) == 1:
+            self._place(above, levels[above_at], _only_child(parent))
+
+    def _place(self, parent: Branch | None, level: bytes, node: TreeNode) -> None:
+        if parent is None:
+            self._root = node
+        else:
+            parent.children[level] = node
+
+    def _count(self, levels: list[bytes], change: int) -> None:
+        depth = len(levels) - 1
+        counts = self._ends if levels[-1] == _END else self._hashes
+        known = counts.get(depth, 0)
+        counts[depth] = known + change
+        if known and known + change:
+            return
+        if not counts[depth]:
+            del counts[depth]
+        self._least = min(self._hashes, default=_NONE)
+        self._depths = 0
+        for each in self._ends:
+            self._depths |= 1 << each
+
+    def match(self, topic: list[bytes], dollar: bool, found: list[object]) -> None:
+        """Add the values of all filters that match the topic of these levels. `dollar`: it begins with `$`."""
+        count = len(topic)
+        if self._root is not None and (self._least <= count or self._depths >> count & 1):
+            _match(self._root, 0, topic, dollar, found)
+
+
+def _match(node: TreeNode, start: int, topic: list[bytes], dollar: bool, found: list[object]) -> None:
+    """`start`: how many levels of the topic were held against what is above."""
+    if isinstance(node, Leaf):
+        if _fits(node.filter, start, topic, dollar):
+            node.collect(found)
+        return
+    assert isinstance(node, Branch)
+    count = len(topic)
+    if node.least > count and not node.depths >> count & 1:
+        return
+    for wanted in node.skip:
+        if start >= count or (wanted != topic[start] and (wanted != _PLUS or (dollar and start == 0))):
+            return
+        start += 1
+    children = node.children
+    hides_wildcards = dollar and start == 0
+    if not hides_wildcards:
+        child = children.get(_HASH)
+        if isinstance(child, Leaf):
+            child.collect(found)
+    if start == count:
+        child = children.get(_END)
+        if isinstance(child, Leaf):
+            child.collect(found)
+        return
+    level = topic[start]
+    if level not in (_PLUS, _HASH):  # who looks a filter up finds what covers it
+        child = children.get(level)
+        if child is not None:
+            _match(child, start + 1, topic, dollar, found)
+    if not hides_wildcards:
+        child = children.get(_PLUS)
+        if child is not None:
+            _match(child, start + 1, topic, dollar, found)
+
+
+def _fits(topic_filter: bytes, start: int, topic: list[bytes], dollar: bool) -> bool:
+    """Whether a filter matches a topic, of which the first `start` levels do."""
+    levels = topic_filter.split(b"/")
+    count = len(topic)
+    for position in range(start, len(levels)):
+        wanted = levels[position]
+        if dollar and position == 0 and wanted in (_PLUS, _HASH):
+            return False
+        if wanted == _HASH:
+            return True
+        if position >= count or wanted not in (_PLUS, topic[position]):
+            return False
+    return len(levels) == count
+
+
+def _levels(topic_filter: bytes) -> list[bytes]:
+    """With their end: no filter's levels are the beginning of another's."""
+    levels = topic_filter.split(b"/")
+    if levels[-1] != _HASH:
+        levels.append(_END)
+    return levels
+
+
+def _same(one: list[bytes], one_at: int, other: list[bytes], other_at: int) -> int:
+    """How many levels are the same from there on."""
+    most = min(len(one) - one_at, len(other) - other_at)
+    same = 0
+    while same < most and one[one_at + same] == other[other_at + same]:
+        same += 1
+    return same
+
+
+def _parted(node: TreeNode, leaf: Leaf, levels: list[bytes], start: int) -> Branch:
+    """A new branch in the place of a node whose filters go another way than the leaf's, somewhere behind `start`."""
+    if isinstance(node, Branch):
+        same = _same(node.skip, 0, levels, start)
+        branch = Branch(node.skip[:same])
+        branch.depths, branch.least = node.depths, node.least
+        branch.children[node.skip[same]] = node
+        node.skip = node.skip[same + 1 :]
+    else:
+        assert isinstance(node, Leaf)
+        others = _levels(node.filter)
+        same = _same(others, start, levels, start)
+        branch = Branch(levels[start : start + same])
+        branch.note(others)
+        branch.children[others[start + same]] = node
+    branch.note(levels)
+    branch.children[levels[start + same]] = leaf
+    return branch
+
+
+def _only_child(branch: Branch) -> TreeNode:
+    """What takes the place of a branch that filters don't part at any more."""
+    ((level, child),) = branch.children.items()
+    if isinstance(child, Branch):
+        child.skip = [*branch.skip, level, *child.skip]
+    return child

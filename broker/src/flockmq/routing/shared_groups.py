@@ -1,0 +1,430 @@
+"""Who is a member of which shared subscription, and how one of them is picked.
+
+A node knows its own members one by one, and of every other node, and of every slot of sessions that last, how many it
+has. To pick is to choose one of the numbers from 0 on, all members of the cluster counted node by node, and slot by
+slot, in the order of their names: so a member is as likely as any other, wherever it is, and two nodes that hash the
+same key choose the same member.
+
+What always holds: members that are connected come before sessions whose clients are away; a group whose last member
+anywhere is gone is not kept. Pure; chance comes from a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+from zlib import crc32
+
+from flockmq.bounds import SHARED_TURNS_MAX
+from flockmq.mqtt.topics import split_share
+from flockmq.routing.filter_index import FilterIndex
+from flockmq.routing.sink import FLOWING, NodeTarget
+from flockmq.routing.subscription import Subscription
+
+RANDOM: Final = 0
+ROUND_ROBIN: Final = 1
+ROUND_ROBIN_PER_GROUP: Final = 2
+STICKY: Final = 3
+LOCAL: Final = 4
+HASH_CLIENTID: Final = 5
+HASH_TOPIC: Final = 6
+
+STRATEGIES: Final = {
+    "random": RANDOM,
+    "round_robin": ROUND_ROBIN,
+    "round_robin_per_group": ROUND_ROBIN_PER_GROUP,
+    "sticky": STICKY,
+    "local": LOCAL,
+    "hash_clientid": HASH_CLIENTID,
+    "hash_topic": HASH_TOPIC,
+}
+"""By EMQX's names. Turns (`round_robin`) and sticky members are a publisher's own; a group's of one node in
+`round_robin_per_group`; `local` takes a random member of the publisher's node while there is one that is connected.
+"""
+
+_PASSED_OVER_MAX: Final = 8
+
+
+class Roster:
+    """Members in a list, to be picked by number; each leaves in constant time, and the last takes its place."""
+
+    __slots__ = ("_places", "members")
+
+    def __init__(self) -> None:
+        self.members: list[Subscription] = []
+        self._places: dict[Subscription, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __contains__(self, member: Subscription) -> bool:
+        return member in self._places
+
+    def add(self, member: Subscription) -> None:
+        if member not in self._places:
+            self._places[member] = len(self.members)
+            self.members.append(member)
+
+    def discard(self, member: Subscription) -> None:
+        place = self._places.pop(member, -1)
+        if place < 0:
+            return
+        last = self.members.pop()
+        if last is not member:
+            self.members[place] = last
+            self._places[last] = place
+
+
+class Group:
+    """All members of one shared subscription on this node, or in one slot whose home it is. `peers` (None: this node),
+    by `names`, have the numbers below `ends`, in turn, as of the count of changes `laid_out`.
+    """
+
+    __slots__ = ("away", "connected", "ends", "filter", "laid_out", "names", "peers", "topic_filter", "turn")
+
+    def __init__(self, share_filter: bytes) -> None:
+        self.filter = share_filter
+        self.topic_filter = split_share(share_filter)[1]
+        self.connected = Roster()
+        self.away = Roster()
+        self.peers: list[NodeTarget | None] = []
+        self.names: list[str] = []
+        self.ends: list[int] = []
+        self.laid_out: int = -1
+        self.turn: int = -1
+
+    def total(self) -> int:
+        return self.ends[len(self.ends) - 1] if self.ends else 0
+
+    def place(self, member: Subscription) -> None:
+        """Among those who are connected, or among the others."""
+        away = member.session.is_away()
+        (self.connected if away else self.away).discard(member)
+        (self.away if away else self.connected).add(member)
+
+    def discard(self, member: Subscription) -> None:
+        self.connected.discard(member)
+        self.away.discard(member)
+
+    def members_here(self) -> list[Subscription]:
+        """Those who get messages: those who are connected, or, where nobody is, the others."""
+        return (self.connected if self.connected.members else self.away).members
+
+    def is_empty(self) -> bool:
+        return not self.connected.members and not self.away.members
+
+
+class Elsewhere:
+    """Members of one group elsewhere: incarnation, or slot, as the log names it → (connected, away)."""
+
+    __slots__ = ("filter", "group", "nodes")
+
+    def __init__(self, share_filter: bytes) -> None:
+        self.filter = share_filter
+        self.nodes: dict[str, tuple[int, int]] = {}
+        self.group: Group | None = None
+
+
+class PickedMember:
+    """Who was picked: a member here, or the member of another node that has this number there."""
+
+    __slots__ = ("number", "peer", "subscription")
+
+    def __init__(self, peer: NodeTarget | None, subscription: Subscription | None, number: int) -> None:
+        self.peer = peer
+        self.subscription = subscription
+        self.number = number
+
+
+class SharedGroups:
+    """One per router. `me` is this node's incarnation; `find_peer` gives None for a node that isn't a member, and a
+    slot's peer for a slot; `on_count` hears of a group whose members here changed, `on_filter` of a filter that got or
+    lost a group.
+    """
+
+    def __init__(self, on_filter: Callable[[bytes], None], seed: int | None) -> None:
+        self.strategy: int = ROUND_ROBIN
+        self.me: str = ""
+        self.groups: dict[bytes, Group] = {}
+        self.find_peer: Callable[[str], NodeTarget | None] = _no_peer
+        self.on_count: Callable[[bytes], None] = _nobody_listens
+        self._on_filter = on_filter
+        self._random = Random(seed)  # noqa: S311 (it spreads load)
+        self._local = FilterIndex()
+        self._remote = FilterIndex()
+        self._elsewhere: dict[bytes, Elsewhere] = {}
+        self._changes: int = 0
+        self._turns: dict[tuple[bytes, bytes], int] = {}
+        self._sticky: dict[tuple[bytes, bytes], PickedMember] = {}
+
+    # Members.
+
+    def add(self, member: Subscription) -> None:
+        group = self.groups.get(member.filter)
+        if group is None:
+            group = self.group(member.filter) or Group(member.filter)
+            self._local.add(group.topic_filter, group)
+            self.groups[member.filter] = group
+            self._on_filter(group.topic_filter)
+        group.place(member)
+        self._counted(member.filter)
+
+    def remove(self, member: Subscription) -> None:
+        group = self.groups.get(member.filter)
+        if group is None:
+            return
+        group.discard(member)
+        self._counted(member.filter)
+        if group.is_empty():
+            del self.groups[member.filter]
+            self._local.remove(group.topic_filter, group)
+            others = self._elsewhere.get(member.filter)
+            if others is not None:
+                others.group = group
+            self._on_filter(group.topic_filter)
+
+    def moved(self, member: Subscription) -> None:
+        """The member's client came, or left."""
+        group = self.groups.get(member.filter)
+        if group is None:
+            return
+        group.place(member)
+        self._counted(member.filter)
+
+    def has(self, share_filter: bytes) -> bool:
+        """There are members here."""
+        return share_filter in self.groups
+
+    def count(self, share_filter: bytes) -> tuple[int, int]:
+        """Members here: (connected, away)."""
+        group = self.groups.get(share_filter)
+        return (0, 0) if group is None else (len(group.connected), len(group.away))
+
+    def members(self) -> int:
+        """Members of all groups here."""
+        return sum(len(group.connected) + len(group.away) for group in self.groups.values())
+
+    def remembered(self) -> int:
+        """Publishers whose turn or sticky member is known, for each group."""
+        return len(self._turns) + len(self._sticky)
+
+    def _counted(self, share_filter: bytes) -> None:
+        self._changes += 1
+        self.on_count(share_filter)
+
+    # What is known of other nodes.
+
+    def replace_remote(self, index: FilterIndex, elsewhere: dict[bytes, Elsewhere]) -> None:
+        """Other nodes' members, as a whole: after a bootstrap. `index` has them by topic filter. Constant time."""
+        self._remote = index
+        self._elsewhere = elsewhere
+        self._changes += 1
+
+    def others_changed(self) -> None:
+        """A count, or who is a member of the cluster."""
+        self._changes += 1
+
+    def group(self, share_filter: bytes) -> Group | None:
+        """The group, if anybody in the cluster is a member."""
+        group = self.groups.get(share_filter)
+        if group is not None:
+            return group
+        others = self._elsewhere.get(share_filter)
+        if others is None:
+            return None
+        if others.group is None:
+            others.group = Group(share_filter)
+        return others.group
+
+    def is_used(self) -> bool:
+        """There is any group at all."""
+        return bool(self.groups or self._elsewhere)
+
+    def match(self, topic: bytes) -> list[object]:
+        """The groups that want this topic, each once."""
+        matched = self._local.match(topic) if self.groups else []
+        if self._elsewhere:
+            for others in self._remote.match(topic):
+                assert isinstance(others, Elsewhere)
+                group = self.group(others.filter)
+                if group is not None and group not in matched:
+                    matched.append(group)
+        return matched
+
+    def is_elsewhere(self, groups: list[Group]) -> bool:
+        """Some member of one of the groups is on another node."""
+        return any(group.filter in self._elsewhere for group in groups)
+
+    def owner(self, group: Group, target: PickedMember) -> str:
+        """Whose member was picked: by its incarnation, or its slot."""
+        return self.me if target.peer is None else group.names[group.peers.index(target.peer)]
+
+    # Picking.
+
+    def lay_out(self, group: Group) -> int:
+        """Give out the numbers, if anything changed; how many there are."""
+        if group.laid_out == self._changes:
+            return group.total()
+        others = self._elsewhere.get(group.filter)
+        nodes = {} if others is None else others.nodes
+        complete = self._number_those(group, nodes, False)
+        if not group.ends:
+            complete = self._number_those(group, nodes, True) and complete
+        group.laid_out = self._changes if complete else -1
+        return group.total()
+
+    def _number_those(self, group: Group, nodes: dict[str, tuple[int, int]], away: bool) -> bool:
+        """Those who are connected, or those who aren't; False: some node isn't known as a member yet."""
+        group.peers = []
+        group.names = []
+        group.ends = []
+        end = 0
+        complete = True
+        here = len(group.away if away else group.connected)
+        names = list(nodes)
+        if here:
+            names.append(self.me)
+        names.sort()
+        for name in names:
+            peer: NodeTarget | None = None
+            count = here
+            if name in nodes:
+                connected, others_away = nodes[name]
+                count = others_away if away else connected
+                if count == 0:
+                    continue
+                peer = self.find_peer(name)
+                if peer is None:
+                    complete = False
+                    continue
+            end += count
+            group.peers.append(peer)
+            group.names.append(name)
+            group.ends.append(end)
+        return complete
+
+    def pick(self, group: Group, publisher: bytes, topic: bytes) -> PickedMember:
+        if self.strategy == STICKY:
+            return self._stick(group, publisher)
+        return self.at(group, self.number(group, publisher, topic, group.total()))
+
+    def number(self, group: Group, publisher: bytes, topic: bytes, total: int) -> int:
+        strategy = self.strategy
+        if strategy == HASH_CLIENTID:
+            return crc32(publisher) % total
+        if strategy == HASH_TOPIC:
+            return crc32(topic) % total
+        if strategy in (ROUND_ROBIN, ROUND_ROBIN_PER_GROUP):
+            return self.next_turn(group, publisher, total, 1)
+        if strategy == LOCAL and group.connected.members:
+            place = group.peers.index(None)
+            start = group.ends[place - 1] if place > 0 else 0
+            return start + self._random.randrange(group.ends[place] - start)
+        return self._random.randrange(total)
+
+    def next_turn(self, group: Group, publisher: bytes, total: int, count: int) -> int:
+        """The number whose turn it is; the next `count - 1` follow. Everybody's turns begin anywhere."""
+        if self.strategy == ROUND_ROBIN_PER_GROUP:
+            first = group.turn if group.turn >= 0 else self._random.randrange(total)
+            group.turn = (first + count) % total
+            return first % total
+        turns = self._turns
+        key = (publisher, group.filter)
+        first = turns.get(key, -1)
+        if first < 0:
+            first = self._random.randrange(total)
+            if len(turns) >= SHARED_TURNS_MAX:
+                del turns[next(iter(turns))]
+        turns[key] = (first + count) % total
+        return first % total
+
+    def at(self, group: Group, number: int) -> PickedMember:
+        start = 0
+        for place, end in enumerate(group.ends):
+            if number < end:
+                peer = group.peers[place]
+                subscription = self._passing_over(group, number - start) if peer is None else None
+                return PickedMember(peer, subscription, number - start)
+            start = end
+        raise AssertionError(f"no member has the number {number} of {start}")
+
+    def another(self, group: Group, but: list[NodeTarget]) -> PickedMember | None:
+        """Anybody who is not on one of these nodes."""
+        self.lay_out(group)
+        numbers: list[int] = []
+        start = 0
+        for place, end in enumerate(group.ends):
+            peer = group.peers[place]
+            if peer is None or peer not in but:
+                numbers.append(start + self._random.randrange(end - start))
+            start = end
+        return self.at(group, self._random.choice(numbers)) if numbers else None
+
+    def member_here(self, group: Group, number: int) -> Subscription:
+        """The member here for a number that another node gave."""
+        if self.strategy != STICKY:
+            return self._passing_over(group, number)
+        key = (number.to_bytes(4, "big"), group.filter)
+        target = self._stuck(group, key)
+        if target is None or target.subscription is None:
+            members = group.members_here()
+            target = PickedMember(None, members[self._random.randrange(len(members))], 0)
+            self._remember(key, target)
+        assert target.subscription is not None
+        return target.subscription
+
+    def dealt_here(self, group: Group, number: int, publisher: bytes) -> PickedMember | None:
+        """The member here for a number that was dealt to this node; None: nobody is a member here any more."""
+        if not group.members_here():
+            return None
+        if self.strategy == STICKY and self.lay_out(group):
+            stuck = self._stick(group, publisher)
+            if stuck.peer is None:
+                return stuck
+        return PickedMember(None, self.member_here(group, number), number)
+
+    def _passing_over(self, group: Group, number: int) -> Subscription:
+        """The member of that number, or a near one that keeps up where it doesn't; hashes allow no choice."""
+        members = group.members_here()
+        count = len(members)
+        member = members[number % count]
+        if member.session.sink.flow == FLOWING or self.strategy in (HASH_CLIENTID, HASH_TOPIC):
+            return member
+        for step in range(1, min(count, _PASSED_OVER_MAX)):
+            other = members[(number + step) % count]
+            if other.session.sink.flow == FLOWING:
+                return other
+        return member
+
+    def _stick(self, group: Group, publisher: bytes) -> PickedMember:
+        """The publisher's member: the same until it disconnects."""
+        key = (publisher, group.filter)
+        target = self._stuck(group, key)
+        if target is None:
+            target = self.at(group, self._random.randrange(group.total()))
+            target.number = crc32(publisher)
+            self._remember(key, target)
+        return target
+
+    def _stuck(self, group: Group, key: tuple[bytes, bytes]) -> PickedMember | None:
+        target = self._sticky.get(key)
+        if target is None:
+            return None
+        if target.subscription is not None:
+            roster = group.connected if group.connected.members else group.away
+            return target if target.subscription in roster else None
+        return target if target.peer in group.peers else None
+
+    def _remember(self, key: tuple[bytes, bytes], target: PickedMember) -> None:
+        if len(self._sticky) >= SHARED_TURNS_MAX:
+            del self._sticky[next(iter(self._sticky))]
+        self._sticky[key] = target
+
+
+def _no_peer(incarnation: str) -> NodeTarget | None:
+    return None
+
+
+def _nobody_listens(share_filter: bytes) -> None:
+    """Until a node counts."""

@@ -1,0 +1,279 @@
+"""What a connection has of a session that runs at its home (`durable.session`): the packet ids under way, and how far.
+
+    PUBLISH arrived ──▶ SENT ── PUBACK ──▶ ANSWERED ── settled ──▶ forgotten
+                         └─ PUBREC ─▶ RECEIVED ── PUBREL arrived ─▶ RELEASED ── PUBCOMP ─▶ ANSWERED
+
+What always holds: the client gets each PUBLISH and each PUBREL of an exchange once on this connection, however often
+its home, or the next one, sends them [MQTT-4.4.0-1], and has no more exchanges open than it takes [MQTT-3.3.4-9]: the
+next home may begin with others than are under way here. What the client answered is reported until it is settled. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.frame import remaining_length
+from flockmq.mqtt.message import packet_id_offset
+from flockmq.mqtt.reason import Reason
+from flockmq.session.local_session import DONE, LATER, UNKNOWN, LocalSession
+from flockmq.session.settlement import (
+    DROPPED,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREC_REFUSED,
+    PUBREL,
+    PUBREL_UNKNOWN,
+    SETTLED,
+    pair,
+)
+
+_SENT_QOS1: Final = 1
+_SENT_QOS2: Final = 2
+_RELEASED: Final = 3
+"""From here on the state is the kind that is reported: PUBACK, PUBREC, PUBCOMP or PUBREC_REFUSED."""
+
+
+@mypyc_attr(acyclic=True)
+class RemoteSession(LocalSession):
+    """Stands in the place of the session that CONNECT made. `on_report` is called when there is something for
+    `take_reports`, once until it was taken.
+    """
+
+    __slots__ = ("_dropping", "_held", "_is_resumed", "_on_report", "_open", "_releasing", "_reports", "_states")
+
+    def __init__(self, session: LocalSession, on_report: Callable[[], None]) -> None:
+        super().__init__(
+            session.sink,
+            session.client_id,
+            session.limits,
+            session.window,
+            session.max_packet_bytes,
+            session.expiry_s,
+        )
+        self.aliases = session.aliases
+        self._on_report = on_report
+        self._states: dict[int, int] = {}
+        self._open: int = 0
+        """Exchanges that the client has to answer."""
+        self._held: dict[int, bytes] | None = None
+        """Packet id -> PUBLISH that waits for one of them to end; a home has no more than the window under way."""
+        self._is_resumed: bool = False
+        self._releasing: dict[int, bool] | None = None
+        self._dropping: dict[int, bool] | None = None
+        self._reports: list[bytes] | None = None
+
+    def send_again(self) -> None:
+        """The client was told that its session is there; the home sends what wasn't acknowledged."""
+        self._is_resumed = True
+
+    # From the home.
+
+    def arrived(self, chunk: bytes) -> bytes:
+        """Whole packets from the home, and what it settled: the packets that are for the client now."""
+        passed: list[bytes] = []
+        passes_all = self.aliases is None
+        at = 0
+        while at < len(chunk):
+            length, body = remaining_length(chunk, at + 1, 0)
+            first = chunk[at]
+            packet = chunk[at : body + length]
+            at = body + length
+            if first == SETTLED:
+                passes_all = False
+                if length == 0:
+                    self.moved()
+                else:
+                    passed.append(self._settled(chunk[body], chunk[body + 1] << 8 | chunk[body + 2]))
+                continue
+            if first >> 4 == frame.PUBREL:
+                is_new = self._pubrel(chunk[body] << 8 | chunk[body + 1])
+            else:
+                is_new = first & 6 == 0 or self._publish(packet)
+                if is_new and self.aliases is not None:
+                    packet = self.aliases.shorten(packet)
+            if is_new:
+                passed.append(packet)
+            else:
+                passes_all = False
+        return chunk if passes_all else b"".join(passed)
+
+    def _publish(self, packet: bytes) -> bool:
+        id_at = packet_id_offset(packet)
+        packet_id = packet[id_at] << 8 | packet[id_at + 1]
+        if packet_id in self._states:
+            return False
+        if self._open >= self.window:
+            if self._held is None:
+                self._held = {}
+            self._held[packet_id] = packet
+            return False
+        self._begin(packet_id, packet)
+        return True
+
+    def _begin(self, packet_id: int, packet: bytes) -> None:
+        self._states[packet_id] = packet[0] >> 1 & 3
+        self._open += 1
+
+    def _pubrel(self, packet_id: int) -> bool:
+        state = self._states.get(packet_id)
+        if state is None:
+            self._open += 1
+        elif state not in (PUBREC, _SENT_QOS2):
+            return False
+        self._states[packet_id] = _RELEASED
+        return True
+
+    def _end(self) -> None:
+        """An exchange is over, for the client: another may begin."""
+        self._open -= 1
+        held = self._held
+        if held is None or self._open >= self.window:
+            return
+        packet_id = next(iter(held))
+        packet = held.pop(packet_id)
+        if not held:
+            self._held = None
+        self._begin(packet_id, packet)
+        self._put(packet)
+
+    def _settled(self, kind: int, packet_id: int) -> bytes:
+        """What was reported is durable; what the client is told of it."""
+        if kind in (PUBREL, PUBREL_UNKNOWN):
+            return self._pubcomp(packet_id, kind == PUBREL)
+        if kind == DROPPED:
+            if self._dropping is not None:
+                self._dropping.pop(packet_id, None)
+        elif self._states.get(packet_id) == kind:
+            del self._states[packet_id]
+        return b""
+
+    def _pubcomp(self, packet_id: int, was_known: bool) -> bytes:
+        releasing = self._releasing
+        if releasing is None or packet_id not in releasing:
+            return b""
+        was_known = releasing.pop(packet_id) or was_known
+        reason: int = Reason.SUCCESS if was_known else Reason.PACKET_IDENTIFIER_NOT_FOUND
+        return encode.pub_ack(frame.PUBCOMP, self.sink.protocol_version, packet_id, reason)
+
+    def moved(self) -> None:
+        """Another home has the session, or this one may have missed something: report all that isn't settled."""
+        self._reports = None
+        for packet_id in self._dropping or ():
+            self._report(DROPPED, packet_id)
+        for packet_id, state in self._states.items():
+            if state > _RELEASED:
+                self._report(state, packet_id)
+        for packet_id in self._releasing or ():
+            self._report(PUBREL, packet_id)
+
+    # From the client.
+
+    def acknowledged(self, packet_id: int) -> bool:
+        if self._states.get(packet_id) != _SENT_QOS1:
+            return False
+        self._states[packet_id] = PUBACK
+        self._report(PUBACK, packet_id)
+        self._end()
+        return True
+
+    def received(self, packet_id: int, refused: bool) -> int:
+        state = self._states.get(packet_id)
+        if state == _SENT_QOS2:
+            kind = PUBREC_REFUSED if refused else PUBREC
+            del self._states[packet_id]
+            self._states[packet_id] = kind  # behind those that were received before [MQTT-4.6.0-4]
+            self._report(kind, packet_id)
+            if refused:
+                self._end()
+            return LATER
+        if state == PUBREC and not refused:
+            return LATER
+        if state is None and not refused and self._is_resumed and self._open < 2 * self.window:
+            self._received_before(packet_id)
+            return LATER
+        return DONE if state == _RELEASED and not refused else UNKNOWN
+
+    def _received_before(self, packet_id: int) -> None:
+        """The client answers what it had on its former connection: its home knows of that, and says PUBREL. Were it
+        said here, the client would take the PUBLISH, which comes again, for another message.
+        """
+        held = self._held
+        if held is not None and packet_id in held:
+            del held[packet_id]
+            if not held:
+                self._held = None
+        self._open += 1
+        self._states[packet_id] = PUBREC
+        self._report(PUBREC, packet_id)
+
+    def contradicts(self, kind: int, packet_id: int) -> bool:
+        """Of exchanges on this connection alone: what the client answers to its former one may come in any state."""
+        state = self._states.get(packet_id)
+        if kind == frame.PUBREC:
+            return state == _SENT_QOS1
+        if kind == frame.PUBACK:
+            return state in (_SENT_QOS2, PUBREC, _RELEASED)
+        return state in (_SENT_QOS1, _SENT_QOS2, PUBREC)
+
+    def completed(self, packet_id: int) -> bool:
+        if self._states.get(packet_id) != _RELEASED:
+            return False
+        self._states[packet_id] = PUBCOMP
+        self._report(PUBCOMP, packet_id)
+        self._end()
+        return True
+
+    def released(self, packet_id: int) -> int:
+        releasing = self._releasing
+        if releasing is None:
+            self._releasing = releasing = {}
+        if packet_id not in releasing:
+            releasing[packet_id] = self._release(packet_id)
+            self._report(PUBREL, packet_id)
+        return LATER
+
+    def unremember(self, packet_id: int) -> None:
+        self._release(packet_id)
+        if self._dropping is None:
+            self._dropping = {}
+        self._dropping[packet_id] = True
+        self._report(DROPPED, packet_id)
+
+    # To the home.
+
+    def take_reports(self) -> bytes:
+        """What is to be reported since it was last asked, as `settlement` pairs in the order of the answers."""
+        reports = self._reports
+        if reports is None:
+            return b""
+        self._reports = None
+        return b"".join(reports)
+
+    def _report(self, kind: int, packet_id: int) -> None:
+        reports = self._reports
+        if reports is None:
+            self._reports = [pair(kind, packet_id)]
+            self._on_report()
+        else:
+            reports.append(pair(kind, packet_id))
+
+
+def without_qos0(chunk: bytes) -> tuple[bytes, int]:
+    """What a client that reads too slowly still gets of its home's packets, and how many it doesn't."""
+    passed: list[bytes] = []
+    dropped = 0
+    at = 0
+    while at < len(chunk):
+        length, body = remaining_length(chunk, at + 1, 0)
+        end = body + length
+        if chunk[at] >> 4 == frame.PUBLISH and chunk[at] & 6 == 0:
+            dropped += 1
+        else:
+            passed.append(chunk[at:end])
+        at = end
+    return b"".join(passed), dropped

@@ -1,0 +1,1 @@
+"""What nodes and the homes of client ids ask and tell one another: CONNECT, SUBSCRIBE, the end."""

@@ -1,0 +1,201 @@
+"""Which connection holds which client id: the memory of a home. Pure: no clock, no links.
+
+A client id hashes to a slot; the core that owns the slot is its home. What always holds, for each client id here:
+- At most one connection holds it. An attach to one that is held waits until the holder is gone; of several that wait,
+  only the newest does, the others are superseded.
+- Tokens only grow: a token is (epoch, count, slot), as one integer. The epoch is the place in the cluster's log at
+  which this core first served the slot, so a later home of a slot always gives higher tokens than an earlier one.
+- A token names one connection of the cluster: at one place in the log a slot has one owner, and that one counts.
+- After a slot moved, nodes register the connections they have: of two the one with the higher token stays, but of
+  those of two users the one that came first.
+- A client id is its user's, while a connection holds it: no other user gets it, or has one closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
+
+from flockmq.bounds import SLOTS
+from flockmq.routing.slots import slot_of
+
+COUNT_BITS: Final = 48
+SLOT_BITS: Final = (SLOTS - 1).bit_length()
+TOKEN_BYTES: Final = 16
+
+
+Holder = tuple[str, int, bytes | None]
+"""(incarnation, token, user; None: client ids aren't bound where it comes from): a connection, as its home knows it. A
+plain tuple, because there may be a million, and the garbage collector stops looking at plain tuples of strings and
+numbers."""
+
+
+def are_others(user: bytes | None, other: bytes | None) -> bool:
+    """Both are known, and aren't the same."""
+    return user is not None and other is not None and user != other
+
+
+class Kick(NamedTuple):
+    """Close this connection with 0x8E, and say when it is gone."""
+
+    incarnation: str
+    client_id: bytes
+    token: int
+
+
+class Attached(NamedTuple):
+    """What an attach came to. `admitted`: the connection holds the client id now; else it waits for `kick`."""
+
+    token: int
+    admitted: bool
+    kick: Kick | None = None
+    superseded: Holder | None = None
+    """A connection that waited and doesn't get it any more."""
+
+
+class ClientRegistry:
+    """The client ids of the slots that this core owns."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, dict[bytes, Holder]] = {}
+        self._epochs: dict[int, int] = {}
+        self._waiting: dict[bytes, Holder] = {}
+        self._gone: set[str] = set()
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Client ids that are held, those of purged nodes included until they were swept."""
+        return sum(map(len, self._slots.values()))
+
+    def owns(self, slot: int) -> bool:
+        return slot in self._slots
+
+    def slots(self) -> list[int]:
+        """Those that it owns."""
+        return list(self._slots)
+
+    def own(self, slot: int) -> None:
+        """This core is the home of the slot from now on, and knows nothing yet."""
+        self._slots.setdefault(slot, {})
+
+    def disown(self, slot: int) -> list[tuple[bytes, Holder]]:
+        """Another core is; returns who waited."""
+        self._slots.pop(slot, None)
+        self._epochs.pop(slot, None)
+        moved = [(client_id, holder) for client_id, holder in self._waiting.items() if slot_of(client_id) == slot]
+        for client_id, _ in moved:
+            del self._waiting[client_id]
+        return moved
+
+    def floor(self, slot: int, epoch: int) -> int:
+        """Above all tokens that former homes of the slot gave, and below those that this one gives. `epoch`: as in
+        `attach`."""
+        return self._epochs.setdefault(slot, epoch) << COUNT_BITS + SLOT_BITS | slot
+
+    def attach(self, client_id: bytes, incarnation: str, epoch: int, user: bytes | None = None) -> Attached | None:
+        """A new connection wants the client id; None: it is another user's. `epoch`: the place in the log, used when
+        the slot is served first."""
+        slot = slot_of(client_id)
+        held = self._slots[slot]
+        old = held.get(client_id)
+        if old is not None and old[0] in self._gone:
+            old = None
+        if old is not None and are_others(user, old[2]):
+            return None
+        self._count += 1
+        token = self.floor(slot, epoch) + (self._count << SLOT_BITS)
+        new = (incarnation, token, user)
+        if old is None:
+            held[client_id] = new
+            return Attached(token, True)
+        superseded = self._waiting.get(client_id)
+        self._waiting[client_id] = new
+        return Attached(token, False, Kick(old[0], client_id, old[1]), superseded)
+
+    def holder(self, client_id: bytes) -> Holder | None:
+        """The connection that has the client id, unless its node was purged."""
+        held = self._slots.get(slot_of(client_id), {}).get(client_id)
+        return None if held is None or held[0] in self._gone else held
+
+    def client_ids(self, slot: int) -> Collection[bytes]:
+        """Those that are held; those of purged nodes among them until they were swept."""
+        return self._slots.get(slot, {})
+
+    def holds(self, client_id: bytes, incarnation: str, token: int) -> bool:
+        """This connection has the client id, and its node wasn't purged."""
+        holder = self._slots.get(slot_of(client_id), {}).get(client_id)
+        if holder is None or holder[1] != token:
+            return False
+        return holder[0] == incarnation and incarnation not in self._gone
+
+    def detach(self, client_id: bytes, token: int) -> Holder | None:
+        """A connection is gone; returns who is admitted in its place. Unknown ones are none of our business."""
+        held = self._slots.get(slot_of(client_id))
+        if held is None:
+            return None
+        waiting = self._waiting.get(client_id)
+        if waiting is not None and waiting[1] == token:
+            del self._waiting[client_id]
+            return None
+        old = held.get(client_id)
+        if old is None or old[1] != token:
+            return None
+        if waiting is None:
+            del held[client_id]
+            return None
+        held[client_id] = self._waiting.pop(client_id)
+        return waiting
+
+    def register(self, client_id: bytes, incarnation: str, token: int, user: bytes | None = None) -> Kick | None:
+        """A node has this connection since before the slot came here, or its link was lost; returns which of two must
+        go: if another waits for that, its node may have been told in vain.
+        """
+        held = self._slots[slot_of(client_id)]
+        old = held.get(client_id)
+        if old is None or old[0] in self._gone:
+            held[client_id] = (incarnation, token, user)
+            return None
+        if self.has_newer(client_id, token, user):
+            return Kick(incarnation, client_id, token)
+        held[client_id] = (incarnation, token, user)
+        return None if old[1] == token else Kick(old[0], client_id, old[1])
+
+    def others_waiting(self, client_id: bytes, user: bytes | None) -> Holder | None:
+        """Who waited for it and is another user than `user`, whose it is: that one waits no more."""
+        waiting = self._waiting.get(client_id)
+        return self._waiting.pop(client_id) if waiting is not None and are_others(user, waiting[2]) else None
+
+    def has_newer(self, client_id: bytes, token: int, user: bytes | None = None) -> bool:
+        """A newer connection than this one has the client id, or waits for it; or another user's older one."""
+        old = self._slots.get(slot_of(client_id), {}).get(client_id)
+        if old is not None and old[0] not in self._gone and are_others(user, old[2]):
+            return old[1] < token
+        is_older = old is not None and old[0] not in self._gone and old[1] > token
+        return is_older or client_id in self._waiting
+
+    def node_gone(self, incarnation: str) -> list[tuple[bytes, Holder]]:
+        """The node was purged: its connections hold nothing; returns who is admitted. `sweep` frees the memory."""
+        self._gone.add(incarnation)
+        admitted: list[tuple[bytes, Holder]] = []
+        for client_id, waiting in list(self._waiting.items()):
+            if waiting[0] == incarnation:
+                del self._waiting[client_id]
+                continue
+            held = self._slots[slot_of(client_id)]
+            old = held.get(client_id)
+            if old is None or old[0] == incarnation:
+                held[client_id] = self._waiting.pop(client_id)
+                admitted.append((client_id, waiting))
+        return admitted
+
+    def sweep(self) -> Iterator[None]:
+        """Free what purged nodes held, a slot a step."""
+        gone = frozenset(self._gone)
+        if not gone:
+            return
+        for slot in list(self._slots):
+            held = self._slots.get(slot, {})
+            for client_id in [key for key, holder in held.items() if holder[0] in gone]:
+                del held[client_id]
+            yield
+        self._gone -= gone

@@ -1,0 +1,133 @@
+"""The turn: what every reactor does once it has fed bytes to channels, wherever the bytes come from.
+
+`EpollReactor` has sockets and an epoll of its own; a reactor without them is made by who has bytes from elsewhere.
+
+What always holds: between two turns no sink is dirty, no resumed channel waits; a defect that one connection meets ends
+that connection, and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import STOOD_STILL_S, SWEEP_TICKS
+from flockmq.protocol.channel import CLOSED, Channel
+from flockmq.protocol.ports import NodePort
+from flockmq.routing.back_pressure import Paced
+from flockmq.routing.router import Router
+from flockmq.routing.sink import Sink
+from flockmq.transport.listener import Listener
+
+log: Final = logging.getLogger(__name__)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Reactor:
+    """One per node, which says what its `port` is before clients come. `listeners` by their descriptors."""
+
+    def __init__(self, router: Router) -> None:
+        self.router = router
+        self.port: NodePort = NodePort()
+        self.listeners: dict[int, Listener] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.on_stood_still: Callable[[], None] = _nothing_is_old
+        """No turn and no sweep began for STOOD_STILL_S, and one is about to."""
+        self._soon: bool = False
+        self._swept: int = 0
+
+    # What each kind of reactor has its own way for.
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Serve clients that come from now on."""
+        raise NotImplementedError
+
+    def stop_accepting(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Close every connection, without a word to the clients that were not told one before."""
+        raise NotImplementedError
+
+    def channels(self) -> Sequence[Channel | None]:
+        """Whoever is connected; None where nobody is."""
+        raise NotImplementedError
+
+    def go_on(self, channel: Paced) -> None:
+        """A channel that was paused reads on, beginning with what it had."""
+        raise NotImplementedError
+
+    def failed(self, sink: Sink) -> None:
+        """A defect of ours: this connection can't be trusted any more; the others go on. Called amid its exception."""
+        raise NotImplementedError
+
+    def unauthenticated_bytes(self) -> int:
+        """What clients cost that aren't let in yet."""
+        return 0
+
+    def prepare(self) -> None:
+        """What else is to be done before a turn's sinks are flushed."""
+
+    # What they share.
+
+    def begin_turn(self, now_s: float) -> None:
+        """Something happens now."""
+        router = self.router
+        stood_still = now_s - router.now_s > STOOD_STILL_S
+        router.now_s = now_s
+        if stood_still:
+            self.on_stood_still()
+
+    def end_turn(self) -> None:
+        """Let resumed channels go on, and flush every dirty sink."""
+        self._soon = False
+        turn = self.router.turn
+        resumed = self.router.resumed
+        self.prepare()
+        while turn or resumed:
+            if resumed:
+                batch = resumed.copy()
+                resumed.clear()
+                for channel in batch:
+                    if channel.paused == 0 and not channel.has_ended():
+                        self.go_on(channel)
+            at = 0
+            while at < len(turn):
+                sink = turn[at]
+                at += 1
+                sink.dirty = False
+                self.flush(sink)
+            turn.clear()
+
+    def flush(self, sink: Sink) -> None:
+        try:
+            sink.flush()
+        except Exception:
+            self.failed(sink)
+
+    def soon(self) -> None:
+        """Something was put outside a turn: flush in the loop's next iteration."""
+        if not self._soon and self.loop is not None:
+            self._soon = True
+            self.loop.call_soon(self.end_turn)
+
+    def sweep(self, now_s: float) -> None:
+        """Every SWEEP_INTERVAL_S: who is silent, and who is slow."""
+        channels = self.channels()
+        for place in range(self._swept, len(channels), SWEEP_TICKS):
+            channel = channels[place]
+            if channel is not None and channel.state != CLOSED and channel.overdue(now_s):
+                channel.expire()
+        self._swept = (self._swept + 1) % SWEEP_TICKS
+        slow = self.router.slow
+        for paced in list(slow):
+            if not paced.judge(now_s):
+                slow.pop(paced, None)
+
+
+def _nothing_is_old() -> None:
+    """Nobody asked to be told."""

@@ -1,0 +1,133 @@
+"""The courier of a core that was purged and goes on as another incarnation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from flockmq.delivery.slot_links import SlotLinks
+from flockmq.delivery.slot_message import SlotMessage
+from flockmq.membership import frames
+from flockmq.membership.link import Link
+from flockmq.membership.mesh import Mesh
+from flockmq.membership.reachability import new_incarnation
+from flockmq.mqtt.message import publication
+from flockmq.routing.fanout import Fanout
+from flockmq.routing.sink import Sink
+
+
+class Home:
+    """What came to it: (sender, number, payloads)."""
+
+    is_holding = False
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, int, list[bytes]]] = []
+        self.gone: list[str] = []
+
+    def came(
+        self,
+        sender: str,
+        back: Callable[[int, int], None],
+        number: int,
+        epoch: int,
+        letters: Sequence[SlotMessage],
+        size_bytes: int,
+    ) -> None:
+        self.batches.append((sender, number, [letter.packet[-1:] for letter in letters]))
+
+    def advance(self) -> None:
+        """Nothing waits."""
+
+    def begin_anew(self) -> None:
+        self.batches.clear()
+
+    def node_gone(self, incarnation: str) -> None:
+        self.gone.append(incarnation)
+
+    def held_bytes(self, sender: str) -> int:
+        return 0
+
+
+class Core:
+    """It owns slot 0."""
+
+    def __init__(self) -> None:
+        self.me = new_incarnation("a")
+        self.turn: list[Sink] = []
+        self.slots = {0: self.me}
+        self.epoch = 1
+        self.addresses = True
+        self.home = Home()
+        self.links: dict[str, Link] = {}
+        mesh = cast(Mesh, SimpleNamespace(link_of=self.links.get))
+        self.courier = SlotLinks(self.turn, self.me, mesh, self.slots, lambda: self.epoch, lambda: self.addresses)
+        self.courier.receiver = self.home
+
+    async def noted(self, owner: str) -> None:
+        """The log says who owns the slot."""
+        self.slots[0] = owner
+        self.epoch += 1
+        self.courier.view.noted(0, owner)
+        await asyncio.sleep(0)
+
+    def put(self, payload: bytes) -> None:
+        fan = Fanout([], [], [], [0])
+        assert self.courier.lanes.put_acknowledged(fan, publication(4, 1, False, b"t", payload, b""), list) == 1
+        turn, self.turn[:] = list(self.turn), []
+        for sink in turn:
+            sink.flush()
+
+
+@pytest.fixture
+async def core() -> Core:
+    return Core()
+
+
+async def test_what_waits_for_the_slots_of_a_former_life_goes_to_whoever_gets_them(core: Core) -> None:
+    await core.noted(core.me)
+    core.put(b"1")
+    assert core.home.batches == [(core.me, 1, [b"1"])]
+    later = new_incarnation("a", core.me)
+    core.courier.rename(later)
+    core.put(b"2")
+    assert core.home.batches == [], "as another incarnation it has no slots yet, and its numbers begin at one"
+    await core.noted(later)
+    assert core.home.batches == [(later, 1, [b"1", b"2"])]
+    core.courier.stop()
+
+
+async def test_who_is_no_member_yet_counts_anew_when_its_last_link_ends(core: Core) -> None:
+    """With another it goes on where it was, and sends nothing again."""
+    first, second = (cast(Link, SimpleNamespace(peer=SimpleNamespace(incarnation="b@1"))) for _ in range(2))
+    core.links["b@1"] = second
+    core.courier.link_down(first, is_member=False)
+    assert core.home.gone == []
+    del core.links["b@1"]
+    core.courier.link_down(second, is_member=True)
+    assert core.home.gone == []
+    core.courier.link_down(second, is_member=False)
+    assert core.home.gone == ["b@1"]
+
+
+async def test_letters_say_for_which_slots_they_are_once_all_nodes_understand_it(core: Core) -> None:
+    kinds: list[int] = []
+    link = SimpleNamespace(
+        peer=SimpleNamespace(incarnation="b@1"),
+        data_bytes=0,
+        send_data=lambda parts, size_bytes: kinds.append(parts[0][4]),
+    )
+    core.links["b@1"] = cast(Link, link)
+    core.addresses = False
+    await core.noted("b@1")
+    core.put(b"1")
+    core.addresses = True
+    core.put(b"2")
+    core.courier.lanes.put_run(Fanout([], [], [], [0]), 4, b"run", b"")
+    for sink in core.turn:
+        sink.flush()
+    assert kinds == [frames.COURIER, frames.ADDRESSED, frames.COURIER], "runs of QoS 0 need no answer"

@@ -1,0 +1,174 @@
+"""A home without a cluster: a journal whose disk commits when it is told to, and a way to a front that keeps it all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flockmq.durable.commit_queue import HomeSink
+from flockmq.durable.session import DurableSession, restored
+from flockmq.durable.session_record import Journal, Ledger, Meta
+from flockmq.mqtt.message import Publish, Will, publication
+from flockmq.routing.router import Router
+from flockmq.session.limits import Limits
+from flockmq.session.settlement import AGAIN, SETTLED
+from flockmq.telemetry.counters import Counters
+
+IDENTITY = bytes(range(16))
+CLIENT = b"c"
+WALL_S = 1_700_000_000.0
+Op = tuple[bytes, dict[bytes, bytes | None]] | Callable[[bool], None]
+
+
+class Disk(Journal):
+    """What was put, in its order: `commit` makes it durable, as far as one says."""
+
+    def __init__(self, sessions: dict[bytes, dict[bytes, bytes]] | None = None) -> None:
+        super().__init__(7)
+        self.sessions = {} if sessions is None else sessions
+        self.waiting: list[Op] = []
+
+    def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
+        self.waiting.append((client_id, {field: value}))
+
+    def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
+        self.waiting.append((client_id, {field: value, other: other_value}))
+
+    def delete(self, client_id: bytes, field: bytes) -> None:
+        self.waiting.append((client_id, {field: None}))
+
+    def drop(self, client_id: bytes) -> None:
+        self.waiting.append((client_id, {}))
+
+    def barrier(self, done: Callable[[bool], None]) -> None:
+        if self.waiting:
+            self.waiting.append(done)
+        else:
+            done(True)
+
+    def fields(self) -> dict[bytes, bytes]:
+        return self.sessions.get(CLIENT, {})
+
+    def commit(self, count: int | None = None, *, tells: bool = True) -> None:
+        """The first `count` of what waits. `tells` False: the answer is lost on its way."""
+        taken = self.waiting[:count]
+        del self.waiting[:count]
+        for op in taken:
+            if callable(op):
+                if tells:
+                    op(True)
+            else:
+                self._execute(*op)
+
+    def _execute(self, client_id: bytes, changes: dict[bytes, bytes | None]) -> None:
+        if not changes:
+            self.sessions.pop(client_id, None)
+        for field, value in changes.items():
+            if value is None:
+                self.sessions.get(client_id, {}).pop(field, None)
+            else:
+                self.sessions.setdefault(client_id, {})[field] = value
+
+
+class ToFront(HomeSink):
+    """What was put is taken as it is, by `taken`, or sorted: `packets`, and what was `told`."""
+
+    def __init__(self, router: Router, version: int) -> None:
+        super().__init__(router, version)
+        self.overflown: Callable[[], None] = _ignore
+        self.flows: list[int] = []
+        self._packets: list[bytes] = []
+        self._told: list[tuple[int, int]] = []
+
+    def overflow(self) -> None:
+        self.overflown()
+
+    def flow_changed(self) -> None:
+        self.flows.append(self.flow)
+
+    def taken(self) -> list[bytes]:
+        taken = self.out.copy()
+        self.out.clear()
+        self.out_bytes = 0
+        return taken
+
+    def packets(self) -> list[bytes]:
+        self._sort()
+        packets, self._packets = self._packets, []
+        return packets
+
+    def told(self) -> list[tuple[int, int]]:
+        self._sort()
+        told, self._told = self._told, []
+        return told
+
+    def _sort(self) -> None:
+        for packet in self.taken():
+            if packet[0] != SETTLED:
+                self._packets.append(packet)
+            elif packet != AGAIN:
+                self._told.append((packet[2], packet[3] << 8 | packet[4]))
+
+
+class Home:
+    """One home: its router, its ledger, and the slot of one client."""
+
+    def __init__(self, disk: Disk | None = None, limits: Limits | None = None, now_s: float = 1000.0) -> None:
+        self.limits = limits or Limits()
+        self.disk = disk or Disk()
+        self.router = Router(Counters(), self.limits.max_packet_size)
+        self.router.now_s = now_s
+        self.ledger = Ledger(WALL_S - 1000.0)
+
+    def fresh(
+        self,
+        version: int = 4,
+        *,
+        window: int = 32,
+        max_packet_bytes: int = 0,
+        expiry_s: int = 100,
+        will: Will | None = None,
+        identity: bytes = IDENTITY,
+    ) -> DurableSession:
+        meta = Meta(identity, expiry_s, version, will)
+        sink = ToFront(self.router, version)
+        return DurableSession(self.disk, self.ledger, meta, sink, CLIENT, self.limits, window, max_packet_bytes)
+
+    def opened(self, version: int = 4, *, window: int = 32, will: Will | None = None) -> DurableSession:
+        session = self.fresh(version, window=window, will=will)
+        session.opened()
+        self.settle()
+        return session
+
+    def restored(self) -> DurableSession:
+        return restored(self.disk, self.ledger, CLIENT, self.disk.fields(), self.router, lambda _: self.limits)
+
+    def settle(self) -> None:
+        """The turn ends, and all it put becomes durable; and what follows from that."""
+        self.ledger.seal()
+        while self.disk.waiting:
+            self.disk.commit()
+            self.ledger.seal()
+
+    def send(
+        self, session: DurableSession, payload: str, qos: int = 1, *, expiry_s: int = -1, share: bytes = b""
+    ) -> None:
+        self.router.send(
+            session, message(payload, qos, session.sink.protocol_version, expiry_s), qos, False, b"", share
+        )
+
+
+def message(payload: str, qos: int, version: int = 4, expiry_s: int = -1) -> Publish:
+    """Of a publisher that counts from 9 on."""
+    encoded = b"" if expiry_s < 0 or version == 4 else b"\x02" + expiry_s.to_bytes(4, "big")
+    made = publication(version, qos, False, b"t", payload.encode(), encoded, expiry_s)
+    made.packet_id = 9 if qos else 0
+    return made
+
+
+def to_front(session: DurableSession) -> ToFront:
+    assert isinstance(session.sink, ToFront)
+    return session.sink
+
+
+def _ignore() -> None:
+    """Nobody minds."""

@@ -1,0 +1,204 @@
+"""What clients ask of their sessions: answered when it is durable, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from flockmq import bounds
+from flockmq.delivery.slot_message import SlotMessage
+from flockmq.routing.message_id import number_of, source_of
+from flockmq.session.limits import Limits
+from flockmq.session_rpc import messages
+from unit.broker.durable.redis import Redis
+from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, Home, another, opening, roommates, subscribed
+from unit.broker.protocol.harness import publish
+
+
+def ignore(_: object) -> None:
+    """What is answered."""
+
+
+async def test_a_SUBSCRIBE_is_answered_when_it_is_routed_and_durable(home: Home) -> None:
+    home.open(1, opening())
+    home.disk.holds = True
+    answers = home.subscribe(1)
+    await home.settle()
+    assert answers == []
+    assert home.routed == [(SLOT, b"a/#")]
+    await home.commit()
+    assert [messages.decode_reasons(answer) for answer in answers] == [[1]]
+
+
+async def test_a_route_goes_when_it_is_durable_that_nobody_wants_it(home: Home) -> None:
+    subscribed(home)
+    home.disk.holds = True
+    answers = home.ask(1, messages.UnsubscribeQuestion([b"a/#", b"never"], b"1"))
+    assert (answers, home.routed) == ([], [(SLOT, b"a/#")])
+    await home.commit()
+    assert [messages.decode_reasons(answer) for answer in answers] == [[0, 0x11]]
+    assert home.routed == []
+
+
+async def test_a_QoS_2_message_gets_its_origin_when_that_is_durable_and_the_same_again(home: Home) -> None:
+    home.open(1, opening())
+    home.disk.holds = True
+    first = home.ask(1, messages.ReceiveQuestion(7))
+    await home.settle()
+    assert first == []
+    await home.commit()
+    again, other = home.ask(1, messages.ReceiveQuestion(7)), home.ask(1, messages.ReceiveQuestion(8))
+    await home.commit()
+    assert first == again != other
+    assert len(messages.decode_origin(first[0])) == 16
+
+
+async def test_to_whom_a_QoS_2_message_was_dealt_first_is_told_again_by_the_next_home_too(
+    redis: Redis, home: Home
+) -> None:
+    home.open(1, opening())
+    (first,) = home.ask(1, messages.ReceiveQuestion(7, b"to one"))
+    (again,) = home.ask(1, messages.ReceiveQuestion(7, b"to another"))
+    assert first == again
+    assert messages.decode_origin(first)[16:] == b"to one"
+    await home.commit()
+    later = await another(redis)
+    later.residents.resume(ID, EDGE, 1, opening(1), b"")
+    await later.settle()
+    assert later.ask(1, messages.ReceiveQuestion(7, b"to another")) == [first]
+
+
+async def test_a_QoS_2_message_that_comes_again_behind_a_new_one_is_no_repeat_of_it(home: Home) -> None:
+    """Its connection ended before its origin was there, so it went nowhere."""
+    subscriber = roommates(1)[0]
+    home.open(9, opening(9), subscriber)
+    home.residents.ask(
+        subscriber, 9, (1, 0), messages.SubscribeQuestion([messages.WantedSubscription(b"a/#", 2)], b""), ignore
+    )
+    home.open(1, opening(1))
+    home.ask(1, messages.ReceiveQuestion(1))
+    home.residents.leave(ID, 1, 60, True)
+    home.open(2, opening(2))
+    home.packets()
+    for number, packet_id in enumerate((2, 1, 1), start=1):
+        (answer,) = home.ask(2, messages.ReceiveQuestion(packet_id), number, number - 1)
+        origin = messages.decode_origin(answer)
+        packet = publish(4, "a/b", str(packet_id), qos=2, packet_id=9)
+        letter = SlotMessage(source_of(origin), number_of(origin), b"", 4, packet)
+        home.residents.letters.take([letter], home.epoch, SENDER, ignore)
+    assert home.payloads() == [b"2", b"1"]
+
+
+async def test_a_message_is_numbered_behind_those_that_its_client_published_before(home: Home) -> None:
+    """Or it would be taken for a repeat: the home that was asked first didn't answer, and may have answered later ones
+    that were on their way."""
+    home.open(1, opening())
+    assert home.ask(1, messages.ReceiveQuestion(8), number=11, behind=10) == [b""], (
+        "10 isn't answered, and wasn't heard here"
+    )
+    numbers = []
+    for packet_id, number, behind in ((7, 12, 0), (8, 13, 12), (9, 14, 13), (10, 20, 0)):
+        answers = home.ask(1, messages.ReceiveQuestion(packet_id), number, behind)
+        await home.settle()
+        numbers.append(messages.decode_origin(answers[0]))
+    assert numbers == sorted(numbers)
+    assert len(set(numbers)) == 4
+
+
+async def test_a_home_that_has_a_connection_anew_hears_its_questions_from_the_first_on(home: Home) -> None:
+    home.open(1, opening())
+    home.ask(1, messages.ReceiveQuestion(7), number=10)
+    home.residents.resume(ID, EDGE, 1, opening(), b"")
+    assert home.ask(1, messages.ReceiveQuestion(8), number=11, behind=10) == [b""]
+
+
+async def test_who_has_no_session_here_is_told_to_ask_again(home: Home) -> None:
+    assert home.ask(1, messages.ReceiveQuestion(7)) == [b""]
+
+
+# Behind a SUBSCRIBE that waits for its claim.
+
+
+Claims = list[Callable[[dict[bytes, int]], None]]
+
+
+@pytest.fixture
+def claims(home: Home, monkeypatch: pytest.MonkeyPatch) -> Claims:
+    """Of exclusive filters, that wait for their answer."""
+    made: Claims = []
+    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: made.append(done))
+    home.zones["default"] = Limits(exclusive_subscription=True)
+    return made
+
+
+async def test_what_is_asked_behind_a_SUBSCRIBE_that_waits_for_its_claim_is_done_behind_it(
+    home: Home, claims: Claims
+) -> None:
+    home.open(1, opening(1))
+    exclusive = b"$exclusive/x"
+    subscribe = messages.SubscribeQuestion([messages.WantedSubscription(exclusive, 1)], b"")
+    questions = [
+        subscribe,
+        messages.UnsubscribeQuestion([exclusive], b"1"),
+        subscribe,
+        messages.UnsubscribeQuestion([exclusive], b"2"),
+    ]
+    answers = [home.ask(1, question, number, number - 1) for number, question in enumerate(questions, start=1)]
+    assert home.ask(1, messages.ReceiveQuestion(7), 5, 0), "that stands behind none of them"
+    assert (answers, len(claims)) == ([[], [], [], []], 1)
+    for count in (1, 2):
+        claims[count - 1]({})
+        told = [messages.decode_reasons(answer) for answered in answers for answer in answered]
+        assert told == [[1], [0]] * count
+    assert home.routed == []
+
+
+async def test_so_much_is_asked_behind_a_SUBSCRIBE_and_no_more(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "SUBSCRIBES_WAITING_MAX", 1)
+    monkeypatch.setattr(home, "claim", lambda client_id, filters, done: None)
+    home.zones["default"] = Limits(exclusive_subscription=True)
+    home.open(1, opening(1))
+    home.subscribe(1, b"$exclusive/x")
+    assert home.ask(1, messages.UnsubscribeQuestion([b"a"], b"1"), 2, 1) == []
+    assert home.ask(1, messages.UnsubscribeQuestion([b"b"], b"2"), 3, 2) == [b""]
+    assert home.ask(1, messages.UnsubscribeQuestion([b"c"], b"3"), 4, 3) == [b""], "none passes another"
+
+
+async def test_what_waited_behind_a_SUBSCRIBE_is_not_done_when_it_is_asked_again(home: Home, claims: Claims) -> None:
+    subscribed(home)
+    home.subscribe(1, b"$exclusive/x")
+    answers = home.ask(1, messages.UnsubscribeQuestion([b"a/#"], b"1"), 2, 1)
+    assert home.residents.resume(ID, EDGE, 1, opening(1), b"")
+    claims[0]({})
+    assert (answers, home.routed) == ([], [(SLOT, b"a/#"), (SLOT, b"$exclusive/x")])
+
+
+async def test_a_SUBSCRIBE_that_is_asked_again_waits_for_the_claim_that_it_made(home: Home, claims: Claims) -> None:
+    home.open(1, opening(1))
+    exclusive = b"$exclusive/x"
+    questions = (
+        messages.SubscribeQuestion([messages.WantedSubscription(exclusive, 1)], b""),
+        messages.UnsubscribeQuestion([exclusive], b"1"),
+    )
+    for number, question in enumerate(questions, start=1):
+        home.ask(1, question, number, number - 1)
+    assert home.residents.resume(ID, EDGE, 1, opening(1), b"")
+    answers = [home.ask(1, question, number, number - 3 and 3) for number, question in enumerate(questions, start=3)]
+    assert (answers, len(claims)) == ([[], []], 1), "another claim of the same filter would be refused"
+    claims[0]({})
+    claims[1]({})
+    assert [messages.decode_reasons(answer) for answered in answers for answer in answered] == [[1], [0]]
+    assert home.residents.sessions.by_id[ID].subscription(exclusive) is None
+
+
+async def test_a_SUBSCRIBE_of_a_former_connection_undoes_no_UNSUBSCRIBE_of_the_next_one(
+    home: Home, claims: Claims
+) -> None:
+    exclusive = b"$exclusive/x"
+    home.open(1, opening(1))
+    assert home.subscribe(1, exclusive) == []
+    home.open(2, opening(2))
+    assert home.ask(2, messages.UnsubscribeQuestion([exclusive], b"1")) != []
+    claims[0]({})
+    assert home.residents.sessions.by_id[ID].subscription(exclusive) is None

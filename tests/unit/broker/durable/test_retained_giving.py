@@ -1,0 +1,94 @@
+"""What is retained comes once to a session that lasts, though its home dies amid it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from flockmq.clock import SYSTEM
+from flockmq.durable.noted_giving import NotedGiving
+from flockmq.durable.session import DurableSession
+from flockmq.publishing.retained_feed import Feeds, RetainedFeed
+from flockmq.rlog.shards import RetainedMessage
+from flockmq.routing.router import Router
+from flockmq.routing.subscription import Subscription
+from unit.broker.durable.homes import Disk, Home
+
+TOPICS = [b"a/%d" % number for number in range(9)]
+PATIENCE_S = 5
+
+
+class Told(NotedGiving):
+    def __init__(self, router: Router, may_note: Callable[[], bool]) -> None:
+        super().__init__(router, may_note)
+        self.all_given = asyncio.Event()
+
+    def gave_all(self, subscription: Subscription) -> None:
+        super().gave_all(subscription)
+        self.all_given.set()
+
+
+def subscribed(session: DurableSession, qos: int) -> Subscription:
+    subscription = Subscription(session, b"a/#", qos)
+    session.add_subscription(subscription)
+    session.owe(subscription)
+    return subscription
+
+
+async def given(home: Home, subscription: Subscription, *, may_note: bool = True) -> None:
+    """All that it is owed is put for it."""
+    retained = RetainedFeed()
+    for topic in TOPICS:
+        retained.put(topic, RetainedMessage(b"x", 2, b"", 4), None)
+
+    async def caught_up() -> bool:
+        return True
+
+    giving = Told(home.router, lambda: may_note)
+    Feeds(retained, giving, caught_up, lambda: None, SYSTEM).owe([subscription], True)
+    async with asyncio.timeout(PATIENCE_S):
+        await giving.all_given.wait()
+
+
+def topics_on(disk: Disk) -> list[bytes]:
+    """Of the messages that the next home finds, in their order."""
+    packets = [value for field, value in sorted(disk.fields().items()) if field[:1] == b"q"]
+    return [packet[-6:-3] for packet in packets]
+
+
+@pytest.mark.parametrize("put", range(len(TOPICS) + 1))
+async def test_the_next_home_goes_on_where_the_former_one_was(put: int) -> None:
+    home = Home()
+    session = home.opened()
+    subscription = subscribed(session, 2)
+    home.settle()
+    await given(home, subscription)
+    ops = [op for op in home.disk.waiting if not callable(op)]
+    messages = [op for op in ops if any(field[:1] == b"q" for field in op[1])]
+    home.disk.waiting = [op for op in ops if b"m" in op[1]] + messages[:put]
+    home.disk.commit()
+    assert topics_on(home.disk) == TOPICS[:put]
+
+    later = Home(home.disk)
+    restored = later.restored()
+    again = restored.subscription(b"a/#")
+    assert again is not None
+    assert restored.is_owed(b"a/#")
+    restored.resume(later.fresh())
+    await given(later, again)
+    later.settle()
+    assert topics_on(home.disk) == TOPICS
+    assert not later.restored().is_owed(b"a/#")
+
+
+@pytest.mark.parametrize(("qos", "may_note"), [(0, True), (2, False)])
+async def test_nothing_is_noted_of_what_is_not_durable_or_where_a_node_would_not_understand_it(
+    qos: int, may_note: bool
+) -> None:
+    home = Home()
+    subscription = subscribed(home.opened(), qos)
+    await given(home, subscription, may_note=may_note)
+    ops = [op for op in home.disk.waiting if not callable(op)]
+    assert not any(field[:1] == b"o" for op in ops for field in op[1])

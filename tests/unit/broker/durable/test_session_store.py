@@ -1,0 +1,42 @@
+"""What may wait for the servers of a Redis Cluster."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from flockmq import bounds
+from flockmq.durable.session_store import SessionStore
+from flockmq.durable.write_batch import SlotKeys, SlotQueue
+from flockmq.redis.link import RedisConfig, RedisLink
+from flockmq.rlog.errors import RedisUnreachable
+
+CONFIG = RedisConfig("redis+cluster://127.0.0.1:1")
+MORE_THAN_HALF = bytes(bounds.STORE_QUEUE_MAX_BYTES * 3 // 4)
+
+
+async def unreachable() -> None:
+    raise RedisUnreachable("it is away")
+
+
+async def test_a_server_that_has_no_slots_any_more_has_no_part_of_what_may_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its address is another one each time that it is started anew."""
+    monkeypatch.setattr(bounds, "STORE_WATCH_EVERY_S", 0.0)
+    store = SessionStore(CONFIG)
+    monkeypatch.setattr(store._links, "look_up", unreachable)
+    await store.start()
+    for slot in (1, 2):
+        link = RedisLink(CONFIG, by_hand=True)
+        monkeypatch.setattr(store._links, "find", lambda key, link=link: link)
+        store._slots[slot] = SlotQueue(slot, b"fence", store._server_of(SlotKeys(slot)))
+    store.put(2, b"c", b"field", MORE_THAN_HALF)
+    await asyncio.sleep(0.01)
+    assert store.is_backed_up(2), "each has its part"
+    store.release(1)
+    await asyncio.sleep(0.01)
+    assert not store.is_backed_up(2)
+    assert not store.is_any_full()
+    await store.stop()

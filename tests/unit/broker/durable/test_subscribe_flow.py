@@ -1,0 +1,240 @@
+"""One SUBSCRIBE at the home of its session, step by step: claimed, routed, durable, answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from flockmq.durable.router import DurableRouter
+from flockmq.durable.subscribe_flow import SubscribeFlow
+from flockmq.mqtt.reason import Reason
+from flockmq.routing.router import Router
+from flockmq.routing.sink import SlotDispatcher
+from flockmq.routing.slots import SlotPeers
+from flockmq.routing.subscription import Subscription
+from flockmq.session_rpc import messages
+from flockmq.telemetry.counters import Counters
+from unit.broker.durable.homes import Home
+
+OTHER = b"a/#"
+EXCLUSIVE = b"$exclusive/x"
+NEW_ONLY = 1 << 4
+NEVER = 2 << 4
+
+
+class Desk:
+    """Each step waits until a test takes it."""
+
+    def __init__(self) -> None:
+        self.claims: list[tuple[list[bytes], Callable[[dict[bytes, int]], None]]] = []
+        self.released: list[bytes] = []
+        self.routes: list[tuple[list[bytes], Callable[[int], None]]] = []
+        self.seeing: list[Callable[[bool], None]] = []
+        self.owed: list[tuple[list[bytes], bool]] = []
+
+    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        self.claims.append((filters, done))
+
+    def release(self, client_id: bytes, filters: list[bytes]) -> None:
+        self.released += filters
+
+    def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
+        self.routes.append((filters, done))
+
+    def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
+        raise AssertionError("nobody unsubscribes")
+
+    def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
+        raise AssertionError("nobody comes")
+
+    def slot_gone(self, slot: int) -> None:
+        raise AssertionError("no slot goes")
+
+    def see_retained(self, then: Callable[[bool], None]) -> None:
+        self.seeing.append(then)
+
+    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        self.owed.append(([subscription.filter for subscription in subscriptions], saw_all))
+
+
+class Asked:
+    def __init__(self) -> None:
+        self.home = Home()
+        own = Router(Counters(), 1 << 20)
+        self.router = DurableRouter(own, SlotPeers(own.turn, SlotDispatcher()))
+        self.session = self.home.opened(version=5)
+        self.desk = Desk()
+        self.answers: list[list[int]] = []
+        self.is_connected = True
+
+    def subscribe(self, *wanted: tuple[bytes, int]) -> None:
+        question = messages.SubscribeQuestion([messages.WantedSubscription(*one) for one in wanted], b"")
+        SubscribeFlow(
+            self.desk, self.router, self.session, self.is_there, question, self.settle, self.answer, self.placed
+        ).start()
+
+    def is_there(self) -> bool:
+        return self.is_connected and not self.session.has_ended()
+
+    def settle(self, then: Callable[[], None]) -> None:
+        self.session.journal.barrier(lambda durable: then() if durable else None)
+
+    def placed(self) -> None: ...
+
+    def answer(self, answer: bytes) -> None:
+        self.answers.append(messages.decode_reasons(answer))
+
+    def filters(self) -> list[bytes]:
+        return [subscription.filter for subscription in self.session.all_subscriptions()]
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+def test_it_is_answered_when_it_is_routed_seen_and_durable(asked: Asked) -> None:
+    asked.subscribe((OTHER, 1))
+    ((filters, routed),) = asked.desk.routes
+    assert (filters, asked.filters(), asked.answers) == ([OTHER], [OTHER], [])
+    routed(Reason.SUCCESS)
+    asked.desk.seeing[0](True)
+    assert (asked.answers, asked.desk.owed) == ([], [])
+    asked.home.settle()
+    assert asked.answers == [[1]]
+    assert asked.desk.owed == [([OTHER], True)], "behind the answer"
+
+
+def test_who_wants_nothing_that_is_retained_does_not_wait_for_it(asked: Asked) -> None:
+    asked.subscribe((OTHER, 1 | NEVER))
+    asked.desk.routes[0][1](Reason.SUCCESS)
+    asked.home.settle()
+    assert (asked.answers, asked.desk.seeing, asked.desk.owed) == ([[1]], [], [])
+
+
+def test_a_filter_that_was_there_gets_no_retained_messages_if_only_new_ones_do(asked: Asked) -> None:
+    for seen in (1, 1):
+        asked.subscribe((OTHER, 1 | NEW_ONLY))
+        asked.desk.routes.pop()[1](Reason.SUCCESS)
+        assert len(asked.desk.seeing) == seen
+        asked.desk.seeing[0](True)
+        for subscription in asked.session.all_subscriptions():
+            asked.session.gave(subscription)
+
+
+def test_a_filter_that_is_still_owed_what_is_retained_is_owed_it_by_the_new_subscription(asked: Asked) -> None:
+    for _ in range(2):
+        asked.subscribe((OTHER, 1 | NEW_ONLY))
+        asked.desk.routes.pop()[1](Reason.SUCCESS)
+    assert len(asked.desk.seeing) == 2
+
+
+def test_filters_that_the_log_did_not_take_are_out_again(asked: Asked) -> None:
+    asked.subscribe((OTHER, 1), (b"b", 2), (b"$share/g/c", 4))
+    asked.desk.routes[0][1](Reason.QUOTA_EXCEEDED)
+    ((one, two, three),) = asked.answers
+    assert (one, two) == (Reason.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED)
+    assert three >= 0x80, "no local is an error with a shared subscription"
+    assert asked.filters() == []
+    assert not asked.router.wanted
+
+
+def test_a_filter_that_was_there_before_stays_when_the_log_does_not_take_it_again(asked: Asked) -> None:
+    asked.subscribe((OTHER, 1 | NEVER))
+    asked.desk.routes.pop()[1](Reason.SUCCESS)
+    asked.home.settle()
+    asked.subscribe((OTHER, 2 | NEVER), (b"new", 1 | NEVER))
+    asked.desk.routes.pop()[1](Reason.UNSPECIFIED_ERROR)
+    assert asked.answers == [[1], [Reason.UNSPECIFIED_ERROR] * 2]
+    assert asked.filters() == [OTHER]
+
+
+def test_a_later_SUBSCRIBE_of_the_same_filter_stays_when_the_earlier_is_refused(asked: Asked) -> None:
+    asked.subscribe((OTHER, 1))
+    asked.subscribe((OTHER, 2))
+    asked.desk.routes[0][1](Reason.UNSPECIFIED_ERROR)
+    assert asked.answers == [[Reason.UNSPECIFIED_ERROR]]
+    assert asked.filters() == [OTHER]
+
+
+def test_an_exclusive_filter_is_claimed_first(asked: Asked) -> None:
+    asked.session.limits.exclusive_subscription = True
+    asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
+    ((filters, claimed),) = asked.desk.claims
+    assert (filters, asked.filters()) == ([EXCLUSIVE], [])
+    claimed({EXCLUSIVE: 0x97})
+    assert [filters for filters, _ in asked.desk.routes] == [[OTHER]]
+    asked.desk.routes[0][1](Reason.SUCCESS)
+    asked.desk.seeing[0](True)
+    asked.home.settle()
+    assert asked.answers == [[0x97, 1]]
+    assert asked.desk.released == []
+
+
+def test_a_claim_that_nobody_uses_is_released(asked: Asked) -> None:
+    asked.session.limits.exclusive_subscription = True
+    asked.subscribe((EXCLUSIVE, 1))
+    asked.session.abandon()
+    asked.desk.claims[0][1]({})
+    assert asked.desk.released == [EXCLUSIVE]
+    assert asked.desk.routes == []
+
+
+def test_a_claim_that_comes_when_the_session_runs_elsewhere_places_nothing_here(asked: Asked) -> None:
+    asked.session.limits.exclusive_subscription = True
+    asked.subscribe((EXCLUSIVE, 1), (b"$share/g/a", 1))
+    asked.session.journal.is_closed = True
+    asked.desk.claims[0][1]({})
+    assert (asked.filters(), asked.desk.routes, asked.desk.released) == ([], [], [EXCLUSIVE])
+
+
+def test_a_claim_that_comes_when_its_connection_is_gone_is_released_when_what_a_later_one_asked_is_durable(
+    asked: Asked,
+) -> None:
+    asked.session.limits.exclusive_subscription = True
+    asked.session.add_subscription(Subscription(asked.session, EXCLUSIVE, 1))
+    asked.home.settle()
+    asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
+    asked.is_connected = False
+    asked.session.remove_subscription(EXCLUSIVE)
+    asked.desk.claims[0][1]({})
+    assert (asked.filters(), asked.desk.routes, asked.desk.released) == ([], [], [])
+    asked.home.settle()
+    assert asked.desk.released == [EXCLUSIVE]
+
+
+def test_a_claim_whose_filter_the_log_did_not_take_is_released_when_it_is_durable_that_it_is_out_again(
+    asked: Asked,
+) -> None:
+    asked.session.limits.exclusive_subscription = True
+    asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
+    asked.desk.claims[0][1]({})
+    asked.desk.routes[0][1](Reason.QUOTA_EXCEEDED)
+    assert (asked.filters(), asked.desk.released) == ([], [])
+    asked.home.settle()
+    assert asked.desk.released == [EXCLUSIVE]
+
+
+def test_a_claim_waits_until_what_was_unsubscribed_before_it_is_durable(asked: Asked) -> None:
+    """What was claimed for that is released then."""
+    asked.session.limits.exclusive_subscription = True
+    asked.session.add_subscription(Subscription(asked.session, EXCLUSIVE, 1))
+    asked.home.settle()
+    asked.session.remove_subscription(EXCLUSIVE)
+    asked.settle(partial(asked.desk.release, asked.session.client_id, [EXCLUSIVE]))
+    asked.subscribe((EXCLUSIVE, 1))
+    assert (asked.desk.released, asked.desk.claims) == ([], [])
+    asked.home.settle()
+    assert asked.desk.released == [EXCLUSIVE]
+    assert [filters for filters, _ in asked.desk.claims] == [[EXCLUSIVE]]
+
+
+def test_a_session_that_ended_meanwhile_is_not_answered(asked: Asked) -> None:
+    asked.subscribe((OTHER, 1))
+    asked.desk.routes[0][1](Reason.SUCCESS)
+    asked.desk.seeing[0](True)
+    asked.session.abandon()
+    asked.home.settle()
+    assert (asked.answers, asked.desk.owed) == ([], [])

@@ -1,0 +1,316 @@
+"""Routes of slots: in the log while a session of the slot wants them, whoever deletes them late."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from flockmq.clock import SYSTEM
+from flockmq.delivery.slot_message import SlotMessage
+from flockmq.durable.due_wills import DueWills
+from flockmq.durable.proxy_sink import SlotJournal
+from flockmq.durable.slot import OwnedSlot
+from flockmq.membership.cluster_version import ClusterVersion
+from flockmq.mqtt.message import publication
+from flockmq.mqtt.reason import Reason
+from flockmq.node.durable_host import DurableHost
+from flockmq.rlog.entry import PUT, Op
+from flockmq.rlog.route_table import RouteTable
+from flockmq.rlog.shards import ROUTES, SHARES, SharedMembers
+from flockmq.routes.exclusive_claims import ExclusiveClaims
+from flockmq.routes.own_filters import WriteReasons
+from flockmq.routes.remote_routes import RemoteRoutes, slot_owner
+from flockmq.routes.shared_members import RemoteShares
+from flockmq.routing.router import Router
+from flockmq.routing.shared_delivery import SHARED, wrap
+from flockmq.routing.sink import SlotDispatcher
+from flockmq.routing.slots import SlotPeers, slot_of
+from flockmq.routing.subscription import Subscription
+from flockmq.session.limits import Limits
+from flockmq.telemetry.counters import Counters
+from unit.broker.durable.homes import Home
+from unit.broker.durable.redis import Disk, Redis
+from unit.broker.node.harness import RouteLog
+
+SLOT = 7
+"""Of the sessions that `Home` makes."""
+OWNER = slot_owner(SLOT)
+GROUP = b"$share/g/a/#"
+
+
+class Hosted:
+    """A session of a slot at a home whose log answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.log = RouteLog()
+        self.version = ClusterVersion()
+        submit, reason_of = self.log.submit, WriteReasons(SYSTEM).of
+        node: Any = SimpleNamespace(
+            access=None,
+            cluster=SimpleNamespace(nodes_table={}, courier=SimpleNamespace(), version=self.version),
+            filters=SimpleNamespace(
+                exclusive=ExclusiveClaims(
+                    "me@0", submit, reason_of, lambda client_id, filter: True, lambda client_id: True
+                )
+            ),
+            homes=SimpleNamespace(crowd=None, takers=None),
+            retained=SimpleNamespace(),
+            retaining=SimpleNamespace(caught_up=lambda: None),
+            flush_soon=lambda: None,
+            spawn=asyncio.ensure_future,
+            rlog=SimpleNamespace(
+                submit=lambda shard, ops: self.log.submit(ops),
+                tables=SimpleNamespace(routes=RouteTable(ROUTES), alarms={}),
+            ),
+            holders=self.log.holders,
+            reason_of=reason_of,
+            slot_peers=SlotPeers([], SlotDispatcher()),
+        )
+        router = Router(Counters(), 1 << 20)
+        self.hosting = DurableHost(node, Disk(Redis()), router, {"default": Limits()}, SYSTEM)
+        self.shares = node.remote_shares = RemoteShares(router, "me@0", self.hosting.share_written)
+        self.shares.go_live()
+        self.session = Home().opened()
+        self.slot = OwnedSlot(SLOT, 0, "", cast(SlotJournal, self.session.journal), cast(DueWills, SimpleNamespace()))
+        self.slot.loaded = True
+        self.hosting.residents.holding.slots[SLOT] = self.slot
+        self.answers: list[int] = []
+
+    async def subscribe(self, filter: bytes) -> Subscription:
+        subscription = Subscription(self.session, filter, 1)
+        self.hosting.router.add(subscription)
+        self.hosting.route_slot(SLOT, [filter], self.answers.append)
+        while self.log.waiting():
+            await self.log.answer()
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self.hosting.router.remove(subscription)
+        self.hosting.unrouted_slot(SLOT, b"c", [subscription.filter])
+
+
+@pytest.fixture
+async def hosted() -> Hosted:
+    return Hosted()
+
+
+async def test_a_filter_is_routed_to_the_slot_once(hosted: Hosted) -> None:
+    await hosted.subscribe(b"a/#")
+    assert hosted.log.rows == {b"a/#": {OWNER}}
+    hosted.hosting.route_slot(SLOT, [b"a/#"], hosted.answers.append)
+    assert hosted.log.waiting() == 0
+    assert hosted.answers == [Reason.SUCCESS, Reason.SUCCESS]
+
+
+async def test_a_route_goes_with_the_last_who_wants_it(hosted: Hosted) -> None:
+    first, second = await hosted.subscribe(b"a/#"), Subscription(Home().opened(), b"a/#", 1)
+    hosted.hosting.router.add(second)
+    hosted.unsubscribe(first)
+    assert hosted.log.waiting() == 0
+    hosted.unsubscribe(second)
+    await hosted.log.answer()
+    assert hosted.log.holders(b"a/#") == set()
+
+
+async def test_a_route_that_a_former_home_deletes_late_is_written_again(hosted: Hosted) -> None:
+    await hosted.subscribe(b"a/#")
+    hosted.log.rows[b"a/#"].discard(OWNER)
+    hosted.hosting.route_deleted(SLOT, b"a/#")
+    await asyncio.sleep(0)
+    await hosted.log.answer()
+    assert hosted.log.holders(b"a/#") == {OWNER}
+
+
+async def test_a_route_that_nobody_wants_stays_deleted(hosted: Hosted) -> None:
+    subscription = await hosted.subscribe(b"a/#")
+    hosted.hosting.route_deleted(SLOT, b"b/#")
+    hosted.hosting.route_deleted(SLOT + 1, b"a/#")
+    hosted.hosting.route_deleted(SLOT, b"a/#")
+    hosted.unsubscribe(subscription)
+    await hosted.log.answer()
+    await asyncio.sleep(0)
+    assert hosted.log.waiting() == 0
+    assert hosted.log.holders(b"a/#") == set()
+
+
+async def test_a_slot_that_went_has_its_routes_written_by_its_next_home(hosted: Hosted) -> None:
+    await hosted.subscribe(b"a/#")
+    hosted.hosting.slot_gone(SLOT)
+    hosted.hosting.route_deleted(SLOT, b"a/#")
+    hosted.hosting.unrouted_slot(SLOT, b"c", [])
+    await asyncio.sleep(0)
+    assert hosted.log.waiting() == 0
+
+
+# Members of shared subscriptions.
+
+
+class Shared(Hosted):
+    """What is written goes into the table that everybody reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log.on_apply = self._applied
+
+    def _applied(self, op: Op) -> None:
+        _, kind, owner, filter, value = op
+        if kind == PUT:
+            self.shares.put((filter, owner), SHARES.decode(value), None)
+        else:
+            self.shares.delete((filter, owner), SharedMembers(0, 0))
+
+    def row(self) -> tuple[int, int]:
+        return self.shares.count(GROUP, OWNER)
+
+    async def write(self) -> None:
+        """Until there is something to write, and it is written."""
+        await asyncio.wait_for(self.log.submitted.wait(), 10)
+        while self.log.waiting():
+            await self.log.answer()
+
+
+@pytest.fixture
+async def shared(monkeypatch: pytest.MonkeyPatch) -> Shared:
+    monkeypatch.setattr("flockmq.routes.shared_members.SHARED_COUNTS_S", 0.001)
+    return Shared()
+
+
+async def test_members_are_counted_by_slot(shared: Shared) -> None:
+    first = await shared.subscribe(GROUP)
+    assert (shared.row(), shared.answers) == ((1, 0), [Reason.SUCCESS])
+    second = Subscription(Home().opened(), GROUP, 1)
+    shared.hosting.router.add(second)
+    await shared.write()
+    assert shared.row() == (2, 0)
+    shared.unsubscribe(first)
+    shared.unsubscribe(second)
+    await shared.write()
+    assert shared.log.holders(GROUP) == set()
+
+
+@pytest.mark.parametrize("late", [None, SharedMembers(7, 1)])
+async def test_what_a_former_home_writes_late_of_its_members_is_corrected(
+    shared: Shared, late: SharedMembers | None
+) -> None:
+    await shared.subscribe(GROUP)
+    await rest()
+    if late is None:
+        shared.shares.delete((GROUP, OWNER), SharedMembers(1, 0))
+    else:
+        shared.shares.put((GROUP, OWNER), late, SharedMembers(1, 0))
+    await shared.write()
+    assert shared.row() == (1, 0)
+
+
+async def test_a_row_without_members_goes_when_it_is_noticed(shared: Shared) -> None:
+    shared.shares.put((GROUP, OWNER), SharedMembers(1, 0), None)
+    shared.hosting.router.on_missing(SLOT, GROUP)
+    await shared.write()
+    assert shared.row() == (0, 0)
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_a_row_of_a_slot_that_is_not_here_yet_or_any_more_is_left_to_its_home(
+    shared: Shared, is_held: bool
+) -> None:
+    """What is dealt out to it may reach this node late, or early."""
+    shared.shares.put((GROUP, OWNER), SharedMembers(1, 0), None)
+    if is_held:
+        shared.slot.loaded = False
+    else:
+        del shared.hosting.residents.holding.slots[SLOT]
+    packet = publication(4, 0, False, b"a/b", b"late", b"").packet
+    letter = SlotMessage(b"", 0, b"", 4 | SHARED, SLOT.to_bytes(2, "big") + wrap(GROUP, 0, 2, packet))
+    shared.hosting.residents.letters.take_runs([letter])
+    await asyncio.sleep(0.01)
+    assert (shared.log.waiting(), shared.row()) == (0, (1, 0))
+
+
+async def test_members_that_a_bootstrap_did_not_bring_are_written_again(shared: Shared) -> None:
+    await shared.subscribe(GROUP)
+    shared.shares.swap(shared.shares.fresh())
+    shared.hosting.routes_swapped()
+    await shared.write()
+    assert shared.row() == (1, 0)
+
+
+async def test_who_let_go_of_a_slot_counts_its_members_no_more(shared: Shared) -> None:
+    await shared.subscribe(GROUP)
+    shared.hosting.slot_gone(SLOT)
+    shared.shares.put((GROUP, OWNER), SharedMembers(3, 0), SharedMembers(1, 0))
+    shared.hosting.router.give_up_shared(SLOT)
+    await asyncio.sleep(0.01)
+    assert (shared.log.waiting(), shared.row()) == (0, (3, 0))
+
+
+async def rest() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_route_that_a_bootstrap_did_not_bring_is_written_again(hosted: Hosted) -> None:
+    await hosted.subscribe(b"a/#")
+    await hosted.subscribe(b"b/#")
+    routes = RemoteRoutes(Router(Counters(), 1 << 20), "me@0", lambda _: None, on_swap=hosted.hosting.routes_swapped)
+    hosted.log.rows = {b"b/#": {OWNER}}
+    routes.swap(routes.fresh())
+    await rest()
+    assert hosted.log.waiting() == 1
+    await hosted.log.answer()
+    assert hosted.log.rows == {b"a/#": {OWNER}, b"b/#": {OWNER}}
+
+
+async def test_a_route_that_could_not_be_written_is_tried_again(hosted: Hosted) -> None:
+    await hosted.subscribe(b"a/#")
+    hosted.log.rows.clear()
+    hosted.hosting.route_deleted(SLOT, b"a/#")
+    await rest()
+    await hosted.log.answer(applied=False)
+    hosted.hosting.try_again()
+    await rest()
+    await hosted.log.answer()
+    assert hosted.log.holders(b"a/#") == {OWNER}
+    hosted.hosting.try_again()
+    await rest()
+    assert hosted.log.waiting() == 0
+
+
+async def test_routes_of_a_session_that_came_are_tried_again(hosted: Hosted) -> None:
+    hosted.hosting.router.add(Subscription(hosted.session, b"a/#", 1))
+    hosted.hosting.came_with(SLOT, b"c", [b"a/#"])
+    await hosted.log.answer(applied=False)
+    hosted.hosting.try_again()
+    await rest()
+    await hosted.log.answer()
+    assert hosted.log.holders(b"a/#") == {OWNER}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("gives_up", [False, True])
+async def test_the_claim_of_a_filter_that_a_session_came_with_is_tried_until_it_stands_or_the_filter_goes(
+    hosted: Hosted, gives_up: bool, version: int
+) -> None:
+    hosted.version.raised(version)
+    session, filter = hosted.session, b"$exclusive/e"
+    hosted.hosting.residents.holding.slots[slot_of(session.client_id)] = hosted.slot
+    hosted.hosting.residents.sessions.by_id[session.client_id] = session
+    session.add_subscription(Subscription(session, filter, 1))
+    hosted.log.rows[b"e"] = {OWNER}
+    hosted.hosting.came_with(SLOT, session.client_id, [filter])
+    for applied in (False,) if gives_up else (False, False, True):
+        assert await _claims(hosted, applied) == 1
+        if gives_up:
+            session.remove_subscription(filter)
+        hosted.hosting.try_again()
+    assert await _claims(hosted, applied=True) == 0
+
+
+async def _claims(hosted: Hosted, applied: bool) -> int:
+    """How many were written; those and what follows from them are answered."""
+    claims = sum(op[1] == PUT for ops in hosted.log.asked() for op in ops)
+    while hosted.log.waiting():
+        await hosted.log.answer(applied)
+    return claims

@@ -1,0 +1,252 @@
+"""A node without sockets: channels that are fed bytes and remember what they wrote, a port that answers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flockmq.durable.session_table import SessionTable
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.message import Publish, Will
+from flockmq.mqtt.packets import Auth, Connect, SubscribeEntry
+from flockmq.protocol.channel import Channel
+from flockmq.protocol.ports import ALLOWED, NodePort
+from flockmq.protocol.publish_queue import Inbound
+from flockmq.protocol.publisher import Publisher
+from flockmq.protocol.subscribe import SubscribeRequest
+from flockmq.routing.back_pressure import Paced
+from flockmq.routing.router import Router
+from flockmq.routing.sink import Sink
+from flockmq.routing.subscription import Subscription as Held
+from flockmq.session.limits import Limits
+from flockmq.session.local_session import LocalSession
+from flockmq.telemetry.counters import Counters
+
+
+class Client(Channel):
+    """What a client sees: `packets` takes what was flushed since it was last asked."""
+
+    def __init__(self, router: Router, port: NodePort, limits: Limits) -> None:
+        super().__init__(router, port, limits)
+        self.written = b""
+        self.stuck = False
+
+    def flush(self) -> None:
+        if not self.stuck:
+            self.written += b"".join(self.out)
+            self.out.clear()
+            self.out_bytes = 0
+
+    def packets(self) -> list[bytes]:
+        taken, self.written = split(self.written), b""
+        return taken
+
+
+class Port(NodePort):
+    """`hold` keeps claims, routes and logged writes back; `verdicts` are by topic, so many `judged_a_turn`; `taken` are
+    exclusive filters that another client has, and what it hears of them.
+    """
+
+    def __init__(self) -> None:
+        self.router: Router
+        self.sessions: SessionTable
+        self.hold = False
+        self.asked: list[tuple[int, bytes, Callable[[int], None]]] = []
+        self.verdicts: dict[bytes, int] = {}
+        self.judged_a_turn = 1_000_000
+        self.resting: list[SubscribeRequest] = []
+        self.disconnects_the_denied = False
+        self.replaces: Callable[[Publish], Publish | int] = lambda message: message
+        self.continuations: list[Auth] = []
+        self.sessions_gone: list[bytes] = []
+        self.unanswered: list[SubscribeRequest] = []
+        self.claims: list[list[bytes]] = []
+        self.claiming: list[SubscribeRequest] = []
+        self.taken: dict[bytes, int] = {}
+        self.inbound: list[Inbound] = []
+        self.dropped: list[bytes] = []
+        self.published: list[Publish] = []
+        self.ended: list[Channel] = []
+        self.violations: list[PacketError] = []
+        self.given: list[Held] = []
+        self.flushes = 0
+
+    def admit(self, channel: Channel, connect: Connect) -> None:
+        assert channel.session is not None
+        if not connect.client_id:
+            channel.session.client_id = b"assigned"
+        session, present = self.sessions.open(channel.session, connect.clean_start)
+        channel.admitted(connect, 7, session, present)
+
+    def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
+        self.ended.append(channel)
+        if channel.admitted_once:
+            self.sessions.leave(session, will, self.router.now_s)
+
+    def session_ended(self, session: LocalSession) -> None:
+        self.sessions_gone.append(session.client_id)
+        self.router.shared.redispatch(self.router.shared.left_by(session))
+
+    def continued(self, channel: Channel, packet: Auth) -> None:
+        self.continuations.append(packet)
+
+    def authorize(
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+    ) -> int:
+        self.asked.append((action, topic, done))
+        return self.verdicts.get(topic, ALLOWED)
+
+    def rests(self, subscribing: SubscribeRequest) -> bool:
+        if len(self.asked) < self.judged_a_turn:
+            return False
+        self.resting.append(subscribing)
+        return True
+
+    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
+        return self.disconnects_the_denied
+
+    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
+        return self.replaces(message)
+
+    def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
+        return self.sessions.unsubscribe(session, filters)
+
+    def claim(self, subscribing: SubscribeRequest, filters: list[bytes]) -> None:
+        self.claims.append(filters)
+        if self.hold:
+            self.claiming.append(subscribing)
+        else:
+            subscribing.claimed({filter: self.taken[filter] for filter in filters if filter in self.taken})
+
+    def is_routed(self, filter: bytes) -> bool:
+        return False
+
+    def routed(self, subscribing: SubscribeRequest) -> None:
+        if self.hold:
+            self.unanswered.append(subscribing)
+        else:
+            subscribing.finish(0)
+
+    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
+        self.dropped += filters
+
+    def remember(self, inbound: Inbound) -> None:
+        if self.hold:
+            self.inbound.append(inbound)
+        else:
+            inbound.remembered()
+
+    def log(self, inbound: Inbound) -> None:
+        if self.hold:
+            self.inbound.append(inbound)
+        else:
+            inbound.logged(0)
+
+    def publish(self, will: Will, session: LocalSession) -> None:
+        self.published.append(will.message)
+
+    def send_retained(self, subscriptions: list[Held], saw_all: bool) -> None:
+        self.given += subscriptions
+
+    def flush_soon(self) -> None:
+        self.flushes += 1
+
+    def violated(self, channel: Channel, error: PacketError) -> None:
+        self.violations.append(error)
+
+
+class Node:
+    """One router and its clients."""
+
+    def __init__(self, limits: Limits | None = None, seed: int | None = None) -> None:
+        self.limits = limits or Limits()
+        self.router = Router(Counters(), self.limits.max_packet_size, seed=seed)
+        self.port = self.serving(Port())
+
+    def serving(self, port: Port) -> Port:
+        """The port knows the router and has the sessions."""
+        port.router = self.router
+        port.sessions = SessionTable(self.router, port)
+        return port
+
+    def turn(self) -> None:
+        """What the engine does at the end of a turn."""
+        router = self.router
+        while router.turn or router.resumed:
+            for sink in self._taken(router.turn):
+                sink.dirty = False
+                sink.flush()
+            for channel in self._taken_channels(router.resumed):
+                channel.feed(b"")
+
+    @staticmethod
+    def _taken(sinks: list[Sink]) -> list[Sink]:
+        taken = sinks.copy()
+        sinks.clear()
+        return taken
+
+    @staticmethod
+    def _taken_channels(channels: list[Paced]) -> list[Channel]:
+        taken = [channel for channel in channels if isinstance(channel, Channel)]
+        channels.clear()
+        return taken
+
+    def opened(self) -> Client:
+        return Client(self.router, self.port, self.limits)
+
+    def client(self, client_id: str, version: int = 4, connect: Connect | None = None) -> Client:
+        """Connected, its CONNACK taken."""
+        channel = self.opened()
+        answer = self.feed(channel, encode.connect(connect or Connect(version, client_id.encode())))
+        assert [packet[0] for packet in answer] == [0x20]
+        return channel
+
+    def feed(self, channel: Client, data: bytes) -> list[bytes]:
+        """Feed bytes, end the turn, and take the answer."""
+        channel.feed(data)
+        self.turn()
+        return channel.packets()
+
+    def subscribe(self, channel: Client, *filters: tuple[str, int]) -> list[bytes]:
+        """`filters`: (filter, options byte)."""
+        requests = [SubscribeEntry(filter.encode(), options) for filter, options in filters]
+        return self.feed(channel, encode.subscribe(channel.protocol_version, 1, requests))
+
+
+def publish(
+    version: int,
+    topic: str,
+    payload: str = "",
+    *,
+    qos: int = 0,
+    packet_id: int = 0,
+    retain: bool = False,
+    dup: bool = False,
+) -> bytes:
+    return encode.publish(
+        version, topic.encode(), payload.encode(), qos=qos, packet_id=packet_id, retain=retain, dup=dup
+    )
+
+
+def split(data: bytes) -> list[bytes]:
+    """Whole packets."""
+    packets = []
+    at = 0
+    while at < len(data):
+        length, body = frame.remaining_length(data, at + 1, 0)
+        packets.append(data[at : body + length])
+        at = body + length
+    return packets
+
+
+def without_words(packets: list[bytes]) -> list[bytes]:
+    """The same, with a DISCONNECT and a CONNACK that refuses without their reason strings."""
+    return [_short(packet) for packet in packets]
+
+
+def _short(packet: bytes) -> bytes:
+    if packet[0] == 0xE0 and len(packet) > 3:
+        return encode.disconnect(5, packet[2])
+    if packet[0] == 0x20 and len(packet) > 4 and packet[3] >= 0x80:
+        return encode.connack(5, packet[3])
+    return packet

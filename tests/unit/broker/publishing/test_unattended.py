@@ -1,0 +1,324 @@
+"""Messages that no connection waits for: given to everybody once, and tried again until there is room for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from flockmq.auth.warrants import Warrant
+from flockmq.mqtt.message import Publish, publication
+from flockmq.mqtt.reason import Reason
+from flockmq.publishing import unattended
+from flockmq.publishing.unattended import Unattended
+from flockmq.rlog.shards import SharedMembers
+from flockmq.routes.shared_members import RemoteShares
+from flockmq.routing.fanout import Fanout
+from flockmq.routing.shared_delivery import wrap
+from flockmq.routing.sink import NodeTarget, Sink, SlotDispatcher, SlotTarget
+from unit.broker.protocol.harness import Node
+
+
+class OtherNode(NodeTarget):
+    """Takes what is forwarded while it `has_room`; once it `is_purged` it accepts all at once."""
+
+    def __init__(self, turn: list[Sink]) -> None:
+        super().__init__(turn, 5)
+        self.taken: list[bytes] = []
+        self.waiting: list[Callable[[], None]] = []
+        self.has_room = True
+        self.is_purged = False
+
+    def takes(self, packet_bytes: int) -> bool:
+        return self.has_room
+
+    def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        if self.is_purged:
+            on_accepted()
+        elif self.has_room:
+            self.taken.append(packet)
+            self.waiting.append(on_accepted)
+        return self.has_room
+
+
+class Lane(SlotDispatcher):
+    """The way to the homes of sessions that last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[bytes] = []
+        self.accepts: list[Callable[[], None]] = []
+        self.has_room = True
+
+    def takes(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
+        return self.has_room
+
+    def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
+        assert self.has_room
+        self.taken.append(message.packet)
+        self.accepts.append(on_accepted)
+        return 1
+
+
+class Published:
+    """A node whose log answers what `reasons` say, and where time goes on as it is told to."""
+
+    def __init__(self) -> None:
+        self.node = Node()
+        self.router = self.node.router
+        self.lane = Lane()
+        self.router.courier = self.lane
+        self.subscriber = self.node.client("s")
+        self.node.subscribe(self.subscriber, ("t", 1))
+        self.logged: list[bytes] = []
+        self.reasons: list[int] = []
+        self.accepted: list[str] = []
+        self.now_s = 100.0
+        self.tasks: set[asyncio.Future[None]] = set()
+        self.owners: list[Warrant | None] = []
+        self.publishing = Unattended(
+            self.router, self.write, self.delay, self.spawn, self.node.turn, lambda: self.now_s
+        )
+
+    async def write(self, message: Publish) -> int:
+        self.logged.append(message.topic)
+        return self.reasons.pop(0) if self.reasons else Reason.SUCCESS
+
+    async def delay(self, message: Publish, warrant: Warrant | None) -> int:
+        self.owners.append(warrant)
+        return await self.write(message)
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        self.tasks.add(asyncio.ensure_future(work))
+
+    def publish(
+        self, name: str, *, qos: int = 1, retain: bool = False, topic: bytes = b"t", expiry_s: int = -1
+    ) -> None:
+        encoded = b"" if expiry_s < 0 else b"\x02" + expiry_s.to_bytes(4, "big")
+        message = publication(5, qos, retain, topic, name.encode(), encoded, expiry_s)
+        self.publishing.publish(message, lambda: self.accepted.append(name))
+
+    async def rest(self) -> None:
+        """Until nothing more happens by itself; tries come one behind the other."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def got(self) -> int:
+        return len(self.subscriber.packets())
+
+
+@pytest.fixture
+async def published(monkeypatch: pytest.MonkeyPatch) -> Published:
+    monkeypatch.setattr(unattended, "OFFER_RETRY_MIN_S", 0.0)
+    monkeypatch.setattr(unattended, "OFFER_RETRY_MAX_S", 0.0)
+    return Published()
+
+
+async def test_a_will_that_finds_a_full_lane_is_given_to_everybody_when_there_is_room(published: Published) -> None:
+    published.router.remote.add(b"t", SlotTarget(7))
+    published.lane.has_room = False
+    published.publish("will")
+    await published.rest()
+    assert (published.got(), published.lane.taken, published.accepted) == (0, [], [])
+    assert len(published.publishing) == 1
+    published.lane.has_room = True
+    await published.rest()
+    assert (published.got(), len(published.lane.taken), published.accepted) == (1, 1, [])
+    published.lane.accepts[0]()
+    assert published.accepted == ["will"]
+    assert (len(published.publishing), published.publishing.waiting_bytes) == (0, 0)
+
+
+async def test_who_must_be_asked_first_holds_nobody_else_up(published: Published) -> None:
+    answer = asyncio.get_running_loop().create_future()
+
+    def publish(name: str, may: Callable[[], Awaitable[bool]] | None) -> None:
+        message = publication(5, 1, False, b"t", name.encode(), b"")
+        published.publishing.publish(message, lambda: published.accepted.append(name), None, may)
+
+    async def asked() -> bool:
+        return await answer
+
+    publish("asked", asked)
+    publish("asked too", asked)
+    publish("other", None)
+    await published.rest()
+    assert (published.got(), published.accepted) == (1, ["other"])
+    answer.set_result(False)
+    await published.rest()
+    assert (published.got(), published.accepted) == (0, ["other", "asked", "asked too"])
+
+
+async def test_the_log_knows_whose_a_will_is_that_is_delayed_once_more(published: Published) -> None:
+    warrant = Warrant(b"c", b"jo", "192.0.2.1", 1)
+    message = publication(5, 1, False, b"$delayed/5/t", b"x", b"")
+    published.publishing.publish(message, lambda: published.accepted.append("x"), warrant)
+    await published.rest()
+    assert (published.owners, published.accepted) == ([warrant], ["x"])
+
+
+async def test_nobody_is_given_a_message_again_because_one_node_has_no_room_for_it(published: Published) -> None:
+    turn = published.router.turn
+    full, other = OtherNode(turn), OtherNode(turn)
+    published.router.remote.add(b"t", full)
+    published.router.remote.add(b"#", other)
+    full.has_room = False
+    published.publish("will")
+    await published.rest()
+    assert (other.taken, published.got()) == ([], 0)
+    full.has_room = True
+    await published.rest()
+    assert published.got() == len(other.taken) == len(full.taken) == 1
+    other.waiting[0]()
+    assert published.accepted == []
+    full.waiting[0]()
+    assert published.accepted == ["will"]
+
+
+async def test_a_shared_group_without_room_gets_it_later_and_alone(published: Published) -> None:
+    router = published.router
+    full = OtherNode(router.turn)
+    router.shared.find_peer = {"other@0": full}.get
+    shares = RemoteShares(router, "me@0")
+    shares.go_live()
+    shares.put((b"$share/g/t", "other@0"), SharedMembers(1, 0), None)
+    full.has_room = False
+    published.publish("will")
+    await published.rest()
+    assert (published.got(), full.taken) == (1, [])
+    full.has_room = True
+    await published.rest()
+    assert (published.got(), len(full.taken)) == (0, 1)
+    full.waiting[0]()
+    assert published.accepted == ["will"]
+
+
+async def test_what_a_purged_node_never_accepted_is_tried_until_another_member_has_room(published: Published) -> None:
+    router = published.router
+    full = OtherNode(router.turn)
+    router.shared.find_peer = {"other@0": full}.get
+    router.shared.on_refused = published.publishing.share
+    shares = RemoteShares(router, "me@0")
+    shares.go_live()
+    shares.put((b"$share/g/t", "other@0"), SharedMembers(1, 0), None)
+    full.has_room = False
+    packet = publication(4, 1, False, b"t", b"left", b"").packet
+    router.shared.returned(4, wrap(b"$share/g/t", 3, 0, packet))
+    await published.rest()
+    assert (full.taken, router.counters.dropped_no_room) == ([], 0)
+    full.has_room = True
+    await published.rest()
+    assert len(full.taken) == 1
+    assert (len(published.publishing), router.counters.dropped_no_room) == (0, 0)
+
+
+async def test_with_old_tables_only_QoS_0_is_published(published: Published) -> None:
+    published.router.stale = True
+    published.publish("0", qos=0)
+    published.publish("1")
+    await published.rest()
+    assert (published.accepted, published.got()) == (["0"], 1)
+    published.router.stale = False
+    await published.rest()
+    assert (published.accepted, published.got()) == (["0", "1"], 1)
+
+
+async def test_a_retained_will_is_retained_once_and_before_it_is_given_to_anybody(published: Published) -> None:
+    published.reasons = [Reason.UNSPECIFIED_ERROR, Reason.QUOTA_EXCEEDED]
+    published.router.remote.add(b"t", SlotTarget(7))
+    published.lane.has_room = False
+    published.publish("will", retain=True)
+    await published.rest()
+    assert (len(published.logged), published.got()) == (3, 0)
+    published.lane.has_room = True
+    await published.rest()
+    assert (len(published.logged), published.got()) == (3, 1)
+
+
+async def test_a_delayed_will_is_accepted_when_the_log_has_it_or_never_can(published: Published) -> None:
+    published.reasons = [Reason.UNSPECIFIED_ERROR, Reason.SUCCESS]
+    published.publish("later", topic=b"$delayed/5/t")
+    await published.rest()
+    assert (published.logged, published.accepted) == ([b"$delayed/5/t"] * 2, ["later"])
+    published.reasons = [Reason.TOPIC_NAME_INVALID]
+    published.publish("never", topic=b"$delayed/x/t")
+    await published.rest()
+    assert published.accepted == ["later", "never"]
+
+
+async def test_the_expiry_runs_while_it_waits(published: Published) -> None:
+    published.router.stale = True
+    published.publish("kept", expiry_s=60)
+    published.publish("expired", expiry_s=9)
+    await published.rest()
+    published.now_s += 9.5
+    await published.rest()
+    assert published.accepted == ["expired"]
+    assert published.router.counters.dropped_expired == 1
+    published.router.remote.add(b"t", SlotTarget(7))
+    published.router.stale = False
+    await published.rest()
+    assert published.lane.taken[0][8:13] == b"\x02\0\0\0\x33", "51 s are left"
+
+
+async def test_what_waits_is_bounded_and_what_is_beyond_is_said(
+    published: Published, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(unattended, "OFFERED_MAX_BYTES", 1000)
+    published.router.stale = True
+    published.publish("first")
+    published.publish("second")
+    await published.rest()
+    assert published.accepted == ["second"]
+    assert "is lost" in caplog.text
+    assert published.router.counters.dropped_no_room == 1
+    published.router.stale = False
+    await published.rest()
+    assert published.accepted == ["second", "first"]
+
+
+async def test_one_that_can_never_be_published_holds_up_no_other(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unattended, "OFFERED_TOGETHER_MAX", 1)
+    published.lane.has_room = False
+    published.router.remote.add(b"stuck", SlotTarget(7))
+    published.publish("stuck", topic=b"stuck")
+    published.router.stale = True
+    for name in ("a", "b"):
+        published.publish(name)
+    await published.rest()
+    published.router.stale = False
+    await published.rest()
+    assert published.accepted == ["a", "b"]
+    assert len(published.publishing) == 1
+
+
+async def test_one_that_is_due_is_published_when_all_have_it_or_not_at_all(published: Published) -> None:
+    published.router.remote.add(b"t", SlotTarget(7))
+    message = publication(5, 1, False, b"t", b"x", b"")
+    published.lane.has_room = False
+    assert not await published.publishing.publish_due(message)
+    assert published.got() == 0
+    published.lane.has_room = True
+    unattended = asyncio.ensure_future(published.publishing.publish_due(message))
+    await published.rest()
+    assert not unattended.done()
+    published.lane.accepts[0]()
+    assert await unattended
+    assert published.got() == 1
+
+
+async def test_a_node_that_was_purged_is_waited_for_by_nobody(published: Published) -> None:
+    """Its routes may go a moment after it: a message that is due meanwhile would hold up all behind it, for good."""
+    router = published.router
+    gone, other = OtherNode(router.turn), OtherNode(router.turn)
+    router.remote.add(b"t", gone)
+    router.remote.add(b"#", other)
+    gone.is_purged = True
+    published.publish("will")
+    await published.rest()
+    assert published.accepted == []
+    other.waiting[0]()
+    assert published.accepted == ["will"]

@@ -1,0 +1,57 @@
+"""Rows of purged owners are freed in the background, whatever becomes of those who are told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+import pytest
+
+from flockmq.rlog.entry import PURGE, PUT
+from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.rlog.sweeper import Sweeper
+from flockmq.rlog.tables import Tables
+
+
+class Told:
+    """What a listener was told is gone; it fails once."""
+
+    def __init__(self) -> None:
+        self.gone: set[bytes] = set()
+        self.errors: list[Exception] = [ValueError("an index that is wrong")]
+
+    def put(self, key: tuple[bytes, str], value: None, old: None) -> None:
+        return None
+
+    def delete(self, key: tuple[bytes, str], old: None) -> None:
+        self.gone.add(key[0])
+        if len(self.gone) > 900 and self.errors:  # amid the background's work
+            raise self.errors.pop()
+
+    def fresh(self) -> Self:
+        return type(self)()
+
+    def swap(self, fresh: Self) -> None:
+        raise AssertionError("nothing is replaced")
+
+
+async def done(sweeper: Sweeper) -> None:
+    while sweeper._task is not None:  # noqa: ASYNC110 - it ends by itself
+        await asyncio.sleep(0)
+
+
+async def test_an_error_does_not_end_the_sweeping_for_good(caplog: pytest.LogCaptureFixture) -> None:
+    tables, told = Tables(), Told()
+    tables.routes.listeners.append(told)
+    filters = [b"f/%d" % number for number in range(1000)]
+    shard = tables.shards[ROUTE]
+    shard.apply_runs([(ROUTES.number, PUT, "a@1", filters, [b""] * 1000), (0, PURGE, "a@1", [], [])])
+    sweeper = Sweeper(tables)
+    sweeper.sweep_if_needed()
+    async with asyncio.timeout(10):
+        await done(sweeper)
+        assert "ValueError: an index that is wrong" in caplog.text
+        sweeper.sweep_if_needed()
+        await done(sweeper)
+    assert told.gone == set(filters)
+    assert not shard.sweep()

@@ -1,0 +1,230 @@
+"""What leaves in one turn, in which order, and what is kept where there is no link."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from flockmq import bounds
+from flockmq.session_rpc import messages
+from flockmq.session_rpc.outbox import Outbox
+
+THERE = "core@1"
+
+
+class Links:
+    """`up` says whether anything can be told."""
+
+    def __init__(self) -> None:
+        self.up = True
+        self.room = 1 << 30
+        self.nodes_table = {THERE}
+        self.told: list[tuple[str, str]] = []
+        self.frames: list[list[tuple[int, bytes]]] = []
+        self.untold: list[tuple[str, str]] = []
+        self.behind: list[str] = []
+        self.cuts: list[str] = []
+
+    def cut(self, incarnation: str) -> None:
+        self.cuts.append(incarnation)
+
+    def tell(self, incarnation: str, method: str, body: bytes) -> bool:
+        if self.up:
+            self.told.append((incarnation, method))
+            self.room -= len(body)
+        return self.up
+
+    def is_choked(self, incarnation: str) -> bool:
+        return self.room <= 0
+
+    def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
+        if self.up:
+            frame = b"".join(parts)
+            assert size_bytes == len(frame)
+            self.told.append((incarnation, "delivery"))
+            self.frames.append(list(messages.deliveries(frame)))
+        return self.up
+
+
+class Sending:
+    def __init__(self) -> None:
+        self.links = Links()
+        self.outbox = Outbox(
+            self.links, lambda to, method: self.links.untold.append((to, method)), self.links.behind.append
+        )
+
+
+@pytest.fixture
+async def sending() -> Sending:
+    return Sending()
+
+
+async def test_the_notes_of_a_turn_leave_in_their_order_with_deliveries_behind(sending: Sending) -> None:
+    sending.outbox.deliver(THERE, 1, b"packet")
+    for method in reversed(messages.ORDER):
+        sending.outbox.put(THERE, method, (1,))
+    assert sending.links.told == []
+    await asyncio.sleep(0)
+    assert [method for _, method in sending.links.told] == [*messages.ORDER, "delivery"]
+
+
+async def test_one_note_carries_what_a_turn_gathered(sending: Sending) -> None:
+    for number in range(bounds.HOME_BATCH_MAX + 1):
+        sending.outbox.put(THERE, messages.REPORT, (number,))
+    await asyncio.sleep(0)
+    assert sending.links.told == [(THERE, messages.REPORT)] * 2
+
+
+async def test_what_can_not_be_told_waits_for_a_link(sending: Sending) -> None:
+    sending.links.up = False
+    sending.outbox.put(THERE, messages.DETACH, (1,))
+    await asyncio.sleep(0)
+    assert sending.links.untold == []
+    sending.links.up = True
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert sending.links.told == [(THERE, messages.DETACH)]
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert len(sending.links.told) == 1
+
+
+@pytest.mark.parametrize("method", [messages.ATTACH, messages.ASK, messages.REPORT, messages.REGISTER])
+async def test_what_is_asked_again_is_not_kept(sending: Sending, method: str) -> None:
+    sending.links.up = False
+    sending.outbox.put(THERE, method, (1,))
+    await asyncio.sleep(0)
+    assert sending.links.untold == [(THERE, method)]
+    sending.links.up = True
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert sending.links.told == []
+
+
+async def test_lost_deliveries_are_said_to_be_lost(sending: Sending) -> None:
+    sending.links.up = False
+    sending.outbox.deliver(THERE, 1, b"packet")
+    await asyncio.sleep(0)
+    assert sending.links.behind == [THERE]
+    sending.links.up = True
+    sending.outbox.deliver(THERE, 1, b"again")
+    await asyncio.sleep(0)
+    assert sending.links.frames == [[(1, b"again")]]
+
+
+async def test_no_frame_is_larger_than_links_take(sending: Sending) -> None:
+    chunk = bytes(bounds.LINK_FORWARD_FRAME_BYTES // 2 - 100)
+    for token in range(3):
+        sending.outbox.deliver(THERE, token, chunk)
+    await asyncio.sleep(0)
+    assert [[token for token, _ in frame] for frame in sending.links.frames] == [[0, 1], [2]]
+
+
+async def test_a_node_that_is_gone_is_told_nothing(sending: Sending) -> None:
+    sending.outbox.put(THERE, messages.KICK, (1,))
+    sending.outbox.put("other@1", messages.KICK, (1,))
+    sending.outbox.deliver(THERE, 1, b"packet")
+    sending.outbox.forget(THERE)
+    await asyncio.sleep(0)
+    assert sending.links.told == [("other@1", messages.KICK)]
+
+
+async def test_notes_that_wait_are_bounded(sending: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "HOME_OUT_MAX", 10)
+    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
+    sending.links.up = False
+    for number in range(20):
+        sending.outbox.put(THERE, messages.KICK, (number,))
+    await asyncio.sleep(0)
+    sending.links.up = True
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert len(sending.links.told) == 10
+
+
+async def test_what_waits_for_a_node_goes_with_it(sending: Sending) -> None:
+    """Also what is put when it is gone already."""
+    sending.links.up = False
+    sending.outbox.put(THERE, messages.DETACH, (1,))
+    await asyncio.sleep(0)
+    sending.links.nodes_table.clear()
+    sending.outbox.put("gone@1", messages.KICK, (2,))
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    sending.links.up = True
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert sending.links.told == []
+
+
+async def test_beyond_the_bound_only_what_the_next_link_mends_is_dropped(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_OUT_MAX", 1)
+    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
+    kinds = {messages.ANSWER: 1, messages.KICK: 1, messages.TOLD: 1, messages.DETACH: 2, messages.OVERFLOW: 2}
+    sending.links.up = False
+    for method in kinds:
+        for number in range(2):
+            sending.outbox.put(THERE, method, (number,))
+    await asyncio.sleep(0)
+    assert sending.outbox.dropped == 3
+    sending.links.up = True
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert Counter(method for _, method in sending.links.told) == kinds
+
+
+async def test_a_link_that_takes_too_little_is_cut_when_something_was_dropped(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HOME_OUT_MAX", 1)
+    sending.links.room = 0
+    sending.outbox.put(THERE, messages.TOLD, (1,))
+    await asyncio.sleep(0)
+    assert sending.links.cuts == []
+    sending.outbox.put(THERE, messages.TOLD, (2,))
+    await asyncio.sleep(0)
+    assert sending.links.cuts == [THERE]
+    sending.outbox.schedule()
+    await asyncio.sleep(0)
+    assert sending.links.cuts == [THERE]
+
+
+async def test_notes_leave_as_fast_as_the_link_takes_them_and_in_their_order(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home went, and thousands of clients with large wills are registered at the next one."""
+    monkeypatch.setattr(bounds, "HOME_PACE_S", 0.0)
+    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 2)
+    for number in range(10):
+        sending.outbox.put(THERE, messages.REGISTER, (number, bytes(1000)))
+    sending.outbox.put(THERE, messages.ASK, (1,))
+    sending.outbox.deliver(THERE, 1, b"packet")
+    sending.links.room = 5000
+    await asyncio.sleep(0)
+    assert sending.links.told == [(THERE, messages.REGISTER)] * 3
+    assert sending.links.behind == [THERE], "what a session sends comes behind, again"
+    assert sending.outbox.waits(THERE)
+    sending.outbox.put(THERE, messages.KICK, (1,))
+    sending.links.room = 1 << 30
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not sending.outbox.waits(THERE)
+    assert [method for _, method in sending.links.told[3:]] == [
+        messages.KICK,
+        messages.REGISTER,
+        messages.REGISTER,
+        messages.ASK,
+    ]
+
+
+async def test_one_full_link_holds_up_no_other_node(sending: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending.links, "is_choked", lambda incarnation: incarnation == THERE)
+    for to in (THERE, "other@1"):
+        sending.outbox.put(to, messages.REGISTER, (1,))
+    await asyncio.sleep(0)
+    assert sending.links.told == [("other@1", messages.REGISTER)]
+    sending.outbox.stop()

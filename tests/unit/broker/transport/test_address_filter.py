@@ -1,0 +1,42 @@
+"""Whose address may connect."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flockmq.transport.address_filter import AddressFilter
+
+networks = st.ip_addresses().flatmap(
+    lambda address: st.integers(0, address.max_prefixlen).map(
+        lambda length: ipaddress.ip_network((address, length), strict=False)
+    )
+)
+
+
+@given(st.ip_addresses(), st.lists(networks, max_size=3), st.lists(networks, max_size=3))
+def test_deny_beats_allow_and_no_allow_allows_all(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+    allow: list[ipaddress.IPv4Network | ipaddress.IPv6Network],
+    deny: list[ipaddress.IPv4Network | ipaddress.IPv6Network],
+) -> None:
+    mapped = getattr(address, "ipv4_mapped", None)
+    if mapped is None:
+        expected = not any(address in network for network in deny) and (
+            not allow or any(address in network for network in allow)
+        )
+        assert AddressFilter(allow, deny).admits(str(address)) == expected
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "::ffff:10.1.2.3"])
+def test_an_ipv4_client_of_a_dual_stack_socket_is_an_ipv4_client(host: str) -> None:
+    assert AddressFilter([ipaddress.ip_network("10.0.0.0/8")]).admits(host)
+    assert not AddressFilter(deny=[ipaddress.ip_network("10.0.0.0/8")]).admits(host)
+    assert AddressFilter([ipaddress.ip_network("::ffff:10.0.0.0/104")]).admits(host)
+
+
+def test_a_link_local_address_with_its_interface_is_judged_without_it() -> None:
+    assert AddressFilter([ipaddress.ip_network("fe80::/10")]).admits("fe80::1%eth0")

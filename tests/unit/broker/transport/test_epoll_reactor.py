@@ -1,0 +1,321 @@
+"""Turns over real sockets: what one client does, or meets, is no other's business."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+import sys
+
+import pytest
+
+from flockmq.bounds import (
+    LINGER_MAX_S,
+    READ_MAX_BYTES,
+    READ_MIN_BYTES,
+    READ_WORK_MAX_S,
+    STOOD_STILL_S,
+    TURN_WORK_MAX_S,
+)
+from flockmq.clock import Clock
+from flockmq.listening_sockets import bound
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.message import Will
+from flockmq.mqtt.packets import Connect, SubscribeEntry
+from flockmq.mqtt.reason import Reason
+from flockmq.protocol.channel import Channel
+from flockmq.protocol.subscribe import SubscribeRequest
+from flockmq.routing.sink import Sink
+from flockmq.session.limits import Limits
+from flockmq.session.local_session import LocalSession
+from flockmq.transport.epoll_reactor import next_read_bytes
+from unit.broker.protocol.harness import Port, publish, without_words
+from unit.broker.transport.harness import PATIENCE_S, Served
+
+
+class Steps:
+    """A clock: each look at it takes `step_s`."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.step_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += self.step_s
+        return self.now_s
+
+
+def subscribe(filter: bytes, qos: int = 0) -> bytes:
+    return encode.subscribe(4, 1, [SubscribeEntry(filter, qos)])
+
+
+def test_a_message_goes_from_one_descriptor_to_another_in_one_turn() -> None:
+    with Served() as served:
+        _, subscriber = served.client("s")
+        served.ask(subscriber, subscribe(b"a"))
+        _, publisher = served.client("p")
+        publisher.sendall(publish(4, "a", "x"))
+        served.engine.turn()
+        assert subscriber.recv(100) == publish(4, "a", "x")
+        assert served.router.turn == []
+
+
+def test_after_a_node_stood_still_that_is_told_before_anything_is_read() -> None:
+    with Served() as served:
+        _, client = served.client("c")
+        received = served.router.counters.packets_received
+        told: list[int] = []
+        served.engine.on_stood_still = lambda: told.append(received[frame.PINGREQ])
+        assert served.ask(client, encode.PINGREQ) == encode.PINGRESP
+        assert told == []
+        served.router.now_s -= STOOD_STILL_S + 0.1
+        assert served.ask(client, encode.PINGREQ) == encode.PINGRESP
+        assert told == [1]
+
+
+def test_a_client_whose_packets_take_long_is_read_in_smaller_pieces() -> None:
+    assert next_read_bytes(READ_MAX_BYTES, READ_WORK_MAX_S * 2) == READ_MAX_BYTES // 2
+    assert next_read_bytes(READ_MIN_BYTES, READ_WORK_MAX_S * 2) == READ_MIN_BYTES
+    assert next_read_bytes(READ_MIN_BYTES, READ_WORK_MAX_S / 2) == READ_MIN_BYTES
+    assert next_read_bytes(READ_MIN_BYTES, READ_WORK_MAX_S / 8) == READ_MIN_BYTES * 2
+    assert next_read_bytes(READ_MAX_BYTES, 0.0) == READ_MAX_BYTES
+
+
+def test_a_client_that_closes_is_gone_with_its_subscriptions() -> None:
+    with Served() as served:
+        connection, client = served.client("c")
+        served.ask(client, subscribe(b"a"))
+        client.close()
+        served.engine.turn()
+        assert connection.fd == -1
+        assert len(served.router.local) == 0
+        assert served.router.counters.connections == 0
+
+
+def test_a_reused_descriptor_is_a_new_connection() -> None:
+    with Served() as served:
+        older, client = served.client("c")
+        fd = older.fd
+        client.close()
+        served.engine.turn()
+        newer, client = served.client("c")
+        assert newer.fd == fd
+        assert served.ask(client, encode.PINGREQ) == encode.PINGRESP
+
+
+class Defective(Port):
+    """Meets a defect with one client's subscriptions, and with the end of another."""
+
+    def routed(self, subscribing: SubscribeRequest) -> None:
+        if subscribing.filters == [b"defect"]:
+            raise RuntimeError("a defect")
+        super().routed(subscribing)
+
+    def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
+        if channel.client_id() == b"cursed":
+            raise RuntimeError("another defect")
+
+
+@pytest.mark.parametrize("client_id", ["c", "cursed"])
+def test_a_defect_ends_its_connection_and_no_other(client_id: str, caplog: pytest.LogCaptureFixture) -> None:
+    with Served() as served:
+        served.serve(Defective())
+        _, other = served.client("other", 5)
+        unlucky, client = served.client(client_id, 5)
+        other.sendall(encode.PINGREQ)
+        client.sendall(encode.subscribe(5, 1, [SubscribeEntry(b"defect", 0)]) + encode.PINGREQ)
+        served.engine.turn()
+        assert other.recv(100) == encode.PINGRESP
+        answer = client.recv(100)
+        assert answer == (encode.disconnect(5, Reason.UNSPECIFIED_ERROR) if client_id == "c" else b"")
+        assert unlucky.has_ended()
+        assert "RuntimeError: a defect" in caplog.text
+        assert served.ask(other, encode.PINGREQ) == encode.PINGRESP
+
+
+def test_a_peer_whose_flush_fails_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Sink):
+        def flush(self) -> None:
+            raise RuntimeError("no link")
+
+    with Served() as served:
+        _, client = served.client("c")
+        Broken(served.router.turn, 4).put(b"x")
+        assert served.ask(client, encode.PINGREQ) == encode.PINGRESP
+        assert served.router.turn == []
+        assert "RuntimeError: no link" in caplog.text
+
+
+def test_a_client_that_is_cut_off_can_read_why_and_is_closed_then() -> None:
+    with Served() as served:
+        connection, client = served.client("c", 5)
+        client.sendall(encode.connect(Connect(5, b"c")))
+        served.engine.turn()
+        assert without_words([client.recv(100)]) == [encode.disconnect(5, Reason.PROTOCOL_ERROR)]
+        assert client.recv(100) == b""
+        assert connection.fd >= 0
+        client.sendall(b"it goes on all the same")
+        served.engine.turn()
+        client.close()
+        served.engine.turn()
+        assert connection.fd == -1
+        assert not served.engine.lingering
+
+
+def test_a_client_that_was_cut_off_and_stays_is_closed_by_the_clock() -> None:
+    with Served() as served:
+        connection, client = served.opened()
+        assert served.ask(client, encode.PINGREQ) == b""
+        served.engine.tick()
+        assert connection.fd >= 0
+        connection.last_seen_s -= LINGER_MAX_S
+        served.engine.tick()
+        assert connection.fd == -1
+
+
+def test_a_turn_with_a_paused_publisher_reads_no_more_of_it() -> None:
+    with Served(Limits(max_inflight=1, max_mqueue_len=10)) as served:
+        _, subscriber = served.client("s")
+        served.ask(subscriber, subscribe(b"a", 1))
+        connection, publisher = served.client("p")
+        for number in range(1, 8):
+            publisher.sendall(publish(4, "a", "x", qos=1, packet_id=number))
+            served.engine.turn()
+        assert connection.paused == 1
+        publisher.sendall(encode.PINGREQ)
+        served.engine.turn()
+        packet = subscriber.recv(100)
+        served.ask(subscriber, b"\x40\x02" + packet[5:7])
+        assert connection.paused == 0
+        served.engine.turn()
+        assert publisher.recv(100).endswith(encode.PINGRESP)
+
+
+def test_listeners_hear_nothing_while_descriptors_are_short_and_again_at_the_next_tick(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Served() as served:
+        listener = bound("127.0.0.1", 0, "here")
+        address = listener.getsockname()
+        served.engine.listen(served.listener, listener)
+        served.router.now_s = 100.0
+        with socket.create_connection(address, PATIENCE_S) as client:
+            spare = os.dup(0)
+            os.close(spare)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (spare, hard))
+            try:
+                served.engine.turn()
+                refused = served.router.counters.connects_refused
+                served.engine.turn()
+                assert served.router.counters.connects_refused == refused == 1
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert "can't accept: Too many open files" in caplog.text
+            served.engine.tick()
+            client.sendall(encode.connect(Connect(4, b"c")))
+            served.engine.turn()
+            assert client.recv(100) == encode.connack(4, 0)
+
+
+def test_more_than_max_connections_are_turned_away() -> None:
+    with Served(Limits(max_connections=1)) as served:
+        listener = bound("127.0.0.1", 0, "here")
+        address = listener.getsockname()
+        served.engine.listen(served.listener, listener)
+        with socket.create_connection(address, PATIENCE_S) as one, socket.create_connection(address, PATIENCE_S) as two:
+            served.engine.turn()
+            assert two.recv(1) == b""
+            one.sendall(encode.connect(Connect(4, b"c")))
+            served.engine.turn()
+            assert one.recv(100) == encode.connack(4, 0)
+
+
+async def test_keep_alive_is_checked_by_the_clock() -> None:
+    with Served(Limits(idle_timeout=0.1)) as served:
+        loop = asyncio.get_running_loop()
+        served.engine.start(loop)
+        _, client = served.opened()
+        client.setblocking(False)
+        async with asyncio.timeout(PATIENCE_S):
+            assert await loop.sock_recv(client, 1) == b""
+
+
+def test_a_connection_that_is_gone_is_referred_to_by_nobody() -> None:
+    """Compiled objects have no part in cycles that somebody would collect."""
+    with Served() as served:
+        connection, client = served.client("c")
+        served.ask(client, subscribe(b"a", 1))
+        served.ask(client, publish(4, "a", "x", qos=1, packet_id=1))
+        client.close()
+        served.engine.turn()
+        served.port.ended.clear()
+        served.port.given.clear()
+        assert sys.getrefcount(connection) == 2
+
+
+def test_a_turn_that_takes_long_ends_and_the_next_goes_on_with_who_is_left() -> None:
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        clients = [served.client(f"c{number}") for number in range(5)]
+        counters = served.router.counters
+        clock.step_s = TURN_WORK_MAX_S * 0.6
+        much = publish(4, "a", "x" * READ_MIN_BYTES)
+        for connection, client in clients:
+            connection.read_bytes = READ_MAX_BYTES
+            client.sendall(much)
+        for had in (3, 5):
+            served.engine.turn()
+            assert counters.messages_received == had
+        assert not served.engine.waiting
+
+
+def test_who_has_sent_more_than_was_read_waits_behind_all_others() -> None:
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        _, decent = served.client("decent")
+        others = [served.client(f"c{number}") for number in range(4)]
+        packet = publish(4, "a", "x" * (READ_MIN_BYTES - 6))
+        assert len(packet) == READ_MIN_BYTES
+        for connection, client in others:
+            connection.read_bytes = READ_MIN_BYTES
+            client.sendall(packet)
+        served.engine.turn()
+        assert all(connection.has_more for connection, _ in others)
+        clock.step_s = TURN_WORK_MAX_S * 2
+        for connection, client in others:
+            connection.read_bytes = READ_MIN_BYTES
+            client.sendall(packet * 2)
+        counters, had = served.router.counters, len(others)
+        for turn in range(2 * len(others)):
+            assert served.ask(decent, encode.PINGREQ) == encode.PINGRESP
+            assert counters.messages_received == had + turn + 1, "one of them is read, too"
+            assert len(served.engine.waiting) <= len(others)
+        others[0][1].sendall(packet)
+        served.engine.turn()
+        served.engine.close(others[0][0])
+        assert others[0][0] not in served.engine.waiting
+
+
+def test_a_turn_waits_awake_only_where_answers_lately_came_at_once() -> None:
+    with Served() as served:
+        engine = served.engine
+        _, client = served.client("c")
+        engine._hits = 16
+        engine._served_s = 0.0  # long ago
+        for hits in (12, 8, 4, 0, 0):
+            served.ask(client, encode.PINGREQ)
+            assert engine._hits == hits
+            engine._served_s = 0.0
+        assert engine._spin() == []
+
+
+def test_a_turn_with_much_to_do_waits_for_nothing() -> None:
+    with Served() as served:
+        clients = [served.client(f"c{number}")[1] for number in range(9)]
+        served.engine._hits = 16
+        for client in clients:
+            client.sendall(encode.PINGREQ)
+        served.engine.turn()
+        assert served.engine._hits == 0

@@ -1,0 +1,209 @@
+"""Clients over a rate: read more slowly, in turn, and never dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import select
+import socket
+
+import pytest
+
+from flockmq.bounds import THROTTLE_TICK_S
+from flockmq.listening_sockets import bound
+from flockmq.mqtt import encode
+from flockmq.mqtt.packets import Connect
+from flockmq.transport.listener import Listener
+from flockmq.transport.metered_connection import MeteredConnection
+from flockmq.transport.token_bucket import Rates
+from unit.broker.protocol.harness import publish
+from unit.broker.transport.harness import Served
+
+PACKET = publish(4, "a", "x" * 94)
+"""100 bytes."""
+
+
+class Paced:
+    """An engine whose clock is turned by hand, and clients that always have more to say."""
+
+    def __init__(self, served: Served, listener: Listener, clients: int) -> None:
+        self.served = served
+        self.now_s = 0.0
+        self.clients: list[tuple[MeteredConnection, socket.socket]] = []
+        for number in range(clients):
+            connection, client = served.opened(listener)
+            assert isinstance(connection, MeteredConnection)
+            client.sendall(encode.connect(Connect(4, b"c%d" % number)))
+            self.clients.append((connection, client))
+        self.turns = [0] * clients
+        self.turn()
+
+    def turn(self) -> None:
+        """What the engine does in one turn and one tick, at this clock's time."""
+        engine = self.served.engine
+        self.served.router.now_s = self.now_s
+        engine.throttle.tick(self.now_s)
+        engine.end_turn()
+        engine._serve(engine.epoll.poll(0, 512), math.inf)
+        engine.end_turn()
+
+    def run(self, seconds: float, packets: int) -> int:
+        """Each client says `packets` whenever it was read; the messages that came through."""
+        counters = self.served.router.counters
+        before = counters.messages_received
+        end_s = self.now_s + seconds
+        while self.now_s < end_s:
+            for number, (connection, client) in enumerate(self.clients):
+                if connection.paused == 0:
+                    client.sendall(PACKET * packets)
+                    self.turns[number] += 1
+            self.turn()
+            self.now_s += THROTTLE_TICK_S
+        return counters.messages_received - before
+
+
+@pytest.mark.parametrize("packets", [3, 50])
+def test_a_client_over_its_rate_gets_the_rate_and_loses_nothing(packets: int) -> None:
+    with Served() as served:
+        listener = Listener(served.engine, "tcp:a", served.limits, client_rates=Rates(messages_rate=100))
+        paced = Paced(served, listener, 1)
+        paced.run(5.0, packets)
+        assert abs(paced.run(20.0, packets) - 2000) <= 2 * packets + 1
+        (connection, _) = paced.clients[0]
+        assert served.router.counters.throttled > 0
+        assert connection.state != 3
+
+
+def test_bytes_are_counted_as_they_are_read() -> None:
+    with Served() as served:
+        listener = Listener(served.engine, "tcp:a", served.limits, client_rates=Rates(bytes_rate=10_000))
+        paced = Paced(served, listener, 1)
+        paced.run(5.0, 10)
+        assert abs(paced.run(20.0, 10) - 2000) <= 20
+
+
+def test_clients_of_a_listener_share_its_rate_fairly() -> None:
+    with Served() as served:
+        listener = Listener(served.engine, "tcp:a", served.limits, rates=Rates(messages_rate=1000))
+        paced = Paced(served, listener, 50)
+        paced.run(5.0, 4)
+        paced.turns = [0] * 50
+        assert abs(paced.run(20.0, 4) - 20_000) <= 400
+        assert max(paced.turns) <= 1.1 * min(paced.turns)
+
+
+def test_the_nodes_rate_is_over_all_listeners() -> None:
+    with Served() as served:
+        served.engine.limit(Rates(messages_rate=500), 0.0)
+        one = Listener(served.engine, "tcp:a", served.limits)
+        paced = Paced(served, one, 5)
+        two = Paced(served, Listener(served.engine, "tcp:b", served.limits, rates=Rates(messages_rate=10_000)), 5)
+        paced.clients += two.clients
+        paced.turns += two.turns
+        paced.run(5.0, 4)
+        assert abs(paced.run(20.0, 4) - 10_000) <= 200
+
+
+def test_nobody_is_counted_where_no_rate_is_set() -> None:
+    with Served() as served:
+        connection, _ = served.opened()
+        assert not isinstance(connection, MeteredConnection)
+
+
+def test_who_is_closed_while_it_waits_is_forgotten() -> None:
+    with Served() as served:
+        listener = Listener(served.engine, "tcp:a", served.limits, client_rates=Rates(messages_rate=1))
+        paced = Paced(served, listener, 1)
+        connection, client = paced.clients[0]
+        client.sendall(PACKET * 100)
+        paced.turn()
+        assert connection.paused == 1
+        assert served.engine.throttle.is_busy()
+        connection.close(0x8B)
+        served.engine.end_turn()
+        client.close()
+        served.engine.close(connection)
+        assert not served.engine.throttle.is_busy()
+
+
+def test_a_held_client_is_not_overdue() -> None:
+    with Served() as served:
+        listener = Listener(served.engine, "tcp:a", served.limits, client_rates=Rates(messages_rate=1))
+        paced = Paced(served, listener, 1)
+        connection, client = paced.clients[0]
+        connection.keepalive_s = 10.0
+        client.sendall(PACKET * 100)
+        paced.turn()
+        assert not connection.overdue(1000.0)
+
+
+async def test_in_a_running_loop_a_held_client_goes_on_by_itself() -> None:
+    with Served() as served:
+        served.engine.start(asyncio.get_running_loop())
+        listener = Listener(
+            served.engine, "tcp:a", served.limits, client_rates=Rates(messages_rate=1000, messages_burst=1)
+        )
+        connection, client = served.opened(listener)
+        client.setblocking(False)
+        client.sendall(encode.connect(Connect(4, b"c")) + PACKET * 30)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(10):
+            assert await loop.sock_recv(client, 100) == encode.connack(4, 0)
+            assert connection.paused == 1
+            client.sendall(encode.PINGREQ)
+            assert await loop.sock_recv(client, 100) == encode.PINGRESP
+        assert not served.engine.throttle.is_busy()
+
+
+def test_who_comes_too_fast_waits_in_the_backlog() -> None:
+    with Served() as served:
+        listener = Listener(served.engine, "tcp:a", served.limits, max_conn_rate=2.0)
+        listening = bound("127.0.0.1", 0, "here")
+        address = listening.getsockname()
+        served.engine.listen(listener, listening)
+        clients = [socket.create_connection(address) for _ in range(5)]
+        served.engine.turn()
+        assert listener.connections == 2
+        assert listener.is_deaf
+        listener.conn_rate.debit(-2.0, served.router.now_s)  # type: ignore[union-attr]
+        served.engine.tick()
+        served.engine.turn()
+        assert listener.connections == 4
+        for client in clients:
+            client.close()
+
+
+def test_one_who_comes_alone_costs_no_more_than_one_of_a_crowd() -> None:
+    with Served() as served:
+        listener = Listener(served.engine, "tcp:a", served.limits, max_conn_rate=3.0)
+        listening = bound("127.0.0.1", 0, "here")
+        served.engine.listen(listener, listening)
+        assert listener.conn_rate is not None
+        clients = []
+        for _ in range(3):
+            clients.append(socket.create_connection(listening.getsockname()))
+            select.select([listening], [], [])
+            served.engine.accept(listener)
+        assert listener.connections == 3
+        for client in clients:
+            client.close()
+
+
+def test_a_crowd_at_one_listener_keeps_nobody_from_another() -> None:
+    with Served() as served:
+        engine = served.engine
+        engine.limit(Rates(), 2.0)
+        listeners = [Listener(engine, name, served.limits) for name in ("tcp:a", "tcp:b")]
+        ports = [bound("127.0.0.1", 0, "here") for _ in listeners]
+        clients = []
+        for listener, port in zip(listeners, ports, strict=True):
+            engine.listen(listener, port)
+            clients += [socket.create_connection(port.getsockname()) for _ in range(10)]
+        for _ in range(4):
+            assert engine.conn_rate is not None
+            engine.conn_rate.debit(engine.conn_rate.tokens(served.router.now_s) - 2.0, served.router.now_s)
+            engine.tick()
+            engine.turn()
+        assert [listener.connections for listener in listeners] == [4, 4]
+        for client in clients:
+            client.close()

@@ -1,0 +1,258 @@
+"""MQTT over WebSocket: the upgrade, frames however they are cut, and each thing that a client may not do."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flockmq.bounds import WS_FRAME_MAX_BYTES, WS_HEAD_MAX_BYTES
+from flockmq.mqtt.reason import Reason
+from flockmq.transport.websocket import WebSocket
+
+BINARY, TEXT, CONTINUATION, CLOSE, PING, PONG = 2, 1, 0, 8, 9, 10
+HEAD = {
+    "Host": "broker.example.com",
+    "Upgrade": "websocket",
+    "Connection": "keep-alive, Upgrade",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Protocol": "mqtt",
+}
+
+
+def request(line: str = "GET /mqtt HTTP/1.1", **changed: str | None) -> bytes:
+    """A browser's request; `sec_websocket_key=None` leaves a header out."""
+    head = {
+        **HEAD,
+        **{name.replace("_", "-").title().replace("Websocket", "WebSocket"): v for name, v in changed.items()},
+    }
+    return "\r\n".join(
+        [line, *(f"{name}: {value}" for name, value in head.items() if value is not None), "", ""]
+    ).encode()
+
+
+def frame(
+    opcode: int, payload: bytes, *, fin: bool = True, mask: bytes | None = b"\x0f\xf0\x55\xaa", bits: int = 0
+) -> bytes:
+    size = len(payload)
+    masked = 0 if mask is None else 0x80
+    if size < 126:
+        length = bytes((masked | size,))
+    elif size < 65_536:
+        length = bytes((masked | 126,)) + struct.pack(">H", size)
+    else:
+        length = bytes((masked | 127,)) + struct.pack(">Q", size)
+    head = bytes(((0x80 if fin else 0) | bits | opcode,)) + length
+    if mask is None:
+        return head + payload
+    return head + mask + bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))
+
+
+def opened(path: str = "/mqtt") -> WebSocket:
+    websocket = WebSocket(path, ())
+    assert websocket.unwrap(request(f"GET {path} HTTP/1.1")) == b""
+    assert websocket.wrap(b"").startswith(b"HTTP/1.1 101 ")
+    return websocket
+
+
+def closing(code: int) -> bytes:
+    return frame(CLOSE, struct.pack(">H", code), mask=None)
+
+
+# --- the upgrade ----------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_is_the_one_of_rfc_6455_section_1_3_and_names_the_subprotocol() -> None:
+    websocket = WebSocket("/mqtt", ())
+    assert websocket.unwrap(request() + frame(BINARY, b"first")) == b"first"
+    assert websocket.wrap(b"") == (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"), [("mqttv3.1", b"mqttv3.1"), ("mqttv3.1, mqtt", b"mqtt"), ("chat, MQTT", b"MQTT")]
+)
+def test_the_subprotocol_is_mqtt_if_it_is_offered(offered: str, chosen: bytes) -> None:
+    websocket = WebSocket("/mqtt", ())
+    websocket.unwrap(request(sec_websocket_protocol=offered))
+    assert websocket.wrap(b"").endswith(b"Sec-WebSocket-Protocol: " + chosen + b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "why"),
+    [
+        (request("POST /mqtt HTTP/1.1"), 405, b"opened with GET"),
+        (request("GET /mqtt HTTP/1.0"), 400, b"HTTP/1.1"),
+        (request("GET /mqtt"), 400, b"no HTTP request"),
+        (request("GET /other HTTP/1.1"), 404, b"MQTT is at /mqtt"),
+        (request(upgrade=None), 426, b"send Upgrade: websocket"),
+        (request(connection="close"), 426, b"send Upgrade: websocket"),
+        (request(sec_websocket_version="8"), 426, b"version 13 only"),
+        (request(sec_websocket_key="short"), 400, b"16 bytes in base64"),
+        (request(sec_websocket_key="dGhlIHNhbXBsZSBub25j!Q=="), 400, b"16 bytes in base64"),
+        (request(sec_websocket_protocol=None), 400, b"must offer mqtt"),
+        (request(sec_websocket_protocol="chat"), 400, b"must offer mqtt"),
+        (b"GET /mqtt HTTP/1.1\r\nno colon\r\n\r\n", 400, b"without a name and a colon"),
+        (b"GET /" + b"x" * WS_HEAD_MAX_BYTES, 431, b"over 8192 bytes"),
+        (b"\x10\x0c\x00\x04MQTT", 400, b"this is a WebSocket listener"),
+    ],
+)
+def test_a_request_that_is_no_upgrade_to_mqtt_is_answered_with_what_is_wrong(
+    head: bytes, status: int, why: bytes
+) -> None:
+    websocket = WebSocket("/mqtt", ())
+    assert websocket.unwrap(head) == b""
+    assert websocket.fault is not None
+    answer = websocket.wrap(b"")
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"Connection: close\r\n" in answer
+    assert why in answer
+
+
+APP = ("https://app.example.com",)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "origin", "answer"),
+    [
+        (APP, "broker.example.com", "https://app.example.com", b"101"),
+        (APP, "broker.example.com", "https://APP.example.com", b"101"),
+        (APP, "broker.example.com", None, b"101"),
+        (APP, "broker.example.com", "https://evil.example.com", b"403"),
+        (APP, "broker.example.com", "http://app.example.com", b"403"),
+        (APP, "evil.example.com", "https://evil.example.com", b"403"),  # whose name leads here
+        (("*",), "broker.example.com", "https://evil.example.com", b"101"),
+        ((), "broker.example.com", None, b"101"),
+        ((), "broker.example.com", "https://evil.example.com", b"403"),
+        ((), "broker.example.com", "https://broker.example.com", b"101"),
+        ((), "Broker.example.com:443", "https://broker.example.com", b"101"),
+        ((), "broker.example.com", "http://broker.example.com:80", b"101"),
+        ((), "broker.example.com:8083", "http://broker.example.com:8083", b"101"),
+        ((), "broker.example.com:8083", "http://broker.example.com", b"403"),
+        ((), "[::1]:8083", "http://[::1]:8083", b"101"),
+        ((), "[::1]", "http://[::1]", b"101"),
+        ((), "broker.example.com", "null", b"403"),
+        ((), None, "http://", b"403"),
+        ((), "broker.example.com", "https://broker.example.com.evil.example", b"403"),
+    ],
+)
+def test_pages_of_other_origins_are_refused(
+    allowed: tuple[str, ...], host: str | None, origin: str | None, answer: bytes
+) -> None:
+    websocket = WebSocket("/mqtt", allowed)
+    websocket.unwrap(request(host=host, origin=origin))
+    assert websocket.wrap(b"")[9:12] == answer
+
+
+# --- frames ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=6), st.data())
+def test_payloads_come_out_in_order_however_frames_and_reads_are_cut(
+    payloads: list[bytes], data: st.DataObject
+) -> None:
+    stream = b"".join(
+        frame(
+            BINARY if number == 0 else CONTINUATION,
+            payload,
+            fin=number == len(payloads) - 1,
+            mask=data.draw(st.binary(min_size=4, max_size=4)),
+        )
+        + (frame(PING, b"?") if data.draw(st.booleans()) else b"")
+        for number, payload in enumerate(payloads)
+    )
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    websocket = opened()
+    got = b"".join(
+        websocket.unwrap(stream[start:end]) for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)
+    )
+    assert websocket.fault is None
+    assert got == b"".join(payloads)
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 300_000])
+def test_each_form_of_length_is_written_and_read(size: int) -> None:
+    payload = bytes(range(256)) * (size // 256 + 1)
+    payload = payload[:size]
+    assert opened().unwrap(frame(BINARY, payload)) == payload
+    if size:
+        assert opened().wrap(payload) == frame(BINARY, payload, mask=None)
+
+
+def test_a_frame_is_passed_on_before_it_is_whole() -> None:
+    websocket = opened()
+    whole = frame(BINARY, bytes(1_000_000), mask=b"abcd")
+    assert websocket.unwrap(whole[:1000]) == bytes(986)
+    assert websocket.unwrap(whole[1000:1003]) == bytes(3)
+
+
+def test_of_many_pings_the_last_is_answered() -> None:
+    websocket = opened()
+    assert websocket.unwrap(frame(PING, b"one") + frame(PONG, b"x") + frame(PING, b"two")) == b""
+    assert websocket.has_answer
+    assert websocket.wrap(b"data") == frame(PONG, b"two", mask=None) + frame(BINARY, b"data", mask=None)
+    assert websocket.wrap(b"") == b""
+
+
+def test_a_close_is_answered_and_what_came_before_it_counts() -> None:
+    websocket = opened()
+    assert websocket.unwrap(frame(BINARY, b"last") + frame(CLOSE, b"\x03\xe8") + frame(BINARY, b"late")) == b"last"
+    assert websocket.has_ended
+    assert websocket.wrap(b"") == closing(1000)
+    assert websocket.unwrap(frame(BINARY, b"later")) == b""
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (frame(TEXT, b"hello"), 1003),
+        (frame(BINARY, b"x", mask=None), 1002),
+        (frame(BINARY, b"x", bits=0x40), 1002),
+        (frame(3, b"x"), 1002),
+        (frame(11, b"x"), 1002),
+        (frame(CONTINUATION, b"x"), 1002),
+        (frame(BINARY, b"x", fin=False) + frame(BINARY, b"y"), 1002),
+        (frame(PING, b"x", fin=False), 1002),
+        (frame(PING, bytes(126)), 1002),
+        (b"\x82\xfe\x00\x05" + bytes(9), 1002),
+        (b"\x82\xff" + struct.pack(">Q", 65_535), 1002),
+        (b"\x82\xff" + struct.pack(">Q", 1 << 63), 1002),
+        (b"\x82\xff" + struct.pack(">Q", WS_FRAME_MAX_BYTES + 1), 1009),
+    ],
+)
+def test_a_violation_closes_with_its_code_and_nothing_more_is_read(data: bytes, code: int) -> None:
+    websocket = opened()
+    websocket.unwrap(data)
+    assert websocket.fault is not None
+    assert websocket.wrap(b"") == closing(code)
+    assert websocket.unwrap(frame(BINARY, b"more")) == b""
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        (Reason.SUCCESS, 1000),
+        (Reason.SERVER_SHUTTING_DOWN, 1001),
+        (Reason.MALFORMED_PACKET, 1002),
+        (Reason.BANNED, 1008),
+    ],
+)
+def test_our_own_end_is_said_once_behind_the_last_packet(reason: int, code: int) -> None:
+    websocket = opened()
+    websocket.farewell(reason)
+    assert websocket.wrap(b"bye") == frame(BINARY, b"bye", mask=None) + closing(code)
+    websocket.farewell(reason)
+    assert not websocket.has_answer
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    websocket = opened()
+    websocket.unwrap(data)
+    websocket.wrap(b"")
+    WebSocket("/mqtt", ()).unwrap(b"GET " + data)
