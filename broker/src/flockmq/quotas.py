@@ -1,7 +1,7 @@
 """What each user has in the cluster, and what one may have at most. Pure.
 
     sessions and subscriptions here ─▶ Usage, one for each user ─┐
-    what other nodes said (node/quota_notes.py) ─▶ `elsewhere` ──┴─▶ may it have one more?
+    what other nodes said (node/user_quotas.py) ─▶ `elsewhere` ──┴─▶ may it have one more?
 
 What always holds: a change costs the same however much its user has, and nothing is looked for; `Usage` has what is
 here exactly, `elsewhere` what others said a moment ago, of users who have at least a part of a quota there

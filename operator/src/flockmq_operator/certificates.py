@@ -40,7 +40,7 @@ REDIS_PODS_MAX = 5
 ROLES = ("core", "replicant")
 WITHOUT_ROLE = "tls"
 ROLE_URI = "urn:flockmq:role:"
-"""What a certificate says its node's role by; brokers look for it (`cluster/certificates.py` of theirs)."""
+"""What a certificate says its node's role by; brokers look for it (`membership/link_certificates.py` of theirs)."""
 
 Files = Mapping[str, bytes]
 
