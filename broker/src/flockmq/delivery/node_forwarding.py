@@ -1,4 +1,4 @@
-"""All messages between this node and the others: a PeerSink for each, and one Inbox for what comes.
+"""All messages between this node and the others: a NodeSender for each, and one NodeReceiver for what comes.
 
 Which link carries a peer's messages is decided here: any that is resumed; when it ends another, or the next to come.
 """

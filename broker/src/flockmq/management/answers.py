@@ -35,7 +35,7 @@ def about(request: web.Request, what: str) -> None:
 
 
 async def body_of(request: web.Request, kind: type[T]) -> T:
-    """Raises Refused."""
+    """Raises RequestRefused."""
     try:
         async with asyncio.timeout(MANAGEMENT_REQUEST_MAX_S):
             raw = await request.clone(client_max_size=AUTH_REQUEST_MAX_BYTES).read()
@@ -54,7 +54,7 @@ class _Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def client_id_said(request: web.Request) -> str:
-    """One that may be too long for a path. Raises Refused."""
+    """One that may be too long for a path. Raises RequestRefused."""
     client_id = (await body_of(request, _Said)).clientid
     about(request, client_id)
     return client_id
@@ -65,7 +65,7 @@ def shown(json: bytes) -> web.Response:
 
 
 def limit_of(request: web.Request) -> int:
-    """Raises Refused."""
+    """Raises RequestRefused."""
     text = request.query.get("limit", str(PAGE_DEFAULT))
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= AUTH_PAGE_MAX:
         raise RequestRefused(400, f"limit: {text!r} must be a number from 1 to {AUTH_PAGE_MAX}")
@@ -73,7 +73,7 @@ def limit_of(request: web.Request) -> int:
 
 
 def check_place(after: str | None) -> None:
-    """Of a list of the whole cluster. Raises Refused."""
+    """Of a list of the whole cluster. Raises RequestRefused."""
     try:
         bytes.fromhex(after or "")
     except ValueError:
@@ -81,7 +81,7 @@ def check_place(after: str | None) -> None:
 
 
 def check_query(request: web.Request, *known: str) -> None:
-    """What is misspelt would widen what is asked for. Raises Refused."""
+    """What is misspelt would widen what is asked for. Raises RequestRefused."""
     for name in request.query:
         if name not in known:
             raise RequestRefused(400, f"{name}: is no parameter of {request.path}; known are {', '.join(known)}")

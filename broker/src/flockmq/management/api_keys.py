@@ -129,7 +129,7 @@ class Keys:
         return [ShownKey(**_fields(key)) for _, key in rows]
 
     async def make(self, new: NewKey, by: str) -> MadeKey:
-        """Raises Refused, Invalid, and what the log raises."""
+        """Raises RequestRefused, Invalid, and what the log raises."""
         self._check_version()
         if new.name == CONFIGURED:
             raise Invalid("name", f"{CONFIGURED} is how the configured key is called; take another")
@@ -144,7 +144,7 @@ class Keys:
         return MadeKey(**_fields(key), key=drawn)
 
     async def remove(self, name: str) -> None:
-        """Raises Refused, Missing, and what the log raises."""
+        """Raises RequestRefused, Missing, and what the log raises."""
         self._check_version()
         hashes = [hashed for hashed, key in self._rlog.tables.api_keys.items() if key.name == name]
         if not hashes:

@@ -3,7 +3,7 @@
     cluster = Cluster(settings, turn, redis)       the callbacks are plain attributes, set before `start`
     rlog = Rlog(cluster.incarnation, redis, port=cluster.core_port, ballot=cluster.ballot, …)
     cluster.watch(rlog)                            tables → members, slots; a core serves its log from here on
-    homes = Homes(cluster, clients)
+    homes = SessionRpcServer(cluster, clients)
     await cluster.start()                          listens, dials
     await rlog.start()
     await cluster.join()                           writes this node's row; a core runs for leader from here on

@@ -9,8 +9,8 @@ While the key is replaced a listener takes either of two, and answers by the one
 
 The MAC covers both greetings byte for byte: both nonces, incarnations and roles, the protocol's version. A proof can't
 be replayed (fresh nonces), nor reflected (the side's label). The dialer proves first, so a stranger who dials learns
-nothing that is made with the key. The listener says Refused, in plain, when it won't go on: a hint for the other
-side's log, believed for nothing else. The frames after the handshake are not encrypted or signed: the key keeps
+nothing that is made with the key. The listener says HandshakeRefused, in plain, when it won't go on: a hint for the
+other side's log, believed for nothing else. The frames after the handshake are not encrypted or signed: the key keeps
 strangers from joining; who can rewrite packets on the path needs TLS or a network policy against them.
 
 A greeting says which versions of the cluster protocol its sender takes: from the cluster's own (cluster_version.py), as

@@ -29,7 +29,7 @@ class EndSubscription(Protocol):
 
 
 class Revocation:
-    """What `Standing` asks of the node."""
+    """What `StandingSubscriptions` asks of the node."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Core:
-    """`replica` is this node's own; snapshots live on `disk`. `on_lost`: see Settler."""
+    """`replica` is this node's own; snapshots live on `disk`. `on_lost`: see Election."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Core:
         return await self.voter.report(shard, generation)
 
     def has_begun(self, shard: str) -> bool:
-        """See Settler."""
+        """See Election."""
         return self._settler.has_begun(shard)
 
     def sending(self) -> dict[str, StreamId]:

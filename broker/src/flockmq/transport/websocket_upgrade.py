@@ -39,7 +39,7 @@ class UpgradeRefused(Exception):
 
 
 def accept(head: bytes, path: str, allowed_origins: tuple[str, ...]) -> bytes:
-    """The answer 101 to a request's head, without its last empty line. Raises Refused."""
+    """The answer 101 to a request's head, without its last empty line. Raises UpgradeRefused."""
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/"):
