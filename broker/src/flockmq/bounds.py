@@ -378,6 +378,8 @@ FAST_SHAPE_FILTERS: Final = 64
 SHAPE_MOVES: Final = 16
 """Filters that go into the tree with each new one, from a shape that others outgrew."""
 MATCH_CACHE_MAX_TOPICS: Final = 65_536
+MATCH_CACHE_ADMITS_EVERY: Final = 16
+"""Once full, the cache remembers one new topic of so many: more topics in turn than fit don't push one another out."""
 MATCH_CACHE_MAX_TOPIC_BYTES: Final = 512
 """Longer topics are matched each time."""
 MATCH_CACHE_MAX_TARGETS: Final = 4 * 1024 * 1024

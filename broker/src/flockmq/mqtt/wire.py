@@ -105,7 +105,7 @@ def check_text(text: bytes, what: str) -> None:
         text.decode()
     except UnicodeDecodeError as error:
         raise malformed(f"{what} isn't well-formed UTF-8 at byte {error.start}", "MQTT-1.5.4-1") from None
-    if b"\0" in text:
+    if text.find(b"\0") >= 0:
         raise malformed(f"{what} holds U+0000", "MQTT-1.5.4-2")
 
 

@@ -281,7 +281,7 @@ class FilterIndex:
 
 
 def has_wildcard(topic_filter: bytes) -> bool:
-    return b"+" in topic_filter or b"#" in topic_filter
+    return topic_filter.find(b"+") >= 0 or topic_filter.find(b"#") >= 0
 
 
 def shape_of(topic_filter: bytes) -> bytes:

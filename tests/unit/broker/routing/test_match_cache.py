@@ -101,6 +101,30 @@ def test_when_full_the_oldest_eighth_goes() -> None:
     assert list(cache.entries) == names[11:]
 
 
+def test_topics_that_all_come_in_turn_do_not_push_one_another_out() -> None:
+    """More of them than fit: most of what fits is found, round after round."""
+    cache = MatchCache(max_topics=800)
+    names = [b"t/%d" % n for n in range(1000)]
+    for _ in range(10):
+        found = 0
+        for name in names:
+            if name in cache.entries:
+                found += 1
+            else:
+                cache.put(name, name)
+    assert found > 600
+
+
+def test_after_a_change_above_all_topics_all_are_admitted_again() -> None:
+    cache = MatchCache(max_topics=80)
+    for number in range(100):
+        cache.put(b"t/%d" % number, number)
+    cache.filter_changed(b"#")
+    for number in range(50):
+        cache.put(b"u/%d" % number, number)
+    assert len(cache) == 50
+
+
 def test_a_topic_that_is_put_again_is_replaced_and_takes_no_room() -> None:
     cache = MatchCache(max_topics=2)
     for result in range(9):
