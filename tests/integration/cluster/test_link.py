@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from flockmq import bounds
+from flockmq.delivery.frames import FORWARD, forward_header
 from flockmq.membership import frames
 from flockmq.membership.cluster_version import ClusterVersion
 from flockmq.membership.handshake import Identity
-from flockmq.membership.link import Link, LinkLost, Refusal
+from flockmq.membership.link import Link, LinkHandlers
 from flockmq.membership.link_certificates import LinkCertificates
 from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.mesh import Address, Mesh
 
 from .authority import Authority
@@ -33,12 +35,18 @@ class End:
         keys: LinkKeys | None = None,
     ) -> None:
         self.incarnation = f"{name}@0123456789abcdef"
+        self.handlers = LinkHandlers()
         self.mesh = Mesh(
             self, Identity(self.incarnation, role), keys or LinkKeys(KEY), ClusterVersion(), seeds, certificates
         )
         self.arrived: list[str] = []
         self.produced = 0
         self.hold = asyncio.Event()
+        self.handlers.frames[FORWARD] = lambda link, body: self.arrived.append("data")
+        self.handlers.frames[frames.TUNNEL] = lambda link, body: self.arrived.append(f"tunnel {body[3]}")
+        self.handlers.notes["urgent"] = lambda who, body: self.arrived.append("note urgent")
+        self.handlers.requests.update(echo=self.echo, hang=self.hang)
+        self.handlers.streams.update(count=self.count, broken=self.broken)
 
     def link_up(self, link: Link) -> None:
         self.mesh.add(link)
@@ -46,40 +54,24 @@ class End:
     def link_down(self, link: Link, reason: str) -> None:
         self.mesh.remove(link)
 
-    def link_heartbeat(self, link: Link, status: frames.Status) -> None: ...
-    def link_resume(self, link: Link, accepted: int) -> None: ...
-    def link_accepted(self, link: Link, number: int) -> None: ...
     def link_goodbye(self, link: Link) -> None:
         self.arrived.append("goodbye")
 
-    def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None: ...
+    async def echo(self, peer: Identity, body: bytes) -> bytes:
+        return body
 
-    def link_tunnel(
-        self, link: Link, message: frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose
-    ) -> None: ...
+    async def hang(self, peer: Identity, body: bytes) -> bytes:
+        await self.hold.wait()
+        return b""
 
-    def link_tunnelled(self, link: Link, tunnel_id: int, chunk: bytes) -> None:
-        self.arrived.append(f"tunnel {tunnel_id}")
-
-    def link_note(self, link: Link, method: str, body: bytes) -> None:
-        self.arrived.append(f"note {method}")
-
-    def link_forward(self, link: Link, version: int, chunk: bytes) -> None:
-        self.arrived.append("data")
-
-    async def link_request(self, link: Link, method: str, body: bytes) -> bytes:
-        if method == "echo":
-            return body
-        if method == "hang":
-            await self.hold.wait()
-        raise Refusal("never", f"no {method} here")
-
-    async def link_stream(self, link: Link, method: str, body: bytes) -> AsyncGenerator[bytes, None]:
+    async def count(self, body: bytes) -> AsyncGenerator[bytes, None]:
         for n in range(int(body)):
             self.produced += 1
             yield b"%d" % n
-        if method == "broken":
-            raise Refusal("broken", "it ends badly")
+
+    async def broken(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        yield body
+        raise Refusal("broken", "it ends badly")
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -100,9 +92,9 @@ async def test_requests_are_answered_each_with_its_own(ends: tuple[End, End, Lin
     _, _, link = ends
     answers = await asyncio.gather(*(link.request("echo", b"%d" % n) for n in range(500)))
     assert answers == [b"%d" % n for n in range(500)]
-    with pytest.raises(Refusal, match="no such here") as refused:
+    with pytest.raises(Refusal, match="doesn't serve such") as refused:
         await link.request("such", b"")
-    assert refused.value.code == "never"
+    assert refused.value.code == "unavailable"
 
 
 async def test_a_request_whose_link_is_lost_says_so_and_the_dialer_comes_back(ends: tuple[End, End, Link]) -> None:
@@ -132,7 +124,7 @@ async def test_a_stream_may_break_or_be_left(ends: tuple[End, End, Link]) -> Non
     stream = link.stream("count", b"1000")
     await anext(stream)
     await stream.aclose()
-    await until(lambda: not listener.mesh.links()[0]._senders)
+    await until(lambda: not listener.mesh.links()[0]._requests._senders)
     assert listener.produced < 1000
 
 
@@ -143,7 +135,7 @@ async def test_control_overtakes_data_that_waits_for_a_slow_reader(ends: tuple[E
     transport.pause_reading()
     chunk = bytes(bounds.LINK_FORWARD_FRAME_BYTES)
     for _ in range(256):
-        link.send_data([frames.forward_header(5, len(chunk)), chunk], len(chunk))
+        link.send_data([forward_header(5, len(chunk)), chunk], len(chunk))
     await until(lambda: link._paused)
     assert link.data_bytes > 128 * len(chunk)
     link.note("urgent", b"")
@@ -162,7 +154,7 @@ async def test_what_waits_arrives_before_the_goodbye_though_the_peer_has_more_to
     assert transport is not None
     transport.pause_reading()
     chunk = bytes(bounds.LINK_FORWARD_FRAME_BYTES)
-    frame = [frames.forward_header(5, len(chunk)), chunk]
+    frame = [forward_header(5, len(chunk)), chunk]
     for _ in range(64):
         link.send_data(frame[:], len(chunk))
     await until(lambda: link._paused)
@@ -203,7 +195,7 @@ async def test_tunnels_and_messages_take_turns(ends: tuple[End, End, Link]) -> N
     _, listener, link = ends
     chunk = bytes(bounds.LINK_FORWARD_FRAME_BYTES)
     for _ in range(64):
-        link.send_data([frames.forward_header(5, len(chunk)), chunk], len(chunk))
+        link.send_data([forward_header(5, len(chunk)), chunk], len(chunk))
     for tunnel_id in range(32):
         link.send_tunnelled([frames.tunnel_header(tunnel_id, len(chunk)), chunk], len(chunk))
     await until(lambda: len(listener.arrived) == 96)

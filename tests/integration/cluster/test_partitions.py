@@ -92,20 +92,20 @@ async def test_a_core_that_is_cut_off_from_the_others_yields_and_comes_back(
     alone.cluster.on_purged = lambda: purged.append(alone.incarnation)
     for other in others:
         cut(alone, other)
-    await until(lambda: alone.cluster.is_fenced)
+    await until(lambda: alone.cluster.fencing.is_fenced)
     await until(lambda: purged == [alone.incarnation])  # it reads of it in Redis, which it reaches
     assert not alone.cluster.is_leader
     assert any(core.cluster.is_leader for core in others)
     for core in others:
         await until(lambda core=core: set(core.cluster.slots.values()) == {other.incarnation for other in others})  # type: ignore[misc]
-        assert not core.cluster.is_fenced
+        assert not core.cluster.fencing.is_fenced
     back = asyncio.ensure_future(comes_back(alone))
     await until(lambda: alone.incarnation != purged[0])
     assert alone.incarnation not in others[0].cluster.nodes_table  # it waits until the path is whole
     monkeypatch.undo()
     await back
     await nodes.settled()
-    await until(lambda: not any(core.cluster.is_fenced for core in cores))
+    await until(lambda: not any(core.cluster.fencing.is_fenced for core in cores))
 
 
 async def test_of_two_cores_that_are_cut_off_from_each_other_the_holder_of_the_lease_goes_on(
@@ -137,7 +137,7 @@ async def test_two_nodes_that_cannot_reach_each_other_talk_through_a_core_until_
     one, other = await nodes.start("one", role), await nodes.start("other", role)
     await nodes.settled()
     cut(one, other)
-    peer = one.cluster.peer(other.incarnation)
+    peer = one.delivery.nodes.peer(other.incarnation)
     assert peer is not None
     accepted: list[bool] = []
     assert peer.put_acknowledged(5, b"in between;", lambda: accepted.append(True))

@@ -51,7 +51,7 @@ def tunnel_of(one: Node, other: Node) -> Link:
 
 async def stalled(sender: Node, receiver: Node) -> tuple[NodeSender, list[asyncio.Transport]]:
     """One's messages for the other, who got the first of them, and reads nothing more on what it is reached by."""
-    peer = sender.cluster.peer(receiver.incarnation)
+    peer = sender.delivery.nodes.peer(receiver.incarnation)
     assert peer is not None
     peer.put_run(5, b"first")
     sender.flush()
@@ -67,7 +67,7 @@ async def test_replicants_exchange_messages_and_never_dial_one_another(
 ) -> None:
     accepted: list[int] = []
     for sender, receiver in (edges, edges[::-1]):
-        peer = sender.cluster.peer(receiver.incarnation)
+        peer = sender.delivery.nodes.peer(receiver.incarnation)
         assert peer is not None
         for n in range(100):
             peer.put_run(5, b"<%02d>" % n)
@@ -90,7 +90,7 @@ async def test_a_relaying_core_that_is_killed_loses_doubles_and_reorders_no_ackn
     nodes: Nodes, edges: tuple[Node, Node]
 ) -> None:
     sender, receiver = edges
-    peer = sender.cluster.peer(receiver.incarnation)
+    peer = sender.delivery.nodes.peer(receiver.incarnation)
     assert peer is not None
     accepted: list[int] = []
     relays: set[str] = set()
@@ -119,7 +119,7 @@ async def test_what_the_far_node_does_not_read_waits_at_the_publishers_node(
     sender, receiver = edges
     peer, readers = await stalled(sender, receiver)
     drained = asyncio.Event()
-    sender.cluster.on_drained = lambda _: drained.set()
+    peer.on_drained = lambda _: drained.set()
     chunk = bytes(256 * 1024)
     for n in range(100):
         assert peer.put_acknowledged(5, b"%06d" % n + chunk, lambda: None)
@@ -162,7 +162,7 @@ async def test_tunnels_that_carry_nothing_any_more_are_closed(
     cores: list[Node], edges: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sender, receiver = edges
-    peer = sender.cluster.peer(receiver.incarnation)
+    peer = sender.delivery.nodes.peer(receiver.incarnation)
     assert peer is not None
     monkeypatch.setattr(bounds, "PEER_IDLE_S", 0.5)
     peer.put_run(5, b"one")

@@ -1,7 +1,7 @@
 """A bug that is put into nodes on purpose, and how it is declared: one function of the broker does something wrong.
 
-    @seeded(judge.LOST, "base", Cluster._forwarded)
-    def drop(right, cluster, incarnation, version, chunk):
+    @seeded(judge.LOST, "base", NodeForwarding._deliver)
+    def drop(right, forwarding, incarnation, version, chunk):
         \"""What it does wrong, for the table.\"""
 
 `wrong` gets what it stands in for, and then what that is called with. What always holds: a bug is in every node of the

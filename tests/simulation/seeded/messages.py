@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
+from flockmq.delivery.node_forwarding import NodeForwarding
 from flockmq.durable.session_record import MESSAGE, SUBSCRIPTION, message_parts, message_value
 from flockmq.durable.session_store import SessionStore
-from flockmq.membership.cluster import Cluster
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.packets import NO_LOCAL
 from flockmq.protocol.subscribe import place
@@ -21,14 +21,14 @@ _runs: Final = itertools.count(1)
 _held: Final[list[tuple[Any, ...]]] = []
 
 
-@seeded(judge.LOST, "base", Cluster._forwarded)
+@seeded(judge.LOST, "base", NodeForwarding._deliver)
 def drop(right: Function, *run: Any) -> None:
     """Of what another node forwarded, and was accepted, some isn't delivered."""
     if next(_runs) % EVERY:
         right(*run)
 
 
-@seeded(judge.REPEATED, "base", Cluster._forwarded)
+@seeded(judge.REPEATED, "base", NodeForwarding._deliver)
 def duplicate(right: Function, *run: Any) -> None:
     """Some is delivered twice."""
     right(*run)
@@ -36,7 +36,7 @@ def duplicate(right: Function, *run: Any) -> None:
         right(*run)
 
 
-@seeded(judge.REORDERED, "base", Cluster._forwarded)
+@seeded(judge.REORDERED, "base", NodeForwarding._deliver)
 def reorder(right: Function, *run: Any) -> None:
     """Some is delivered behind what comes after it."""
     number = next(_runs)

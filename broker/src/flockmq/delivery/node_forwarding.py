@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from flockmq import bounds
+from flockmq.delivery import frames
+from flockmq.delivery.latest_links import LatestLinks
 from flockmq.delivery.node_sender import NodeReceiver, NodeSender
-from flockmq.membership import frames
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.frames import Accepted, Resume
 from flockmq.membership.link import Link
-from flockmq.membership.mesh import Mesh
 from flockmq.routing.message_id import process_of
 from flockmq.routing.shared_delivery import SHARED
 from flockmq.routing.sink import Sink
@@ -30,31 +32,20 @@ class _HeldRun(NamedTuple):
 
 
 class NodeForwarding:
-    """`deliver(incarnation, MQTT version, run)` takes what comes; `drained(peer)` is told who flows again;
-    `returned` takes the shared deliveries that a purged node never accepted: (MQTT version, chunk) each. While
-    `may_be_purged` says that this node is such a one, they wait here, and aren't accepted: their sender may have given
-    them to others.
+    """One per node; the callbacks are set before the cluster starts. While this node may be purged the shared
+    deliveries that come wait here, and aren't accepted: their sender may have given them to others.
     """
 
-    def __init__(
-        self,
-        turn: list[Sink],
-        mesh: Mesh,
-        link_wanted: Callable[[str], None],
-        deliver: Callable[[str, int, bytes], None],
-        drained: Callable[[NodeSender], None],
-        returned: Callable[[list[tuple[int, bytes]]], None],
-        is_fenced: Callable[[], bool],
-        may_be_purged: Callable[[], bool],
-    ) -> None:
+    def __init__(self, turn: list[Sink], cluster: Cluster) -> None:
+        self.on_came: Callable[[str, int, bytes], None] = _ignore
+        """(incarnation, MQTT version, run of PUBLISH packets) from another node."""
+        self.on_drained: Callable[[NodeSender], None] = _ignore
+        """A peer that was congested flows again."""
+        self.on_returned: Callable[[list[tuple[int, bytes]]], None] = _ignore
+        """(MQTT version, chunk) of each batch of shared deliveries that a purged node never accepted."""
+        self.latest = LatestLinks()
         self._turn = turn
-        self._mesh = mesh
-        self._link_wanted = link_wanted
-        self._deliver_to = deliver
-        self._drained = drained
-        self._returned = returned
-        self._is_fenced = is_fenced
-        self._may_be_purged = may_be_purged
+        self._cluster = cluster
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, NodeSender] = {}
         self._former: dict[str, NodeSender] = {}
@@ -62,10 +53,28 @@ class NodeForwarding:
         self._held: dict[str, list[_HeldRun]] = {}
         """By process, shared deliveries that wait for `look`: of each no more than it keeps until they are accepted."""
         self._accepting: dict[Link, int] = {}
+        cluster.handlers.frames[frames.FORWARD] = self._run_came
+        cluster.handlers.frames[frames.NUMBERED] = self._batch_came
+        cluster.handlers.controls[Resume] = self._resume
+        cluster.handlers.controls[Accepted] = self._accepted
+        cluster.on_link_up.append(self._greet)
+        cluster.on_link_down.append(self.link_down)
+        cluster.on_node_joined.append(self.joined)
+        cluster.on_node_gone.append(self.purge)
+        cluster.on_renamed.append(self.begin_anew)
+        cluster.on_look.append(self.look)
+        cluster.beats.is_idle = self._is_idle
 
     # --- outgoing ---------------------------------------------------------------------------------------------------
 
-    def peer(self, incarnation: str) -> NodeSender:
+    def peer(self, incarnation: str) -> NodeSender | None:
+        """Where messages for that node are put; None when it isn't a member."""
+        if incarnation not in self._cluster.nodes_table or incarnation == self._cluster.incarnation:
+            return None
+        return self.sender(incarnation)
+
+    def sender(self, incarnation: str) -> NodeSender:
+        """Its, whether it is a member or not."""
         peer = self._peers.get(incarnation)
         if peer is None:
             if incarnation in self._former:
@@ -78,35 +87,36 @@ class NodeForwarding:
         return peer
 
     def _made(self, incarnation: str) -> NodeSender:
-        peer = NodeSender(self._turn, incarnation, self._link_wanted, self._is_fenced)
-        peer.on_drained = self._drained
-        peer.on_returned = self._returned
+        peer = NodeSender(self._turn, incarnation, self._cluster.want_link, lambda: self._cluster.fencing.is_fenced)
+        peer.on_drained = self.on_drained
+        peer.on_returned = self.on_returned
         return peer
 
     def joined(self, incarnation: str) -> None:
         """Routes that stayed while its row was away lead to the peer that it had."""
         if incarnation in self._former:
-            self.peer(incarnation)
+            self.sender(incarnation)
 
-    def resume(self, link: Link, accepted: int) -> None:
+    def _resume(self, link: Link, resume: Resume) -> None:
         """The other side of a new link said what it accepted."""
         link.resumed = True
         peer = self._peers.get(link.peer.incarnation)
         if peer is not None and peer.link is None:
-            self._use(peer, link, accepted)
+            self._use(peer, link, resume.accepted)
 
-    def accepted(self, link: Link, number: int) -> None:
+    def _accepted(self, link: Link, accepted: Accepted) -> None:
         if (peer := self._peers.get(link.peer.incarnation)) is not None:
-            peer.accepted(number)
+            peer.accepted(accepted.number)
 
     def link_down(self, link: Link) -> None:
+        self.latest.link_down(link)
         self._accepting.pop(link, None)
         peer = self._peers.get(link.peer.incarnation)
         if peer is not None and peer.link is link:
             peer.disconnected()
             self._use_spare_link(peer)
             if peer.link is None and peer.resend_messages:  # whoever made that link may want none any more
-                self._link_wanted(peer.incarnation)
+                self._cluster.want_link(peer.incarnation)
 
     def purge(self, incarnation: str) -> None:
         """The node is gone: nobody waits for it. Its row may be back without its having been away: this node may have
@@ -137,12 +147,13 @@ class NodeForwarding:
         """QoS 0 messages that found no room on their way to nodes that are members now."""
         return sum(peer.dropped for peer in self._peers.values())
 
-    def is_idle(self, incarnation: str, now: float) -> bool:
+    def _is_idle(self, incarnation: str, now: float) -> bool:
         peer = self._peers.get(incarnation)
         return peer is None or peer.idle(now)
 
     def _use_spare_link(self, peer: NodeSender) -> None:
-        spare = next((link for link in self._mesh.links_of(peer.incarnation) if link.resumed and link.is_open), None)
+        links = self._cluster.mesh.links_of(peer.incarnation)
+        spare = next((link for link in links if link.resumed and link.is_open), None)
         if spare is not None:
             self._use(peer, spare, 0)
 
@@ -152,18 +163,22 @@ class NodeForwarding:
 
     # --- incoming ---------------------------------------------------------------------------------------------------
 
+    def _greet(self, link: Link) -> None:
+        """First on every link: no message goes before the other side has heard it."""
+        link.control(Resume(self.last_accepted(link.peer.incarnation)))
+
     def last_accepted(self, incarnation: str) -> int:
         held = self._held.get(process_of(incarnation))
         return held[0].number - 1 if held else self._inbox.accepted(incarnation)
 
-    def begin_anew(self) -> None:
+    def begin_anew(self, me: str) -> None:
         """This node is another incarnation. What others haven't accepted stays, with its numbers."""
         self._inbox.begin_anew()
         self._held.clear()
 
     def look(self) -> None:
         """Now and then: give out what waited, if this node is a member still."""
-        if not self._held or self._may_be_purged():
+        if not self._held or self._cluster.fencing.may_be_purged:
             return
         held, self._held = self._held, {}
         for batches in held.values():
@@ -172,9 +187,17 @@ class NodeForwarding:
             if batches[-1].link.is_open:  # else the next link says it
                 self._accept_soon(batches[-1].link)
 
-    def take_run(self, link: Link, version: int, chunk: bytes) -> None:
+    def _run_came(self, link: Link, body: bytes) -> None:
+        version, chunk = frames.parse_forward(body)
+        if self.latest.is_late(link, len(chunk)):
+            return
         link.used_at = link.heard_at
         self._deliver(link.peer.incarnation, version, chunk)
+
+    def _batch_came(self, link: Link, body: bytes) -> None:
+        number, version, chunk = frames.parse_numbered(body)
+        if not self.latest.is_late(link, len(chunk)):
+            self.take_batch(link, number, version, chunk)
 
     def take_batch(self, link: Link, number: int, version: int, chunk: bytes) -> None:
         """Delivered once, accepted always: one answer a turn."""
@@ -186,7 +209,7 @@ class NodeForwarding:
             link.close(str(error))
             return
         process = process_of(incarnation)
-        if new and version & SHARED and (process in self._held or self._may_be_purged()):
+        if new and version & SHARED and (process in self._held or self._cluster.fencing.may_be_purged):
             self._held.setdefault(process, []).append(_HeldRun(link, number, version, chunk))
         elif new:
             self._deliver(incarnation, version, chunk)
@@ -200,11 +223,15 @@ class NodeForwarding:
     def _send_accepted(self) -> None:
         accepting, self._accepting = self._accepting, {}
         for link, number in accepting.items():
-            link.control(frames.Accepted(number))
+            link.control(Accepted(number))
 
     def _deliver(self, incarnation: str, version: int, chunk: bytes) -> None:
         """A run that the engine chokes on would come again and again if it weren't accepted: it is lost, and logged."""
         try:
-            self._deliver_to(incarnation, version, chunk)
+            self.on_came(incarnation, version, chunk)
         except Exception:
             log.exception("messages of %d bytes from %s could not be delivered", len(chunk), incarnation)
+
+
+def _ignore(*_: object) -> None:
+    """Nobody asked to be told."""

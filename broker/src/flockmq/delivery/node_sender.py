@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from flockmq import bounds
-from flockmq.membership.frames import forward_header, numbered_header
+from flockmq.delivery.frames import forward_header, numbered_header
 from flockmq.routing.message_id import process_of
 from flockmq.routing.shared_delivery import SHARED
 from flockmq.routing.sink import CONGESTED, FLOWING, NodeTarget, Sink

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
 from flockmq import bounds
+from flockmq.delivery import frames
 from flockmq.delivery.batch_queue import Carrier
+from flockmq.delivery.latest_links import LatestLinks
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_sender import SlotSender
-from flockmq.membership import frames
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.frames import Taken
 from flockmq.membership.link import Link
-from flockmq.membership.mesh import Mesh
 from flockmq.membership.slot_table import SlotTable
 from flockmq.routing.sink import Sink
 
@@ -74,26 +76,27 @@ class _Here:
 class SlotLinks:
     """One per node. `lanes` is what the router is given; a core sets `receiver` before it owns slots."""
 
-    def __init__(
-        self,
-        turn: list[Sink],
-        me: str,
-        mesh: Mesh,
-        slots: Mapping[int, str],
-        epoch: Callable[[], int],
-        addresses: Callable[[], bool],
-    ) -> None:
-        """`addresses`: every node understands letters that say for which slots they are."""
+    def __init__(self, turn: list[Sink], cluster: Cluster) -> None:
         self.receiver: ReceiverPort | None = None
         self.on_drained: Callable[[Sink], None] = _ignore
         """A lane that was congested flows again."""
-        self._me = me
-        self._mesh = mesh
-        self._addresses = addresses
+        self.latest = LatestLinks()
+        self._me = cluster.incarnation
+        self._cluster = cluster
+        self._addresses = cluster.version.gate(2)
+        """Whether every node understands messages that say for which slots they are."""
         self._loop = asyncio.get_running_loop()
-        self.view = SlotTable(slots, epoch, self._loop.call_soon, self._look)
-        self.lanes = SlotSender(turn, me, self._find_carrier, self._drained, self._watch, self._loop.time)
+        self.view = SlotTable(cluster.slots, cluster.epoch, self._loop.call_soon, self._look)
+        self.lanes = SlotSender(turn, self._me, self._find_carrier, self._drained, self._watch, self._loop.time)
         self._timer: asyncio.TimerHandle | None = None
+        cluster.handlers.frames[frames.COURIER] = self._letters_came
+        cluster.handlers.frames[frames.ADDRESSED] = self._addressed_came
+        cluster.handlers.controls[Taken] = self._taken
+        cluster.on_link_up.append(self.link_up)
+        cluster.on_link_down.append(self.link_down)
+        cluster.on_slot.append(self.view.noted)
+        cluster.on_node_gone.append(self.node_gone)
+        cluster.on_renamed.append(self.rename)
 
     def rename(self, me: str) -> None:
         """This node is another incarnation, and the same source: what isn't accepted keeps its numbers. What is for
@@ -116,11 +119,12 @@ class SlotLinks:
         if self.lanes.carrier_of(core) is None:
             self.lanes.linked(core, _OnLink(link, self._addresses))
 
-    def link_down(self, link: Link, is_member: bool) -> None:
-        """`is_member` False: the node was purged, and sends no more, or isn't one yet, and with its next link sends
-        again what wasn't accepted. With another link that is up it doesn't."""
-        core = link.peer.incarnation
-        if not is_member and self.receiver is not None and self._mesh.link_of(core) is None:
+    def link_down(self, link: Link) -> None:
+        """A node that is no member was purged, and sends no more, or isn't one yet, and with its next link sends again
+        what wasn't accepted. With another link that is up it doesn't."""
+        self.latest.link_down(link)
+        core, is_member = link.peer.incarnation, link.peer.incarnation in self._cluster.nodes_table
+        if not is_member and self.receiver is not None and self._cluster.mesh.link_of(core) is None:
             self.receiver.node_gone(core)
         carrier = self.lanes.carrier_of(core)
         if not isinstance(carrier, _OnLink) or carrier.link is not link:
@@ -134,8 +138,16 @@ class SlotLinks:
         if self.receiver is not None:
             self.receiver.node_gone(incarnation)
 
-    def came(self, link: Link, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
+    def _letters_came(self, link: Link, body: bytes) -> None:
+        self._came(link, *frames.parse_courier(body), len(body))
+
+    def _addressed_came(self, link: Link, body: bytes) -> None:
+        self._came(link, *frames.parse_addressed(body), len(body))
+
+    def _came(self, link: Link, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
         """A batch, or runs, from another node's courier."""
+        if self.latest.is_late(link, size_bytes):
+            return
         receiver, sender = self.receiver, link.peer.incarnation
         if receiver is None:
             log.error("%s sent messages for sessions to this node, which runs none", sender)
@@ -146,9 +158,9 @@ class SlotLinks:
         receiver.came(sender, partial(_answer, link), number, epoch, letters, size_bytes)
         self._watch()
 
-    def taken(self, link: Link, number: int, view: int, stuck: dict[int, int]) -> None:
+    def _taken(self, link: Link, taken: Taken) -> None:
         """Another node's intake accepts."""
-        self._accepted(link.peer.incarnation, number, view, stuck)
+        self._accepted(link.peer.incarnation, taken.number, taken.view, dict(taken.stuck))
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -161,7 +173,7 @@ class SlotLinks:
     def _find_carrier(self, core: str) -> Carrier | None:
         if core == self._me:
             return _Here(self._take_here)
-        link = self._mesh.link_of(core)
+        link = self._cluster.mesh.link_of(core)
         return None if link is None else _OnLink(link, self._addresses)
 
     def _take_here(self, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
@@ -194,7 +206,7 @@ class SlotLinks:
 
 
 def _answer(link: Link, number: int, view: int, stuck: dict[int, int]) -> None:
-    link.control(frames.Taken(number, view, tuple(stuck.items())))
+    link.control(Taken(number, view, tuple(stuck.items())))
 
 
 def _ignore(lane: Sink) -> None:

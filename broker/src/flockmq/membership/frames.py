@@ -2,67 +2,34 @@
 
     frame   = length (u32, of the body) · kind (u8) · body
     CONTROL   body = one msgpack array `[tag, …]`, see `Control`
-    FORWARD   body = MQTT version (u8) · a run of whole PUBLISH packets
-    NUMBERED  body = number (u64) · MQTT version (u8) · a run of whole PUBLISH packets
-              (with 0x80 added to the version: shared deliveries, `routing.shared_delivery`)
     ITEM      body = stream id (u32) · one item of a stream
-    DELIVERY  body = packets for clients of sessions that run on the sender, `session_rpc.messages.deliveries`
-    COURIER   body = number (u64; 0: runs of QoS 0) · epoch (u64) · letters for sessions that run on the receiver, each
-              source (8 bytes) · number (u64) · bytes of the publisher (u16) · MQTT version (u8) · bytes of the packet
-              (u32) · publisher · packet
-    ADDRESSED the same, where each letter says for which slots it is; not for runs of QoS 0. body = number (u64) ·
-              epoch (u64) · bytes of the addresses (u32) · addresses · letters; an address is the number of slots (u16)
-              · each (u16), or, of more than 64, 0xFFFF · a bit for each slot (128 bytes, the lowest first)
     GREETING  body = one handshake struct; only before the peer is authenticated
     TUNNEL    body = tunnel id (u32) · bytes of the link that a core passes on
 
-Frames that carry messages hold them raw: no msgpack, no copy of the payload. The length is checked against the bound
+The frames that carry messages are in `delivery.frames`, kinds 1, 2, 5, 6 and 8. The length is checked against the bound
 before any memory is spent on the body. Structs are arrays, so a later version can append fields that have defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterator
 from struct import Struct as Layout
-from struct import pack, unpack_from
 from typing import Final
 
 import msgspec
 
-from flockmq.bounds import SLOTS
-from flockmq.delivery.slot_message import UNADDRESSED, SlotMessage
 from flockmq.membership.cluster_time import Reading
 from flockmq.rlog.digests import Checked
 from flockmq.rlog.entry import StreamId
 
 CONTROL: Final = 0
-FORWARD: Final = 1
-NUMBERED: Final = 2
 ITEM: Final = 3
 GREETING: Final = 4
-DELIVERY: Final = 5
-COURIER: Final = 6
 TUNNEL: Final = 7
-ADDRESSED: Final = 8
-"""From cluster version 2 on."""
 
 _FRAME: Final = Layout(">IB")
-_FORWARD: Final = Layout(">IBB")
-_NUMBERED: Final = Layout(">IBQB")
 _ITEM: Final = Layout(">IBI")
-_NUMBERED_BODY: Final = Layout(">QB")
 _ITEM_BODY: Final = Layout(">I")
-_COURIER: Final = Layout(">IBQQ")
-_COURIER_BODY: Final = Layout(">QQ")
-_ADDRESSED: Final = Layout(">IBQQI")
-_ADDRESSED_BODY: Final = Layout(">QQI")
-_LETTER: Final = Layout(">8sQHBI")
-_COUNT: Final = Layout(">H")
-_ONE: Final = Layout(">HH")
-_MANY: Final = 0xFFFF
-_FEW_MAX: Final = 64
-_ALL_BYTES: Final = SLOTS // 8
 
 
 class FrameError(Exception):
@@ -261,56 +228,6 @@ def frame(kind: int, body: bytes) -> bytes:
     return _FRAME.pack(len(body), kind) + body
 
 
-def forward_header(version: int, chunk_bytes: int) -> bytes:
-    """Stands before the chunks of a FORWARD frame."""
-    return _FORWARD.pack(chunk_bytes + 1, FORWARD, version)
-
-
-def numbered_header(number: int, version: int, chunk_bytes: int) -> bytes:
-    """Stands before the chunks of a NUMBERED frame."""
-    return _NUMBERED.pack(chunk_bytes + 9, NUMBERED, number, version)
-
-
-def delivery_header(size_bytes: int) -> bytes:
-    """Stands before the parts of a DELIVERY frame."""
-    return _FRAME.pack(size_bytes, DELIVERY)
-
-
-def courier_frame(number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> list[bytes]:
-    """A whole COURIER frame, packets by reference. `size_bytes`: of the letters, as `delivery.batch_queue.size_of`
-    says."""
-    parts = [_COURIER.pack(_COURIER_BODY.size + size_bytes, COURIER, number, epoch)]
-    return _with_letters(parts, letters)
-
-
-def addressed_frame(number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> list[bytes]:
-    """A whole ADDRESSED frame, the like."""
-    addresses = b"".join([_address(letter.slots) for letter in letters])
-    body_bytes = _ADDRESSED_BODY.size + len(addresses) + size_bytes
-    parts = [_ADDRESSED.pack(body_bytes, ADDRESSED, number, epoch, len(addresses)) + addresses]
-    return _with_letters(parts, letters)
-
-
-def _address(slots: list[int]) -> bytes:
-    if len(slots) == 1:
-        return _ONE.pack(1, slots[0])
-    if len(slots) <= _FEW_MAX:
-        return pack(f">{len(slots) + 1}H", len(slots), *slots)
-    bits = 0
-    for slot in slots:
-        bits |= 1 << slot
-    return _COUNT.pack(_MANY) + bits.to_bytes(_ALL_BYTES, "little")
-
-
-def _with_letters(parts: list[bytes], letters: Sequence[SlotMessage]) -> list[bytes]:
-    for letter in letters:
-        publisher, packet = letter.publisher, letter.packet
-        head = _LETTER.pack(letter.source, letter.number, len(publisher), letter.version, len(packet))
-        parts.append(head + publisher)
-        parts.append(packet)
-    return parts
-
-
 def item_header(stream_id: int, item_bytes: int) -> bytes:
     return _ITEM.pack(item_bytes + 4, ITEM, stream_id)
 
@@ -319,82 +236,11 @@ def tunnel_header(tunnel_id: int, size_bytes: int) -> bytes:
     return _ITEM.pack(size_bytes + 4, TUNNEL, tunnel_id)
 
 
-def parse_forward(body: bytes) -> tuple[int, bytes]:
-    """(version, chunk). Raises FrameError."""
-    if len(body) < 1:
-        raise FrameError("a FORWARD frame without a version")
-    return body[0], body[1:]
-
-
-def parse_numbered(body: bytes) -> tuple[int, int, bytes]:
-    """(number, version, chunk). Raises FrameError."""
-    if len(body) < 9:
-        raise FrameError(f"a NUMBERED frame of {len(body)} bytes")
-    number, version = _NUMBERED_BODY.unpack_from(body)
-    return number, version, body[9:]
-
-
 def parse_item(body: bytes) -> tuple[int, bytes]:
     """(stream id, item). Raises FrameError."""
     if len(body) < 4:
         raise FrameError(f"an ITEM frame of {len(body)} bytes")
     return _ITEM_BODY.unpack_from(body)[0], body[4:]
-
-
-def parse_courier(body: bytes) -> tuple[int, int, list[SlotMessage]]:
-    """(number, epoch, letters). Raises FrameError."""
-    if len(body) < _COURIER_BODY.size:
-        raise FrameError(f"a COURIER frame of {len(body)} bytes")
-    number, epoch = _COURIER_BODY.unpack_from(body)
-    return number, epoch, _letters(body, _COURIER_BODY.size, repeat(UNADDRESSED))
-
-
-def parse_addressed(body: bytes) -> tuple[int, int, list[SlotMessage]]:
-    """(number, epoch, letters). Raises FrameError."""
-    if len(body) < _ADDRESSED_BODY.size:
-        raise FrameError(f"an ADDRESSED frame of {len(body)} bytes")
-    number, epoch, addresses_bytes = _ADDRESSED_BODY.unpack_from(body)
-    at, end = _ADDRESSED_BODY.size, _ADDRESSED_BODY.size + addresses_bytes
-    if number == 0 or end > len(body):
-        raise FrameError("an ADDRESSED frame without a number, or that ends within its addresses")
-    addresses = list(_addresses(body, at, end))
-    letters = _letters(body, end, iter(addresses))
-    if len(letters) != len(addresses):
-        raise FrameError(f"an ADDRESSED frame of {len(letters)} letters and {len(addresses)} addresses")
-    return number, epoch, letters
-
-
-def _addresses(body: bytes, at: int, end: int) -> Iterator[list[int]]:
-    while at < end:
-        slots_at = at + _COUNT.size
-        count = _COUNT.unpack_from(body, at)[0] if slots_at <= end else 0
-        at = slots_at + (_ALL_BYTES if count == _MANY else count * _COUNT.size)
-        if count == 0 or at > end:
-            raise FrameError("an ADDRESSED frame with an address of no slot, or that ends within one")
-        if count == _MANY:
-            bits = int.from_bytes(body[slots_at:at], "little")
-            yield [slot for slot in range(SLOTS) if bits >> slot & 1]
-        else:
-            yield list(unpack_from(f">{count}H", body, slots_at))
-
-
-def _letters(body: bytes, at: int, addresses: Iterator[list[int]]) -> list[SlotMessage]:
-    letters: list[SlotMessage] = []
-    end = len(body)
-    while at < end:
-        publisher_at = at + _LETTER.size
-        if publisher_at > end:
-            raise FrameError("a COURIER frame that ends within a letter's head")
-        source, letter_number, publisher_bytes, version, packet_bytes = _LETTER.unpack_from(body, at)
-        packet_at = publisher_at + publisher_bytes
-        at = packet_at + packet_bytes
-        if at > end:
-            raise FrameError("a COURIER frame that ends within a letter")
-        if (slots := next(addresses, None)) is None:
-            raise FrameError("an ADDRESSED frame with a letter that has no address")
-        publisher, packet = body[publisher_at:packet_at], body[packet_at:at]
-        letters.append(SlotMessage(source, letter_number, publisher, version, packet, slots))
-    return letters
 
 
 def parse_tunnel(body: bytes) -> tuple[int, bytes]:

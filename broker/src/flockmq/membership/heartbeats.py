@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from flockmq import bounds
-from flockmq.delivery.node_forwarding import NodeForwarding
 from flockmq.membership import frames
 from flockmq.membership.cluster_time import ClusterTime
 from flockmq.membership.frames import Status
@@ -36,7 +35,6 @@ class Heartbeats:
         self,
         mesh: Mesh,
         members: Reachability,
-        forwarding: NodeForwarding,
         local_status: Callable[[], LocalStatus],
         time: ClusterTime,
         is_core: bool,
@@ -58,13 +56,14 @@ class Heartbeats:
         """Whether this node's tables may be old."""
         self.is_new: Callable[[], bool] = bool
         """A core's: whether the cluster is new, as far as this core can tell."""
+        self.is_idle: Callable[[str, float], bool] = _is_idle
+        """Whether no message waits for a node, nor did lately, at a time."""
         self.look: Callable[[float], None] = _see_nothing
         """Called ten times a second, with the time."""
         self.appends = 0
         """Of other nodes, since the last beat: this core's weight."""
         self._mesh = mesh
         self._members = members
-        self._forwarding = forwarding
         self._local_status = local_status
         self._time = time
         self._is_core = is_core
@@ -102,7 +101,9 @@ class Heartbeats:
         """A link is up: the first heartbeat on it."""
         link.control(frames.Heartbeat(self.status()))
 
-    def heard(self, link: Link, status: Status) -> None:
+    def heard(self, link: Link, heartbeat: frames.Heartbeat) -> None:
+        link.control(_HEARD)
+        status = heartbeat.status
         self.statuses[link.peer.incarnation] = status
         self._said_at[link.peer.incarnation] = link.heard_at
         if status.settled and not self._is_core:
@@ -189,7 +190,7 @@ class Heartbeats:
                 link.close(f"nothing was heard on it for {bounds.LINK_SILENT_MAX_S} s")
             elif now - link.answered_at > bounds.LINK_UNANSWERED_MAX_S:
                 link.close(f"it hears nothing of this node for {bounds.LINK_UNANSWERED_MAX_S} s, though it is heard")
-            elif self._is_idle(link, now):
+            elif self._is_unused(link, now):
                 self._mesh.release(link.peer.incarnation)
                 link.close("it was idle")
 
@@ -208,14 +209,14 @@ class Heartbeats:
             checked = [self.of(core).checkpoints.get(shard) for core in cores.values()]
             rlog.compare(shard, [found for found in checked if found is not None], count)
 
-    def _is_idle(self, link: Link, now: float) -> bool:
+    def _is_unused(self, link: Link, now: float) -> bool:
         """Nor is another link to that node used: one that ends takes the others along."""
         incarnation = link.peer.incarnation
         if self._is_core or link.peer.role in CORE_ROLES:
             return False
         if any(now - max(one.used_at, one.up_at) < bounds.PEER_IDLE_S for one in self._mesh.links_of(incarnation)):
             return False
-        return self._forwarding.is_idle(incarnation, now)
+        return self.is_idle(incarnation, now)
 
 
 def _checkpoints(rlog: Rlog) -> dict[str, Checked]:
@@ -223,6 +224,7 @@ def _checkpoints(rlog: Rlog) -> dict[str, Checked]:
     return {shard: checked for shard, checked in found if checked is not None}
 
 
+_HEARD: Final = frames.Heard()
 _NOTHING_SAID: Final = Status()
 
 
@@ -240,6 +242,10 @@ def _never() -> bool:
 
 
 def _always(now: float) -> bool:
+    return True
+
+
+def _is_idle(incarnation: str, now: float) -> bool:
     return True
 
 

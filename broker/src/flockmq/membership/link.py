@@ -1,6 +1,7 @@
 """One connection between two nodes: first the handshake, then frames both ways.
 
-Requests with replies, one-way notes, streams with credit, and runs of messages share it. What always holds:
+One-way notes, what is asked (`link_requests`), tunnels and messages share it. It knows its own frames only: whatever
+else comes goes to the handler that its node has for that kind (`LinkHandlers`). What always holds:
 - A link tells the peer who this node is now: one whose handshake began as another incarnation doesn't come up.
 - Nothing is believed before the peer proved the cluster key; until then it may cost LINK_GREETING_MAX_BYTES a frame
   and LINK_HANDSHAKE_MAX_S, no more.
@@ -9,7 +10,7 @@ Requests with replies, one-way notes, streams with credit, and runs of messages 
 - All that is queued in one turn of the loop is one write. Frames go by reference: a run of messages is not copied.
 - A goodbye is the last that is said on it. Who says it reads on, and ignores what comes; the peer, which has read
   everything by then, closes: closed by this end, what the peer still sends would cost it what it hasn't read.
-- When it ends, `LinkOwner.link_down` is called once, and each pending request and stream raises LinkLost.
+- When it ends, `LinkOwner.link_down` is called once, after each pending request and stream has heard of it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
+
+import msgspec
 
 from flockmq import bounds
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.membership import frames
 from flockmq.membership.frames import FrameError, FrameReader
 from flockmq.membership.handshake import (
@@ -34,6 +36,7 @@ from flockmq.membership.handshake import (
     refusal,
 )
 from flockmq.membership.link_certificates import roles_in
+from flockmq.membership.link_requests import LinkLost, LinkRequests, Refusal
 from flockmq.pem_files import reason
 
 log: Final = logging.getLogger(__name__)
@@ -42,43 +45,33 @@ PEER_CLOSED: Final = "the peer closed it"
 """Without a word."""
 
 
-class LinkLost(ConnectionError):
-    """The link ended before the answer came: it may or may not have been done."""
+class LinkHandlers:
+    """Who takes what comes on a node's links, by its kind. Each part of a node puts its own in, before the first link
+    is up. They are called while a link is read; those of frames and control messages may raise FrameError.
+    """
 
-
-class Refusal(Exception):
-    """The peer answered that it can't or won't. `code` is one word for the program."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+    def __init__(self) -> None:
+        self.frames: dict[int, Callable[[Link, bytes], None]] = {}
+        """By kind of frame; the handler gets its body."""
+        self.controls: dict[type[frames.Control], Callable[[Link, Any], None]] = {}
+        """By class of control message."""
+        self.notes: dict[str, Callable[[str, bytes], None]] = {}
+        """By method; the handler gets the sender's incarnation. It may raise msgspec.MsgspecError."""
+        self.requests: dict[str, Callable[[Identity, bytes], Awaitable[bytes]]] = {}
+        """By method. They raise Refusal."""
+        self.streams: dict[str, Callable[[bytes], AsyncGenerator[bytes, None]]] = {}
+        """By method. They raise Refusal."""
 
 
 class LinkOwner(Protocol):
-    """What a node does with its links. All but the two coroutine makers are called synchronously while reading."""
+    """The node that a link is of."""
 
     incarnation: str
+    handlers: LinkHandlers
 
     def link_up(self, link: Link) -> None: ...
     def link_down(self, link: Link, reason: str) -> None: ...
-    def link_heartbeat(self, link: Link, status: frames.Status) -> None: ...
-    def link_note(self, link: Link, method: str, body: bytes) -> None: ...
-    def link_request(self, link: Link, method: str, body: bytes) -> Awaitable[bytes]: ...
-    def link_stream(self, link: Link, method: str, body: bytes) -> AsyncGenerator[bytes, None]: ...
-    def link_forward(self, link: Link, version: int, chunk: bytes) -> None: ...
-    def link_numbered(self, link: Link, number: int, version: int, chunk: bytes) -> None: ...
-    def link_delivery(self, link: Link, body: bytes) -> None: ...
-    def link_courier(
-        self, link: Link, number: int, epoch: int, letters: list[SlotMessage], size_bytes: int
-    ) -> None: ...
-    def link_taken(self, link: Link, number: int, view: int, stuck: dict[int, int]) -> None: ...
-    def link_resume(self, link: Link, accepted: int) -> None: ...
-    def link_accepted(self, link: Link, number: int) -> None: ...
     def link_goodbye(self, link: Link) -> None: ...
-    def link_tunnel(
-        self, link: Link, message: frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose
-    ) -> None: ...
-    def link_tunnelled(self, link: Link, tunnel_id: int, chunk: bytes) -> None: ...
 
 
 class Link(asyncio.Protocol):
@@ -114,6 +107,7 @@ class Link(asyncio.Protocol):
         self.dialled = isinstance(handshake, HandshakeDialer)
         self.up = False
         self._owner = owner
+        self._handlers = owner.handlers
         self._handshake = handshake
         self._on_handshake = on_handshake
         self._loop = asyncio.get_running_loop()
@@ -125,11 +119,7 @@ class Link(asyncio.Protocol):
         self._control: list[bytes] = []
         self._data: deque[tuple[int, list[bytes]]] = deque()
         self._tunnelled: deque[tuple[int, list[bytes]]] = deque()
-        self._last_id = 0
-        self._requests: dict[int, asyncio.Future[bytes]] = {}
-        self._readers: dict[int, _StreamReader] = {}
-        self._serving: dict[asyncio.Task[None], None] = {}
-        self._senders: dict[int, _StreamSender] = {}
+        self._requests = LinkRequests(self, self._serve, self._serve_stream)
         self._deadline: asyncio.TimerHandle | None = None
         self._why = ""
         self._leaving = False
@@ -159,42 +149,11 @@ class Link(asyncio.Protocol):
 
     async def request(self, method: str, body: bytes) -> bytes:
         """The peer's answer. Raises LinkLost, or Refusal when the peer's handler failed."""
-        if not self.up or len(self._requests) >= bounds.LINK_REQUESTS_MAX:
-            raise LinkLost(self._why or f"{len(self._requests)} requests wait on the link to {self.peer.incarnation}")
-        self._last_id += 1
-        request_id = self._last_id
-        answer: asyncio.Future[bytes] = self._loop.create_future()
-        self._requests[request_id] = answer
-        self._send_control(frames.control(frames.Request(request_id, method, body)))
-        try:
-            return await answer
-        finally:
-            self._requests.pop(request_id, None)
+        return await self._requests.request(method, body)
 
-    async def stream(self, method: str, body: bytes) -> AsyncGenerator[bytes, None]:
+    def stream(self, method: str, body: bytes) -> AsyncGenerator[bytes, None]:
         """Items of the peer's stream, at most LINK_STREAM_CREDIT_ITEMS in memory. Raises LinkLost, Refusal."""
-        if not self.up or len(self._readers) >= bounds.LINK_STREAMS_MAX:
-            raise LinkLost(self._why or f"{bounds.LINK_STREAMS_MAX} streams are open on the link")
-        self._last_id += 1
-        stream_id = self._last_id
-        reader = self._readers[stream_id] = _StreamReader()
-        self.control(frames.StreamOpen(stream_id, method, body, bounds.LINK_STREAM_CREDIT_ITEMS))
-        complete = False
-        try:
-            while True:
-                item = await reader.items.get()
-                if isinstance(item, Exception):
-                    complete = True
-                    raise item
-                if item is None:
-                    complete = True
-                    return
-                yield item
-                self.control(frames.StreamCredit(stream_id, 1))
-        finally:
-            self._readers.pop(stream_id, None)
-            if not complete and self.up:
-                self.control(frames.StreamCancel(stream_id))
+        return self._requests.stream(method, body)
 
     def send_data(self, frame: list[bytes], frame_bytes: int) -> None:
         """Queue one frame of messages: its header and its chunks, taken over by reference."""
@@ -320,14 +279,7 @@ class Link(asyncio.Protocol):
         self._tunnelled.clear()
         self._control.clear()
         self.data_bytes = self.tunnelled_bytes = self.control_bytes = 0
-        lost = LinkLost(f"link to {self.peer.incarnation or self.address}: {reason}")
-        for answer in self._requests.values():
-            if not answer.done():
-                answer.set_exception(lost)
-        for reader in self._readers.values():
-            reader.items.put_nowait(lost)
-        for task in self._serving:
-            task.cancel()
+        self._requests.link_lost(LinkLost(f"link to {self.peer.incarnation or self.address}: {reason}"))
         if not self.closed.done():
             self.closed.set_result(reason)
         if was_up:
@@ -377,122 +329,51 @@ class Link(asyncio.Protocol):
             self.close("it leaves the cluster")
 
     def _receive(self, kind: int, body: bytes) -> None:
-        if kind == frames.FORWARD:
-            self._owner.link_forward(self, *frames.parse_forward(body))
-        elif kind == frames.NUMBERED:
-            self._owner.link_numbered(self, *frames.parse_numbered(body))
-        elif kind == frames.DELIVERY:
-            self._owner.link_delivery(self, body)
-        elif kind == frames.COURIER:
-            self._owner.link_courier(self, *frames.parse_courier(body), len(body))
-        elif kind == frames.ADDRESSED:
-            self._owner.link_courier(self, *frames.parse_addressed(body), len(body))
-        elif kind == frames.ITEM:
-            stream_id, item = frames.parse_item(body)
-            self._receive_item(stream_id, item)
-        elif kind == frames.TUNNEL:
-            self._owner.link_tunnelled(self, *frames.parse_tunnel(body))
+        if (handler := self._handlers.frames.get(kind)) is not None:
+            handler(self, body)
         elif kind == frames.CONTROL:
             self._receive_control(frames.parse_control(body))
+        elif kind == frames.ITEM:
+            self._requests.take_item(body)
         else:
             raise FrameError(f"a frame of kind {kind}")
 
     def _receive_control(self, message: frames.Control) -> None:
+        if (handler := self._handlers.controls.get(type(message))) is not None:
+            handler(self, message)
+            return
         match message:
-            case frames.Heartbeat(status):
-                self.control(_HEARD)
-                self._owner.link_heartbeat(self, status)
+            case frames.Note(method, body):
+                self._receive_note(method, body)
             case frames.Heard():
                 self.answered_at = self.heard_at
-            case frames.Note(method, body):
-                self._owner.link_note(self, method, body)
-            case frames.Accepted(number):
-                self._owner.link_accepted(self, number)
-            case frames.Taken(number, view, stuck):
-                self._owner.link_taken(self, number, view, dict(stuck))
-            case frames.Request(request_id, method, body):
-                self._serve(self._answer(request_id, method, body), request_id)
-            case frames.Reply(request_id, body):
-                if (answer := self._requests.get(request_id)) is not None and not answer.done():
-                    answer.set_result(body)
-            case frames.Failure(request_id, code, text):
-                if (answer := self._requests.get(request_id)) is not None and not answer.done():
-                    answer.set_exception(Refusal(code, text))
-            case frames.Resume(accepted):
-                self._owner.link_resume(self, accepted)
-            case frames.TunnelOpen() | frames.TunnelCredit() | frames.TunnelClose():
-                self._owner.link_tunnel(self, message)
             case frames.Goodbye():
                 self._owner.link_goodbye(self)
                 self.close("it leaves the cluster")
             case _:
-                self._receive_stream_control(message)
+                self._requests.take(message)
 
-    # --- streams ----------------------------------------------------------------------------------------------------
-
-    def _receive_item(self, stream_id: int, item: bytes) -> None:
-        if (reader := self._readers.get(stream_id)) is not None:
-            if reader.items.qsize() > bounds.LINK_STREAM_CREDIT_ITEMS:
-                raise FrameError("more items of a stream than it had credit for")
-            reader.items.put_nowait(item)
-
-    def _receive_stream_control(self, message: frames.Control) -> None:
-        match message:
-            case frames.StreamOpen(stream_id, method, body, credit):
-                if stream_id in self._senders:
-                    raise FrameError(f"a second stream {stream_id}")
-                sender = self._senders[stream_id] = _StreamSender(credit)
-                self._serve(self._send_stream(stream_id, sender, method, body), stream_id)
-            case frames.StreamCredit(stream_id, items):
-                if (open_sender := self._senders.get(stream_id)) is not None:
-                    open_sender.grant(items)
-            case frames.StreamEnd(stream_id, code, text):
-                if (reader := self._readers.get(stream_id)) is not None:
-                    reader.items.put_nowait(Refusal(code, text) if code else None)
-            case frames.StreamCancel(stream_id):
-                if (open_sender := self._senders.get(stream_id)) is not None and open_sender.task is not None:
-                    open_sender.task.cancel()
-
-    async def _send_stream(self, stream_id: int, sender: _StreamSender, method: str, body: bytes) -> None:
-        sender.task = asyncio.current_task()
-        items = self._owner.link_stream(self, method, body)
-        code, text = "", ""
+    def _receive_note(self, method: str, body: bytes) -> None:
+        handler = self._handlers.notes.get(method)
+        if handler is None:
+            log.warning("%s sent a note %r that this version doesn't know", self.peer.incarnation, method)
+            return
         try:
-            async for item in items:
-                await sender.take_credit()
-                self.send_data([frames.item_header(stream_id, len(item)), item], len(item))
-        except Refusal as refused:
-            code, text = refused.code, str(refused)
-        except Exception as error:
-            log.exception("stream %s for %s failed", method, self.peer.incarnation)
-            code, text = "failed", f"{type(error).__name__}: {error}"
-        finally:
-            del self._senders[stream_id]
-            await items.aclose()
-        self.send_data([frames.control(frames.StreamEnd(stream_id, code, text))], 0)
+            handler(self.peer.incarnation, body)
+        except msgspec.MsgspecError as error:
+            self.close(f"its note {method} isn't well-formed: {error}")
 
-    # --- serving requests -------------------------------------------------------------------------------------------
+    async def _serve(self, method: str, body: bytes) -> bytes:
+        handler = self._handlers.requests.get(method)
+        if handler is None:
+            raise Refusal("unavailable", f"{self._owner.incarnation} doesn't serve {method}")
+        return await handler(self.peer, body)
 
-    def _serve(self, work: Awaitable[None], request_id: int) -> None:
-        if len(self._serving) >= bounds.LINK_REQUESTS_MAX:
-            raise FrameError(f"more than {bounds.LINK_REQUESTS_MAX} requests at once")
-        task = asyncio.ensure_future(work)
-        self._serving[task] = None
-        task.add_done_callback(self._serving.pop)
-
-    async def _answer(self, request_id: int, method: str, body: bytes) -> None:
-        try:
-            answer = await self._owner.link_request(self, method, body)
-        except Refusal as refused:
-            self.control(frames.Failure(request_id, refused.code, str(refused)))
-        except Exception as error:
-            log.exception("request %s of %s failed", method, self.peer.incarnation)
-            self.control(frames.Failure(request_id, "failed", f"{type(error).__name__}: {error}"))
-        else:
-            self.control(frames.Reply(request_id, answer))
-
-
-_HEARD: Final = frames.Heard()
+    def _serve_stream(self, method: str, body: bytes) -> AsyncGenerator[bytes, None]:
+        handler = self._handlers.streams.get(method)
+        if handler is None:
+            raise Refusal("unavailable", f"{self._owner.incarnation} doesn't serve {method}")
+        return handler(body)
 
 
 def because(error: BaseException) -> str:
@@ -500,33 +381,3 @@ def because(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS: {reason(error)}"
     return str(error) or type(error).__name__
-
-
-class _StreamReader:
-    """Items that came and weren't taken yet; None ends the stream. Bounded by the credit that was given."""
-
-    __slots__ = ("items",)
-
-    def __init__(self) -> None:
-        self.items: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
-
-
-class _StreamSender:
-    """How many items the reader has room for."""
-
-    __slots__ = ("_credit", "_waiter", "task")
-
-    def __init__(self, credit: int) -> None:
-        self.task: asyncio.Task[None] | None = None
-        self._credit = credit
-        self._waiter = asyncio.Event()
-
-    def grant(self, items: int) -> None:
-        self._credit += items
-        self._waiter.set()
-
-    async def take_credit(self) -> None:
-        while self._credit <= 0:
-            self._waiter.clear()
-            await self._waiter.wait()
-        self._credit -= 1

@@ -3,7 +3,7 @@
 `LogClient` stays with one core as long as there is a link to it and it can do what it is asked, so that what it wrote
 first arrives first, or until it is told to move (replicant_balance.py), when nothing is under way. When the link is
 lost, or the core doesn't reach Redis, the caller hears LogUnavailable and its next call goes to another core, if there
-is one: the log knows a repeat by its number. `serve` and `serve_bootstrap` are the other end.
+is one: the log knows a repeat by its number. `log_server` is the other end.
 """
 
 from __future__ import annotations
@@ -15,20 +15,14 @@ from typing import Final
 import msgspec
 
 from flockmq import bounds
-from flockmq.membership.handshake import Identity
-from flockmq.membership.link import Link, LinkLost, Refusal
-from flockmq.membership.reachability import CORE_ROLES
-from flockmq.rlog.core import Core
-from flockmq.rlog.entry import PURGE, PUT, StreamId, decode_batch, encode_batch
+from flockmq.membership.link import Link
+from flockmq.membership.link_requests import LinkLost, Refusal
+from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogError, LogUnavailable, LogUntried, from_code
-from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, VERSIONS
 
 REGISTER: Final = "log.register"
 APPEND: Final = "log.append"
 BOOTSTRAP: Final = "log.bootstrap"
-
-
-WRITTEN_BY_CORES: Final = frozenset((SLOTS.number, VERSIONS.number))
 
 
 class Register(msgspec.Struct, array_like=True, frozen=True):
@@ -44,8 +38,6 @@ class Append(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_register: Final[msgspec.msgpack.Decoder[Register]] = msgspec.msgpack.Decoder(Register)
-_append: Final[msgspec.msgpack.Decoder[Append]] = msgspec.msgpack.Decoder(Append)
 _stream_id: Final[msgspec.msgpack.Decoder[tuple[int, int]]] = msgspec.msgpack.Decoder(tuple[int, int])
 
 
@@ -127,52 +119,3 @@ class LogClient:
                     raise LogUntried("no core of the cluster is linked to this node")
                 await asyncio.sleep(bounds.CORE_RETRY_S)
         return self._link
-
-
-def check_replicants(append: Append) -> None:
-    """A replicant joins as one, moves no slots, raises no version and purges nobody. Raises Refusal."""
-    if append.shard != CLUSTER:
-        return
-    for _, _, runs in decode_batch(encode_batch(append.transactions)):
-        for table, kind, _, _, values in runs:
-            joining = values if (table, kind) == (NODES.number, PUT) else ()
-            joins_as_core = any(NODES.decode(value).role in CORE_ROLES for value in joining)
-            if kind == PURGE or table in WRITTEN_BY_CORES or joins_as_core:
-                raise Refusal("refused", "a replicant doesn't write what is cores' to write")
-
-
-async def serve(
-    core: Core,
-    method: str,
-    body: bytes,
-    peer: Identity,
-    note_head: Callable[[str, StreamId], None],
-    is_untried_known: Callable[[], bool],
-) -> bytes:
-    """Answers a `REGISTER` or `APPEND` request; `note_head` hears how far the log reaches by it; `is_untried_known`:
-    all nodes know the code of LogUntried. Raises Refusal."""
-    try:
-        if method == REGISTER:
-            registering = _register.decode(body)
-            return _encode(await core.register(registering.shard, registering.incarnation))
-        append = _append.decode(body)
-        if peer.role not in CORE_ROLES:
-            check_replicants(append)
-        appended = await core.append(append.shard, append.incarnation, append.first, append.transactions)
-        note_head(append.shard, appended)
-        return _encode(appended)
-    except LogUntried as error:
-        raise Refusal(error.code if is_untried_known() else LogUnavailable.code, str(error)) from None
-    except LogError as error:
-        raise Refusal(error.code, str(error)) from None
-    except msgspec.MsgspecError as error:
-        raise Refusal("corrupt", str(error)) from None
-
-
-async def serve_bootstrap(core: Core, body: bytes) -> AsyncGenerator[bytes, None]:
-    """Answers a `BOOTSTRAP` stream. Raises Refusal."""
-    try:
-        async for piece in core.bootstrap(body.decode(errors="replace")):
-            yield piece
-    except LogError as error:
-        raise Refusal(error.code, str(error)) from None

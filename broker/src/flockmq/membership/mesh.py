@@ -105,6 +105,7 @@ class Mesh:
         self._refused = 0
         self._refusal_logged_at = -1.0
         self.tunnels = Tunnels(lambda: self._me, self.links, self._welcome_tunnel, entropy.random)
+        self.tunnels.listen(owner.handlers)
 
     # --- links ------------------------------------------------------------------------------------------------------
 
@@ -142,6 +143,9 @@ class Mesh:
     def linked_cores(self) -> list[str]:
         """The incarnations of cores that there is a link to."""
         return [incarnation for incarnation, links in self._links.items() if links[0].peer.role in CORE_ROLES]
+
+    def core_links(self) -> list[Link]:
+        return [link for link in self.links() if link.peer.role in CORE_ROLES]
 
     def linked(self) -> dict[str, Identity]:
         """Incarnation → identity of everybody there is a link to."""

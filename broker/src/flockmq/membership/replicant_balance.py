@@ -17,7 +17,6 @@ from flockmq.membership.frames import Status
 from flockmq.membership.heartbeats import Heartbeats
 from flockmq.membership.link import Link
 from flockmq.membership.mesh import Mesh
-from flockmq.membership.reachability import CORE_ROLES
 
 NOTE: Final = "log.move"
 
@@ -52,7 +51,7 @@ class ReplicantBalance:
     def choose(self, unable: Link | None = None) -> Link | None:
         """The link to the core with the least load, but to that one only if there is no other. Of equal ones different
         nodes choose different ones."""
-        links = [link for link in self._mesh.links() if link.peer.role in CORE_ROLES]
+        links = self._mesh.core_links()
         others = [link for link in links if unable is None or link.peer != unable.peer]
         return min(others or links, key=self._load, default=None)
 

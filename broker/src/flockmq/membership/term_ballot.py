@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from flockmq import bounds
-from flockmq.membership.link import Link, LinkLost, Refusal
+from flockmq.membership.link import Link
+from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import name_of
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import StreamId

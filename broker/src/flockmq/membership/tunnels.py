@@ -20,7 +20,7 @@ from flockmq import bounds
 from flockmq.membership import frames
 from flockmq.membership.frames import FrameError
 from flockmq.membership.handshake import Identity
-from flockmq.membership.link import Link
+from flockmq.membership.link import Link, LinkHandlers
 from flockmq.membership.reachability import CORE_ROLES
 from flockmq.membership.tunnel import Tunnel
 
@@ -71,6 +71,14 @@ class Tunnels:
         self._make_end(carrier, tunnel_id, "").start(link)
 
     # --- what comes on a link ---------------------------------------------------------------------------------------
+
+    def listen(self, handlers: LinkHandlers) -> None:
+        handlers.frames[frames.TUNNEL] = self._came
+        for message in (frames.TunnelOpen, frames.TunnelCredit, frames.TunnelClose):
+            handlers.controls[message] = self.take
+
+    def _came(self, link: Link, body: bytes) -> None:
+        self.came(link, *frames.parse_tunnel(body))
 
     def take(self, link: Link, message: frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose) -> None:
         """Raises FrameError."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from flockmq.membership.cluster_version import NEWEST
+from flockmq.membership.frames import Status
+from flockmq.membership.link import Link
 from flockmq.membership.link_certificates import LinkCertificates
 from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.members import Members
 from flockmq.membership.mesh import Address
+from flockmq.membership.reachability import name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +79,31 @@ class MemberView:
     ready: bool
     draining: bool
     leader: bool
+
+
+def traffic_by_node(links: Iterable[Link]) -> dict[str, Traffic]:
+    """By name: what goes over the links with each node that is linked now."""
+    by_name: dict[str, Traffic] = {}
+    for link in links:
+        name = name_of(link.peer.incarnation)
+        so_far = by_name.get(name, Traffic(0, 0, 0))
+        by_name[name] = Traffic(
+            so_far.sent_bytes + link.sent_bytes,
+            so_far.received_bytes + link.received_bytes,
+            so_far.queue_bytes + link.data_bytes,
+        )
+    return by_name
+
+
+def member_views(members: Members, status_of: Callable[[str], Status | None]) -> list[MemberView]:
+    """All members, by name."""
+    views = []
+    for incarnation, info in members.items():
+        heard = status_of(incarnation) or Status(-1, -1, -1)
+        views.append(
+            MemberView(
+                info.name, incarnation, info.role, info.host, info.mqtt_port, info.version,
+                heard.connections, heard.routes, heard.lag_entries, heard.ready, heard.draining, heard.leads,
+            )
+        )  # fmt: skip
+    return sorted(views, key=lambda view: (view.name, view.incarnation))

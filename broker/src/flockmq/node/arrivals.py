@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from flockmq.bounds import HELD_LINES_PER_TURN
+from flockmq.delivery.delivery import Delivery
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.staleness import Staleness
 from flockmq.mqtt.errors import PacketError
@@ -39,13 +40,12 @@ class Arrivals:
         self._is_serving = is_serving
         self._freshness: Staleness | None = None
 
-    def listen(self, cluster: Cluster) -> None:
+    def listen(self, cluster: Cluster, delivery: Delivery) -> None:
         self._freshness = cluster.freshness
         cluster.on_node_gone.append(self._node_gone)
-        cluster.on_returned = self._returned
-        cluster.on_forward = self._forwarded
-        cluster.on_drained = self._drained
-        cluster.courier.on_drained = self._drained
+        delivery.nodes.on_returned = self._returned
+        delivery.nodes.on_came = self._forwarded
+        delivery.nodes.on_drained = delivery.slots.on_drained = self._drained
         cluster.freshness.on_change = self._stale
         self._router.stale = cluster.freshness.is_stale
 

@@ -20,6 +20,7 @@ from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.config.schema import Config, MqttSettings
 from flockmq.config.values import Address
+from flockmq.delivery.delivery import Delivery
 from flockmq.durable.session_store import SessionStore
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
@@ -87,6 +88,7 @@ class Assembly:
             stack.callback(node.hooking.plugins.stop)
             node.hooking.plugins.start(self.config.node.name, self.config.plugins.settings, node.send_as_plugin)
             stack.push_async_callback(rlog.stop)
+            stack.callback(node.delivery.stop)
             stack.push_async_callback(cluster.stop)  # before the log: a leader that leaves purges its own rows
             try:
                 await cluster.start()
@@ -158,7 +160,8 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
     router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
     purged = asyncio.Event()
     settings = _cluster_settings(config, mqtt_port, machine.speaks, entropy)
-    cluster = Cluster(settings, router.turn, machine.redis, machine.bind, entropy, clock)
+    cluster = Cluster(settings, machine.redis, machine.bind, entropy, clock)
+    delivery = Delivery(router.turn, cluster)
     cluster.on_purged = purged.set
     cluster.fitness.own_redis = machine.own_redis
     rlog = Rlog(
@@ -185,6 +188,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         config.node.name,
         router,
         cluster,
+        delivery,
         rlog,
         hooking,
         auth,

@@ -24,7 +24,7 @@ from flockmq.durable.session_service import SessionService
 from flockmq.management.rows import ClientRow, ClientsWanted, Listing, SessionRow, SessionsWanted, ShownSession
 from flockmq.management.view import Unavailable
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.link import LinkLost, Refusal
+from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import name_of
 from flockmq.membership.slot_assignment import count_by_owner
 from flockmq.node.listing_order import START, Part, Placed, PlacedRow, in_order, merged, part_of, sliced

@@ -16,7 +16,7 @@ import msgspec
 from flockmq.bounds import OVERVIEW_WAIT_S, SLOTS
 from flockmq.management.view import ClusterState, LogState, Member, NodeLog
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.link import LinkLost, Refusal
+from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import CORE_ROLES, name_of
 from flockmq.membership.slot_assignment import count_by_owner
 from flockmq.rlog.shards import NodeInfo

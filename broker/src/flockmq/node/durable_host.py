@@ -83,7 +83,7 @@ class DurableHost:
         giving = NotedGiving(self.router, node.cluster.version.gate(2))
         self._feeds = Feeds(node.retained, giving, node.retaining.caught_up, node.flush_soon, clock)
         self.intake = SlotReceiver(self.residents.letters, node.cluster.nodes_table.__contains__, self.soon, loop.time)
-        node.cluster.courier.receiver = self.intake
+        node.delivery.slots.receiver = self.intake
         node.homes.residents = self.residents
 
     async def start(self) -> None:

@@ -26,6 +26,7 @@ from flockmq.management.view import (
     Unavailable,
 )
 from flockmq.membership.readiness import OWN_AWAY
+from flockmq.membership.views import traffic_by_node
 from flockmq.node.user_quotas import name_of
 from flockmq.quotas import INFINITE, KINDS, over, share
 from flockmq.rlog.shards import SHARDS
@@ -218,7 +219,7 @@ class ManagementView:
 
     def _home_samples(self) -> Iterator[Sample]:
         """Messages on their way to sessions that last, and those sessions."""
-        lanes = self._node.cluster.courier.lanes
+        lanes = self._node.delivery.slots.lanes
         yield Sample("flockmq_courier_messages", lanes.waiting_messages)
         yield Sample("flockmq_courier_bytes", lanes.waiting_bytes)
         yield Sample("flockmq_courier_parked_messages", lanes.parked_messages)
@@ -299,7 +300,7 @@ class ManagementView:
             Sample("flockmq_queue_length", node.homes.guests.waiting_bytes, ("home_wills_bytes",)),
             Sample("flockmq_home_wills_dropped", node.homes.guests.dropped),
             *(Sample("flockmq_home_notes_dropped", notes, (why,)) for why, notes in node.homes.dropped()),
-            Sample("flockmq_queue_length", node.cluster.resend_messages, ("resend_messages",)),
+            Sample("flockmq_queue_length", node.delivery.nodes.resend_messages, ("resend_messages",)),
             Sample("flockmq_queue_length", node.rlog.pending_bytes, ("log_pending_bytes",)),
             Sample("flockmq_queue_length", len(node.publishing), ("offered_messages",)),
             Sample("flockmq_queue_length", node.publishing.waiting_bytes, ("offered_bytes",)),
@@ -314,15 +315,15 @@ class ManagementView:
             Sample("flockmq_clock_off_seconds", node.cluster.time.off_s),
             Sample("flockmq_cluster_time_jumps", node.cluster.time.jumps),
             Sample("flockmq_alarms", len(self.alarms())),
-            Sample("flockmq_forward_dropped_bytes", node.cluster.dropped_bytes),
-            Sample("flockmq_link_late_bytes", node.cluster.latest_links.late_bytes),
+            Sample("flockmq_forward_dropped_bytes", node.delivery.nodes.dropped_bytes),
+            Sample("flockmq_link_late_bytes", node.delivery.late_bytes),
             Sample("flockmq_tunnelled_links", sum(bool(link.through) for link in node.cluster.mesh.links())),
             Sample("flockmq_tunnel_queue_bytes", sum(link.tunnelled_bytes for link in node.cluster.mesh.links())),
             Sample("flockmq_relayed_tunnels", node.cluster.mesh.tunnels.relayed),
             Sample("flockmq_relayed_bytes", node.cluster.mesh.tunnels.relayed_bytes),
             *(
                 Sample(name, value, (peer,))
-                for peer, traffic in node.cluster.traffic().items()
+                for peer, traffic in traffic_by_node(node.cluster.mesh.links()).items()
                 for name, value in (
                     ("flockmq_link_sent_bytes", traffic.sent_bytes),
                     ("flockmq_link_received_bytes", traffic.received_bytes),

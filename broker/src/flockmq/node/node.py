@@ -28,6 +28,7 @@ from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.config.plugin_settings import SysTopicsSettings
 from flockmq.config.schema import QuotasSettings as QuotaSettings
+from flockmq.delivery.delivery import Delivery
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.session_table import SessionTable
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
@@ -114,6 +115,7 @@ class Node(NodePort):
         name: str,
         router: Router,
         cluster: Cluster,
+        delivery: Delivery,
         rlog: Rlog,
         hooking: PluginHooks,
         auth: AuthService,
@@ -132,6 +134,7 @@ class Node(NodePort):
         self.router = router
         self.counters: Counters = router.counters
         self.cluster = cluster
+        self.delivery = delivery
         self.rlog = rlog
         self.hooking = hooking
         self.clock = clock
@@ -156,7 +159,7 @@ class Node(NodePort):
             clock,
             entropy.token_bytes,
         )
-        self.homes = SessionRpcServer(cluster, self.clients)
+        self.homes = SessionRpcServer(cluster, delivery.packets, self.clients)
         self.clients.homes = self.fronts.homes = self.homes
         self.clients.watcher = self
         self.clients.homes_keep_wills = cluster.version.gate(2)
@@ -204,7 +207,7 @@ class Node(NodePort):
         self.remote = RemoteRoutes(
             router,
             self.incarnation,
-            cluster.peer,
+            delivery.nodes.peer,
             on_slot_delete=self._slot_route_deleted,
             on_swap=self._routes_swapped,
         )
@@ -218,14 +221,14 @@ class Node(NodePort):
             self.reason_of,
         )
         self.remote_shares = RemoteShares(router, self.incarnation, self._slot_share_written)
-        self.slot_peers = SlotPeers(router.turn, cluster.courier.lanes)
+        self.slot_peers = SlotPeers(router.turn, delivery.slots.lanes)
         router.shared.find_peer = self._find_target
-        router.courier = cluster.courier.lanes
-        self.homes.on_crowd = cluster.courier.lanes.crowd
-        self.homes.on_takers = cluster.courier.lanes.take
+        router.courier = delivery.slots.lanes
+        self.homes.on_crowd = delivery.slots.lanes.crowd
+        self.homes.on_takers = delivery.slots.lanes.take
         cluster_clock = cluster.time.clock
         self.retained = RetainedFeed(self.quotas.quotas.retained)
-        self.shortage = RedisShortage(cluster, rlog, store)
+        self.shortage = RedisShortage(cluster, delivery.slots.lanes, rlog, store)
         self.retaining = RetainedLog(
             rlog,
             self.retained,
@@ -267,7 +270,7 @@ class Node(NodePort):
         self.remote.go_live()
         self.remote_shares.go_live()
         arrivals = Arrivals(router, self.reactor.soon, self.spawn, lambda: self.state == "ready")
-        arrivals.listen(cluster)
+        arrivals.listen(cluster, delivery)
         reactor.on_stood_still = arrivals.stood_still
         cluster.local_status = self._local_status
 
@@ -517,7 +520,7 @@ class Node(NodePort):
     def _find_target(self, owner: str) -> NodeTarget | None:
         """Who gets shared deliveries for an owner of rows of `shares`."""
         slot = slot_of_owner(owner)
-        return self.cluster.peer(owner) if slot < 0 else self.slot_peers.peer(slot)
+        return self.delivery.nodes.peer(owner) if slot < 0 else self.slot_peers.peer(slot)
 
     # Life.
 
@@ -556,7 +559,7 @@ class Node(NodePort):
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=WILLS_MAX_S)
             self.reactor.end_turn()
-        await self.cluster.until_forwarded()
+        await self.delivery.until_accepted()
 
     def _connection_event(self, kind: str, client_id: bytes, reason: int, version: int) -> None:
         at_ms = self.clock.wall_ms()

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from flockmq.bounds import STORE_WATCH_EVERY_S
+from flockmq.delivery.slot_sender import SlotSender
 from flockmq.durable.accepting_sessions import AcceptingSessions
 from flockmq.durable.session_store import SessionStore
 from flockmq.membership.cluster import Cluster
@@ -32,10 +33,11 @@ _REFUSED: Final = "nothing more waits for sessions that last, is retained or del
 class RedisShortage:
     """`store` and `takers`: a core's."""
 
-    def __init__(self, cluster: Cluster, rlog: Rlog, store: SessionStore | None) -> None:
+    def __init__(self, cluster: Cluster, lanes: SlotSender, rlog: Rlog, store: SessionStore | None) -> None:
         self.refused = 0
         """Retained and delayed messages; `SlotSender.refused` has the others."""
         self._cluster = cluster
+        self._lanes = lanes
         self._rlog = rlog
         self._store = store
         self.takers: AcceptingSessions | None = None
@@ -50,7 +52,7 @@ class RedisShortage:
     def look(self) -> None:
         """What the log says counts, for all nodes alike; a core says there what it finds."""
         self.is_on = any(name.startswith(PREFIX) for name, _ in self._rlog.tables.alarms.items())
-        self._cluster.courier.lanes.redis_is_short(self.is_on)
+        self._lanes.redis_is_short(self.is_on)
         if self.takers is not None:
             self.takers.is_asked = self.is_on and self._cluster.version.at_least(2)
         if self._store is not None and (rooms := self._store.rooms()):

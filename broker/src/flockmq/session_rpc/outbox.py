@@ -41,18 +41,21 @@ class OutboxLinks(Protocol):
         """Make the links to it anew, if there are any."""
         ...
 
-    def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
-        """One DELIVERY frame; False: there is no link, or too much waits on it already."""
-        ...
-
 
 class Outbox:
-    """`untold(incarnation, method)`: notes of a kind that is asked again found no link; `behind(incarnation)`: so did
-    deliveries, or no room.
+    """`send`: that of `PacketsPort`. `untold(incarnation, method)`: notes of a kind that is asked again found no link;
+    `behind(incarnation)`: so did deliveries, or no room.
     """
 
-    def __init__(self, cluster: OutboxLinks, untold: Callable[[str, str], None], behind: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: OutboxLinks,
+        send: Callable[[str, list[bytes], int], bool],
+        untold: Callable[[str, str], None],
+        behind: Callable[[str], None],
+    ) -> None:
         self._cluster = cluster
+        self._send_packets = send
         self._untold = untold
         self._behind = behind
         self._loop = asyncio.get_running_loop()
@@ -143,11 +146,11 @@ class Outbox:
         size = 0
         for part in parts:
             if frame and size + len(part) > bounds.LINK_FORWARD_FRAME_BYTES:
-                if not self._cluster.deliver(incarnation, frame, size):
+                if not self._send_packets(incarnation, frame, size):
                     self._behind(incarnation)
                     return
                 frame, size = [], 0
             frame.append(part)
             size += len(part)
-        if frame and not self._cluster.deliver(incarnation, frame, size):
+        if frame and not self._send_packets(incarnation, frame, size):
             self._behind(incarnation)

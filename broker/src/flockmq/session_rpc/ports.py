@@ -18,7 +18,6 @@ class ClusterPort(Protocol):
     on_slot: list[Callable[[int, str], None]]
     on_core_linked: list[Callable[[str], None]]
     on_link_lost: list[Callable[[str], None]]
-    on_delivery: Callable[[str, bytes], None]
 
     @property
     def slots(self) -> Mapping[int, str]: ...
@@ -35,7 +34,16 @@ class ClusterPort(Protocol):
     def tell(self, incarnation: str, method: str, body: bytes) -> bool: ...
     def is_choked(self, incarnation: str) -> bool: ...
     def cut(self, incarnation: str) -> None: ...
-    def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool: ...
+
+
+class PacketsPort(Protocol):
+    """`delivery.client_packets.ClientPackets`: what sessions send to their clients at other nodes."""
+
+    on_came: Callable[[str, bytes], None]
+
+    def send(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
+        """One DELIVERY frame; False: there is no link, or too much waits on it already."""
+        ...
 
 
 def _never() -> None:

@@ -39,7 +39,7 @@ from flockmq.session_rpc.client_registry import ClientRegistry, Kick
 from flockmq.session_rpc.early_notes import EarlyNotes
 from flockmq.session_rpc.outbox import Outbox
 from flockmq.session_rpc.pending_attaches import Unloaded, Waiting
-from flockmq.session_rpc.ports import Attach, ClusterPort, Nobody, SessionServicePort
+from flockmq.session_rpc.ports import Attach, ClusterPort, Nobody, PacketsPort, SessionServicePort
 
 log: Final = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ Item = TypeVar("Item")
 class SessionRpcServer:
     """`start` it with the cluster, before clients come; a core sets `residents` before."""
 
-    def __init__(self, cluster: ClusterPort, clients: ClientConnections) -> None:
+    def __init__(self, cluster: ClusterPort, packets: PacketsPort, clients: ClientConnections) -> None:
         self.registry = ClientRegistry()
         self.residents: SessionServicePort = Nobody()
         self.on_crowd: Callable[[int, bool], None] = _nobody_publishes
@@ -68,11 +68,12 @@ class SessionRpcServer:
         self.kick_wait_s: float = bounds.KICK_WAIT_S
         self.kick_unlinked_s: float = bounds.KICK_UNLINKED_S
         self._cluster = cluster
+        self._packets = packets
         self._me = cluster.incarnation
         self._clients = clients
         self._loop = asyncio.get_running_loop()
         self._asking = SessionRpcClient(self, clients)
-        self._outbox = Outbox(cluster, self._asking.untold, self._link_lost)
+        self._outbox = Outbox(cluster, packets.send, self._asking.untold, self._link_lost)
         self._waiting: dict[int, Waiting] = {}
         self._unloaded = Unloaded()
         self._early = EarlyNotes(self._loop.time)
@@ -86,7 +87,7 @@ class SessionRpcServer:
     def start(self) -> None:
         cluster = self._cluster
         self._hear_notes()
-        cluster.on_delivery = self._delivered
+        self._packets.on_came = self._delivered
         cluster.on_node_gone.append(self._node_gone)
         cluster.on_slot.append(self._slot_moved)
         cluster.on_core_linked.append(self._core_linked)

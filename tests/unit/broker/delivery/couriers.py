@@ -18,17 +18,11 @@ from flockmq import bounds
 from flockmq.delivery.batch_queue import Carrier, size_of
 from flockmq.delivery.commit_barriers import BySlot
 from flockmq.delivery.deduplicator import Deduplicator, number_bytes
+from flockmq.delivery.frames import COURIER, addressed_frame, courier_frame, parse_addressed, parse_courier
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.delivery.slot_sender import SlotSender
-from flockmq.membership.frames import (
-    COURIER,
-    FrameReader,
-    addressed_frame,
-    courier_frame,
-    parse_addressed,
-    parse_courier,
-)
+from flockmq.membership.frames import FrameReader
 from flockmq.membership.slot_table import SlotTable
 from flockmq.mqtt import encode
 from flockmq.mqtt.message import Publish, parse_publish

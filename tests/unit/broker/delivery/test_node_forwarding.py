@@ -10,19 +10,27 @@ import pytest
 
 from flockmq import bounds
 from flockmq.delivery.node_forwarding import NodeForwarding
-from flockmq.membership import frames
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.fencing import Fencing
+from flockmq.membership.frames import Accepted, Resume
 from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
-from flockmq.membership.mesh import Mesh
+from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.views import ClusterSettings
+from flockmq.rlog.shards import NodeInfo
 from flockmq.routing.shared_delivery import SHARED
 
 NODE = "b@00000000000000010000"
 
 
 @pytest.fixture
-async def forwarding() -> NodeForwarding:
-    mesh = cast(Mesh, SimpleNamespace(links_of=lambda _: []))
-    return NodeForwarding([], mesh, ignore, ignore, ignore, ignore, lambda: False, lambda: False)
+async def cluster() -> Cluster:
+    return Cluster(ClusterSettings(name="a", role="core", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32)))
+
+
+@pytest.fixture
+async def forwarding(cluster: Cluster) -> NodeForwarding:
+    return NodeForwarding([], cluster)
 
 
 class Wire:
@@ -37,23 +45,23 @@ class Wire:
 
     def send_data(self, frame: list[bytes], frame_bytes: int) -> None: ...
 
-    def control(self, message: frames.Accepted) -> None:
+    def control(self, message: Accepted) -> None:
         self.accepted.append(message.number)
 
 
 class Doubting:
     """A node that may be purged, until it is sure."""
 
-    def __init__(self) -> None:
-        self.may_be_purged = True
+    def __init__(self, cluster: Cluster) -> None:
+        self.fencing = SimpleNamespace(may_be_purged=True, is_fenced=False)
+        cluster.fencing = cast(Fencing, self.fencing)
         self.delivered: list[bytes] = []
         self.wanted: list[str] = []
-        mesh = cast(Mesh, SimpleNamespace(links_of=lambda _: []))
-        deliver = lambda incarnation, version, chunk: self.delivered.append(chunk)  # noqa: E731
-        self.forwarding = NodeForwarding(
-            [], mesh, self.wanted.append, deliver, ignore, ignore, lambda: False, lambda: self.may_be_purged
-        )
+        cluster.want_link = self.wanted.append  # type: ignore[method-assign]
+        self.forwarding = NodeForwarding([], cluster)
+        self.forwarding.on_came = lambda incarnation, version, chunk: self.delivered.append(chunk)
         self.wire = Wire()
+        self.resumed = cluster.handlers.controls[Resume]
 
     async def take(self, number: int, chunk: bytes, version: int = 4 | SHARED) -> None:
         self.forwarding.take_batch(cast(Link, self.wire), number, version, chunk)
@@ -61,8 +69,8 @@ class Doubting:
 
 
 @pytest.fixture
-async def doubting() -> Doubting:
-    return Doubting()
+async def doubting(cluster: Cluster) -> Doubting:
+    return Doubting(cluster)
 
 
 async def test_a_node_that_may_be_purged_gives_out_shared_deliveries_when_it_is_sure(doubting: Doubting) -> None:
@@ -72,7 +80,7 @@ async def test_a_node_that_may_be_purged_gives_out_shared_deliveries_when_it_is_
     assert doubting.delivered == [b"ordinary", b"ordinary too"]
     doubting.forwarding.look()
     assert doubting.forwarding.last_accepted(NODE) == 1
-    doubting.may_be_purged = False
+    doubting.fencing.may_be_purged = False
     await doubting.take(4, b"behind it")
     assert doubting.wire.accepted[-1] == 1, "its sender may give the others to another node"
     doubting.forwarding.look()
@@ -83,8 +91,8 @@ async def test_a_node_that_may_be_purged_gives_out_shared_deliveries_when_it_is_
 
 async def test_a_node_that_was_purged_gives_out_nothing_of_what_it_doubted(doubting: Doubting) -> None:
     await doubting.take(1, b"shared")
-    doubting.forwarding.begin_anew()
-    doubting.may_be_purged = False
+    doubting.forwarding.begin_anew("a@later")
+    doubting.fencing.may_be_purged = False
     doubting.forwarding.look()
     assert doubting.delivered == []
     assert doubting.forwarding.last_accepted(NODE) == 0
@@ -93,7 +101,7 @@ async def test_a_node_that_was_purged_gives_out_nothing_of_what_it_doubted(doubt
 async def test_what_is_sent_again_while_it_waits_comes_once(doubting: Doubting) -> None:
     await doubting.take(1, b"shared")
     await doubting.take(1, b"shared")
-    doubting.wire.is_open = doubting.may_be_purged = False
+    doubting.wire.is_open = doubting.fencing.may_be_purged = False
     doubting.forwarding.look()
     assert doubting.delivered == [b"shared"]
     assert doubting.forwarding.last_accepted(NODE) == 1
@@ -101,11 +109,11 @@ async def test_what_is_sent_again_while_it_waits_comes_once(doubting: Doubting) 
 
 async def test_whoever_has_messages_for_a_node_wants_a_link_when_the_nodes_own_ended(doubting: Doubting) -> None:
     forwarding, link = doubting.forwarding, cast(Link, doubting.wire)
-    peer = forwarding.peer(NODE)
-    forwarding.resume(link, 0)
+    peer = forwarding.sender(NODE)
+    doubting.resumed(link, Resume(0))
     forwarding.link_down(link)
     assert doubting.wanted == []
-    forwarding.resume(link, 0)
+    doubting.resumed(link, Resume(0))
     assert peer.put_acknowledged(4, b"message", ignore)
     peer.flush()
     forwarding.link_down(link)
@@ -118,11 +126,11 @@ def ignore(*_: object) -> None:
 
 
 async def test_routes_that_stayed_while_a_nodes_row_was_away_lead_to_it_again(forwarding: NodeForwarding) -> None:
-    peer = forwarding.peer(NODE)
+    peer = forwarding.sender(NODE)
     forwarding.purge(NODE)
     assert peer.purged
     forwarding.joined(NODE)
-    assert forwarding.peer(NODE) is peer
+    assert forwarding.sender(NODE) is peer
     assert not peer.purged
     accepted: list[bool] = []
     assert peer.put_acknowledged(5, b"message", lambda: accepted.append(True))
@@ -141,6 +149,26 @@ async def test_purged_nodes_are_remembered_within_a_bound(
 ) -> None:
     monkeypatch.setattr(bounds, "PEERS_FORMER_MAX", 2)
     for number in range(5):
-        forwarding.peer(f"b@{number}")
+        forwarding.sender(f"b@{number}")
         forwarding.purge(f"b@{number}")
     assert list(forwarding._former) == ["b@3", "b@4"]
+
+
+async def test_a_node_that_was_purged_lets_publishers_wait_until_it_is_back(
+    cluster: Cluster, forwarding: NodeForwarding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "FORWARD_WAIT_S", 0.01)
+    monkeypatch.setattr(cluster.beats, "settled", lambda now: True)
+    cluster.nodes_table[NODE] = NodeInfo("b", "replicant", "", 0, 0, "1")
+    peer = forwarding.peer(NODE)
+    assert peer is not None
+    waited, told = asyncio.Event(), asyncio.Event()
+    cluster.fencing.is_joined = False  # as it is from the purge until it is a member again
+    assert peer.put_acknowledged(5, b"message", told.set)
+    peer.flush()
+    asyncio.get_running_loop().call_later(3 * bounds.FORWARD_WAIT_S, waited.set)
+    await waited.wait()
+    assert not told.is_set()
+    cluster.fencing.is_joined = True
+    await asyncio.wait_for(told.wait(), 10)
+    peer.purge()

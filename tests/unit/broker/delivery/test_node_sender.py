@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flockmq import bounds
+from flockmq.delivery.frames import FORWARD, parse_forward, parse_numbered
 from flockmq.delivery.node_sender import NodeReceiver, NodeSender
-from flockmq.membership.frames import FORWARD, FrameReader, parse_forward, parse_numbered
+from flockmq.membership.frames import FrameReader
 from flockmq.membership.reachability import new_incarnation
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 

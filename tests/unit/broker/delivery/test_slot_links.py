@@ -6,16 +6,21 @@ import asyncio
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 
+from flockmq.delivery.frames import ADDRESSED, COURIER
 from flockmq.delivery.slot_links import SlotLinks
 from flockmq.delivery.slot_message import SlotMessage
-from flockmq.membership import frames
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
-from flockmq.membership.mesh import Mesh
+from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.reachability import new_incarnation
+from flockmq.membership.views import ClusterSettings
 from flockmq.mqtt.message import publication
+from flockmq.rlog.shards import NodeInfo
 from flockmq.routing.fanout import Fanout
 from flockmq.routing.sink import Sink
 
@@ -57,22 +62,23 @@ class Core:
     """It owns slot 0."""
 
     def __init__(self) -> None:
-        self.me = new_incarnation("a")
+        settings = ClusterSettings(name="a", role="core", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32))
+        self.cluster = Cluster(settings)
+        self.me = self.cluster.incarnation
         self.turn: list[Sink] = []
-        self.slots = {0: self.me}
+        self.cluster.slots[0] = self.me
         self.epoch = 1
-        self.addresses = True
         self.home = Home()
         self.links: dict[str, Link] = {}
-        mesh = cast(Mesh, SimpleNamespace(link_of=self.links.get))
-        self.courier = SlotLinks(self.turn, self.me, mesh, self.slots, lambda: self.epoch, lambda: self.addresses)
+        self.cluster.mesh.link_of = self.links.get  # type: ignore[method-assign]
+        self.cluster.epoch = lambda: self.epoch  # type: ignore[method-assign]
+        self.courier = SlotLinks(self.turn, self.cluster)
         self.courier.receiver = self.home
 
     async def noted(self, owner: str) -> None:
         """The log says who owns the slot."""
-        self.slots[0] = owner
         self.epoch += 1
-        self.courier.view.noted(0, owner)
+        self.cluster.slots.put(0, owner, None)
         await asyncio.sleep(0)
 
     def put(self, payload: bytes) -> None:
@@ -103,14 +109,16 @@ async def test_what_waits_for_the_slots_of_a_former_life_goes_to_whoever_gets_th
 
 async def test_who_is_no_member_yet_counts_anew_when_its_last_link_ends(core: Core) -> None:
     """With another it goes on where it was, and sends nothing again."""
-    first, second = (cast(Link, SimpleNamespace(peer=SimpleNamespace(incarnation="b@1"))) for _ in range(2))
+    first, second = (cast(Link, MagicMock(peer=Identity("b@1", "core"))) for _ in range(2))
     core.links["b@1"] = second
-    core.courier.link_down(first, is_member=False)
+    core.courier.link_down(first)
     assert core.home.gone == []
     del core.links["b@1"]
-    core.courier.link_down(second, is_member=True)
+    core.cluster.nodes_table["b@1"] = NodeInfo("b", "core", "", 0, 0, "1")
+    core.courier.link_down(second)
     assert core.home.gone == []
-    core.courier.link_down(second, is_member=False)
+    del core.cluster.nodes_table["b@1"]
+    core.courier.link_down(second)
     assert core.home.gone == ["b@1"]
 
 
@@ -122,12 +130,12 @@ async def test_letters_say_for_which_slots_they_are_once_all_nodes_understand_it
         send_data=lambda parts, size_bytes: kinds.append(parts[0][4]),
     )
     core.links["b@1"] = cast(Link, link)
-    core.addresses = False
+    assert not core.cluster.version.at_least(2)
     await core.noted("b@1")
     core.put(b"1")
-    core.addresses = True
+    core.cluster.version.raised(2)
     core.put(b"2")
     core.courier.lanes.put_run(Fanout([], [], [], [0]), 4, b"run", b"")
     for sink in core.turn:
         sink.flush()
-    assert kinds == [frames.COURIER, frames.ADDRESSED, frames.COURIER], "runs of QoS 0 need no answer"
+    assert kinds == [COURIER, ADDRESSED, COURIER], "runs of QoS 0 need no answer"

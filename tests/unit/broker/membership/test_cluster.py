@@ -22,9 +22,7 @@ from flockmq.rlog.shards import NodeInfo, Raised
 
 @pytest.fixture
 async def cluster() -> Cluster:
-    return Cluster(
-        ClusterSettings(name="a", role="core", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32)), []
-    )
+    return Cluster(ClusterSettings(name="a", role="core", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32)))
 
 
 def links_to(incarnation: str, *ways: str, role: str = "core") -> list[Link]:
@@ -184,38 +182,17 @@ async def test_a_node_that_stops_drains_all_its_links_those_through_cores_first(
 
 async def test_a_link_is_idle_where_no_other_to_that_node_is_used() -> None:
     settings = ClusterSettings(name="a", role="replicant", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32))
-    cluster, now = Cluster(settings, []), 1000.0
+    cluster, now = Cluster(settings), 1000.0
     unused, used = links_to(new_incarnation("b"), "", "", role="replicant")
     for link, used_at in ((unused, 0.0), (used, now - bounds.PEER_IDLE_S / 2)):
         link.heard_at, link.answered_at, link.up_at, link.used_at = now, now, 0.0, used_at
         cluster.link_up(link)
-    cluster._beats._beat(now, stood_still=False)
+    cluster.beats._beat(now, stood_still=False)
     assert (unused.is_open, used.is_open) == (True, True)
     used.used_at = 0.0
-    cluster._beats._beat(now, stood_still=False)
+    cluster.beats._beat(now, stood_still=False)
     for link in (unused, used):
         closed(link).assert_called_once_with("it was idle")
-
-
-async def test_a_node_that_was_purged_lets_publishers_wait_until_it_is_back(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "FORWARD_WAIT_S", 0.01)
-    monkeypatch.setattr(cluster._beats, "settled", lambda now: True)
-    other = new_incarnation("b")
-    cluster.nodes_table[other] = NodeInfo("b", "replicant", "", 0, 0, "1")
-    peer = cluster.peer(other)
-    assert peer is not None
-    waited, told = asyncio.Event(), asyncio.Event()
-    cluster._joined = False  # as it is from the purge until it is a member again
-    assert peer.put_acknowledged(5, b"message", told.set)
-    peer.flush()
-    asyncio.get_running_loop().call_later(3 * bounds.FORWARD_WAIT_S, waited.set)
-    await waited.wait()
-    assert not told.is_set()
-    cluster._joined = True
-    await asyncio.wait_for(told.wait(), 10)
-    peer.purge()
 
 
 async def test_a_raise_ends_links_to_nodes_that_it_leaves_behind(cluster: Cluster) -> None:

@@ -54,7 +54,7 @@ def test_cores_that_drain_come_last_then_replicants_count_then_appends() -> None
 def test_a_core_that_was_unable_is_chosen_only_if_there_is_no_other() -> None:
     linked = [cast(Link, SimpleNamespace(peer=Identity(f"core-{n}@00000001", "core"))) for n in range(2)]
     statuses = {"core-0@00000001": core(0), "core-1@00000001": core(5)}
-    mesh = cast(Mesh, SimpleNamespace(links=lambda: linked))
+    mesh = cast(Mesh, SimpleNamespace(core_links=lambda: linked))
     balance = ReplicantBalance(
         lambda: "edge-0@00000001", mesh, cast(Heartbeats, SimpleNamespace(of=statuses.__getitem__))
     )

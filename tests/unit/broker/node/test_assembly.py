@@ -57,6 +57,7 @@ async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
 
     node: Any = SimpleNamespace(
         access=SimpleNamespace(auth=part("auth.start", "auth.stop"), watch=works),
+        delivery=SimpleNamespace(stop=lambda: None),
         hosting=part("hosting.start", "hosting.stop"),
         homes=SimpleNamespace(start=lambda: done.append("homes.start"), stop=works),
         reactor=SimpleNamespace(start=lambda loop: done.append("reactor.start"), stop=lambda: None),

@@ -13,7 +13,7 @@ from flockmq.bounds import SLOTS
 from flockmq.clock import SYSTEM
 from flockmq.management.rows import ClientsWanted, SessionsWanted
 from flockmq.management.view import Unavailable
-from flockmq.membership.link import LinkLost, Refusal
+from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.node import client_directory
 from flockmq.node.client_directory import ClientDirectory
 from flockmq.session_rpc.client_registry import ClientRegistry

@@ -50,7 +50,8 @@ class Hosted:
         submit, reason_of = self.log.submit, WriteReasons(SYSTEM).of
         node: Any = SimpleNamespace(
             access=None,
-            cluster=SimpleNamespace(nodes_table={}, courier=SimpleNamespace(), version=self.version),
+            cluster=SimpleNamespace(nodes_table={}, version=self.version),
+            delivery=SimpleNamespace(slots=SimpleNamespace()),
             filters=SimpleNamespace(
                 exclusive=ExclusiveClaims(
                     "me@0", submit, reason_of, lambda client_id, filter: True, lambda client_id: True

@@ -19,8 +19,8 @@ from flockmq.telemetry.metrics import FAMILIES
 def node(hosting: object) -> Any:
     lanes = SlotSender([], "r@1", lambda core: None, lambda lane: None, lambda: None, lambda: 0.0)
     lanes.put_acknowledged(Fanout([], [], [], [3]), publication(4, 1, False, b"t", b"", b""), lambda: None)
-    courier, shortage = SimpleNamespace(lanes=lanes), SimpleNamespace(is_on=True, refused=2)
-    return SimpleNamespace(cluster=SimpleNamespace(courier=courier), hosting=hosting, shortage=shortage)
+    slots, shortage = SimpleNamespace(lanes=lanes), SimpleNamespace(is_on=True, refused=2)
+    return SimpleNamespace(delivery=SimpleNamespace(slots=slots), hosting=hosting, shortage=shortage)
 
 
 def shown(hosting: object) -> dict[str, float]:

@@ -28,7 +28,7 @@ class Member:
         self.on_slot: list[Callable[[int, str], None]] = []
         self.on_core_linked: list[Callable[[str], None]] = []
         self.on_link_lost: list[Callable[[str], None]] = []
-        self.on_delivery: Callable[[str, bytes], None] = _nobody
+        self.on_came: Callable[[str, bytes], None] = _nobody
         self.handlers: dict[str, Callable[[str, bytes], None]] = {}
         self.choked = False
         self._network = network
@@ -59,7 +59,7 @@ class Member:
     def is_choked(self, incarnation: str) -> bool:
         return self.choked
 
-    def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
+    def send(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
         return self._network.put(self.incarnation, incarnation, DELIVERY, b"".join(parts))
 
 
@@ -218,7 +218,7 @@ class Node:
         self.is_core = is_core
         self.member = Member(network, incarnation)
         self.clients = Clients()
-        self.clients.homes = self.homes = SessionRpcServer(self.member, self.clients)
+        self.clients.homes = self.homes = SessionRpcServer(self.member, self.member, self.clients)
         self.homes.beat_s, self.homes.sweep_s = 0.0, network.sweep_s
         self.sessions = Sessions()
         self.sessions.homes = self.homes
@@ -331,7 +331,7 @@ class Network:
     @staticmethod
     def _bring(sender: str, to: Member, method: str, body: bytes) -> None:
         if method == DELIVERY:
-            to.on_delivery(sender, body)
+            to.on_came(sender, body)
         else:
             to.handlers[method](sender, body)
 

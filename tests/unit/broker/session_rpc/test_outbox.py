@@ -39,7 +39,7 @@ class Links:
     def is_choked(self, incarnation: str) -> bool:
         return self.room <= 0
 
-    def deliver(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
+    def send(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
         if self.up:
             frame = b"".join(parts)
             assert size_bytes == len(frame)
@@ -52,7 +52,10 @@ class Sending:
     def __init__(self) -> None:
         self.links = Links()
         self.outbox = Outbox(
-            self.links, lambda to, method: self.links.untold.append((to, method)), self.links.behind.append
+            self.links,
+            self.links.send,
+            lambda to, method: self.links.untold.append((to, method)),
+            self.links.behind.append,
         )
 
 

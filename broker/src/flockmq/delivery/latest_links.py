@@ -11,27 +11,28 @@ from flockmq.membership.link import Link
 
 
 class LatestLinks:
-    """Of each node and kind of data (`frames.FORWARD`, `COURIER`, `DELIVERY`)."""
+    """Of each node, for one kind of data."""
 
     def __init__(self) -> None:
         self.late_bytes = 0
-        self._latest: dict[tuple[int, str], Link] = {}
-        self._former: dict[tuple[int, Link], None] = {}
+        self._latest: dict[str, Link] = {}
+        self._former: dict[Link, None] = {}
 
-    def is_late(self, kind: int, link: Link, size_bytes: int) -> bool:
+    def is_late(self, link: Link, size_bytes: int) -> bool:
         """It came by a former link, and is to be dropped; it is counted."""
-        node = (kind, link.peer.incarnation)
+        node = link.peer.incarnation
         latest = self._latest.get(node)
         if latest is link:
             return False
-        if (kind, link) in self._former:
+        if link in self._former:
             self.late_bytes += size_bytes
             return True
         if latest is not None:
-            self._former[kind, latest] = None
+            self._former[latest] = None
         self._latest[node] = link
         return False
 
     def link_down(self, link: Link) -> None:
-        self._latest = {node: latest for node, latest in self._latest.items() if latest is not link}
-        self._former = {former: None for former in self._former if former[1] is not link}
+        self._former.pop(link, None)
+        if self._latest.get(link.peer.incarnation) is link:
+            del self._latest[link.peer.incarnation]

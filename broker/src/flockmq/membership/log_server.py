@@ -1,0 +1,96 @@
+"""How a core serves its log to other nodes, over their links to it. `log_client` is the other end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from flockmq.membership import term_ballot
+from flockmq.membership.handshake import Identity
+from flockmq.membership.heartbeats import Heartbeats
+from flockmq.membership.link import LinkHandlers
+from flockmq.membership.link_requests import Refusal
+from flockmq.membership.log_client import APPEND, BOOTSTRAP, REGISTER, Append, Register
+from flockmq.membership.reachability import CORE_ROLES
+from flockmq.rlog.core import Core
+from flockmq.rlog.entry import PURGE, PUT, StreamId, decode_batch, encode_batch
+from flockmq.rlog.errors import LogError, LogUnavailable, LogUntried
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, VERSIONS
+
+WRITTEN_BY_CORES: Final = frozenset((SLOTS.number, VERSIONS.number))
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_registration: Final[msgspec.msgpack.Decoder[Register]] = msgspec.msgpack.Decoder(Register)
+_appending: Final[msgspec.msgpack.Decoder[Append]] = msgspec.msgpack.Decoder(Append)
+
+
+class LogServer:
+    """`beats` tell others how much is asked of this core; `is_untried_known`: all nodes know the code of LogUntried."""
+
+    def __init__(self, core: Core, rlog: Rlog, beats: Heartbeats, is_untried_known: Callable[[], bool]) -> None:
+        self._core = core
+        self._rlog = rlog
+        self._beats = beats
+        self._is_untried_known = is_untried_known
+
+    def listen(self, handlers: LinkHandlers) -> None:
+        handlers.requests[REGISTER] = self._register
+        handlers.requests[APPEND] = self._append
+        handlers.requests[term_ballot.ASK] = self._ballot
+        handlers.streams[BOOTSTRAP] = self._bootstrap
+
+    async def _register(self, peer: Identity, body: bytes) -> bytes:
+        return await self._answer(self._registered(body))
+
+    async def _registered(self, body: bytes) -> StreamId:
+        asked = _registration.decode(body)
+        return await self._core.register(asked.shard, asked.incarnation)
+
+    async def _append(self, peer: Identity, body: bytes) -> bytes:
+        return await self._answer(self._appended(peer, body))
+
+    async def _appended(self, peer: Identity, body: bytes) -> StreamId:
+        asked = _appending.decode(body)
+        if peer.role not in CORE_ROLES:
+            check_replicants(asked)
+        place = await self._core.append(asked.shard, asked.incarnation, asked.first, asked.transactions)
+        self._rlog.note_head(asked.shard, place)
+        return place
+
+    async def _answer(self, work: Awaitable[StreamId]) -> bytes:
+        self._beats.appends += 1
+        try:
+            return _encode(await work)
+        except LogUntried as error:
+            raise Refusal(error.code if self._is_untried_known() else LogUnavailable.code, str(error)) from None
+        except LogError as error:
+            raise Refusal(error.code, str(error)) from None
+        except msgspec.MsgspecError as error:
+            raise Refusal("corrupt", str(error)) from None
+
+    async def _ballot(self, peer: Identity, body: bytes) -> bytes:
+        if peer.role not in CORE_ROLES:
+            raise Refusal("unavailable", f"{self._rlog.incarnation} doesn't serve {term_ballot.ASK}")
+        return await term_ballot.serve(self._core, body)
+
+    async def _bootstrap(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        try:
+            async for piece in self._core.bootstrap(body.decode(errors="replace")):
+                yield piece
+        except LogError as error:
+            raise Refusal(error.code, str(error)) from None
+
+
+def check_replicants(append: Append) -> None:
+    """A replicant joins as one, moves no slots, raises no version and purges nobody. Raises Refusal."""
+    if append.shard != CLUSTER:
+        return
+    for _, _, runs in decode_batch(encode_batch(append.transactions)):
+        for table, kind, _, _, values in runs:
+            joining = values if (table, kind) == (NODES.number, PUT) else ()
+            joins_as_core = any(NODES.decode(value).role in CORE_ROLES for value in joining)
+            if kind == PURGE or table in WRITTEN_BY_CORES or joins_as_core:
+                raise Refusal("refused", "a replicant doesn't write what is cores' to write")

@@ -1,0 +1,95 @@
+"""Frames that carry messages come as they went, and what is cut is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flockmq.delivery import frames
+from flockmq.delivery.batch_queue import size_of
+from flockmq.delivery.slot_message import SlotMessage
+from flockmq.membership.frames import FrameError, FrameReader
+
+
+@given(st.integers(0, 2**64 - 1), st.sampled_from((4, 5)), st.binary(max_size=100))
+def test_message_frames_carry_number_version_and_chunk(number: int, version: int, chunk: bytes) -> None:
+    wire = frames.numbered_header(number, version, len(chunk)) + chunk + frames.forward_header(version, len(chunk))
+    (kind, numbered), (other, run) = FrameReader(200).feed(wire + chunk)
+    assert (kind, other) == (frames.NUMBERED, frames.FORWARD)
+    assert frames.parse_numbered(numbered) == (number, version, chunk)
+    assert frames.parse_forward(run) == (version, chunk)
+
+
+LETTERS = st.lists(
+    st.builds(
+        SlotMessage,
+        st.binary(min_size=8, max_size=8),
+        st.integers(0, 2**64 - 1),
+        st.binary(max_size=20),
+        st.sampled_from((4, 5)),
+        st.binary(max_size=100),
+    ),
+    max_size=5,
+)
+
+
+def fields(letters: list[SlotMessage]) -> list[tuple[bytes, int, bytes, int, bytes]]:
+    return [(letter.source, letter.number, letter.publisher, letter.version, letter.packet) for letter in letters]
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), LETTERS)
+def test_letters_come_as_they_went(number: int, epoch: int, letters: list[SlotMessage]) -> None:
+    parts = frames.courier_frame(number, epoch, letters, sum(map(size_of, letters)))
+    ((kind, body),) = FrameReader(2000).feed(b"".join(parts))
+    assert kind == frames.COURIER
+    came_number, came_epoch, came = frames.parse_courier(body)
+    assert (came_number, came_epoch, fields(came)) == (number, epoch, fields(letters))
+
+
+@given(LETTERS, st.data())
+def test_letters_that_are_cut_are_an_error_or_fewer_letters(letters: list[SlotMessage], data: st.DataObject) -> None:
+    body = b"".join(frames.courier_frame(1, 2, letters, sum(map(size_of, letters))))[5:]
+    cut = body[: data.draw(st.integers(0, len(body)))]
+    try:
+        came = frames.parse_courier(cut)[2]
+    except FrameError:
+        return
+    assert fields(came) == fields(letters[: len(came)])
+
+
+PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_courier, frames.parse_addressed)
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+def test_what_is_too_short_is_an_error(parse: Callable[[bytes], object]) -> None:
+    with pytest.raises(FrameError):
+        parse(b"")
+
+
+@pytest.mark.parametrize("slots", [[7], [0, 1023], list(range(64)), list(range(0, 1024, 3)), list(range(1024))])
+def test_letters_say_for_which_slots_they_are(slots: list[int]) -> None:
+    letters = [SlotMessage(b"source--", n, b"publisher", 5, b"packet", slots) for n in (1, 2)]
+    parts = frames.addressed_frame(3, 4, letters, sum(map(size_of, letters)))
+    ((kind, body),) = FrameReader(1 << 20).feed(b"".join(parts))
+    assert kind == frames.ADDRESSED
+    number, epoch, came = frames.parse_addressed(body)
+    assert (number, epoch) == (3, 4)
+    assert [(letter.slots, letter.number, letter.packet) for letter in came] == [(slots, n, b"packet") for n in (1, 2)]
+    for end in range(len(body)):
+        with pytest.raises(FrameError):
+            frames.parse_addressed(body[:end])
+    unaddressed = body[:16] + bytes(4) + body[20 + int.from_bytes(body[16:20], "big") :]
+    with pytest.raises(FrameError, match="no address"):
+        frames.parse_addressed(unaddressed)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_addressed_letters_or_a_frame_error(body: bytes) -> None:
+    try:
+        letters = frames.parse_addressed(body)[2]
+    except FrameError:
+        return
+    assert all(letter.slots for letter in letters)
